@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "api/problem_load.h"
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "exec/job/program.h"
@@ -99,9 +100,11 @@ static struct mmul_job job_of(const struct mmul_matmul *args) {
 enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmul_matmul *args,
                                   struct mmul_plan **plan, struct mmul_error *err) {
     struct mmul_program *program = NULL;
-    struct mmul_program_plan *made = NULL;
+    struct mmul_plan *made = NULL;
     struct mmul_matmul taken;
     enum mmul_status status = take(context, args, &taken, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(context->comm, MMUL_ALLOCATE(made, 1, "a plan", err), err);
     if (status != MMUL_OK)
         return status;
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
@@ -110,20 +113,22 @@ enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmu
     status = mmul_comm_agree(context->comm, status, err);
     const struct mmul_job job = job_of(&taken);
     if (status == MMUL_OK)
-        status = mmul_program_prepare(context, program, &job, &made, err);
+        status = mmul_program_prepare(context, program, &job, &made->job, err);
     mmul_program_destroy(program);
-    if (status != MMUL_OK)
+    if (status != MMUL_OK) {
+        mmul_free(made);
         return status;
-    *plan = made->steps[0].product;
-    (*plan)->job = made;
+    }
+    made->schedule = made->job->steps[0].schedule;
+    *plan = made;
     return MMUL_OK;
 }
 
 void mmul_plan_destroy(struct mmul_plan *plan) {
-    if (plan != NULL && plan->job != NULL)
-        mmul_program_plan_destroy(plan->job);
-    else
-        mmul_plan_free(plan);
+    if (plan == NULL)
+        return;
+    mmul_program_plan_destroy(plan->job);
+    mmul_free(plan);
 }
 
 // ------------------------------------------------------------------------------------------- run
@@ -133,10 +138,10 @@ static enum mmul_status check_job(const struct mmul_context *context,
                                   const struct mmul_matmul *args, const struct mmul_plan *plan,
                                   struct mmul_error *err) {
     struct mmul_problem now;
-    const struct mmul_problem *then = &plan->problem;
-    if (plan->size != context->comm->size)
-        return mmul_fail(err, MMUL_ERR_USAGE, "plan is for %d ranks, there are %d", plan->size,
-                         context->comm->size);
+    const struct mmul_problem *then = &plan->schedule->problem;
+    if (plan->schedule->size != context->comm->size)
+        return mmul_fail(err, MMUL_ERR_USAGE, "plan is for %d ranks, there are %d",
+                         plan->schedule->size, context->comm->size);
     if (plan->job == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "plan is for machines that need not exist");
     if (context->comm->rank != 0)

@@ -8,12 +8,12 @@
 #include "plan/lists/tasks.h"
 #include "plan/lists/transfers.h"
 
-static const char *axis_name(const struct mmul_plan *plan) {
-    return plan->axis == MMUL_ROWS ? "rows" : "cols";
+static const char *axis_name(const struct mmul_schedule *schedule) {
+    return schedule->axis == MMUL_ROWS ? "rows" : "cols";
 }
 
-static double percent(const struct mmul_plan *plan, const struct mmul_plan_rank *rank) {
-    return 100.0 * (double)(rank->end - rank->begin) / (double)plan->total;
+static double percent(const struct mmul_schedule *schedule, const struct mmul_schedule_rank *rank) {
+    return 100.0 * (double)(rank->end - rank->begin) / (double)schedule->total;
 }
 
 static const char *plural(int64_t count) {
@@ -21,20 +21,21 @@ static const char *plural(int64_t count) {
 }
 
 // "2 rounds of 16 panels of 512 columns of B".
-static void print_cut(const struct mmul_plan *plan, FILE *stream) {
-    bool rows = plan->axis == MMUL_ROWS;
-    int64_t panels = mmul_schedule_panels(plan);
-    fprintf(stream, "%lld round%s of %lld panel%s of %lld ", (long long)plan->rounds,
-            plural(plan->rounds), (long long)panels, plural(panels),
-            (long long)(plan->panel_matrices > 1 ? plan->panel_matrices : plan->panel_units));
-    if (plan->panel_matrices > 1)
+static void print_cut(const struct mmul_schedule *schedule, FILE *stream) {
+    bool rows = schedule->axis == MMUL_ROWS;
+    int64_t panels = mmul_schedule_panels(schedule);
+    fprintf(stream, "%lld round%s of %lld panel%s of %lld ", (long long)schedule->rounds,
+            plural(schedule->rounds), (long long)panels, plural(panels),
+            (long long)(schedule->panel_matrices > 1 ? schedule->panel_matrices
+                                                     : schedule->panel_units));
+    if (schedule->panel_matrices > 1)
         fprintf(stream, "matrices of %s", rows ? "B" : "A");
     else
-        fprintf(stream, "%s%s of %s", rows ? "column" : "row", plural(plan->panel_units),
+        fprintf(stream, "%s%s of %s", rows ? "column" : "row", plural(schedule->panel_units),
                 rows ? "B" : "A");
-    if (plan->claim_share > 0 && plan->size > plan->node_count)
+    if (schedule->claim_share > 0 && schedule->size > schedule->node_count)
         fprintf(stream, "; %.3g %% of a rank's in parts that others of its machine may claim",
-                100 * plan->claim_share);
+                100 * schedule->claim_share);
     fputc('\n', stream);
 }
 
@@ -60,36 +61,37 @@ static void print_formula(const struct mmul_problem *p, FILE *stream) {
         fputs(" 0", stream);
 }
 
-void mmul_plan_print_heading(const struct mmul_plan *plan, FILE *stream) {
-    const struct mmul_problem *p = &plan->problem;
+void mmul_schedule_print_heading(const struct mmul_schedule *schedule, FILE *stream) {
+    const struct mmul_problem *p = &schedule->problem;
     char shape[96], moved[2][32];
     print_formula(p, stream);
     fprintf(stream, ": %s x %s -> %s, m n k = %lld %lld %lld\n", p->a_name, p->b_name,
             mmul_shape_format(p->c, shape), (long long)p->m, (long long)p->n, (long long)p->k);
     fprintf(stream,
             "split by %s%s: operand bytes over the network %s by rows, %s by columns; whole: %s\n",
-            axis_name(plan), plan->axis_chosen ? " (chosen)" : "",
-            mmul_bytes_format(plan->rows_bytes_moved, moved[0]),
-            mmul_bytes_format(plan->cols_bytes_moved, moved[1]),
-            plan->axis == MMUL_ROWS ? "B" : "A");
-    print_cut(plan, stream);
+            axis_name(schedule), schedule->axis_chosen ? " (chosen)" : "",
+            mmul_bytes_format(schedule->rows_bytes_moved, moved[0]),
+            mmul_bytes_format(schedule->cols_bytes_moved, moved[1]),
+            schedule->axis == MMUL_ROWS ? "B" : "A");
+    print_cut(schedule, stream);
 }
 
-static void print_ranks(const struct mmul_plan *plan, FILE *stream) {
+static void print_ranks(const struct mmul_schedule *schedule, FILE *stream) {
     struct mmul_text table = {0};
     char host[32], device[32];
     mmul_text_add(&table,
                   "rank\thost\tdevice\t%s\tshare\tpanels\ttile m x n x k\thost memory\t"
                   "device memory\tcompute\tend\tnote\n",
-                  axis_name(plan));
-    for (int i = 0; i < plan->size; i++) {
-        const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[i];
-        mmul_text_add(
-            &table, "%d\t%s\t%s\t%lld-%lld\t%.1f %%\t%lld\t%lld x %lld x %lld\t%s\t%s\t", i,
-            mmul_plan_nodes(plan)[r->node].host, r->device, (long long)r->begin, (long long)r->end,
-            percent(plan, r), (long long)mmul_schedule_steps_of(plan, i), (long long)r->tile.m,
-            (long long)r->tile.n, (long long)r->tile.k, mmul_bytes_format(r->host_bytes, host),
-            mmul_bytes_format(r->tile.device_bytes, device));
+                  axis_name(schedule));
+    for (int i = 0; i < schedule->size; i++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[i];
+        mmul_text_add(&table, "%d\t%s\t%s\t%lld-%lld\t%.1f %%\t%lld\t%lld x %lld x %lld\t%s\t%s\t",
+                      i, mmul_schedule_nodes(schedule)[r->node].host, r->device,
+                      (long long)r->begin, (long long)r->end, percent(schedule, r),
+                      (long long)mmul_schedule_steps_of(schedule, i), (long long)r->tile.m,
+                      (long long)r->tile.n, (long long)r->tile.k,
+                      mmul_bytes_format(r->host_bytes, host),
+                      mmul_bytes_format(r->tile.device_bytes, device));
         if (r->compute_seconds > 0)
             mmul_text_add(&table, "%.3f s\t%.3f s\t%s\n", r->compute_seconds, r->finish_seconds,
                           r->why);
@@ -101,7 +103,7 @@ static void print_ranks(const struct mmul_plan *plan, FILE *stream) {
 }
 
 // What is used where it lies, and how much of the rest is there at a time.
-static const char *held_text(const struct mmul_plan_node *node, char text[static 64]) {
+static const char *held_text(const struct mmul_schedule_node *node, char text[static 64]) {
     static const char *const names[] = {"A", "B", "C in", "C"};
     int used = 0;
     text[0] = '\0';
@@ -115,13 +117,13 @@ static const char *held_text(const struct mmul_plan_node *node, char text[static
     return text;
 }
 
-static void print_nodes(const struct mmul_plan *plan, FILE *stream) {
+static void print_nodes(const struct mmul_schedule *schedule, FILE *stream) {
     struct mmul_text table = {0};
     char text[5][32], held[64];
     mmul_text_add(&table, "node\twhole operand\tpieces\tresult\tallocated\tover the network\t"
                           "may use\tnote\n");
-    for (int i = 0; i < plan->node_count; i++) {
-        const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[i];
+    for (int i = 0; i < schedule->node_count; i++) {
+        const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[i];
         mmul_text_add(&table, "%s\t%s\t%s\t%s\t%s\t%s\t", n->host,
                       mmul_bytes_format(n->whole_bytes, text[0]),
                       mmul_bytes_format(n->piece_bytes + n->c_in_bytes, text[1]),
@@ -136,28 +138,29 @@ static void print_nodes(const struct mmul_plan *plan, FILE *stream) {
 }
 
 void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
-    mmul_plan_print_heading(plan, stream);
-    print_ranks(plan, stream);
-    print_nodes(plan, stream);
-    if (plan->predicted_seconds > 0)
+    const struct mmul_schedule *schedule = plan->schedule;
+    mmul_schedule_print_heading(schedule, stream);
+    print_ranks(schedule, stream);
+    print_nodes(schedule, stream);
+    if (schedule->predicted_seconds > 0)
         fprintf(stream,
                 "predicted: %.3f s (rank %d ends last: compute %.3f s, waiting for bytes %.3f s); "
                 "limit: %s\n",
-                plan->predicted_seconds, plan->last_rank, plan->compute_seconds,
-                plan->waiting_seconds, plan->limits);
+                schedule->predicted_seconds, schedule->last_rank, schedule->compute_seconds,
+                schedule->waiting_seconds, schedule->limits);
     else
         fprintf(stream, "predicted: moving bytes %.3f s; device speeds not measured\n",
-                plan->transfer_seconds);
-    if (plan->faster[0] != '\0')
-        fprintf(stream, "%s\n", plan->faster);
+                schedule->transfer_seconds);
+    if (schedule->faster[0] != '\0')
+        fprintf(stream, "%s\n", schedule->faster);
 }
 
 // The list of every line of every node.
 
-static void add_content(struct mmul_text *table, const struct mmul_plan *plan,
+static void add_content(struct mmul_text *table, const struct mmul_schedule *schedule,
                         const struct mmul_transfer *t) {
-    const char *names[] = {plan->axis == MMUL_ROWS ? "A" : "B", "C in",
-                           plan->axis == MMUL_ROWS ? "B" : "A", "C"};
+    const char *names[] = {schedule->axis == MMUL_ROWS ? "A" : "B", "C in",
+                           schedule->axis == MMUL_ROWS ? "B" : "A", "C"};
     bool of_round = (t->content == MMUL_CONTENT_PIECES || t->content == MMUL_CONTENT_C_IN);
     mmul_text_add(table, "%s of %s %lld\t", names[t->content], of_round ? "round" : "step",
                   (long long)(of_round ? t->step.round : t->step.index));
@@ -184,12 +187,12 @@ static void add_node(struct mmul_text *table, int node) {
         mmul_text_add(table, "%d\t", node);
 }
 
-static void add_transfer(struct mmul_text *table, const struct mmul_plan *plan, int node,
+static void add_transfer(struct mmul_text *table, const struct mmul_schedule *schedule, int node,
                          const struct mmul_transfer *t) {
     static const char *const lines[MMUL_ROUTES] = {"scatter", "relay", "gather",
                                                    "read",    "load",  "store"};
     mmul_text_add(table, "%d\t%s\t", node, lines[t->route]);
-    add_content(table, plan, t);
+    add_content(table, schedule, t);
     mmul_text_add(table, "%lld\t", (long long)t->bytes);
     if (t->slot >= 0)
         mmul_text_add(table, "%lld\t", (long long)t->slot);
@@ -205,23 +208,24 @@ static void add_transfer(struct mmul_text *table, const struct mmul_plan *plan, 
     mmul_text_add(table, "\n");
 }
 
-void mmul_transfers_print(const struct mmul_plan *plan, FILE *stream) {
+void mmul_transfers_print(const struct mmul_schedule *schedule, FILE *stream) {
     struct mmul_text table = {0};
     struct mmul_transfer transfer;
     mmul_text_add(&table, "node\tline\ttransfer\tbytes\tslot\tfrom\tto\twaits for\tbrings\n");
-    for (int node = 0; node < plan->node_count; node++)
+    for (int node = 0; node < schedule->node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            struct mmul_transfers t = mmul_transfers_make(plan, node, (enum mmul_route)route);
+            struct mmul_transfers t = mmul_transfers_make(schedule, node, (enum mmul_route)route);
             while (mmul_transfers_next(&t, &transfer))
-                add_transfer(&table, plan, node, &transfer);
+                add_transfer(&table, schedule, node, &transfer);
         }
     mmul_text_print_table(mmul_text_get(&table), stream);
     mmul_text_fini(&table);
 }
 
 void mmul_plan_print_steps(const struct mmul_plan *plan, FILE *stream) {
+    const struct mmul_schedule *schedule = plan->schedule;
     fputs("transfers\n", stream);
-    mmul_transfers_print(plan, stream);
+    mmul_transfers_print(schedule, stream);
     fputs("tasks\n", stream);
-    mmul_tasks_print(plan, stream);
+    mmul_tasks_print(schedule, stream);
 }

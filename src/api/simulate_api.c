@@ -23,7 +23,7 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
                                         struct mmul_error *err) {
     const struct mmul_matmul defaults = {.split = MMUL_SPLIT_AUTO};
     struct mmul_description *description = NULL;
-    struct mmul_plan_request request = {.panels = true};
+    struct mmul_schedule_request request = {.panels = true};
     double *weights = NULL;
     json_t *value = NULL;
     struct mmul_matmul taken;

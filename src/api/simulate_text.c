@@ -17,8 +17,8 @@ struct kind {
 
 static struct kind sum_kind(const struct mmul_simulation *s, int index) {
     struct kind kind = {.least = INT64_MAX};
-    for (int rank = 0; rank < s->plan->size; rank++) {
-        const struct mmul_plan_rank *r = &mmul_plan_ranks(s->plan)[rank];
+    for (int rank = 0; rank < s->schedule->size; rank++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(s->schedule)[rank];
         int64_t units = r->end - r->begin;
         if (s->description->rank_kind[rank] != index)
             continue;
@@ -36,8 +36,9 @@ static struct kind sum_kind(const struct mmul_simulation *s, int index) {
 
 static int working_ranks(const struct mmul_simulation *s) {
     int working = 0;
-    for (int rank = 0; rank < s->plan->size; rank++)
-        working += mmul_plan_ranks(s->plan)[rank].end > mmul_plan_ranks(s->plan)[rank].begin;
+    for (int rank = 0; rank < s->schedule->size; rank++)
+        working += mmul_schedule_ranks(s->schedule)[rank].end >
+                   mmul_schedule_ranks(s->schedule)[rank].begin;
     return working;
 }
 
@@ -46,7 +47,7 @@ static int working_ranks(const struct mmul_simulation *s) {
 static void print_kinds(const struct mmul_simulation *s, FILE *stream) {
     struct mmul_text table = {0};
     mmul_text_add(&table, "device\tranks\tworking\t%s in all\tleast\tmost\tcompute\tend\n",
-                  s->plan->axis == MMUL_ROWS ? "rows" : "cols");
+                  s->schedule->axis == MMUL_ROWS ? "rows" : "cols");
     for (int i = 0; i < s->description->kinds; i++) {
         struct kind kind = sum_kind(s, i);
         mmul_text_add(&table, "%s\t%d\t%d\t%lld\t%lld\t%lld\t%.3f s\t%.3f s\n",
@@ -58,19 +59,19 @@ static void print_kinds(const struct mmul_simulation *s, FILE *stream) {
 }
 
 static void print_totals(const struct mmul_simulation *s, FILE *stream) {
-    const struct mmul_plan *plan = s->plan;
+    const struct mmul_schedule *schedule = s->schedule;
     char bytes[32];
     int working = working_ranks(s);
-    fprintf(stream, "predicted: %.3f s on %d of %d ranks; limit: %s\n", plan->predicted_seconds,
-            working, plan->size, plan->limits);
+    fprintf(stream, "predicted: %.3f s on %d of %d ranks; limit: %s\n", schedule->predicted_seconds,
+            working, schedule->size, schedule->limits);
     fprintf(stream, "speed-up: %.2f against rank %d (%s) alone, %.3f s\n",
-            s->best_alone_seconds / plan->predicted_seconds, s->best_alone,
+            s->best_alone_seconds / schedule->predicted_seconds, s->best_alone,
             s->description->cluster->ranks[s->best_alone].device_name, s->best_alone_seconds);
     fprintf(stream, "efficiency: %.1f %% of all devices at their full rate, %.3f s\n",
-            100 * s->ideal_seconds / plan->predicted_seconds, s->ideal_seconds);
-    fprintf(stream, "through root's link: %s\n", mmul_bytes_format(plan->root_bytes, bytes));
-    if (plan->faster[0] != '\0')
-        fprintf(stream, "%s\n", plan->faster);
+            100 * s->ideal_seconds / schedule->predicted_seconds, s->ideal_seconds);
+    fprintf(stream, "through root's link: %s\n", mmul_bytes_format(schedule->root_bytes, bytes));
+    if (schedule->faster[0] != '\0')
+        fprintf(stream, "%s\n", schedule->faster);
 }
 
 static void add_grid(struct mmul_text *table, const struct mmul_grid *g) {
@@ -94,7 +95,7 @@ static void print_grids(const struct mmul_simulation *s, FILE *stream) {
 }
 
 void mmul_simulation_print(const struct mmul_simulation *simulation, FILE *stream) {
-    mmul_plan_print_heading(simulation->plan, stream);
+    mmul_schedule_print_heading(simulation->schedule, stream);
     print_kinds(simulation, stream);
     print_totals(simulation, stream);
     print_grids(simulation, stream);
@@ -135,14 +136,14 @@ enum mmul_status mmul_simulation_json(const struct mmul_simulation *simulation, 
     const struct mmul_simulation *s = simulation;
     json_t *root =
         json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:I, s:o, s:o, s:o}",
-                  "schema", "mpimatmul-simulation", "schema_version", 1, "ranks", s->plan->size,
-                  "nodes", s->plan->node_count, "working_ranks", working_ranks(s),
-                  "predicted_seconds", s->plan->predicted_seconds, "ideal_seconds",
+                  "schema", "mpimatmul-simulation", "schema_version", 1, "ranks", s->schedule->size,
+                  "nodes", s->schedule->node_count, "working_ranks", working_ranks(s),
+                  "predicted_seconds", s->schedule->predicted_seconds, "ideal_seconds",
                   s->ideal_seconds, "best_alone_seconds", s->best_alone_seconds, "best_alone",
-                  s->best_alone, "speed_up", s->best_alone_seconds / s->plan->predicted_seconds,
-                  "efficiency", s->ideal_seconds / s->plan->predicted_seconds, "root_link_bytes",
-                  (json_int_t)s->plan->root_bytes, "kinds", kinds_json(s), "by_formula",
-                  grids_json(s), "plan", mmul_plan_json_value(s->plan));
+                  s->best_alone, "speed_up", s->best_alone_seconds / s->schedule->predicted_seconds,
+                  "efficiency", s->ideal_seconds / s->schedule->predicted_seconds,
+                  "root_link_bytes", (json_int_t)s->schedule->root_bytes, "kinds", kinds_json(s),
+                  "by_formula", grids_json(s), "plan", mmul_schedule_json(s->schedule));
     enum mmul_status status = mmul_json_format(root, text, err);
     json_decref(root);
     return status;

@@ -12,7 +12,7 @@
 #include "plan/lists/program_plan.h"
 #include "plan/lists/transfers.h"
 #include "plan/parts/panels.h"
-#include "plan/product/plan_make.h"
+#include "plan/product/schedule_make.h"
 #include "product.h"
 #include "tap.h"
 
@@ -47,52 +47,54 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static void cut_node(struct mmul_plan *plan, int index, const struct cut *cut) {
-    struct mmul_plan_node *node = (struct mmul_plan_node *)&mmul_plan_nodes(plan)[index];
-    int64_t loads = 0, steps = mmul_schedule_steps(plan);
-    int64_t slots = index == 0 && cut->root_whole_slots > 0 && plan->node_count > 1
+static void cut_node(struct mmul_schedule *schedule, int index, const struct cut *cut) {
+    struct mmul_schedule_node *node =
+        (struct mmul_schedule_node *)&mmul_schedule_nodes(schedule)[index];
+    int64_t loads = 0, steps = mmul_schedule_steps(schedule);
+    int64_t slots = index == 0 && cut->root_whole_slots > 0 && schedule->node_count > 1
                         ? cut->root_whole_slots
                         : cut->whole_slots;
     node->whole_stays = slots == 0;
     node->piece_lane_bytes = node->c_in_lane_bytes = 0;
     node->whole_slot_bytes = node->result_slot_bytes = 0;
     for (int64_t i = 0; i < steps; i++) {
-        struct mmul_step step = mmul_schedule_step(plan, i);
-        bool comes = mmul_schedule_loads(plan, index, step);
+        struct mmul_step step = mmul_schedule_step(schedule, i);
+        bool comes = mmul_schedule_loads(schedule, index, step);
         loads += comes;
         if (comes)
             node->whole_slot_bytes =
-                larger(node->whole_slot_bytes, mmul_schedule_panel_bytes(plan, step));
-        node->result_slot_bytes = larger(
-            node->result_slot_bytes, mmul_content_bytes(plan, MMUL_CONTENT_RESULT, index, step));
-        node->piece_lane_bytes = larger(node->piece_lane_bytes,
-                                        mmul_content_bytes(plan, MMUL_CONTENT_PIECES, index, step));
-        node->c_in_lane_bytes =
-            larger(node->c_in_lane_bytes, mmul_content_bytes(plan, MMUL_CONTENT_C_IN, index, step));
+                larger(node->whole_slot_bytes, mmul_schedule_panel_bytes(schedule, step));
+        node->result_slot_bytes =
+            larger(node->result_slot_bytes,
+                   mmul_content_bytes(schedule, MMUL_CONTENT_RESULT, index, step));
+        node->piece_lane_bytes = larger(
+            node->piece_lane_bytes, mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, step));
+        node->c_in_lane_bytes = larger(
+            node->c_in_lane_bytes, mmul_content_bytes(schedule, MMUL_CONTENT_C_IN, index, step));
     }
-    node->piece_lanes = plan->rounds > 1 ? 2 : 1;
+    node->piece_lanes = schedule->rounds > 1 ? 2 : 1;
     node->whole_slots = slots > 0 && loads > 0 ? slots : loads;
     node->result_slots = cut->result_slots > 0 ? cut->result_slots : steps;
     node->chain_place = index;
-    node->claims = plan->claim_share > 0;
-    node->checks_whole =
-        mmul_panels_check_whole(&plan->problem, plan->axis, plan->panel_units, plan->rounds, false);
+    node->claims = schedule->claim_share > 0;
+    node->checks_whole = mmul_panels_check_whole(&schedule->problem, schedule->axis,
+                                                 schedule->panel_units, schedule->rounds, false);
 }
 
 // As if the plan had chosen so; the same on all ranks.
-static void cut_plan(struct mmul_plan *plan, const struct cut *cut) {
-    const struct mmul_problem *p = &plan->problem;
-    int64_t matrices = mmul_shape_matrices(mmul_problem_whole_shape(p, plan->axis));
-    int64_t units = mmul_problem_result_width(p, plan->axis);
-    plan->rounds = cut->rounds;
-    plan->panel_units = cut->panel_units > 0 ? cut->panel_units : units;
-    plan->panel_matrices =
+static void cut_plan(struct mmul_schedule *schedule, const struct cut *cut) {
+    const struct mmul_problem *p = &schedule->problem;
+    int64_t matrices = mmul_shape_matrices(mmul_problem_whole_shape(p, schedule->axis));
+    int64_t units = mmul_problem_result_width(p, schedule->axis);
+    schedule->rounds = cut->rounds;
+    schedule->panel_units = cut->panel_units > 0 ? cut->panel_units : units;
+    schedule->panel_matrices =
         cut->panel_matrices > 0 && cut->panel_matrices < matrices ? cut->panel_matrices : matrices;
-    if (plan->panel_matrices > 1)
-        plan->panel_units = units;
-    plan->chunk_bytes = 4096; // so that transfers have several chunks
-    for (int i = 0; i < plan->node_count; i++)
-        cut_node(plan, i, cut);
+    if (schedule->panel_matrices > 1)
+        schedule->panel_units = units;
+    schedule->chunk_bytes = 4096; // so that transfers have several chunks
+    for (int i = 0; i < schedule->node_count; i++)
+        cut_node(schedule, i, cut);
 }
 
 // Collective. A plan of the job, of whose product another one takes the place that is cut so.
@@ -100,30 +102,30 @@ static struct mmul_plan *make_plan(struct mmul_context *context, const struct jo
                                    const struct variant *v, const struct cut *cut,
                                    const double *weights) {
     struct mmul_problem problem = {0};
-    struct mmul_plan *plan = NULL, *made = NULL;
+    struct mmul_plan *plan = NULL;
+    struct mmul_schedule *schedule = NULL;
     struct mmul_error err = {.text = ""};
-    if (mmul_plan_create(context, &job->args, &made, &err) != MMUL_OK) {
+    if (mmul_plan_create(context, &job->args, &plan, &err) != MMUL_OK) {
         fprintf(stderr, "# %s\n", err.text);
         return NULL;
     }
     if (rank == 0)
         mmul_problem_load(&job->args, &problem, &err);
     MPI_Bcast(&problem, (int)sizeof problem, MPI_BYTE, 0, MPI_COMM_WORLD);
-    const struct mmul_plan_request request = {.problem = &problem,
-                                              .cluster = context->cluster,
-                                              .weights = weights,
-                                              .split = v->split,
-                                              .tail =
-                                                  cut->tail > 0 ? MMUL_TAIL_SHARE : MMUL_TAIL_OFF,
-                                              .tail_share = cut->tail};
-    if (mmul_plan_make(&request, &plan, &err) != MMUL_OK) {
+    const struct mmul_schedule_request request = {.problem = &problem,
+                                                  .cluster = context->cluster,
+                                                  .weights = weights,
+                                                  .split = v->split,
+                                                  .tail = cut->tail > 0 ? MMUL_TAIL_SHARE
+                                                                        : MMUL_TAIL_OFF,
+                                                  .tail_share = cut->tail};
+    if (mmul_schedule_make(&request, &schedule, &err) != MMUL_OK) {
         fprintf(stderr, "# %s\n", err.text);
         return NULL;
     }
-    cut_plan(plan, cut);
-    plan->job = made->job;
-    plan->job->steps[0].product = plan;
-    mmul_plan_free(made);
+    cut_plan(schedule, cut);
+    mmul_schedule_free(plan->job->steps[0].schedule);
+    plan->schedule = plan->job->steps[0].schedule = schedule;
     return plan;
 }
 

@@ -11,8 +11,8 @@
 
 #include "clusters.h"
 #include "plan/product/members.h"
-#include "plans.h"
 #include "played.h"
+#include "schedules.h"
 
 // ------------------------------------------------------------------------------------------ tests
 

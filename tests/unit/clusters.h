@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "plan/lists/plan.h"
+#include "plan/lists/schedule.h"
 
 static const int64_t GIB = (int64_t)1 << 30;
 

@@ -14,7 +14,7 @@
 #include "model/matrix.h"
 #include "plan/parts/mesh.h"
 #include "plan/parts/moves.h"
-#include "plans.h"
+#include "schedules.h"
 
 enum { MOST = 12 };
 

@@ -13,7 +13,7 @@
 #include "clusters.h"
 #include "plan/lists/program_plan.h"
 #include "plan/program/program_make.h"
-#include "plans.h"
+#include "schedules.h"
 #include "sentences.h"
 
 static struct mmul_program *new_program(void) {

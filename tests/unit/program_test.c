@@ -17,7 +17,7 @@
 #include "model/program.h"
 #include "plan/lists/program_plan.h"
 #include "plan/program/program_make.h"
-#include "plans.h"
+#include "schedules.h"
 
 static int append(struct mmul_program *p, struct mmul_operation operation, const char *name) {
     struct mmul_error err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Simulated runs: seconds that can be added up on paper, what must hold whatever the plan, and random
+// Simulated runs: seconds that can be added up on paper, what must hold whatever the schedule, and random
 // clusters against a run played out event by event by other code (played.h).
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,45 +13,48 @@
 #include "base/integer.h"
 #include "plan/parts/panels.h"
 #include "plan/replay/replay.h"
-#include "plans.h"
 #include "played.h"
+#include "schedules.h"
 
 static bool near(double x, double y) {
     return fabs(x - y) <= 1e-9 * fmax(1e-3, fabs(y));
 }
 
-// A plan whose cut the test gives, and what it costs.
+// A schedule whose cut the test gives, and what it costs.
 struct trial {
     struct mmul_problem problem;
     struct mmul_cluster *cluster;
     unsigned maps[RANKS_MOST];
-    struct mmul_plan *plan;
+    struct mmul_schedule *schedule;
     struct mmul_cost *cost;
     struct mmul_replay *replay;
 };
 
 static void set_cost(struct trial *t) {
-    const struct mmul_plan *plan = t->plan;
+    const struct mmul_schedule *schedule = t->schedule;
     struct mmul_error err;
-    const struct mmul_cost_request request = {
-        .problem = &t->problem, .axis = plan->axis, .cluster = t->cluster, .node_maps = t->maps};
-    struct mmul_cut cut = {.rounds = plan->rounds,
-                           .panels = mmul_schedule_panels(plan),
-                           .panel_units = plan->panel_units,
-                           .panel_matrices = plan->panel_matrices,
+    const struct mmul_cost_request request = {.problem = &t->problem,
+                                              .axis = schedule->axis,
+                                              .cluster = t->cluster,
+                                              .node_maps = t->maps};
+    struct mmul_cut cut = {.rounds = schedule->rounds,
+                           .panels = mmul_schedule_panels(schedule),
+                           .panel_units = schedule->panel_units,
+                           .panel_matrices = schedule->panel_matrices,
                            .whole_stays = true};
-    for (int i = 0; i < plan->node_count; i++)
-        cut.whole_stays &= mmul_plan_nodes(plan)[i].whole_stays;
+    for (int i = 0; i < schedule->node_count; i++)
+        cut.whole_stays &= mmul_schedule_nodes(schedule)[i].whole_stays;
     bool in[RANKS_MOST];
-    for (int rank = 0; rank < plan->size; rank++)
-        in[rank] = mmul_plan_ranks(plan)[rank].end > mmul_plan_ranks(plan)[rank].begin;
+    for (int rank = 0; rank < schedule->size; rank++)
+        in[rank] =
+            mmul_schedule_ranks(schedule)[rank].end > mmul_schedule_ranks(schedule)[rank].begin;
     mmul_cost_destroy(t->cost);
     assert_int_equal(mmul_cost_create(&request, &t->cost, &err), MMUL_OK);
     mmul_cost_set(t->cost, in, &cut);
 }
 
-static struct mmul_plan_node *node_of(struct mmul_plan *plan, int node) {
-    return (struct mmul_plan_node *)(uintptr_t)&mmul_plan_nodes(plan)[node];
+static struct mmul_schedule_node *node_of(struct mmul_schedule *schedule, int node) {
+    return (struct mmul_schedule_node *)(uintptr_t)&mmul_schedule_nodes(schedule)[node];
 }
 
 // Equal shares, root's node maps its files; panels of so many columns, which all stay.
@@ -61,21 +64,21 @@ static void trial_init(struct trial *t, struct mmul_cluster *cluster, struct mmu
     *t = (struct trial){.problem = problem, .cluster = cluster, .maps = {ALL}};
     for (int rank = 0; rank < cluster->size; rank++)
         weights[rank] = 1;
-    t->plan = plan_or_die(&(struct mmul_plan_request){.problem = &t->problem,
-                                                      .cluster = cluster,
-                                                      .node_maps = t->maps,
-                                                      .weights = weights,
-                                                      .split = MMUL_SPLIT_ROWS});
-    t->plan->panel_units = panel_units;
-    for (int node = 1; node < t->plan->node_count; node++)
-        node_of(t->plan, node)->whole_slots = node_of(t->plan, node)->result_slots =
-            mmul_schedule_panels(t->plan);
+    t->schedule = plan_or_die(&(struct mmul_schedule_request){.problem = &t->problem,
+                                                              .cluster = cluster,
+                                                              .node_maps = t->maps,
+                                                              .weights = weights,
+                                                              .split = MMUL_SPLIT_ROWS});
+    t->schedule->panel_units = panel_units;
+    for (int node = 1; node < t->schedule->node_count; node++)
+        node_of(t->schedule, node)->whole_slots = node_of(t->schedule, node)->result_slots =
+            mmul_schedule_panels(t->schedule);
     set_cost(t);
 }
 
 static void replay_several(struct trial *t, int count,
                            void (*tell)(void *, const struct mmul_replay_event *), void *context) {
-    const struct mmul_stage_plan stages[] = {{t->plan, t->cost}, {t->plan, t->cost}};
+    const struct mmul_stage_plan stages[] = {{t->schedule, t->cost}, {t->schedule, t->cost}};
     const struct mmul_replay_request request = {
         .stages = stages, .count = count, .tell = tell, .context = context};
     struct mmul_error err;
@@ -91,7 +94,7 @@ static void replay(struct trial *t) {
 static void trial_fini(struct trial *t) {
     mmul_replay_destroy(t->replay);
     mmul_cost_destroy(t->cost);
-    mmul_plan_destroy(t->plan);
+    mmul_schedule_free(t->schedule);
     mmul_cluster_destroy(t->cluster);
 }
 
@@ -178,8 +181,8 @@ static void test_panels_wait_for_slots(void **state) {
     struct trial t;
     struct log log = {0};
     trial_init(&t, make_pair(1e9), make_problem(M, N, K), N / 4);
-    node_of(t.plan, 1)->whole_slots = 2;
-    node_of(t.plan, 1)->whole_stays = false;
+    node_of(t.schedule, 1)->whole_slots = 2;
+    node_of(t.schedule, 1)->whole_stays = false;
     set_cost(&t);
     replay_several(&t, 1, keep, &log);
     double tau = computing(1e9, N / 4., false) / 4, first = A + B / 4 + 2 * LATENCY;
@@ -261,7 +264,7 @@ static void test_two_products(void **state) {
     trial_fini(&t);
 }
 
-// ------------------------------------------------------------------------------- whatever the plan
+// ------------------------------------------------------------------------------- whatever the schedule
 
 static struct mmul_problem random_problem(void) {
     return make_problem(64 * (int64_t)random_between(200, 1000),
@@ -290,7 +293,7 @@ static void test_links(void **state) {
             before = t.replay->seconds;
         }
         for (int rank = 0; rank < size; rank++) {
-            const struct mmul_plan_rank *r = &mmul_plan_ranks(t.plan)[rank];
+            const struct mmul_schedule_rank *r = &mmul_schedule_ranks(t.schedule)[rank];
             double seconds = t.cost->steps * mmul_step_seconds(&t.cost->ranks[rank].step,
                                                                (double)(r->end - r->begin));
             assert_true(fabs(t.replay->ranks[rank].compute_seconds / seconds - 1) < 1e-6);
@@ -307,9 +310,9 @@ static void test_many_rounds(void **state) {
     for (int i = 0; i < 3; i++) {
         struct trial t;
         trial_init(&t, make_pair(1e9), make_problem(2 * 800, 4096, K), 64);
-        t.plan->rounds = rounds[i];
+        t.schedule->rounds = rounds[i];
         for (int node = 0; node < 2; node++)
-            node_of(t.plan, node)->piece_lanes = 2;
+            node_of(t.schedule, node)->piece_lanes = 2;
         set_cost(&t);
         replay(&t);
         const struct mmul_step_cost *step = &t.cost->ranks[1].step;
@@ -322,7 +325,7 @@ static void test_many_rounds(void **state) {
     assert_true(seconds[0] > seconds[1]); // the first round is shorter
 }
 
-// The plan's own predictions, of up to 64 ranks: those who are alike stand for each other.
+// The schedule's own predictions, of up to 64 ranks: those who are alike stand for each other.
 static void test_random_plans(void **state) {
     (void)state;
     enum { TURNS = 200 };
@@ -338,19 +341,20 @@ static void test_random_plans(void **state) {
             if (!t.cluster->ranks[rank].host_memory)
                 t.cluster->ranks[rank].device.type = MMUL_DEVICE_GPU;
         }
-        t.plan = plan_or_die(&(struct mmul_plan_request){.problem = &t.problem,
-                                                         .cluster = t.cluster,
-                                                         .node_maps = t.maps,
-                                                         .split = MMUL_SPLIT_ROWS,
-                                                         .panels = true});
+        t.schedule = plan_or_die(&(struct mmul_schedule_request){.problem = &t.problem,
+                                                                 .cluster = t.cluster,
+                                                                 .node_maps = t.maps,
+                                                                 .split = MMUL_SPLIT_ROWS,
+                                                                 .panels = true});
         set_cost(&t);
-        for (int rank = 0; rank < t.plan->size; rank++)
-            units[rank] =
-                (double)(mmul_plan_ranks(t.plan)[rank].end - mmul_plan_ranks(t.plan)[rank].begin);
-        bool is_played = t.plan->rounds == 1 && mmul_schedule_panels(t.plan) <= PANELS_MOST;
-        double off = is_played ? fabs(t.plan->predicted_seconds / play(t.cost, units) - 1) : 0;
+        for (int rank = 0; rank < t.schedule->size; rank++)
+            units[rank] = (double)(mmul_schedule_ranks(t.schedule)[rank].end -
+                                   mmul_schedule_ranks(t.schedule)[rank].begin);
+        bool is_played = t.schedule->rounds == 1 && mmul_schedule_panels(t.schedule) <= PANELS_MOST;
+        double off = is_played ? fabs(t.schedule->predicted_seconds / play(t.cost, units) - 1) : 0;
         if (off > 0.25)
-            fail_msg("turn %d: %g s predicted, off by %g", turn, t.plan->predicted_seconds, off);
+            fail_msg("turn %d: %g s predicted, off by %g", turn, t.schedule->predicted_seconds,
+                     off);
         close += off < 0.03;
         trial_fini(&t);
     }

@@ -208,7 +208,7 @@ static struct mmul_simulation *simulate(int nodes) {
         "\"gflops\": 2000, \"memory_gib\": 8}, {\"count\": 2, \"device\": \"cpu\", \"gflops\": "
         "300, \"threads\": 6}]}]}",
         nodes);
-    const struct mmul_plan_request request = {.panels = true, .split = MMUL_SPLIT_AUTO};
+    const struct mmul_schedule_request request = {.panels = true, .split = MMUL_SPLIT_AUTO};
     if (mmul_simulation_make(describe(text), &request, &simulation, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     return simulation;
@@ -220,15 +220,15 @@ static void test_from_four_ranks_to_4096(void **state) {
     double before = INFINITY, alone = 0;
     for (int nodes = 1; nodes <= 1024; nodes *= 4) {
         struct mmul_simulation *s = simulate(nodes);
-        assert_int_equal(s->plan->size, 4 * nodes);
-        assert_true(s->plan->predicted_seconds <= before * 1.01);
-        assert_true(s->plan->predicted_seconds > s->ideal_seconds);
+        assert_int_equal(s->schedule->size, 4 * nodes);
+        assert_true(s->schedule->predicted_seconds <= before * 1.01);
+        assert_true(s->schedule->predicted_seconds > s->ideal_seconds);
         assert_true(near(s->ideal_seconds * nodes, 2 * pow(32768, 3) / 10.6e12));
         assert_true(nodes == 1 || near(s->best_alone_seconds, alone));
         assert_int_equal(s->best_alone, 0);
-        assert_true(s->plan->predicted_seconds < s->best_alone_seconds);
-        assert_true((s->plan->root_bytes > 0) == (nodes > 1));
-        before = s->plan->predicted_seconds;
+        assert_true(s->schedule->predicted_seconds < s->best_alone_seconds);
+        assert_true((s->schedule->root_bytes > 0) == (nodes > 1));
+        before = s->schedule->predicted_seconds;
         alone = s->best_alone_seconds;
         mmul_simulation_destroy(s);
     }
@@ -245,10 +245,10 @@ static void test_simulation_as_json(void **state) {
                         "mpimatmul-simulation");
     assert_int_equal(json_array_size(json_object_get(value, "kinds")), 3);
     assert_int_equal(json_array_size(json_object_get(value, "by_formula")), MMUL_GRIDS);
-    const json_t *plan = json_object_get(value, "plan");
-    assert_int_equal(json_array_size(json_object_get(plan, "ranks")), 16);
-    assert_true(json_number_value(json_object_get(plan, "predicted_seconds")) ==
-                s->plan->predicted_seconds);
+    const json_t *schedule = json_object_get(value, "plan");
+    assert_int_equal(json_array_size(json_object_get(schedule, "ranks")), 16);
+    assert_true(json_number_value(json_object_get(schedule, "predicted_seconds")) ==
+                s->schedule->predicted_seconds);
     json_decref(value);
     mmul_free(text);
     mmul_simulation_destroy(s);

@@ -9,7 +9,7 @@
 
 #include "clusters.h"
 #include "plan/lists/tasks.h"
-#include "plans.h"
+#include "schedules.h"
 
 static void parts_of_an_extent(void **state) {
     (void)state;
@@ -46,9 +46,9 @@ static void parts_of_an_extent(void **state) {
 }
 
 // What a list must be: every element of every step once, in order.
-static void assert_covers(const struct mmul_plan *plan, const struct mmul_tasks *tasks) {
-    int64_t width = mmul_problem_result_width(&plan->problem, plan->axis);
-    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[tasks->rank];
+static void assert_covers(const struct mmul_schedule *schedule, const struct mmul_tasks *tasks) {
+    int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
+    const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[tasks->rank];
     struct mmul_task_cursor cursor = {0};
     double elements = 0;
     int64_t positions = 0, step = 0, line = 0, stretch = 0;
@@ -100,31 +100,31 @@ static void lists_cover_every_block_once(void **state) {
             make_problem(sides[i % 6][0], sides[i % 6][1], sides[i % 6][2]);
         struct mmul_cluster *cluster = make_measured_cluster(4, i / 6 % 3 == 0 ? 2 : 4, maps);
         const int64_t slice = i / 18 % 2 == 0 ? 0 : 1500;
-        struct mmul_plan *plan = NULL;
+        struct mmul_schedule *schedule = NULL;
         struct mmul_error err;
         if (i / 36 % 3 == 1)
             maps[0] = 0;
-        if (mmul_plan_make(
-                &(struct mmul_plan_request){.problem = &problem,
-                                            .cluster = cluster,
-                                            .node_maps = maps,
-                                            .panels = true,
-                                            .split = i % 2 ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS,
-                                            .memory_limit_bytes = limits[i / 108 % 3],
-                                            .tail = (enum mmul_tail)(i / 36 % 3),
-                                            .tail_share = 0.7},
-                &plan, &err) != MMUL_OK)
+        if (mmul_schedule_make(
+                &(struct mmul_schedule_request){.problem = &problem,
+                                                .cluster = cluster,
+                                                .node_maps = maps,
+                                                .panels = true,
+                                                .split = i % 2 ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS,
+                                                .memory_limit_bytes = limits[i / 108 % 3],
+                                                .tail = (enum mmul_tail)(i / 36 % 3),
+                                                .tail_share = 0.7},
+                &schedule, &err) != MMUL_OK)
             fail_msg("%s", err.text);
-        for (int rank = 0; rank < plan->size; rank++) {
-            struct mmul_tasks tasks = mmul_tasks_of(plan, rank, slice, false);
-            assert_covers(plan, &tasks);
+        for (int rank = 0; rank < schedule->size; rank++) {
+            struct mmul_tasks tasks = mmul_tasks_of(schedule, rank, slice, false);
+            assert_covers(schedule, &tasks);
             joined += tasks.joined;
             by_lines += tasks.by_lines && tasks.count > 1;
             cut += !tasks.by_lines && tasks.count > 1;
             sliced += tasks.slice > 0;
             many += tasks.count > 3;
         }
-        mmul_plan_destroy(plan);
+        mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
     }
     assert_true(joined > 10 && by_lines > 10 && cut > 10 && sliced > 10 && many > 10);
@@ -132,8 +132,8 @@ static void lists_cover_every_block_once(void **state) {
 
 static double pack_a, pack_b; // as measured; 0: not
 
-static struct mmul_plan *plan_with_terms(int64_t m, int64_t n, int64_t k, enum mmul_tail tail,
-                                         double share) {
+static struct mmul_schedule *plan_with_terms(int64_t m, int64_t n, int64_t k, enum mmul_tail tail,
+                                             double share) {
     unsigned maps[8];
     struct mmul_problem problem = make_problem(m, n, k);
     struct mmul_cluster *cluster = make_cluster(2, 2);
@@ -145,18 +145,19 @@ static struct mmul_plan *plan_with_terms(int64_t m, int64_t n, int64_t k, enum m
     }
     cluster->nodes[0].memory_available_bytes = (int64_t)1 << 50;
     maps[0] = ALL;
-    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
-                                                                     .cluster = cluster,
-                                                                     .node_maps = maps,
-                                                                     .panels = true,
-                                                                     .split = MMUL_SPLIT_ROWS,
-                                                                     .tail = tail,
-                                                                     .tail_share = share});
+    struct mmul_schedule *schedule =
+        plan_or_die(&(struct mmul_schedule_request){.problem = &problem,
+                                                    .cluster = cluster,
+                                                    .node_maps = maps,
+                                                    .panels = true,
+                                                    .split = MMUL_SPLIT_ROWS,
+                                                    .tail = tail,
+                                                    .tail_share = share});
     mmul_cluster_destroy(cluster);
-    return plan;
+    return schedule;
 }
 
-static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
+static struct mmul_schedule *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
     return plan_with_terms(m, n, 1000, tail, share);
 }
 
@@ -175,11 +176,12 @@ static void long_sums_are_cut_instead(void **state) {
         {8192, MMUL_TAIL_OFF, false, 1, 1},   {8192, MMUL_TAIL_SHARE, false, 1, 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_plan *plan = plan_with_terms(8192, 8192, cases[i].k, cases[i].tail, 0.4);
-        const struct mmul_tasks tasks = mmul_tasks_of(plan, 0, 0, cases[i].in_order);
+        struct mmul_schedule *schedule =
+            plan_with_terms(8192, 8192, cases[i].k, cases[i].tail, 0.4);
+        const struct mmul_tasks tasks = mmul_tasks_of(schedule, 0, 0, cases[i].in_order);
         assert_int_equal(tasks.sums, cases[i].sums);
         assert_int_equal(tasks.count, cases[i].count);
-        assert_covers(plan, &tasks);
+        assert_covers(schedule, &tasks);
         int64_t before = 0;
         for (int64_t s = 0; s < tasks.sums; s++) {
             const int64_t end = mmul_tasks_terms(&tasks, s);
@@ -187,7 +189,7 @@ static void long_sums_are_cut_instead(void **state) {
             before = end;
         }
         assert_int_equal(before, cases[i].k);
-        mmul_plan_destroy(plan);
+        mmul_schedule_free(schedule);
     }
 }
 
@@ -195,20 +197,20 @@ static void long_sums_are_cut_instead(void **state) {
 // operand, which all its parts meet.
 static void blocks_are_cut_where_repacking_costs_least(void **state) {
     (void)state;
-    struct mmul_plan *wide = plan_of(2048, 8192, MMUL_TAIL_AUTO, 0);
-    struct mmul_plan *tall = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *wide = plan_of(2048, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *tall = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
     struct mmul_tasks tasks = mmul_tasks_of(wide, 0, 0, false);
     struct mmul_task first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
-    assert_false(mmul_plan_nodes(wide)[0].checks_whole);
+    assert_false(mmul_schedule_nodes(wide)[0].checks_whole);
     assert_true(first.begin == 0 && first.end == 4928 && first.line_end == 1024);
     tasks = mmul_tasks_of(tall, 1, 0, false);
     first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
-    assert_true(mmul_plan_nodes(tall)[0].checks_whole);
+    assert_true(mmul_schedule_nodes(tall)[0].checks_whole);
     assert_true(first.begin == 0 && first.end == 8192 && first.line_end == 2496);
-    mmul_plan_destroy(wide);
-    mmul_plan_destroy(tall);
+    mmul_schedule_free(wide);
+    mmul_schedule_free(tall);
 }
 
 // As measured, if it was: where packing B costs more the width is cut; where it costs so much that a
@@ -227,12 +229,12 @@ static void packing_decides_as_measured(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pack_a = cases[i].a;
         pack_b = cases[i].b;
-        struct mmul_plan *plan = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
-        struct mmul_tasks tasks = mmul_tasks_of(plan, 0, 0, false);
-        assert_true(mmul_plan_nodes(plan)[0].checks_whole == cases[i].by_lines);
+        struct mmul_schedule *schedule = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+        struct mmul_tasks tasks = mmul_tasks_of(schedule, 0, 0, false);
+        assert_true(mmul_schedule_nodes(schedule)[0].checks_whole == cases[i].by_lines);
         assert_int_equal(tasks.count, cases[i].count);
-        assert_int_equal(mmul_plan_ranks(plan)[0].claim_least, cases[i].least);
-        mmul_plan_destroy(plan);
+        assert_int_equal(mmul_schedule_ranks(schedule)[0].claim_least, cases[i].least);
+        mmul_schedule_free(schedule);
     }
     pack_a = pack_b = 0;
 }
@@ -247,25 +249,26 @@ static void what_may_be_claimed_is_a_choice(void **state) {
                  {MMUL_TAIL_OFF, 0.5, 0, 1, 4096},
                  {MMUL_TAIL_SHARE, 0.25, 0.25, 3, 3072}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_plan *plan = plan_of(8192, 8192, cases[i].tail, cases[i].share);
-        struct mmul_tasks tasks = mmul_tasks_of(plan, 1, 0, false);
-        assert_true(plan->claim_share == cases[i].planned);
+        struct mmul_schedule *schedule = plan_of(8192, 8192, cases[i].tail, cases[i].share);
+        struct mmul_tasks tasks = mmul_tasks_of(schedule, 1, 0, false);
+        assert_true(schedule->claim_share == cases[i].planned);
         assert_int_equal(tasks.count, cases[i].count);
         assert_int_equal(mmul_tasks_at(&tasks, 0).line_end, cases[i].first);
-        assert_int_equal(mmul_plan_ranks(plan)[1].end, plan->total); // blocks are all there is
-        mmul_plan_destroy(plan);
+        assert_int_equal(mmul_schedule_ranks(schedule)[1].end,
+                         schedule->total); // blocks are all there is
+        mmul_schedule_free(schedule);
     }
 }
 
 // One word holds two positions.
 static void longer_blocks_than_a_word_can_say_are_not_claimed(void **state) {
     (void)state;
-    struct mmul_plan *plan = plan_of(2 * MMUL_POSITIONS_MOST - 100, 1, MMUL_TAIL_AUTO, 0);
-    assert_true(mmul_plan_nodes(plan)[0].claims);
-    mmul_plan_destroy(plan);
-    plan = plan_of(2 * MMUL_POSITIONS_MOST + 4, 1, MMUL_TAIL_AUTO, 0);
-    assert_false(mmul_plan_nodes(plan)[0].claims);
-    mmul_plan_destroy(plan);
+    struct mmul_schedule *schedule = plan_of(2 * MMUL_POSITIONS_MOST - 100, 1, MMUL_TAIL_AUTO, 0);
+    assert_true(mmul_schedule_nodes(schedule)[0].claims);
+    mmul_schedule_free(schedule);
+    schedule = plan_of(2 * MMUL_POSITIONS_MOST + 4, 1, MMUL_TAIL_AUTO, 0);
+    assert_false(mmul_schedule_nodes(schedule)[0].claims);
+    mmul_schedule_free(schedule);
 }
 
 static void the_list_is_printed(void **state) {
@@ -278,15 +281,15 @@ static void the_list_is_printed(void **state) {
         "   1     0      0  0-2496     0-8192   20447232  rounds loaded 1, steps loaded 1\n"
         "   1     1      0  2496-3264  0-8192    6291456  rounds loaded 1, steps loaded 1\n"
         "   1     2      0  3264-4096  0-8192    6815744  rounds loaded 1, steps loaded 1\n";
-    struct mmul_plan *plan = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_schedule *schedule = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
     char *text = NULL;
     size_t bytes = 0;
     FILE *stream = open_memstream(&text, &bytes);
-    mmul_tasks_print(plan, stream);
+    mmul_tasks_print(schedule, stream);
     fclose(stream);
     assert_string_equal(text, expected);
     free(text);
-    mmul_plan_destroy(plan);
+    mmul_schedule_free(schedule);
 }
 
 int main(void) {

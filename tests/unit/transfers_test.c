@@ -12,7 +12,7 @@
 #include "base/integer.h"
 #include "clusters.h"
 #include "plan/lists/transfers.h"
-#include "plans.h"
+#include "schedules.h"
 
 // Equal shares; then the cut and the slots are what the test says, whatever the planner thinks best.
 struct cut {
@@ -22,8 +22,8 @@ struct cut {
     bool spread; // the whole operand, over all ranks but every third
 };
 
-static struct mmul_plan *make_plan(int nodes, int per_node, const struct mmul_problem *problem,
-                                   const struct cut *cut) {
+static struct mmul_schedule *make_plan(int nodes, int per_node, const struct mmul_problem *problem,
+                                       const struct cut *cut) {
     struct mmul_cluster *cluster = make_cluster(nodes * per_node, per_node);
     double weights[64];
     int64_t rows[65] = {0};
@@ -32,38 +32,39 @@ static struct mmul_plan *make_plan(int nodes, int per_node, const struct mmul_pr
         weights[i] = 1;
     for (int i = 0; i < ranks; i++)
         rows[i + 1] = problem->k * (i + 1 - (i + 1) / 3) / owners;
-    struct mmul_plan *plan =
-        plan_or_die(&(struct mmul_plan_request){.problem = problem,
-                                                .cluster = cluster,
-                                                .weights = weights,
-                                                .split = MMUL_SPLIT_ROWS,
-                                                .whole_offsets = cut->spread ? rows : NULL});
+    struct mmul_schedule *schedule =
+        plan_or_die(&(struct mmul_schedule_request){.problem = problem,
+                                                    .cluster = cluster,
+                                                    .weights = weights,
+                                                    .split = MMUL_SPLIT_ROWS,
+                                                    .whole_offsets = cut->spread ? rows : NULL});
     mmul_cluster_destroy(cluster);
-    plan->rounds = cut->rounds;
-    plan->panel_units = cut->panel_units;
-    for (int i = 0; i < plan->node_count; i++) {
-        struct mmul_plan_node *node = (struct mmul_plan_node *)(uintptr_t)&mmul_plan_nodes(plan)[i];
+    schedule->rounds = cut->rounds;
+    schedule->panel_units = cut->panel_units;
+    for (int i = 0; i < schedule->node_count; i++) {
+        struct mmul_schedule_node *node =
+            (struct mmul_schedule_node *)(uintptr_t)&mmul_schedule_nodes(schedule)[i];
         bool maps = i == 0 && cut->root_maps;
         node->maps = maps ? ALL : 0;
         node->piece_lanes = maps ? 0 : cut->piece_lanes;
         node->maps &= cut->spread ? ~(unsigned)MMUL_MAPS_B : node->maps;
         node->whole_slots = maps && !cut->spread ? 0 : cut->whole_slots;
-        node->whole_stays = cut->whole_slots >= mmul_schedule_panels(plan);
+        node->whole_stays = cut->whole_slots >= mmul_schedule_panels(schedule);
         node->result_slots = maps ? 0 : cut->result_slots;
         node->chain_place = i;
     }
-    return plan;
+    return schedule;
 }
 
-static void check_text(struct mmul_plan *plan, const char *expected) {
+static void check_text(struct mmul_schedule *schedule, const char *expected) {
     char *text = NULL;
     size_t length = 0;
     FILE *stream = open_memstream(&text, &length);
-    mmul_transfers_print(plan, stream);
+    mmul_transfers_print(schedule, stream);
     fclose(stream);
     assert_string_equal(text, expected);
     free(text);
-    mmul_plan_destroy(plan);
+    mmul_schedule_free(schedule);
 }
 
 // clang-format off
@@ -229,17 +230,17 @@ static void raise_to(struct node *node, struct mmul_count count) {
     node->counters[count.counter] = count.value;
 }
 
-static void start(struct node *node, const struct mmul_plan *plan, int index) {
+static void start(struct node *node, const struct mmul_schedule *schedule, int index) {
     memset(node, 0xff, sizeof *node);
     memset(node->counters, 0, sizeof node->counters);
-    if (mmul_plan_nodes(plan)[index].result_bytes == 0)
-        node->counters[MMUL_STEPS_DONE] = mmul_schedule_steps(plan);
+    if (mmul_schedule_nodes(schedule)[index].result_bytes == 0)
+        node->counters[MMUL_STEPS_DONE] = mmul_schedule_steps(schedule);
     for (int route = 0; route < MMUL_ROUTES; route++) {
         struct mmul_transfers *list = &node->lists[route];
-        *list = mmul_transfers_make(plan, index, (enum mmul_route)route);
+        *list = mmul_transfers_make(schedule, index, (enum mmul_route)route);
         int64_t reached = mmul_transfers_reached(list);
-        raise_to(node, (struct mmul_count){mmul_route_brings(list->plan, list->route, list->node),
-                                           reached});
+        raise_to(node, (struct mmul_count){
+                           mmul_route_brings(list->schedule, list->route, list->node), reached});
         raise_to(node, (struct mmul_count){mmul_route_frees(list->route), reached});
         take(node, route);
     }
@@ -289,7 +290,7 @@ static bool advance(struct node *nodes, int count, int index, int route) {
     if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER) {
         for (int i = 0; i < count; i++) {
             const struct mmul_transfer *other = &nodes[i].next[route];
-            if (!mmul_plan_nodes(node->lists[route].plan)[i].takes_part && i > 0)
+            if (!mmul_schedule_nodes(node->lists[route].schedule)[i].takes_part && i > 0)
                 continue;
             assert_true(nodes[i].has_next[route]);
             assert_true(other->step.index == own->step.index && other->content == own->content);
@@ -306,28 +307,28 @@ static bool advance(struct node *nodes, int count, int index, int route) {
 }
 
 // The node's next step, when what it needs is there; all of it must still be where it was put.
-static bool compute(struct node *node, const struct mmul_plan *plan, int index) {
-    const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[index];
+static bool compute(struct node *node, const struct mmul_schedule *schedule, int index) {
+    const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[index];
     int64_t at = node->counters[MMUL_STEPS_DONE];
-    if (n->result_bytes == 0 || at == mmul_schedule_steps(plan))
+    if (n->result_bytes == 0 || at == mmul_schedule_steps(schedule))
         return false;
-    struct mmul_step step = mmul_schedule_step(plan, at);
+    struct mmul_step step = mmul_schedule_step(schedule, at);
     int64_t slot = n->result_slots > 0 ? at % n->result_slots : -1;
     if (node->counters[MMUL_ROUNDS_LOADED] <= step.round ||
         node->counters[MMUL_STEPS_LOADED] <= at ||
-        (plan->whole_is_spread && node->counters[MMUL_STEPS_RELAYED] <= at) ||
+        (schedule->whole_is_spread && node->counters[MMUL_STEPS_RELAYED] <= at) ||
         (slot >= 0 && node->counters[MMUL_RESULTS_STORED] < at - n->result_slots + 1))
         return false;
     int64_t units = 0;
-    for (int rank = 0; rank < plan->size; rank++)
-        if (mmul_plan_ranks(plan)[rank].node == index)
-            units += mmul_schedule_units(plan, rank, step);
+    for (int rank = 0; rank < schedule->size; rank++)
+        if (mmul_schedule_ranks(schedule)[rank].node == index)
+            units += mmul_schedule_units(schedule, rank, step);
     if (units > 0 && n->piece_lanes > 0)
         assert_int_equal(node->lane_holds[step.round % n->piece_lanes], step.round);
     if (units > 0 && n->whole_slots > 0) {
         int64_t holds = node->slot_of_panel[step.panel];
         assert_int_equal(node->slot_holds[holds], step.panel);
-        assert_int_equal(node->slot_bytes[holds], mmul_schedule_panel_bytes(plan, step));
+        assert_int_equal(node->slot_bytes[holds], mmul_schedule_panel_bytes(schedule, step));
     }
     if (slot >= 0)
         node->result_holds[slot] = at;
@@ -335,24 +336,24 @@ static bool compute(struct node *node, const struct mmul_plan *plan, int index) 
     return true;
 }
 
-static void carry_out(const struct mmul_plan *plan) {
+static void carry_out(const struct mmul_schedule *schedule) {
     struct node nodes[NODES];
-    int count = plan->node_count;
+    int count = schedule->node_count;
     bool moved = true;
     for (int i = 0; i < count; i++)
-        start(&nodes[i], plan, i);
+        start(&nodes[i], schedule, i);
     while (moved) {
         moved = false;
         for (int i = 0; i < count; i++) {
             for (int route = 0; route < MMUL_ROUTES; route++)
                 moved |= advance(nodes, count, i, route);
-            moved |= compute(&nodes[i], plan, i);
+            moved |= compute(&nodes[i], schedule, i);
         }
     }
     for (int i = 0; i < count; i++) {
         for (int route = 0; route < MMUL_ROUTES; route++)
             assert_false(nodes[i].has_next[route]);
-        assert_int_equal(nodes[i].counters[MMUL_STEPS_DONE], mmul_schedule_steps(plan));
+        assert_int_equal(nodes[i].counters[MMUL_STEPS_DONE], mmul_schedule_steps(schedule));
     }
 }
 
@@ -365,12 +366,12 @@ static void test_carried_out(void **state) {
                 for (int64_t slots = 1; slots <= 6; slots += 2)
                     for (int flags = 0; flags < 16; flags++) {
                         const struct mmul_problem problem = make_problem(m, 13, 4);
-                        struct mmul_plan *plan = make_plan(
+                        struct mmul_schedule *schedule = make_plan(
                             nodes, 1 + flags % 2, &problem,
                             &(struct cut){rounds, 3, slots, 1 + slots / 2, 1 + flags / 2 % 2,
                                           flags / 4 % 2 != 0, flags / 8 != 0});
-                        carry_out(plan);
-                        mmul_plan_destroy(plan);
+                        carry_out(schedule);
+                        mmul_schedule_free(schedule);
                         plans++;
                     }
     assert_int_equal(plans, 4 * 3 * 3 * 3 * 16);

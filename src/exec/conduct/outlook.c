@@ -46,14 +46,14 @@ static bool is_product_alone(const struct mmul_run *run) {
 
 static double glance(const struct mmul_run *run) {
     const struct mmul_context *context = run->site.context;
-    const struct mmul_plan *plan = run->stages[0].is.plan;
+    const struct mmul_schedule *schedule = run->stages[0].is.schedule;
     if (!is_product_alone(run))
         return 0;
     struct glance glance = {.left = GLANCES, .seconds = INFINITY};
     struct mmul_error ignored;
-    if (plan->predicted_seconds > 0 || plan->problem.alpha == 0 ||
+    if (schedule->predicted_seconds > 0 || schedule->problem.alpha == 0 ||
         !mmul_device_can_borrow(context->device) ||
-        mmul_problem_flops(&plan->problem) < WORTH_A_GLANCE_FLOPS * context->comm->size ||
+        mmul_problem_flops(&schedule->problem) < WORTH_A_GLANCE_FLOPS * context->comm->size ||
         mmul_measure_on(context->device, GLANCE_SIDE, glance_again, &glance, &ignored) != MMUL_OK)
         return 0;
     return 2.0 * GLANCE_SIDE * GLANCE_SIDE * GLANCE_SIDE / glance.seconds;
@@ -63,9 +63,9 @@ static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
                                         const struct mmul_run *run,
                                         const struct mmul_stage *stage) {
     if (is_product_alone(run)) {
-        struct mmul_outlook_work work = {.seconds = stage->is.plan->predicted_seconds,
+        struct mmul_outlook_work work = {.seconds = stage->is.schedule->predicted_seconds,
                                          .bytes = (double)stage->product->files.result_bytes,
-                                         .flops = mmul_problem_flops(&stage->is.plan->problem)};
+                                         .flops = mmul_problem_flops(&stage->is.schedule->problem)};
         if (outlook->glance_flops > 0)
             work.seconds = work.flops / outlook->glance_flops / run->site.context->comm->size;
         return work;

@@ -31,8 +31,8 @@ static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error
     enum mmul_status status = MMUL_ALLOCATE(works, comm->node_count, "nodes", err);
     status = mmul_comm_agree(comm, status, err);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
-        for (int node = 0; run->stages[i].is.plan != NULL && node < comm->node_count; node++)
-            works[node] |= mmul_plan_nodes(run->stages[i].is.plan)[node].takes_part;
+        for (int node = 0; run->stages[i].is.schedule != NULL && node < comm->node_count; node++)
+            works[node] |= mmul_schedule_nodes(run->stages[i].is.schedule)[node].takes_part;
     if (status == MMUL_OK)
         status = mmul_transport_init(comm, works, &run->site.failure, &run->site.transport, err);
     mmul_free(works);
@@ -55,8 +55,8 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
     }
     // Of programs nothing is lent (exec/tasks/lending.h).
     const struct mmul_stage_request *first = request->stages;
-    if (status == MMUL_OK && run->stage_count == 1 && first->plan != NULL &&
-        first->step->fused_count == 0 && first->plan->claim_share > 0)
+    if (status == MMUL_OK && run->stage_count == 1 && first->schedule != NULL &&
+        first->step->fused_count == 0 && first->schedule->claim_share > 0)
         run->site.lent = &run->stages[0];
     return status;
 }
@@ -83,7 +83,7 @@ static void share_memory(struct mmul_run *run, struct mmul_segment_size *size) {
     int ends[MMUL_SEGMENT_PARTS] = {0};
     for (int i = 0; i < run->stage_count; i++) {
         struct mmul_stage *stage = &run->stages[i];
-        const int part = mmul_segment_size_add(size, stage->is.plan != NULL, stage->bytes);
+        const int part = mmul_segment_size_add(size, stage->is.schedule != NULL, stage->bytes);
         stage->memory_part = part;
         stage->memory_needs = ends[part];
         ends[part] = i + 1;

@@ -30,23 +30,23 @@ static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_
 // What this rank did of the one product that the run is; how often it claimed is known already.
 static void describe_product(const struct mmul_stage *stage, struct mmul_report_rank *r) {
     const struct mmul_works *works = stage->works;
-    const struct mmul_problem *problem = &stage->is.plan->problem;
-    const int64_t width = mmul_problem_result_width(problem, stage->is.plan->axis),
+    const struct mmul_problem *problem = &stage->is.schedule->problem;
+    const int64_t width = mmul_problem_result_width(problem, stage->is.schedule->axis),
                   elements = works->own_elements + works->claimed_elements;
     mmul_text_copy(r->why, sizeof r->why, stage->product->me->why);
     r->begin = stage->product->me->begin;
     r->end = stage->product->me->end;
     r->claimed_elements = works->claimed_elements;
     r->given_elements = (r->end - r->begin) * width - works->own_elements;
-    r->share = (double)elements / ((double)stage->is.plan->total * (double)width);
+    r->share = (double)elements / ((double)stage->is.schedule->total * (double)width);
     r->flops = 2.0 * (double)elements * (double)problem->k;
 }
 
 // Of the first product, or as if it had one.
 static enum mmul_dtype dtype_of(const struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++)
-        if (run->stages[i].is.plan != NULL)
-            return mmul_problem_result_dtype(&run->stages[i].is.plan->problem);
+        if (run->stages[i].is.schedule != NULL)
+            return mmul_problem_result_dtype(&run->stages[i].is.schedule->problem);
     return MMUL_F32;
 }
 
@@ -138,25 +138,25 @@ static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
 }
 
 // What the ranks of a node used where it lies.
-static int64_t bytes_read_in_place(const struct mmul_report *report, const struct mmul_plan *plan,
-                                   int node) {
-    const struct mmul_problem *p = &plan->problem;
-    unsigned maps = mmul_plan_nodes(plan)[node].maps;
-    bool rows = plan->axis == MMUL_ROWS;
+static int64_t bytes_read_in_place(const struct mmul_report *report,
+                                   const struct mmul_schedule *schedule, int node) {
+    const struct mmul_problem *p = &schedule->problem;
+    unsigned maps = mmul_schedule_nodes(schedule)[node].maps;
+    bool rows = schedule->axis == MMUL_ROWS;
     int64_t units = 0, bytes = 0;
-    for (int i = 0; i < plan->size; i++)
-        if (mmul_plan_ranks(plan)[i].node == node)
+    for (int i = 0; i < schedule->size; i++)
+        if (mmul_schedule_ranks(schedule)[i].node == node)
             units += report->ranks[i].end - report->ranks[i].begin;
     if (units == 0)
         return 0;
-    if (p->alpha != 0 && (maps & mmul_maps_split(plan->axis)))
+    if (p->alpha != 0 && (maps & mmul_maps_split(schedule->axis)))
         bytes += mmul_smaller(
-            units * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis)),
+            units * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis)),
             rows ? stack_bytes(p->a, p->a_dtype) : stack_bytes(p->b, p->b_dtype));
-    if (p->alpha != 0 && (maps & mmul_maps_whole(plan->axis)))
+    if (p->alpha != 0 && (maps & mmul_maps_whole(schedule->axis)))
         bytes += rows ? stack_bytes(p->b, p->b_dtype) : stack_bytes(p->a, p->a_dtype);
     if (p->beta != 0 && (maps & MMUL_MAPS_C_IN))
-        bytes += units * mmul_problem_result_width(p, plan->axis) * mmul_problem_result_each(p);
+        bytes += units * mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
     return bytes;
 }
 
@@ -176,27 +176,28 @@ static void correct_speeds(struct mmul_cluster *cluster, enum mmul_dtype dtype,
 // Root: what is known of it beside what ranks tell.
 static void describe_files(const struct mmul_run *run, struct mmul_report *report) {
     const struct mmul_stage *stage = &run->stages[0];
-    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
     report->bytes_read = stage->product->files.bytes_read;
-    for (int node = 0; node < plan->node_count; node++)
-        report->bytes_read += bytes_read_in_place(report, plan, node);
+    for (int node = 0; node < schedule->node_count; node++)
+        report->bytes_read += bytes_read_in_place(report, schedule, node);
     if (stage->is.files.output != NULL)
         report->bytes_written =
-            stage->product->files.done_bytes / mmul_problem_result_each(&plan->problem) *
+            stage->product->files.done_bytes / mmul_problem_result_each(&schedule->problem) *
             (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
 }
 
 static void add_product(const struct mmul_run *run, struct mmul_report *report) {
-    const struct mmul_plan *plan = run->stages[0].is.plan;
+    const struct mmul_schedule *schedule = run->stages[0].is.schedule;
     report->is_product = true;
-    report->problem = plan->problem;
-    report->axis = plan->axis;
-    report->total = plan->total;
-    report->predicted_seconds = plan->predicted_seconds;
-    mmul_text_copy(report->faster, sizeof report->faster, plan->faster);
+    report->problem = schedule->problem;
+    report->axis = schedule->axis;
+    report->total = schedule->total;
+    report->predicted_seconds = schedule->predicted_seconds;
+    mmul_text_copy(report->faster, sizeof report->faster, schedule->faster);
     if (run->site.context->comm->rank == 0)
         describe_files(run, report);
-    correct_speeds(run->site.context->cluster, mmul_problem_result_dtype(&plan->problem), report);
+    correct_speeds(run->site.context->cluster, mmul_problem_result_dtype(&schedule->problem),
+                   report);
 }
 
 // -------------------------------------------------------------------------------------- operations
@@ -292,7 +293,7 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
                                  struct mmul_error *err) {
     struct mmul_context *context = run->site.context;
-    const bool is_product = run->stage_count == 1 && run->stages[0].is.plan != NULL &&
+    const bool is_product = run->stage_count == 1 && run->stages[0].is.schedule != NULL &&
                             run->stages[0].epilogue.step == NULL;
     describe_self(run, is_product);
     enum mmul_status status =

@@ -10,11 +10,11 @@
 #include "exec/memory/views.h"
 #include "model/matrix.h"
 #include "plan/lists/tasks.h"
-#include "plan/product/plan_make.h"
+#include "plan/product/schedule_make.h"
 #include "plan/program/program_memory.h"
 #include "plan/program/program_predict.h"
 
-// A product that has a plan of its own, and what goes into that.
+// A product that has a schedule, and what goes into that.
 struct product {
     struct mmul_program_step *step;
     unsigned *node_maps,
@@ -115,7 +115,7 @@ static void find_taken(const struct planning *p) {
 // What a plan is asked for.
 struct asked {
     struct mmul_problem problem;
-    struct mmul_plan_request request;
+    struct mmul_schedule_request request;
 };
 
 // Root. most_bytes: of every node, for it; NULL: all beside the values.
@@ -145,7 +145,7 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
     const enum mmul_split_choice split =
         step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
     const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
-    asked->request = (struct mmul_plan_request){
+    asked->request = (struct mmul_schedule_request){
         .problem = &asked->problem,
         .cluster = p->context->cluster,
         .weights = !is_free             ? plan->costs.shares
@@ -170,15 +170,15 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
 // Root.
 static enum mmul_status make_plan(const struct planning *p, const struct product *product,
                                   const int64_t *most_bytes, struct mmul_error *err) {
-    struct mmul_plan *made = NULL;
+    struct mmul_schedule *made = NULL;
     struct asked asked;
     enum mmul_status status = ask(p, product, most_bytes, &asked, err);
     if (status == MMUL_OK)
-        status = mmul_plan_make(&asked.request, &made, err);
+        status = mmul_schedule_make(&asked.request, &made, err);
     if (status != MMUL_OK)
         return status;
-    mmul_plan_free(product->step->product);
-    product->step->product = made;
+    mmul_schedule_free(product->step->schedule);
+    product->step->schedule = made;
     return MMUL_OK;
 }
 
@@ -186,7 +186,7 @@ static enum mmul_status make_plan(const struct planning *p, const struct product
 
 enum { DIFFERENT_MOST = 64 };
 
-// The latest products that have plans of their own and no files.
+// The latest products that have schedules and no files.
 struct different {
     const struct mmul_program_step *steps[DIFFERENT_MOST];
     int count;
@@ -236,7 +236,7 @@ static const struct mmul_program_step *find_equal(struct different *known,
 
 // ------------------------------------------------------------------------------------------ plans
 
-// Collective: those that have plans of their own.
+// Collective: those that have schedules.
 static enum mmul_status find_products(struct planning *p, struct mmul_error *err) {
     const int nodes = p->context->comm->node_count;
     struct different known = {.count = 0};
@@ -259,7 +259,7 @@ static enum mmul_status find_products(struct planning *p, struct mmul_error *err
 static void share_equal_plans(const struct mmul_program_plan *plan) {
     for (int i = 0; i < plan->step_count; i++)
         if (plan->steps[i].is_product && plan->steps[i].same != NULL)
-            plan->steps[i].product = plan->steps[i].same->product;
+            plan->steps[i].schedule = plan->steps[i].same->schedule;
 }
 
 // Root: scatter and gather are between all nodes that have work in any product.
@@ -267,15 +267,15 @@ static void join_members(const struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++) {
         bool takes_part = false;
         for (int i = 0; i < plan->step_count; i++)
-            if (plan->steps[i].product != NULL)
-                takes_part |= mmul_plan_nodes(plan->steps[i].product)[node].takes_part;
+            if (plan->steps[i].schedule != NULL)
+                takes_part |= mmul_schedule_nodes(plan->steps[i].schedule)[node].takes_part;
         for (int i = 0; i < plan->step_count; i++)
-            if (plan->steps[i].product != NULL)
-                mmul_plan_set_member(plan->steps[i].product, node, takes_part);
+            if (plan->steps[i].schedule != NULL)
+                mmul_schedule_set_member(plan->steps[i].schedule, node, takes_part);
     }
 }
 
-// What others of the node may claim of a product that has no plan of its own: rows, where it is worth a look around.
+// What others of the node may claim of a product that has no schedule: rows, where it is worth a look around.
 static double find_claim_share(const struct planning *p, const struct mmul_program_step *step) {
     static const double enough_flops = 1e9;
     const struct mmul_job_options *options = &p->plan->options;
@@ -324,7 +324,7 @@ static enum mmul_status find_least(const struct planning *p, struct product *pro
     struct asked asked;
     enum mmul_status status = ask(p, product, NULL, &asked, err);
     if (status == MMUL_OK)
-        status = mmul_plan_least(&asked.request, &product->least_bytes, err);
+        status = mmul_schedule_least(&asked.request, &product->least_bytes, err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < TRIES; i++) {
@@ -374,10 +374,10 @@ static enum mmul_status make_plans(const struct planning *p, struct mmul_error *
 // --------------------------------------------------------------------------------- plans everywhere
 
 // Root's to everybody; others have none yet.
-static enum mmul_status send(const struct mmul_comm *comm, struct mmul_plan **plan,
+static enum mmul_status send(const struct mmul_comm *comm, struct mmul_schedule **schedule,
                              struct mmul_error *err) {
-    int64_t bytes = comm->rank == 0 ? (*plan)->bytes : 0;
-    struct mmul_plan *block = *plan;
+    int64_t bytes = comm->rank == 0 ? (*schedule)->bytes : 0;
+    struct mmul_schedule *block = *schedule;
     enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
     if (status == MMUL_OK && comm->rank != 0) {
         block = mmul_allocate(bytes, 1, "the plan", err);
@@ -386,7 +386,7 @@ static enum mmul_status send(const struct mmul_comm *comm, struct mmul_plan **pl
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, block, bytes, err);
-    *plan = block;
+    *schedule = block;
     return status;
 }
 
@@ -394,7 +394,7 @@ static enum mmul_status send(const struct mmul_comm *comm, struct mmul_plan **pl
 static enum mmul_status send_plans(const struct planning *p, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < p->count; i++)
-        status = send(p->context->comm, &p->products[i].step->product, err);
+        status = send(p->context->comm, &p->products[i].step->schedule, err);
     if (status == MMUL_OK)
         share_equal_plans(p->plan);
     return status;

@@ -47,12 +47,12 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
                                        .panels = is_move,
                                        .panels_of = -1,
                                        .after_all = is_move}; // it reads what all of them have
-    if (step->product == NULL)
+    if (step->schedule == NULL)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
-    bool rows = step->product->axis == MMUL_ROWS;
+    bool rows = step->schedule->axis == MMUL_ROWS;
     int whole = rows ? b : a;
-    stage.plan = step->product;
+    stage.schedule = step->schedule;
     stage.files = mmul_program_files(plan, step);
     stage.places = (struct mmul_stage_places){.split = rows ? a : b,
                                               .whole = step->spreads ? -1 : whole,

@@ -11,27 +11,27 @@ static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
     for (int64_t i = 0; i < l->panels; i++)
         slot_of_panel[i] = -1;
     for (int64_t i = 0; i < l->steps; i++) {
-        if (mmul_schedule_loads(l->plan, l->node_index, mmul_schedule_step(l->plan, i)))
+        if (mmul_schedule_loads(l->schedule, l->node_index, mmul_schedule_step(l->schedule, i)))
             slot_of_panel[i % l->panels] = loaded++ % l->node->whole_slots;
         l->slot[i] = slot_of_panel[i % l->panels];
     }
 }
 
-enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_plan *plan,
+enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_schedule *schedule,
                                   int node, struct mmul_error *err) {
-    const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[node];
+    const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[node];
     int64_t *slot_of_panel = NULL;
-    *layout = (struct mmul_layout){.plan = plan,
+    *layout = (struct mmul_layout){.schedule = schedule,
                                    .node = n,
                                    .node_index = node,
-                                   .steps = mmul_schedule_steps(plan),
-                                   .panels = mmul_schedule_panels(plan)};
+                                   .steps = mmul_schedule_steps(schedule),
+                                   .panels = mmul_schedule_panels(schedule)};
     layout->lane_bytes =
         mmul_page_ceiling(n->piece_lane_bytes) + mmul_page_ceiling(n->c_in_lane_bytes);
     layout->slots = n->piece_lanes * layout->lane_bytes;
     layout->slot_bytes = mmul_page_ceiling(n->whole_slot_bytes);
     layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
-    layout->bytes = mmul_plan_lanes_bytes(n);
+    layout->bytes = mmul_schedule_lanes_bytes(n);
     enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
@@ -68,8 +68,8 @@ int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t step) {
 int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int64_t round) {
     int64_t units = 0;
     for (int i = 0; i < rank; i++) {
-        struct mmul_range part = mmul_schedule_part(layout->plan, i, round);
-        if (mmul_plan_ranks(layout->plan)[i].node == layout->node_index)
+        struct mmul_range part = mmul_schedule_part(layout->schedule, i, round);
+        if (mmul_schedule_ranks(layout->schedule)[i].node == layout->node_index)
             units += part.end - part.begin;
     }
     return units;
@@ -79,7 +79,7 @@ int64_t mmul_layout_step_units_before(const struct mmul_layout *layout, int rank
                                       struct mmul_step step) {
     int64_t units = 0;
     for (int i = 0; i < rank; i++)
-        if (mmul_plan_ranks(layout->plan)[i].node == layout->node_index)
-            units += mmul_schedule_units(layout->plan, i, step);
+        if (mmul_schedule_ranks(layout->schedule)[i].node == layout->node_index)
+            units += mmul_schedule_units(layout->schedule, i, step);
     return units;
 }

@@ -6,8 +6,8 @@
 
 //   piece lanes (pieces, C_in) | slots of the whole operand | result slots
 struct mmul_layout {
-    const struct mmul_plan *plan; // borrowed
-    const struct mmul_plan_node *node;
+    const struct mmul_schedule *schedule; // borrowed
+    const struct mmul_schedule_node *node;
     int node_index;
     int64_t lane_bytes, slots, slot_bytes, results; // offsets and distances, bytes
     int64_t bytes;                                  // in all; 0: the node has no work
@@ -16,7 +16,7 @@ struct mmul_layout {
 };
 
 // Local. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_plan *plan,
+enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_schedule *schedule,
                                   int node, struct mmul_error *err);
 void mmul_layout_fini(struct mmul_layout *layout);
 

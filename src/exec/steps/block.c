@@ -20,16 +20,16 @@ static const struct mmul_operation *operation_of(const struct mmul_stage *stage)
 }
 
 struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_step step) {
-    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
     struct mmul_part part = {.rank = rank, .step = step};
-    if (plan == NULL)
+    if (schedule == NULL)
         return part;
-    const struct mmul_problem *p = &plan->problem;
+    const struct mmul_problem *p = &schedule->problem;
     const struct mmul_layout *l = &stage->product->layout;
     const int64_t before = mmul_layout_units_before(l, rank, step.round);
-    const int64_t width = mmul_problem_result_width(p, plan->axis);
-    const int64_t each = (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
-    part.range = mmul_schedule_part(plan, rank, step.round);
+    const int64_t width = mmul_problem_result_width(p, schedule->axis);
+    const int64_t each = (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis));
+    part.range = mmul_schedule_part(schedule, rank, step.round);
     if (l->node->piece_lanes > 0) {
         part.pieces = stage->memory + mmul_layout_pieces(l, step.round) + before * p->k * each;
         part.c_in = stage->memory + mmul_layout_c_in(l, step.round) +
@@ -74,7 +74,8 @@ static struct mmul_view view_packed(const char *data, struct mmul_region region,
 // The part's units of matrix t, and how many of its units are before them.
 static struct mmul_range units_in(const struct mmul_stage *stage, const struct mmul_part *part,
                                   int64_t t, int64_t *before) {
-    const int64_t units = mmul_problem_units(&stage->is.plan->problem, stage->is.plan->axis);
+    const int64_t units =
+        mmul_problem_units(&stage->is.schedule->problem, stage->is.schedule->axis);
     const struct mmul_range in = {mmul_larger(part->range.begin - t * units, 0),
                                   mmul_smaller(part->range.end - t * units, units)};
     *before = t * units + in.begin - part->range.begin;
@@ -84,10 +85,10 @@ static struct mmul_range units_in(const struct mmul_stage *stage, const struct m
 // A file's.
 static struct mmul_view view_split(const struct mmul_stage *stage, const struct mmul_part *part,
                                    int64_t t) {
-    const struct mmul_plan *plan = stage->is.plan;
-    const struct mmul_problem *p = &plan->problem;
-    const enum mmul_dtype dtype = mmul_problem_split_dtype(p, plan->axis);
-    const bool rows = plan->axis == MMUL_ROWS, turned = rows ? p->transpose_a : p->transpose_b;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_problem *p = &schedule->problem;
+    const enum mmul_dtype dtype = mmul_problem_split_dtype(p, schedule->axis);
+    const bool rows = schedule->axis == MMUL_ROWS, turned = rows ? p->transpose_a : p->transpose_b;
     const int64_t matrix = rows ? mmul_problem_a_matrix(p, t) : mmul_problem_b_matrix(p, t);
     int64_t before;
     if (stage->product->mapped.split != NULL)
@@ -103,15 +104,15 @@ static struct mmul_view view_split(const struct mmul_stage *stage, const struct 
 // A file's, or what comes in panels.
 static struct mmul_view view_whole(const struct mmul_stage *stage, const struct mmul_part *part,
                                    int64_t t) {
-    const struct mmul_plan *plan = stage->is.plan;
-    const struct mmul_problem *p = &plan->problem;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_problem *p = &schedule->problem;
     const struct mmul_step step = part->step;
-    const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, plan->axis);
-    const bool rows = plan->axis == MMUL_ROWS, turned = rows ? p->transpose_b : p->transpose_a;
-    const int64_t matrix = mmul_problem_whole_matrix(p, plan->axis, t);
+    const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, schedule->axis);
+    const bool rows = schedule->axis == MMUL_ROWS, turned = rows ? p->transpose_b : p->transpose_a;
+    const int64_t matrix = mmul_problem_whole_matrix(p, schedule->axis, t);
     if (stage->product->mapped.whole != NULL)
-        return view_mapped(stage->product->mapped.whole, mmul_problem_whole_shape(p, plan->axis),
-                           matrix, dtype, turned);
+        return view_mapped(stage->product->mapped.whole,
+                           mmul_problem_whole_shape(p, schedule->axis), matrix, dtype, turned);
     const int64_t before = (matrix - step.matrix_begin) * (step.end - step.begin) * p->k;
     const struct mmul_region region =
         rows ? (struct mmul_region){matrix, 0, p->k, step.begin, step.end}
@@ -122,14 +123,14 @@ static struct mmul_view view_whole(const struct mmul_stage *stage, const struct 
 
 static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct mmul_part *part,
                                   int64_t t) {
-    const struct mmul_plan *plan = stage->is.plan;
-    const enum mmul_dtype dtype = mmul_problem_result_dtype(&plan->problem);
-    const int64_t width = mmul_problem_result_width(&plan->problem, plan->axis);
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
+    const int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
     int64_t before;
     if (stage->product->mapped.c_in != NULL)
-        return view_mapped(stage->product->mapped.c_in, plan->problem.c, t, dtype, false);
+        return view_mapped(stage->product->mapped.c_in, schedule->problem.c, t, dtype, false);
     const struct mmul_range in = units_in(stage, part, t, &before);
-    const struct mmul_region region = plan->axis == MMUL_ROWS
+    const struct mmul_region region = schedule->axis == MMUL_ROWS
                                           ? (struct mmul_region){t, in.begin, in.end, 0, width}
                                           : (struct mmul_region){t, 0, width, in.begin, in.end};
     return view_packed(part->c_in + before * width * (int64_t)mmul_dtype_bytes(dtype), region,
@@ -139,16 +140,16 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
 // Where a block's result is: `line` is its first line among those of the step.
 static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
                                const struct mmul_block *block) {
-    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_step step = part->step;
     const int64_t t = block->at.matrix;
     int64_t ignored;
-    if (plan == NULL || stage->is.places.c >= 0)
+    if (schedule == NULL || stage->is.places.c >= 0)
         return mmul_block_result(stage, part, t);
-    const enum mmul_dtype dtype = mmul_problem_result_dtype(&plan->problem);
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
     if (stage->product->mapped.c != NULL)
-        return view_mapped(stage->product->mapped.c, plan->problem.c, t, dtype, false);
-    const bool rows = plan->axis == MMUL_ROWS;
+        return view_mapped(stage->product->mapped.c, schedule->problem.c, t, dtype, false);
+    const bool rows = schedule->axis == MMUL_ROWS;
     const struct mmul_range in = units_in(stage, part, t, &ignored);
     const int64_t before =
         block->line - (rows ? block->at.row_begin : block->at.col_begin) + in.begin;
@@ -175,8 +176,8 @@ static int64_t matrix_of(const struct mmul_stage *stage, int place, int64_t t) {
 struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
                                     int index, int64_t t) {
     const int place = stage->is.step->operands[index];
-    if (stage->is.plan != NULL) {
-        const bool is_split = index == (stage->is.plan->axis == MMUL_ROWS ? 0 : 1);
+    if (stage->is.schedule != NULL) {
+        const bool is_split = index == (stage->is.schedule->axis == MMUL_ROWS ? 0 : 1);
         if ((is_split ? stage->is.places.split : stage->is.places.whole) < 0)
             return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
     }
@@ -191,13 +192,13 @@ struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct 
 struct mmul_product mmul_block_product(const struct mmul_stage *stage, const struct mmul_part *part,
                                        const struct mmul_block *block) {
     const struct mmul_region at = block->at;
-    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_view z = view_c(stage, part, block);
     struct mmul_product product = {.m = at.row_end - at.row_begin,
                                    .n = at.col_end - at.col_begin,
                                    .k = block->inner_end - block->inner_begin,
-                                   .alpha = plan != NULL ? plan->problem.alpha : 1,
-                                   .beta = plan != NULL ? plan->problem.beta : 0,
+                                   .alpha = schedule != NULL ? schedule->problem.alpha : 1,
+                                   .beta = schedule != NULL ? schedule->problem.beta : 0,
                                    .a_dtype = z.dtype,
                                    .b_dtype = z.dtype,
                                    .c = mmul_view_element(&z, at.row_begin, at.col_begin),
@@ -226,13 +227,13 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage, const str
 
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]) {
-    const struct mmul_plan *plan = stage->is.plan;
-    const bool rows = plan == NULL || plan->axis == MMUL_ROWS;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const bool rows = schedule == NULL || schedule->axis == MMUL_ROWS;
     const int length =
         snprintf(text, MMUL_BLOCK_NAME_BYTES, "%s %lld-%lld of matrix %lld",
                  rows ? "rows" : "columns", (long long)(rows ? block.row_begin : block.col_begin),
                  (long long)(rows ? block.row_end : block.col_end), (long long)block.matrix);
-    if (plan == NULL)
+    if (schedule == NULL)
         snprintf(text + length, MMUL_BLOCK_NAME_BYTES - (size_t)length, " of '%.90s'",
                  plan_of(stage)->program->values[operation_of(stage)->result].name);
     return text;

@@ -295,7 +295,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
 
 // --------------------------------------------------------------------------------------------- life
 
-// Does a product that has no plan of its own make all of the rank's part at once?
+// Does a product that has no schedule make all of the rank's part at once?
 static bool comes_at_once(const struct mmul_stage *stage) {
     const struct mmul_operation *o =
         &plan_of(stage)->program->operations[stage->epilogue.step->operation];
@@ -313,10 +313,10 @@ static bool comes_at_once(const struct mmul_stage *stage) {
 // once?
 static bool goes_in_parts(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
-    const struct mmul_plan *product = stage->is.plan;
+    const struct mmul_schedule *product = stage->is.schedule;
     if (product == NULL)
         return comes_at_once(stage);
-    if (mmul_plan_nodes(product)[stage->site->context->comm->node_index].claims)
+    if (mmul_schedule_nodes(product)[stage->site->context->comm->node_index].claims)
         return false;
     const enum mmul_placement_kind kind = plan->places[stage->epilogue.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);

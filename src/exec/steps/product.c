@@ -10,21 +10,21 @@
 
 static void borrow_files(struct mmul_stage *stage) {
     const struct mmul_product_files *files = &stage->is.files;
-    bool rows = stage->is.plan->axis == MMUL_ROWS;
+    bool rows = stage->is.schedule->axis == MMUL_ROWS;
     stage->product->files = (struct mmul_files){.split = rows ? files->a : files->b,
                                                 .whole = rows ? files->b : files->a,
                                                 .c_in = files->c_in,
                                                 .output = files->output,
                                                 .spread = stage->is.places.spread};
     stage->product->files.result_bytes =
-        stage->is.plan->total * mmul_problem_result_each(&stage->is.plan->problem) *
-        mmul_problem_result_width(&stage->is.plan->problem, stage->is.plan->axis);
+        stage->is.schedule->total * mmul_problem_result_each(&stage->is.schedule->problem) *
+        mmul_problem_result_width(&stage->is.schedule->problem, stage->is.schedule->axis);
 }
 
 // Values do not change; what comes in pieces, panels or slots makes room for others.
 static unsigned find_lasting(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
-    const bool rows = stage->is.plan->axis == MMUL_ROWS;
+    const bool rows = stage->is.schedule->axis == MMUL_ROWS;
     return ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
            ((rows ? at->whole : at->split) >= 0 ? MMUL_LASTING_B : 0) |
            (at->c >= 0 ? MMUL_LASTING_C : 0);
@@ -32,23 +32,23 @@ static unsigned find_lasting(const struct mmul_stage *stage) {
 
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->site->context->comm;
-    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
     const int rank = comm->rank, spread = stage->is.places.spread;
-    if (plan == NULL)
+    if (schedule == NULL)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE(stage->product, 1, "a product", err);
     if (status != MMUL_OK)
         return status;
     *stage->product = (struct mmul_product_stage){
-        .me = &mmul_plan_ranks(plan)[rank],
+        .me = &mmul_schedule_ranks(schedule)[rank],
         .spread_needs = spread >= 0 ? mmul_stage_maker(stage, spread) : 0};
     stage->work.lasting = find_lasting(stage);
-    stage->work.a_dtype = plan->problem.a_dtype;
-    stage->work.b_dtype = plan->problem.b_dtype;
-    if (plan->problem.alpha != 0)
+    stage->work.a_dtype = schedule->problem.a_dtype;
+    stage->work.b_dtype = schedule->problem.b_dtype;
+    if (schedule->problem.alpha != 0)
         stage->work.tile = stage->product->me->tile;
     borrow_files(stage);
-    status = mmul_layout_init(&stage->product->layout, plan, comm->node_index, err);
+    status = mmul_layout_init(&stage->product->layout, schedule, comm->node_index, err);
     stage->bytes = stage->product->layout.bytes;
     return status;
 }
@@ -56,7 +56,7 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
 // Which matrices of the product are values, as enum mmul_maps.
 static unsigned values_of(const struct mmul_stage *stage) {
     const struct mmul_stage_places *places = &stage->is.places;
-    enum mmul_axis axis = stage->is.plan->axis;
+    enum mmul_axis axis = stage->is.schedule->axis;
     return (places->split >= 0 ? mmul_maps_split(axis) : 0) |
            (places->whole >= 0 ? mmul_maps_whole(axis) : 0) | (places->c >= 0 ? MMUL_MAPS_C : 0);
 }
@@ -66,11 +66,11 @@ enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *
     unsigned *maps = NULL;
     if (stage->product == NULL)
         return MMUL_OK;
-    bool rows = stage->is.plan->axis == MMUL_ROWS;
-    enum mmul_status status = MMUL_ALLOCATE(maps, stage->is.plan->node_count, "nodes", err);
+    bool rows = stage->is.schedule->axis == MMUL_ROWS;
+    enum mmul_status status = MMUL_ALLOCATE(maps, stage->is.schedule->node_count, "nodes", err);
     status = mmul_comm_agree(comm, status, err);
-    for (int i = 0; status == MMUL_OK && i < stage->is.plan->node_count; i++)
-        maps[i] = mmul_plan_nodes(stage->is.plan)[i].maps & ~values_of(stage);
+    for (int i = 0; status == MMUL_OK && i < stage->is.schedule->node_count; i++)
+        maps[i] = mmul_schedule_nodes(stage->is.schedule)[i].maps & ~values_of(stage);
     if (status == MMUL_OK)
         status = mmul_views_open(stage->site->context, &stage->is.files, maps,
                                  &stage->product->views, err);
@@ -106,7 +106,7 @@ void mmul_product_fini(struct mmul_stage *stage) {
 void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_step step) {
     if (stage->product == NULL)
         return;
-    const struct mmul_plan_node *node = stage->product->layout.node;
+    const struct mmul_schedule_node *node = stage->product->layout.node;
     bool new_pieces = step.round != stage->product->pieces_round;
     bool new_panel = node->whole_slots > 0 && !node->whole_stays;
     stage->product->pieces_round = step.round;
@@ -123,7 +123,7 @@ void mmul_files_count(struct mmul_files *files, int64_t bytes) {
 void mmul_product_count_mapped(struct mmul_stage *stage) {
     if (stage->product == NULL || stage->product->mapped.c == NULL)
         return;
-    int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.plan->problem);
+    int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);
     for (int i = 0; i < stage->site->context->comm->node_size; i++)
         bytes += each * atomic_load(&stage->progress->ranks[i].elements_done);
     if (bytes > stage->product->mapped_bytes)

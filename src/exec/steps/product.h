@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a stage has whose step is a product with a plan of its own: its operands and result are in files of root's, or
+// What a stage has whose step is a product with a schedule: its operands and result are in files of root's, or
 // values; they come in pieces and panels while it computes, and its blocks leave (exec/traffic/mover.h). Of any other
 // stage these functions do nothing.
 #pragma once
@@ -8,7 +8,7 @@
 #include "exec/memory/layout.h"
 #include "exec/memory/views.h"
 #include "exec/steps/stage.h"
-#include "plan/lists/plan.h"
+#include "plan/lists/schedule.h"
 
 // Matrices that the ranks of this node use where they lie: their first stored element; NULL: not
 // so here.
@@ -37,8 +37,8 @@ struct mmul_files {
 };
 
 struct mmul_product_stage {
-    const struct mmul_plan_rank *me; // of the plan
-    struct mmul_layout layout;       // of its lanes and slots
+    const struct mmul_schedule_rank *me; // of the plan
+    struct mmul_layout layout;           // of its lanes and slots
     struct mmul_views views;
     struct mmul_mapped mapped; // the same, by role
     struct mmul_files files;   // root's

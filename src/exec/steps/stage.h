@@ -4,7 +4,7 @@
 // most of what they need of the run is shared (exec/conduct/run.h). What differs from kind to kind is a row of
 // functions:
 //
-//     computing   (exec/tasks/computing.h) tasks, block by block. Of a product that has a plan of its own each operand
+//     computing   (exec/tasks/computing.h) tasks, block by block. Of a product that has a schedule each operand
 //                 and the result is in files of root's, or a value that is on the ranks already, or stays there
 //     move        (exec/traffic/move.h) a value gets another placement (plan/parts/moves.h)
 #pragma once
@@ -34,7 +34,7 @@ struct mmul_stage_places {
 struct mmul_stage_request {
     const struct mmul_stage_kind *kind;
     const struct mmul_program_step *step;
-    const struct mmul_plan *plan;         // of a product that has one of its own; NULL
+    const struct mmul_schedule *schedule; // of a product that has one of its own; NULL
     struct mmul_product_files files;      // of such a product: root's
     struct mmul_stage_places places;      // the same
     const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
@@ -89,7 +89,7 @@ struct mmul_stage {
     const struct mmul_stage *panels_from; // borrowed: is.panels_of; NULL: none
     int index;
     struct mmul_stage_request is;       // what it was made from; borrowed pointers
-    struct mmul_product_stage *product; // owned; NULL: it has no plan of its own
+    struct mmul_product_stage *product; // owned; NULL: it has no schedule
     struct mmul_works *works;   // owned, or the site's for now: its tasks; NULL: it has none yet
     struct mmul_search *search; // owned: of its tiles; NULL: it is none
     int64_t bytes;              // of memory in the run's segment

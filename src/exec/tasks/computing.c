@@ -322,7 +322,7 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_
     return mmul_tile_choose(&request, tile, err);
 }
 
-// Of what has no plan of its own. Values do not change; a result to which terms are added is not one yet.
+// Of what has no schedule. Values do not change; a result to which terms are added is not one yet.
 static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *err) {
     const int rank = stage->site->context->comm->rank;
     const struct mmul_program_plan *plan = plan_of(stage);
@@ -345,7 +345,7 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_check_need need =
         mmul_program_check_need(plan_of(stage), stage->is.step, stage->site->context->comm->rank);
     enum mmul_status status =
-        stage->is.plan != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
+        stage->is.schedule != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
     if (status != MMUL_OK || need.piece_units == 0)
         return status;
     return mmul_stage_create_verifier(stage, &need, stage->site->options->verify_seed, err);

@@ -26,8 +26,8 @@ struct mmul_lender {
 
 static bool has_work_elsewhere(const struct mmul_stage *stage) {
     bool any = false;
-    for (int node = 1; node < stage->is.plan->node_count; node++)
-        any |= mmul_plan_nodes(stage->is.plan)[node].result_bytes > 0;
+    for (int node = 1; node < stage->is.schedule->node_count; node++)
+        any |= mmul_schedule_nodes(stage->is.schedule)[node].result_bytes > 0;
     return any;
 }
 
@@ -35,10 +35,10 @@ bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
     if (stage->site->lent != stage)
         return false;
     const struct mmul_mapped *m = &stage->product->mapped;
-    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
     // C over C_in: what comes from elsewhere and is not meant would be what is added to.
-    bool c_in_stays = plan->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
-    return stage->site->context->comm->node_index == 0 && plan->problem.alpha != 0 &&
+    bool c_in_stays = schedule->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
+    return stage->site->context->comm->node_index == 0 && schedule->problem.alpha != 0 &&
            stage->product->me->end > stage->product->me->begin && m->split != NULL &&
            m->whole != NULL && m->c != NULL && c_in_stays && has_work_elsewhere(stage);
 }
@@ -61,7 +61,7 @@ enum mmul_status mmul_lending_init(struct mmul_lending *lending, struct mmul_sit
     stage->product->files.lent = lending->lent;
     for (int rank = comm->size - 1; rank >= 0; rank--) {
         int node = comm->rank_node[rank];
-        bool lends = node > 0 && mmul_plan_nodes(stage->is.plan)[node].result_bytes > 0;
+        bool lends = node > 0 && mmul_schedule_nodes(stage->is.schedule)[node].result_bytes > 0;
         lending->lenders[node] = (struct mmul_lender){.leader = lends ? rank : -1, .end = INFINITY};
     }
     return MMUL_OK;
@@ -82,7 +82,7 @@ static int find_lender(const struct mmul_lending *lending, bool *any) {
     double now = mmul_clock_now();
     int last = -1;
     *any = false;
-    for (int node = 1; node < lending->stage->is.plan->node_count; node++) {
+    for (int node = 1; node < lending->stage->is.schedule->node_count; node++) {
         const struct mmul_lender *lender = &lending->lenders[node];
         bool lends = lender->leader >= 0 && lending->stage->product->files.lent_count < LENT_MOST;
         *any |= lends;
@@ -122,7 +122,7 @@ int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
 }
 
 struct mmul_task mmul_lending_task(const struct mmul_stage *stage, const struct mmul_loan *loan) {
-    const struct mmul_tasks tasks = mmul_tasks_of(stage->is.plan, loan->rank, 0, false);
+    const struct mmul_tasks tasks = mmul_tasks_of(stage->is.schedule, loan->rank, 0, false);
     return mmul_tasks_at(&tasks, loan->task);
 }
 

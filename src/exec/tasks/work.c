@@ -32,8 +32,8 @@ static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
 }
 
 static bool may_claim(const struct mmul_stage *stage) {
-    return stage->is.plan != NULL
-               ? stage->is.plan->claim_share > 0
+    return stage->is.schedule != NULL
+               ? stage->is.schedule->claim_share > 0
                : stage->is.step->claim_share > 0 && stage->site->context->comm->node_size > 1;
 }
 
@@ -93,16 +93,16 @@ static bool multiplies(const struct mmul_stage *stage) {
 
 // The list of a rank of this node.
 static struct mmul_tasks list_of(const struct mmul_stage *stage, int rank) {
-    return stage->is.plan != NULL
-               ? mmul_tasks_of(stage->is.plan, rank, mmul_write_back_slice(stage),
+    return stage->is.schedule != NULL
+               ? mmul_tasks_of(stage->is.schedule, rank, mmul_write_back_slice(stage),
                                mmul_write_back_follows(stage))
                : mmul_tasks_of_step(stage->site->values->plan, stage->is.step, rank);
 }
 
 static int64_t find_lines_most(const struct mmul_stage *stage) {
     const int rank = stage->site->context->comm->rank;
-    return stage->is.plan != NULL
-               ? mmul_plan_lines_most(stage->is.plan, rank)
+    return stage->is.schedule != NULL
+               ? mmul_schedule_lines_most(stage->is.schedule, rank)
                : mmul_program_block_sizes(stage->site->values->plan, stage->is.step, rank).m;
 }
 
@@ -140,7 +140,7 @@ static void begin_list(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const int64_t positions = own_tasks(stage)->positions;
     works->kept = positions;
-    works->steps = stage->is.plan != NULL ? stage->product->layout.steps : 1;
+    works->steps = stage->is.schedule != NULL ? stage->product->layout.steps : 1;
     atomic_store(&own_progress(stage)->lines_left, positions);
     atomic_store(&own_progress(stage)->slices_left,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
@@ -150,7 +150,7 @@ static void begin_list(struct mmul_stage *stage) {
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->site->context->comm;
-    if (stage->is.plan == NULL && !may_claim(stage))
+    if (stage->is.schedule == NULL && !may_claim(stage))
         return MMUL_OK;
     enum mmul_status status = create(comm, &stage->works, err);
     if (status == MMUL_OK && stage->site->lent == stage)
@@ -160,7 +160,7 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     for (int rank = 0, i = 0; rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
             stage->works->tasks[i++] = list_of(stage, rank);
-    stage->works->is_shared = stage->is.plan == NULL || stage->product->layout.node->claims;
+    stage->works->is_shared = stage->is.schedule == NULL || stage->product->layout.node->claims;
     stage->works->lines_most = find_lines_most(stage);
     begin_list(stage);
     return MMUL_OK;

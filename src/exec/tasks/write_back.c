@@ -20,13 +20,13 @@ static const double NAP_SECONDS = 2e-3;
 
 static bool applies(const struct mmul_stage *stage) {
     return stage->product != NULL && stage->product->views.writes_back &&
-           stage->is.plan->axis == MMUL_ROWS;
+           stage->is.schedule->axis == MMUL_ROWS;
 }
 
 int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
     if (!applies(stage))
         return 0;
-    const struct mmul_problem *p = &stage->is.plan->problem;
+    const struct mmul_problem *p = &stage->is.schedule->problem;
     int64_t units = SLICE_BYTES / (p->n * mmul_problem_result_each(p));
     // Each slice meets the whole operand anew: worth it where C is larger by far.
     return units >= p->k ? units : 0;
@@ -34,14 +34,15 @@ int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
 
 // Of the rows of all matrices.
 static int64_t row_of(const struct mmul_stage *stage, int64_t matrix, int64_t row) {
-    return matrix * mmul_problem_units(&stage->is.plan->problem, stage->is.plan->axis) + row;
+    return matrix * mmul_problem_units(&stage->is.schedule->problem, stage->is.schedule->axis) +
+           row;
 }
 
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
                           struct mmul_region block) {
     struct mmul_stage_progress_rank *progress =
         &stage->progress->ranks[stage->site->context->comm->node_rank];
-    if (applies(stage) && task->end - task->begin == stage->is.plan->problem.n)
+    if (applies(stage) && task->end - task->begin == stage->is.schedule->problem.n)
         atomic_store(&progress->rows_complete,
                      row_of(stage, block.matrix, block.row_end) - stage->product->me->begin);
 }
@@ -49,17 +50,17 @@ void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
     if (!applies(stage))
         return;
-    const struct mmul_plan_rank *rank =
-        &mmul_plan_ranks(stage->is.plan)[stage->works->tasks[node_rank].rank];
+    const struct mmul_schedule_rank *rank =
+        &mmul_schedule_ranks(stage->is.schedule)[stage->works->tasks[node_rank].rank];
     atomic_store(&stage->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
 bool mmul_write_back_follows(const struct mmul_stage *stage) {
     if (!applies(stage))
         return false;
-    const struct mmul_plan *plan = stage->is.plan;
-    const double each = (double)mmul_problem_result_each(&plan->problem);
-    return (double)plan->problem.n * (double)plan->total * each >= (double)SLICE_BYTES;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const double each = (double)mmul_problem_result_each(&schedule->problem);
+    return (double)schedule->problem.n * (double)schedule->total * each >= (double)SLICE_BYTES;
 }
 
 bool mmul_write_back_is_here(const struct mmul_stage *stage) {
@@ -69,14 +70,14 @@ bool mmul_write_back_is_here(const struct mmul_stage *stage) {
 // A rank's next stretch; true when there was one.
 static bool hand_over(struct mmul_stage *stage, int rank,
                       struct mmul_stage_progress_rank *progress) {
-    int64_t width = stage->is.plan->problem.n;
-    int64_t row_bytes = width * mmul_problem_result_each(&stage->is.plan->problem);
+    int64_t width = stage->is.schedule->problem.n;
+    int64_t row_bytes = width * mmul_problem_result_each(&stage->is.schedule->problem);
     int64_t begin = atomic_load(&progress->rows_handed_over);
     int64_t rows = mmul_larger(1, CALL_BYTES / row_bytes);
     int64_t end = mmul_smaller(begin + rows, atomic_load(&progress->rows_complete));
     if (begin >= end)
         return false;
-    int64_t first = mmul_plan_ranks(stage->is.plan)[rank].begin;
+    int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
     double began = mmul_trace_now(stage->site->trace);
     mmul_output_write_back(stage->is.files.output, (first + begin) * width, (first + end) * width);
     mmul_trace_add(stage->site->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,

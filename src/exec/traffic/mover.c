@@ -29,7 +29,7 @@ static void tell(const struct mmul_mover *m, int index) {
     if (stage->product == NULL)
         return;
     int64_t loaded = counters[MMUL_STEPS_LOADED];
-    if (stage->is.plan->whole_is_spread)
+    if (stage->is.schedule->whole_is_spread)
         loaded = mmul_smaller(loaded, counters[MMUL_STEPS_RELAYED]);
     count_for_all(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
     count_for_all(m, &stage->progress->steps_loaded, loaded);
@@ -84,7 +84,7 @@ static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route 
         return may_move(m, stage);
     const int64_t *counters = m->moved[route->stage].counters;
     bool may = m->over >= stage->memory_needs;
-    if (stage->is.plan->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
+    if (stage->is.schedule->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
         may = may && is_made(m, stage);
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
         may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
@@ -203,7 +203,7 @@ static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
     if (stage->product == NULL)
         return stage->is.panels;
     bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
-    return by_round ? stage->is.plan->rounds : stage->product->layout.steps;
+    return by_round ? stage->is.schedule->rounds : stage->product->layout.steps;
 }
 
 // May it have transfers there?
@@ -215,7 +215,7 @@ static struct mmul_transfers list_of(const struct mmul_mover *m, const struct mm
                                      enum mmul_route route) {
     const struct mmul_moving moving = mmul_stage_moving(stage);
     const int node = m->site->context->comm->node_index;
-    return stage->product != NULL ? mmul_transfers_make(stage->is.plan, node, route)
+    return stage->product != NULL ? mmul_transfers_make(stage->is.schedule, node, route)
                                   : mmul_transfers_of_moving(&moving, node, route);
 }
 
@@ -225,7 +225,7 @@ static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     const struct mmul_stage *stage = &m->stages[route->stage];
     route->list = list_of(m, stage, index);
     int64_t reached = mmul_transfers_reached(&route->list);
-    raise(m, route->stage, mmul_route_brings(stage->is.plan, index, route->list.node), reached);
+    raise(m, route->stage, mmul_route_brings(stage->is.schedule, index, route->list.node), reached);
     raise(m, route->stage, mmul_route_frees(index), reached);
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
@@ -251,7 +251,7 @@ static void count(struct mmul_mover *m, enum mmul_route index) {
             route->counted++;
         if (!of->is_on[index])
             continue;
-        raise(m, i, mmul_route_brings(m->stages[i].is.plan, index, route->list.node),
+        raise(m, i, mmul_route_brings(m->stages[i].is.schedule, index, route->list.node),
               mmul_smaller(top, route->channel.arrived - of->marks[index]));
         raise(m, i, mmul_route_frees(index),
               mmul_smaller(top, route->channel.left - of->marks[index]));
@@ -363,7 +363,7 @@ static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
         &route->streams[route->streams_begun++ % (MMUL_CHANNEL_PACKETS + 1)];
     *stream = (struct mmul_stream){.stage = stage, .transfer = *transfer, .staging = m->staging};
     if (route->node_bytes != NULL)
-        mmul_transfer_bytes(stage->is.plan, transfer, route->node_bytes);
+        mmul_transfer_bytes(stage->is.schedule, transfer, route->node_bytes);
     begin_span(m, route);
     mmul_channel_begin(&route->channel, &(struct mmul_cargo){.bytes = transfer->bytes,
                                                              .node_bytes = route->node_bytes,
@@ -434,8 +434,8 @@ static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *mos
         m->moved[i].marks[index] = mark;
         mark += top_of(stage, index);
         any |= m->moved[i].is_on[index];
-        *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.plan, index));
-        *ends |= moves_values(stage) || stage->is.plan->whole_is_spread;
+        *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.schedule, index));
+        *ends |= moves_values(stage) || stage->is.schedule->whole_is_spread;
     }
     return any;
 }

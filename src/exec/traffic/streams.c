@@ -22,8 +22,8 @@ struct passing {
     int64_t at, written; // bytes of C
 };
 
-static const struct mmul_plan *plan_of(const struct passing *p) {
-    return p->stream->stage->is.plan;
+static const struct mmul_schedule *plan_of(const struct passing *p) {
+    return p->stream->stage->is.schedule;
 }
 
 static struct mmul_files *files_of(const struct passing *p) {
@@ -35,12 +35,12 @@ static enum mmul_content content_of(const struct passing *p) {
 }
 
 static enum mmul_dtype element_dtype(const struct passing *p) {
-    const struct mmul_plan *plan = plan_of(p);
+    const struct mmul_schedule *schedule = plan_of(p);
     if (content_of(p) == MMUL_CONTENT_PIECES)
-        return mmul_problem_split_dtype(&plan->problem, plan->axis);
+        return mmul_problem_split_dtype(&schedule->problem, schedule->axis);
     if (content_of(p) == MMUL_CONTENT_PANEL)
-        return mmul_problem_whole_dtype(&plan->problem, plan->axis);
-    return mmul_problem_result_dtype(&plan->problem);
+        return mmul_problem_whole_dtype(&schedule->problem, schedule->axis);
+    return mmul_problem_result_dtype(&schedule->problem);
 }
 
 static int64_t element_bytes(const struct passing *p) {
@@ -103,25 +103,26 @@ static enum mmul_status pass_region(struct passing *p, struct mmul_region region
 // Pieces, C_in or (full in the other axis) C of a range of units.
 static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
                                    struct mmul_error *err) {
-    const struct mmul_plan *plan = plan_of(p);
-    const struct mmul_problem *problem = &plan->problem;
-    int64_t count = mmul_stretch_count(problem, plan->axis, range.begin, range.end);
+    const struct mmul_schedule *schedule = plan_of(p);
+    const struct mmul_problem *problem = &schedule->problem;
+    int64_t count = mmul_stretch_count(problem, schedule->axis, range.begin, range.end);
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
-        struct mmul_stretch s = mmul_stretch_at(problem, plan->axis, range.begin, range.end, i);
+        struct mmul_stretch s = mmul_stretch_at(problem, schedule->axis, range.begin, range.end, i);
         status = pass_region(p,
                              content_of(p) == MMUL_CONTENT_PIECES
-                                 ? mmul_stretch_operand(problem, plan->axis, s)
-                                 : mmul_stretch_result(problem, plan->axis, s),
+                                 ? mmul_stretch_operand(problem, schedule->axis, s)
+                                 : mmul_stretch_result(problem, schedule->axis, s),
                              err);
     }
     return status;
 }
 
 // What of a stretch's rectangle, before which the rank has so many lines in the step, is lent.
-static struct mmul_region lent_region(const struct mmul_plan *plan, const struct mmul_lent *lent,
-                                      struct mmul_region stretch, int64_t lines_before) {
-    bool rows = plan->axis == MMUL_ROWS;
+static struct mmul_region lent_region(const struct mmul_schedule *schedule,
+                                      const struct mmul_lent *lent, struct mmul_region stretch,
+                                      int64_t lines_before) {
+    bool rows = schedule->axis == MMUL_ROWS;
     struct mmul_region r = stretch;
     int64_t first = (rows ? stretch.row_begin : stretch.col_begin) - lines_before;
     *(rows ? &r.row_begin : &r.col_begin) += mmul_larger(0, lent->lines.begin - lines_before);
@@ -169,16 +170,16 @@ static bool is_lent(const struct passing *p, int rank) {
 
 // A rank's block of C of a step.
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
-    const struct mmul_plan *plan = plan_of(p);
+    const struct mmul_schedule *schedule = plan_of(p);
     struct mmul_step step = p->stream->transfer.step;
     struct mmul_stretch s;
     enum mmul_status status = MMUL_OK;
     struct mmul_walk walk =
-        mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
+        mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step);
     bool lent = is_lent(p, rank);
     int64_t lines = 0;
     while (status == MMUL_OK && p->at < p->window.end && mmul_schedule_next(&walk, &s)) {
-        struct mmul_region region = mmul_step_result(plan, step, s);
+        struct mmul_region region = mmul_step_result(schedule, step, s);
         if (!lent)
             status = pass_region(p, region, err);
         for (int64_t row = region.row_begin;
@@ -190,15 +191,17 @@ static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_err
 }
 
 static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error *err) {
-    const struct mmul_plan *plan = plan_of(p);
+    const struct mmul_schedule *schedule = plan_of(p);
     enum mmul_status status = MMUL_OK;
-    for (int rank = 0; status == MMUL_OK && rank < plan->size && p->at < p->window.end; rank++) {
-        if (mmul_plan_ranks(plan)[rank].node != node)
+    for (int rank = 0; status == MMUL_OK && rank < schedule->size && p->at < p->window.end;
+         rank++) {
+        if (mmul_schedule_ranks(schedule)[rank].node != node)
             continue;
-        status = content_of(p) == MMUL_CONTENT_RESULT
-                     ? pass_result(p, rank, err)
-                     : pass_range(p, mmul_schedule_part(plan, rank, p->stream->transfer.step.round),
-                                  err);
+        status =
+            content_of(p) == MMUL_CONTENT_RESULT
+                ? pass_result(p, rank, err)
+                : pass_range(p, mmul_schedule_part(schedule, rank, p->stream->transfer.step.round),
+                             err);
     }
     return status;
 }

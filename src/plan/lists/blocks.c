@@ -75,12 +75,13 @@ struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
     return w;
 }
 
-struct mmul_block_walk mmul_product_blocks(const struct mmul_plan *plan, struct mmul_step step,
-                                           int rank) {
+struct mmul_block_walk mmul_product_blocks(const struct mmul_schedule *schedule,
+                                           struct mmul_step step, int rank) {
     return (struct mmul_block_walk){
         .rank = rank,
-        .by_cols = plan->axis == MMUL_COLS,
-        .stretches = mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step),
+        .by_cols = schedule->axis == MMUL_COLS,
+        .stretches =
+            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step),
         .lines = {0, INT64_MAX}};
 }
 
@@ -115,12 +116,12 @@ static bool next_of_step(struct mmul_block_walk *w, struct mmul_block *block) {
 }
 
 static bool next_of_product(struct mmul_block_walk *w, struct mmul_block *block) {
-    const struct mmul_plan *plan = w->stretches.plan;
+    const struct mmul_schedule *schedule = w->stretches.schedule;
     struct mmul_stretch stretch;
     if (!mmul_schedule_next(&w->stretches, &stretch))
         return false;
-    *block = (struct mmul_block){.at = mmul_step_result(plan, w->stretches.step, stretch),
-                                 .inner_end = plan->problem.k,
+    *block = (struct mmul_block){.at = mmul_step_result(schedule, w->stretches.step, stretch),
+                                 .inner_end = schedule->problem.k,
                                  .line = w->line};
     w->line += lines_of(w, block->at);
     return true;

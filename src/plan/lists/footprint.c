@@ -34,7 +34,7 @@ int64_t mmul_segment_size_bytes(const struct mmul_segment_size *size, int ranks,
     return at;
 }
 
-int64_t mmul_plan_lanes_bytes(const struct mmul_plan_node *node) {
+int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node) {
     if (node->result_bytes == 0)
         return 0;
     const int64_t lane =
@@ -46,22 +46,23 @@ int64_t mmul_plan_lanes_bytes(const struct mmul_plan_node *node) {
 
 // -------------------------------------------------------------------------------------- the check
 
-int64_t mmul_plan_lines_most(const struct mmul_plan *plan, int rank) {
-    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
-    return mmul_smaller(mmul_divide_up(r->end - r->begin, plan->rounds),
-                        mmul_problem_units(&plan->problem, plan->axis));
+int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank) {
+    const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
+    return mmul_smaller(mmul_divide_up(r->end - r->begin, schedule->rounds),
+                        mmul_problem_units(&schedule->problem, schedule->axis));
 }
 
-struct mmul_check_need mmul_plan_check_need(const struct mmul_plan *plan, int rank,
-                                            bool whole_again, bool split_again, int64_t saved) {
-    const struct mmul_problem *p = &plan->problem;
-    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[mmul_plan_ranks(plan)[rank].node];
-    const int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, node->maps),
-                  lines = mmul_plan_lines_most(plan, rank);
-    whole_again = whole_again && panel == mmul_problem_result_width(p, plan->axis);
+struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *schedule, int rank,
+                                                bool whole_again, bool split_again, int64_t saved) {
+    const struct mmul_problem *p = &schedule->problem;
+    const struct mmul_schedule_node *node =
+        &mmul_schedule_nodes(schedule)[mmul_schedule_ranks(schedule)[rank].node];
+    const int64_t panel = mmul_panels_at_once(p, schedule->axis, schedule->panel_units, node->maps),
+                  lines = mmul_schedule_lines_most(schedule, rank);
+    whole_again = whole_again && panel == mmul_problem_result_width(p, schedule->axis);
     const bool whole = node->checks_whole || (whole_again && (panel > lines || !split_again));
-    const enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
-    return (struct mmul_check_need){.axis = whole ? other : plan->axis,
+    const enum mmul_axis other = schedule->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
+    return (struct mmul_check_need){.axis = whole ? other : schedule->axis,
                                     .piece_units = whole ? panel : lines,
                                     .panel_units = whole ? lines : panel,
                                     .k = p->k,
@@ -88,30 +89,30 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
 
 // -------------------------------------------------------------------------------------- channels
 
-int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route) {
-    if (route >= MMUL_ROUTE_SEND || plan == NULL)
+int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route) {
+    if (route >= MMUL_ROUTE_SEND || schedule == NULL)
         return route >= MMUL_ROUTE_SEND ? MMUL_PART_BYTES : 0;
     switch (route) {
     case MMUL_ROUTE_SCATTER:
     case MMUL_ROUTE_GATHER:
-        return plan->chunk_bytes;
+        return schedule->chunk_bytes;
     case MMUL_ROUTE_RELAY:
-        return mmul_smaller(MMUL_PACKET_BYTES, plan->chunk_bytes);
+        return mmul_smaller(MMUL_PACKET_BYTES, schedule->chunk_bytes);
     default:
         return MMUL_FILE_STRETCH_BYTES;
     }
 }
 
-void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_plan *plan,
+void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_schedule *schedule,
                             int node) {
     for (int i = 0; i < MMUL_ROUTES; i++) {
         struct mmul_transfer first;
-        struct mmul_transfers list = mmul_transfers_make(plan, node, (enum mmul_route)i);
+        struct mmul_transfers list = mmul_transfers_make(schedule, node, (enum mmul_route)i);
         size->is_used[i] = mmul_transfers_next(&list, &first) || size->is_used[i];
         size->bytes[i] =
-            mmul_larger(size->bytes[i], mmul_route_buffer_bytes(plan, (enum mmul_route)i));
+            mmul_larger(size->bytes[i], mmul_route_buffer_bytes(schedule, (enum mmul_route)i));
     }
-    size->is_spread |= plan->whole_is_spread;
+    size->is_spread |= schedule->whole_is_spread;
 }
 
 void mmul_channels_size_add_moving(struct mmul_channels_size *size,

@@ -43,7 +43,7 @@ int64_t mmul_segment_size_bytes(const struct mmul_segment_size *size, int ranks,
 int64_t mmul_page_ceiling(int64_t bytes);
 
 // Lanes and slots of a product, which begin on pages of their own (exec/memory/layout.h); 0: the node has no work.
-int64_t mmul_plan_lanes_bytes(const struct mmul_plan_node *node);
+int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node);
 
 // -------------------------------------------------------------------------------------- the check
 
@@ -55,13 +55,13 @@ struct mmul_check_need {
 };
 
 // Lines of a task of the rank's, at most.
-int64_t mmul_plan_lines_most(const struct mmul_plan *plan, int rank);
+int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank);
 
 // Of a product that is split by rows or columns, on a rank that has lines. whole_again, split_again: other products
 // read that operand too, and `saved` such values there are; a piece is projected once for all of them, the larger
 // one where that is so of both operands.
-struct mmul_check_need mmul_plan_check_need(const struct mmul_plan *plan, int rank,
-                                            bool whole_again, bool split_again, int64_t saved);
+struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *schedule, int rank,
+                                                bool whole_again, bool split_again, int64_t saved);
 
 // Room for all that was asked for, stage after stage. {0}: none.
 struct mmul_check_size {
@@ -85,7 +85,7 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size);
 enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
 
 // Of a channel, for a product, or (NULL) values that move; the channel has that of the largest one of its run.
-int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route);
+int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route);
 
 // Buffers of a leader's channels. {0}: none.
 struct mmul_channels_size {
@@ -93,7 +93,7 @@ struct mmul_channels_size {
     bool is_used[MMUL_ROUTES], is_spread;
 };
 
-void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_plan *plan,
+void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_schedule *schedule,
                             int node);
 void mmul_channels_size_add_moving(struct mmul_channels_size *size,
                                    const struct mmul_moving *moving, int node);

@@ -5,7 +5,7 @@
 
 #include "model/job_options.h"
 #include "plan/cost/program_cost.h"
-#include "plan/lists/plan.h"
+#include "plan/lists/schedule.h"
 #include "plan/parts/moves.h"
 
 // A value where it was made, or where it was moved to.
@@ -47,21 +47,20 @@ struct mmul_program_step {
     bool joined;          // a move, carried out with the product it is for, in panels
     int joined_moves[MMUL_FACTORS], joined_count; // of such a product: their steps, in order
     int stage;                                    // of the run that carries it out
-    double
-        claim_share; // of what a rank makes in it, in tasks that others on the node may claim; of a product with a
-    // plan of its own that says so
+    // Of what a rank makes in it, in tasks that others on the node may claim; where there is a schedule that says so.
+    double claim_share;
     double seconds;       // predicted; of joined moves 0: those of their product are all
     double network_bytes; // over all of the network
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it stays, they
-    // are its own plan's choice); then that plan (owned, or that of an equal product before). Operands and result may
-    // be in files (MMUL_PLACE_FILE): it brings them itself.
-    bool is_product,
-        spreads; // spreads: its whole operand is in rows, and is relayed from the ranks
+    // are its schedule's choice); then its schedule (owned, or that of an equal product before). Operands and result
+    // may be in files (MMUL_PLACE_FILE): it brings them itself. spreads: its whole operand is in rows, and is relayed
+    // from the ranks.
+    bool is_product, spreads;
     bool turned[MMUL_FACTORS]; // of an operand in a file: it is the other way round there
     enum mmul_axis axis;
     const int64_t *offsets;
-    struct mmul_plan *product;
-    const struct mmul_program_step *same; // whose plan that is; NULL: its own
+    struct mmul_schedule *schedule;
+    const struct mmul_program_step *same; // whose schedule that is; NULL: its own
 };
 
 struct mmul_program_offsets; // offsets of one range
@@ -102,6 +101,12 @@ struct mmul_program_plan {
     int *multiplied;      // owned, per place: products that read its memory
     int read_again_count; // places that several products read
     struct mmul_program_rank *ranks; // owned
+};
+
+// What the public interface calls the plan of one product: its schedule, and the plan of which that is a step's.
+struct mmul_plan {
+    const struct mmul_schedule *schedule;
+    struct mmul_program_plan *job; // owned; NULL: for machines that need not exist
 };
 
 // The move of a step of that kind.

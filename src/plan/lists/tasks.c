@@ -23,30 +23,31 @@ bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
     return index <= parts;
 }
 
-static const struct mmul_plan_node *node_of(const struct mmul_tasks *tasks) {
-    return &mmul_plan_nodes(tasks->plan)[mmul_plan_ranks(tasks->plan)[tasks->rank].node];
+static const struct mmul_schedule_node *node_of(const struct mmul_tasks *tasks) {
+    return &mmul_schedule_nodes(
+        tasks->schedule)[mmul_schedule_ranks(tasks->schedule)[tasks->rank].node];
 }
 
 // Steps of the schedule that make one task.
 static int64_t steps_at_once(const struct mmul_tasks *tasks) {
-    int64_t width = mmul_problem_result_width(&tasks->plan->problem, tasks->plan->axis);
-    return tasks->joined ? mmul_divide_up(width, tasks->plan->panel_units) : 1;
+    int64_t width = mmul_problem_result_width(&tasks->schedule->problem, tasks->schedule->axis);
+    return tasks->joined ? mmul_divide_up(width, tasks->schedule->panel_units) : 1;
 }
 
 static struct mmul_step joined_step(const struct mmul_tasks *tasks, int64_t index) {
     int64_t each = steps_at_once(tasks);
-    struct mmul_step step = mmul_schedule_step(tasks->plan, index * each);
-    step.end = mmul_schedule_step(tasks->plan, (index + 1) * each - 1).end;
+    struct mmul_step step = mmul_schedule_step(tasks->schedule, index * each);
+    step.end = mmul_schedule_step(tasks->schedule, (index + 1) * each - 1).end;
     return step;
 }
 
 static bool is_one_step(const struct mmul_tasks *tasks) {
-    return tasks->plan != NULL && mmul_schedule_steps(tasks->plan) == steps_at_once(tasks);
+    return tasks->schedule != NULL && mmul_schedule_steps(tasks->schedule) == steps_at_once(tasks);
 }
 
 // Part `index` of the only step.
 static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
-    const struct mmul_plan *plan = tasks->plan;
+    const struct mmul_schedule *schedule = tasks->schedule;
     int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
     struct mmul_range part = {index * tasks->slice,
                               mmul_smaller((index + 1) * tasks->slice, extent)};
@@ -55,8 +56,8 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
     if (tasks->slice > 0 && index > 0 && part.begin >= extent)
         return false;
     if (tasks->slice == 0 &&
-        !mmul_tasks_cut(extent, node_of(tasks)->claims ? plan->claim_share : 0,
-                        mmul_plan_ranks(plan)[tasks->rank].claim_least, index, &part))
+        !mmul_tasks_cut(extent, node_of(tasks)->claims ? schedule->claim_share : 0,
+                        mmul_schedule_ranks(schedule)[tasks->rank].claim_least, index, &part))
         return false;
     if (tasks->by_lines) {
         task->line_begin = part.begin;
@@ -69,11 +70,11 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
 }
 
 static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index) {
-    if (tasks->plan == NULL)
+    if (tasks->schedule == NULL)
         return (struct mmul_task){.line_end = tasks->positions, .end = tasks->width};
     struct mmul_step step = joined_step(tasks, index);
     return (struct mmul_task){.step = step,
-                              .line_end = mmul_schedule_units(tasks->plan, tasks->rank, step),
+                              .line_end = mmul_schedule_units(tasks->schedule, tasks->rank, step),
                               .begin = step.begin,
                               .end = step.end};
 }
@@ -92,7 +93,7 @@ static bool cut_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
     bool one = is_one_step(tasks);
     struct mmul_task task = whole_task(tasks, one ? 0 : index);
-    if (tasks->plan == NULL)
+    if (tasks->schedule == NULL)
         (void)cut_part(tasks, index, &task);
     if (one)
         (void)cut_step(tasks, index, &task);
@@ -103,12 +104,12 @@ struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
 // than in one, by 1 %. More of them would let others begin sooner.
 static int64_t count_sums(const struct mmul_tasks *tasks) {
     const int64_t most = 8;
-    const struct mmul_problem *p = &tasks->plan->problem;
-    bool in_place = mmul_plan_ranks(tasks->plan)[tasks->rank].tile.device_bytes == 0 &&
+    const struct mmul_problem *p = &tasks->schedule->problem;
+    bool in_place = mmul_schedule_ranks(tasks->schedule)[tasks->rank].tile.device_bytes == 0 &&
                     p->a_dtype == MMUL_F32 && p->b_dtype == MMUL_F32;
-    if (!in_place || !node_of(tasks)->claims || tasks->plan->slice_terms == 0)
+    if (!in_place || !node_of(tasks)->claims || tasks->schedule->slice_terms == 0)
         return 1;
-    return mmul_larger(1, mmul_smaller(most, p->k / tasks->plan->slice_terms));
+    return mmul_larger(1, mmul_smaller(most, p->k / tasks->schedule->slice_terms));
 }
 
 int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index) {
@@ -116,10 +117,10 @@ int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index) {
     return index + 1 == tasks->sums ? k : k / tasks->sums * (index + 1) / aligned * aligned;
 }
 
-struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
+struct mmul_tasks mmul_tasks_of(const struct mmul_schedule *schedule, int rank, int64_t slice,
                                 bool in_order) {
-    const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(plan->axis);
-    struct mmul_tasks tasks = {.plan = plan, .rank = rank, .terms = plan->problem.k};
+    const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(schedule->axis);
+    struct mmul_tasks tasks = {.schedule = schedule, .rank = rank, .terms = schedule->problem.k};
     tasks.joined = (node_of(&tasks)->maps & wide) == wide;
     tasks.by_lines = node_of(&tasks)->checks_whole;
     struct mmul_task task = whole_task(&tasks, 0);
@@ -134,7 +135,7 @@ struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t 
         task = whole_task(&tasks, 0);
     }
     if (!one)
-        tasks.count = mmul_schedule_steps(plan) / steps_at_once(&tasks);
+        tasks.count = mmul_schedule_steps(schedule) / steps_at_once(&tasks);
     for (int64_t i = 0; i < tasks.count; i++) {
         task = mmul_tasks_at(&tasks, i);
         tasks.positions += task.line_end - task.line_begin;
@@ -171,8 +172,8 @@ struct mmul_block_walk mmul_task_blocks(const struct mmul_tasks *tasks,
     struct mmul_step step = task->step;
     step.begin = task->begin;
     step.end = task->end;
-    struct mmul_block_walk walk = tasks->plan != NULL
-                                      ? mmul_product_blocks(tasks->plan, step, tasks->rank)
+    struct mmul_block_walk walk = tasks->schedule != NULL
+                                      ? mmul_product_blocks(tasks->schedule, step, tasks->rank)
                                       : mmul_step_blocks(tasks->program, tasks->step, tasks->rank);
     walk.lines = lines;
     return walk;
@@ -204,12 +205,12 @@ double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_
     return elements;
 }
 
-void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream) {
+void mmul_tasks_print(const struct mmul_schedule *schedule, FILE *stream) {
     struct mmul_text table = {0};
-    const char *lines = plan->axis == MMUL_ROWS ? "rows\tcolumns" : "columns\trows";
+    const char *lines = schedule->axis == MMUL_ROWS ? "rows\tcolumns" : "columns\trows";
     mmul_text_add(&table, "rank\ttask\tround\t%s\telements\twaits for\n", lines);
-    for (int rank = 0; rank < plan->size; rank++) {
-        struct mmul_tasks tasks = mmul_tasks_of(plan, rank, 0, false);
+    for (int rank = 0; rank < schedule->size; rank++) {
+        struct mmul_tasks tasks = mmul_tasks_of(schedule, rank, 0, false);
         for (int64_t i = 0; i < tasks.count; i++) {
             struct mmul_task t = mmul_tasks_at(&tasks, i);
             if (t.line_begin == t.line_end)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What a rank computes, as a list: the same on all ranks, computed from the plan alone. In a step that is no product
-// with a plan of its own that is one task, all that the rank has of the result, or some where others may claim. The
+// with a schedule that is one task, all that the rank has of the result, or some where others may claim. The
 // tasks of a product are its steps; where panels of a matrix lie side by side (the whole operand and C are mapped), all
 // steps of a round and matrix are one. A block that is one such step alone is cut: a wide task first, then two shorter
 // ones, of which others on the node may claim what nobody has begun (exec/memory/claims.h).
@@ -33,7 +33,7 @@
 
 // The list of a rank.
 struct mmul_tasks {
-    const struct mmul_plan *plan;            // borrowed, of a product; NULL:
+    const struct mmul_schedule *schedule;    // borrowed, of a product; NULL:
     const struct mmul_program_plan *program; // the same, of another step: its plan ...
     const struct mmul_program_step *step;    // ... and that
     int rank;
@@ -56,7 +56,7 @@ struct mmul_task {
 
 // slice: lines that are worth a task of their own whatever may be claimed, where there are twice as
 // many; 0: none. in_order: finished lines are wanted before the others are.
-struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
+struct mmul_tasks mmul_tasks_of(const struct mmul_schedule *schedule, int rank, int64_t slice,
                                 bool in_order);
 struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
                                      const struct mmul_program_step *step, int rank);
@@ -85,7 +85,7 @@ double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_
 
 // The tasks of all ranks as a table: lines of the rank's in the step, the range of the width, what it
 // waits for. Without slices, which only a run knows of.
-void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream);
+void mmul_tasks_print(const struct mmul_schedule *schedule, FILE *stream);
 
 // Part `index` of an extent that is cut: the first one is what is not `share`, the others are halves of
 // it, or one is where halves would be less than `least`. False: there are not so many.

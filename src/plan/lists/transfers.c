@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Walks the rounds and steps that a channel has something for. Everything is arithmetic on the plan and
+// Walks the rounds and steps that a channel has something for. Everything is arithmetic on the schedule and
 // on a cursor or two: no list is ever stored.
 #include "plan/lists/transfers.h"
 
 #include "base/integer.h"
 #include "model/matrix.h"
 
-static const struct mmul_plan_node *node_of(const struct mmul_transfers *t) {
-    return &mmul_plan_nodes(t->plan)[t->node];
+static const struct mmul_schedule_node *node_of(const struct mmul_transfers *t) {
+    return &mmul_schedule_nodes(t->schedule)[t->node];
 }
 
 static bool is_of_rounds(enum mmul_route route) {
@@ -30,70 +30,70 @@ static enum mmul_content content_at(enum mmul_route route, int64_t position) {
 // A spread panel comes in parts: what each rank has of it.
 static int64_t parts_of(const struct mmul_transfers *t) {
     bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
-                         ? t->plan->whole_is_spread
+                         ? t->schedule->whole_is_spread
                          : false;
-    return is_spread ? t->plan->size : 1;
+    return is_spread ? t->schedule->size : 1;
 }
 
 static struct mmul_step step_at(const struct mmul_transfers *t, int64_t position) {
-    return mmul_schedule_step(t->plan, is_of_rounds(t->route)
-                                           ? position / 2 * mmul_schedule_panels(t->plan)
-                                           : position / parts_of(t));
+    return mmul_schedule_step(t->schedule, is_of_rounds(t->route)
+                                               ? position / 2 * mmul_schedule_panels(t->schedule)
+                                               : position / parts_of(t));
 }
 
-static int64_t rank_bytes(const struct mmul_plan *plan, int rank, enum mmul_content content,
+static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum mmul_content content,
                           struct mmul_step step) {
-    const struct mmul_problem *p = &plan->problem;
-    struct mmul_range part = mmul_schedule_part(plan, rank, step.round);
+    const struct mmul_problem *p = &schedule->problem;
+    struct mmul_range part = mmul_schedule_part(schedule, rank, step.round);
     int64_t units = part.end - part.begin;
     if (content == MMUL_CONTENT_PIECES)
         return p->alpha == 0
                    ? 0
                    : units * p->k *
-                         (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
+                         (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis));
     if (content == MMUL_CONTENT_C_IN)
-        return p->beta == 0
-                   ? 0
-                   : units * mmul_problem_result_width(p, plan->axis) * mmul_problem_result_each(p);
-    return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) *
+        return p->beta == 0 ? 0
+                            : units * mmul_problem_result_width(p, schedule->axis) *
+                                  mmul_problem_result_each(p);
+    return mmul_schedule_units(schedule, rank, step) * (step.end - step.begin) *
            mmul_problem_result_each(p);
 }
 
 // Then nobody brings it, or fetches it.
-static bool is_mapped(const struct mmul_plan *plan, enum mmul_content content, int node) {
-    unsigned maps = mmul_plan_nodes(plan)[node].maps;
-    return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(plan->axis)) != 0) ||
+static bool is_mapped(const struct mmul_schedule *schedule, enum mmul_content content, int node) {
+    unsigned maps = mmul_schedule_nodes(schedule)[node].maps;
+    return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(schedule->axis)) != 0) ||
            (content == MMUL_CONTENT_C_IN && (maps & MMUL_MAPS_C_IN) != 0) ||
            (content == MMUL_CONTENT_RESULT && (maps & MMUL_MAPS_C) != 0);
 }
 
-int64_t mmul_content_bytes(const struct mmul_plan *plan, enum mmul_content content, int node,
-                           struct mmul_step step) {
+int64_t mmul_content_bytes(const struct mmul_schedule *schedule, enum mmul_content content,
+                           int node, struct mmul_step step) {
     int64_t bytes = 0;
     if (content == MMUL_CONTENT_PANEL)
-        return mmul_schedule_panel_bytes(plan, step);
-    for (int rank = 0; rank < plan->size; rank++)
-        if (mmul_plan_ranks(plan)[rank].node == node)
-            bytes += rank_bytes(plan, rank, content, step);
+        return mmul_schedule_panel_bytes(schedule, step);
+    for (int rank = 0; rank < schedule->size; rank++)
+        if (mmul_schedule_ranks(schedule)[rank].node == node)
+            bytes += rank_bytes(schedule, rank, content, step);
     return bytes;
 }
 
-void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfer *transfer,
+void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul_transfer *transfer,
                          int64_t *bytes) {
-    for (int node = 0; node < plan->node_count; node++)
+    for (int node = 0; node < schedule->node_count; node++)
         bytes[node] = 0;
-    for (int rank = 0; rank < plan->size; rank++) {
-        int node = mmul_plan_ranks(plan)[rank].node;
-        if (node != 0 && !is_mapped(plan, transfer->content, node))
-            bytes[node] += rank_bytes(plan, rank, transfer->content, transfer->step);
+    for (int rank = 0; rank < schedule->size; rank++) {
+        int node = mmul_schedule_ranks(schedule)[rank].node;
+        if (node != 0 && !is_mapped(schedule, transfer->content, node))
+            bytes[node] += rank_bytes(schedule, rank, transfer->content, transfer->step);
     }
 }
 
 static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content content,
                          struct mmul_step step) {
-    return content != MMUL_CONTENT_RESULT && is_mapped(t->plan, content, t->node)
+    return content != MMUL_CONTENT_RESULT && is_mapped(t->schedule, content, t->node)
                ? 0
-               : mmul_content_bytes(t->plan, content, t->node, step);
+               : mmul_content_bytes(t->schedule, content, t->node, step);
 }
 
 // ------------------------------------------------------------------------------------ what is there
@@ -101,9 +101,9 @@ static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content conte
 // Where a node stands in the way of a panel that begins at `first`: root's goes in the order of chains,
 // others' around.
 static int place_of(const struct mmul_transfers *t, int node, int first) {
-    int count = t->plan->node_count;
-    return t->plan->whole_is_spread ? (node - first + count) % count
-                                    : mmul_plan_nodes(t->plan)[node].chain_place;
+    int count = t->schedule->node_count;
+    return t->schedule->whole_is_spread ? (node - first + count) % count
+                                        : mmul_schedule_nodes(t->schedule)[node].chain_place;
 }
 
 // The nodes that a panel comes from and goes to, of those that load it.
@@ -112,9 +112,9 @@ static void find_neighbours(const struct mmul_transfers *t, struct mmul_step ste
     int own = place_of(t, t->node, first);
     *from = t->node == first ? -1 : first;
     *to = -1;
-    for (int node = 0; node < t->plan->node_count; node++) {
+    for (int node = 0; node < t->schedule->node_count; node++) {
         int place = place_of(t, node, first);
-        if (node == t->node || node == first || !mmul_schedule_loads(t->plan, node, step))
+        if (node == t->node || node == first || !mmul_schedule_loads(t->schedule, node, step))
             continue;
         if (place < own && place > place_of(t, *from, first))
             *from = node;
@@ -125,21 +125,24 @@ static void find_neighbours(const struct mmul_transfers *t, struct mmul_step ste
 
 // The node that a position of a relay begins at.
 static int first_of(const struct mmul_transfers *t, int64_t position) {
-    return t->plan->whole_is_spread ? mmul_plan_ranks(t->plan)[position % t->plan->size].node : 0;
+    return t->schedule->whole_is_spread
+               ? mmul_schedule_ranks(t->schedule)[position % t->schedule->size].node
+               : 0;
 }
 
 // Of a panel, or of a part of it: rows; all that there are where it is not spread.
 static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t position) {
-    return mmul_schedule_whole_rows(t->plan, (int)(position % t->plan->size), step_at(t, position));
+    return mmul_schedule_whole_rows(t->schedule, (int)(position % t->schedule->size),
+                                    step_at(t, position));
 }
 
 static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
     struct mmul_step step = step_at(t, position);
     enum mmul_content content = content_at(t->route, position);
-    for (int rank = 0; rank < t->plan->size; rank++) {
-        int node = mmul_plan_ranks(t->plan)[rank].node;
-        if (node != 0 && !is_mapped(t->plan, content, node) &&
-            rank_bytes(t->plan, rank, content, step) > 0)
+    for (int rank = 0; rank < t->schedule->size; rank++) {
+        int node = mmul_schedule_ranks(t->schedule)[rank].node;
+        if (node != 0 && !is_mapped(t->schedule, content, node) &&
+            rank_bytes(t->schedule, rank, content, step) > 0)
             return true;
     }
     return false;
@@ -149,23 +152,23 @@ static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
     struct mmul_step step = step_at(t, position);
     int first = first_of(t, position), from, to;
     struct mmul_range rows = {0, 1};
-    if (t->plan->whole_is_spread)
+    if (t->schedule->whole_is_spread)
         rows = rows_at(t, position);
     if (rows.begin == rows.end)
         return false;
     if (t->node != first)
-        return mmul_schedule_loads(t->plan, t->node, step);
+        return mmul_schedule_loads(t->schedule, t->node, step);
     find_neighbours(t, step, first, &from, &to);
     return to >= 0;
 }
 
 static bool is_loaded(const struct mmul_transfers *t, int64_t position) {
     struct mmul_range rows = {0, 1};
-    if (t->plan->whole_is_spread && first_of(t, position) != t->node)
+    if (t->schedule->whole_is_spread && first_of(t, position) != t->node)
         return false;
-    if (t->plan->whole_is_spread)
+    if (t->schedule->whole_is_spread)
         rows = rows_at(t, position);
-    return rows.begin < rows.end && mmul_schedule_loads(t->plan, t->node, step_at(t, position));
+    return rows.begin < rows.end && mmul_schedule_loads(t->schedule, t->node, step_at(t, position));
 }
 
 static bool is_there(const struct mmul_transfers *t, int64_t position) {
@@ -194,9 +197,9 @@ static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
 
 // The next step whose panel is loaded here.
 static int64_t next_loaded(const struct mmul_transfers *t, int64_t step) {
-    int64_t steps = mmul_schedule_steps(t->plan);
+    int64_t steps = mmul_schedule_steps(t->schedule);
     while (step < steps &&
-           !mmul_schedule_loads(t->plan, t->node, mmul_schedule_step(t->plan, step)))
+           !mmul_schedule_loads(t->schedule, t->node, mmul_schedule_step(t->schedule, step)))
         step++;
     return step;
 }
@@ -205,17 +208,18 @@ static int64_t next_loaded(const struct mmul_transfers *t, int64_t step) {
 static bool takes_part(const struct mmul_transfers *t) {
     if (t->route > MMUL_ROUTE_STORE)
         return false;
-    const struct mmul_plan_node *own = &mmul_plan_nodes(t->plan)[t->node];
+    const struct mmul_schedule_node *own = &mmul_schedule_nodes(t->schedule)[t->node];
     if (is_of_network(t->route))
         return t->node == 0 || own->takes_part;
     return own->result_bytes > 0 &&
-           (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->plan->whole_is_spread));
+           (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->schedule->whole_is_spread));
 }
 
-struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node,
+struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
                                           enum mmul_route route) {
-    struct mmul_transfers t = {.plan = plan, .node = node, .route = route};
-    t.end = is_of_rounds(route) ? 2 * plan->rounds : mmul_schedule_steps(plan) * parts_of(&t);
+    struct mmul_transfers t = {.schedule = schedule, .node = node, .route = route};
+    t.end =
+        is_of_rounds(route) ? 2 * schedule->rounds : mmul_schedule_steps(schedule) * parts_of(&t);
     t.next = takes_part(&t) ? find_next(&t, 0) : t.end;
     if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
         t.oldest = next_loaded(&t, 0);
@@ -224,8 +228,9 @@ struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node
 
 // ---------------------------------------------------------------------------------- the next one
 
-enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node) {
-    bool root = node == 0, is_spread = plan != NULL && plan->whole_is_spread;
+enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum mmul_route route,
+                                    int node) {
+    bool root = node == 0, is_spread = schedule != NULL && schedule->whole_is_spread;
     switch (route) {
     case MMUL_ROUTE_SCATTER:
         return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
@@ -253,7 +258,7 @@ enum mmul_counter mmul_route_frees(enum mmul_route route) {
 }
 
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
-    if (transfers->plan == NULL)
+    if (transfers->schedule == NULL)
         return transfers->has_piece ? transfers->panel : transfers->moving.panels;
     return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_of(transfers));
 }
@@ -266,7 +271,7 @@ static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *
     transfer->slot = round % lanes;
     if (round >= lanes)
         transfer->waits[0] = (struct mmul_count){
-            MMUL_STEPS_DONE, (round - lanes + 1) * mmul_schedule_panels(t->plan)};
+            MMUL_STEPS_DONE, (round - lanes + 1) * mmul_schedule_panels(t->schedule)};
 }
 
 // Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the channel
@@ -274,21 +279,22 @@ static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *
 static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->whole_slots;
     for (; t->seen < transfer->step.index; t->seen++)
-        t->loaded += mmul_schedule_loads(t->plan, t->node, mmul_schedule_step(t->plan, t->seen));
+        t->loaded +=
+            mmul_schedule_loads(t->schedule, t->node, mmul_schedule_step(t->schedule, t->seen));
     transfer->slot = t->loaded % slots;
     if (t->loaded < slots)
         return;
     for (; t->before_oldest < t->loaded - slots; t->before_oldest++)
         t->oldest = next_loaded(t, t->oldest + 1);
     transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, t->oldest + 1};
-    if (t->route == MMUL_ROUTE_RELAY || t->plan->whole_is_spread)
+    if (t->route == MMUL_ROUTE_RELAY || t->schedule->whole_is_spread)
         transfer->waits[1] = (struct mmul_count){MMUL_STEPS_PASSED, t->oldest + 1};
 }
 
 // A part of a spread panel.
 static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     struct mmul_range rows = rows_at(t, t->next);
-    int64_t row_bytes = mmul_schedule_whole_row_bytes(t->plan, transfer->step);
+    int64_t row_bytes = mmul_schedule_whole_row_bytes(t->schedule, transfer->step);
     transfer->offset = rows.begin * row_bytes;
     transfer->bytes = (rows.end - rows.begin) * row_bytes;
 }
@@ -314,7 +320,7 @@ static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *tran
                                        .to = -1};
     if (!sends || t->route == MMUL_ROUTE_RELAY)
         transfer->bytes = own_bytes(t, transfer->content, transfer->step);
-    if (panel && t->plan->whole_is_spread)
+    if (panel && t->schedule->whole_is_spread)
         fit_into_panel(t, transfer);
     if (t->route == MMUL_ROUTE_RELAY)
         find_neighbours(t, transfer->step, first_of(t, t->next), &transfer->from, &transfer->to);
@@ -334,10 +340,11 @@ static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *tran
 
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
     struct mmul_transfers *t = transfers;
-    if (!(t->plan != NULL ? next_of_product(t, transfer) : mmul_moving_next(t, transfer)))
+    if (!(t->schedule != NULL ? next_of_product(t, transfer) : mmul_moving_next(t, transfer)))
         return false;
     const int64_t reached = mmul_transfers_reached(t);
-    transfer->brings = (struct mmul_count){mmul_route_brings(t->plan, t->route, t->node), reached};
+    transfer->brings =
+        (struct mmul_count){mmul_route_brings(t->schedule, t->route, t->node), reached};
     transfer->frees = (struct mmul_count){mmul_route_frees(t->route), reached};
     return true;
 }

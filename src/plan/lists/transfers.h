@@ -4,7 +4,7 @@
 // that carry anything. All who take part in a channel walk the same list, so nothing about order is
 // negotiated; what a transfer waits for and what it brings about are counters that only grow.
 //
-// Of a product with a plan of its own:
+// Of a product with a schedule:
 //
 //     pieces, C_in of a round    scatter: from root's files to the nodes    read: to root's own node
 //     panel of a step            relay: from node to node, root first       load: to root's own node
@@ -93,7 +93,7 @@ struct mmul_moving {
 };
 
 struct mmul_transfers {
-    const struct mmul_plan *plan; // borrowed; NULL: of what is moving
+    const struct mmul_schedule *schedule; // borrowed; NULL: of what is moving
     enum mmul_route route;
     int node;
     int64_t next,
@@ -112,7 +112,7 @@ struct mmul_transfers {
 };
 
 // The list of a channel at a node; empty where it takes no part.
-struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node,
+struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
                                           enum mmul_route route);
 struct mmul_transfers mmul_transfers_of_moving(const struct mmul_moving *moving, int node,
                                                enum mmul_route route);
@@ -128,14 +128,15 @@ bool mmul_moving_next(struct mmul_transfers *transfers, struct mmul_transfer *tr
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers);
 
 // What a channel at a node brings about; and, when it has gone on, frees. plan: NULL: not a product's.
-enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node);
+enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum mmul_route route,
+                                    int node);
 enum mmul_counter mmul_route_frees(enum mmul_route route);
 
 // Scatter, gather: what every node gets or gives; root's own node 0. bytes: (node_count).
-void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfer *transfer,
+void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul_transfer *transfer,
                          int64_t *bytes);
 
 // Of all of a node's ranks together; pieces and C_in of the step's round. Not 0 where the node maps
 // them: what is mapped, nobody moves.
-int64_t mmul_content_bytes(const struct mmul_plan *plan, enum mmul_content content, int node,
-                           struct mmul_step step);
+int64_t mmul_content_bytes(const struct mmul_schedule *schedule, enum mmul_content content,
+                           int node, struct mmul_step step);

@@ -138,7 +138,7 @@ enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struc
     return MMUL_OK;
 }
 
-int64_t mmul_plan_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit) {
+int64_t mmul_schedule_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit) {
     const struct mmul_rank_info *own = &cluster->ranks[rank];
     const double memory = MMUL_DEVICE_MEMORY_SHARE * (double)own->device.memory_bytes;
     int i = own->device_index >= 0 ? cluster->nodes[own->node].leader : -1, count = 0;
@@ -148,7 +148,7 @@ int64_t mmul_plan_device_bytes(const struct mmul_cluster *cluster, int rank, int
     return most / mmul_larger(count, 1);
 }
 
-int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit) {
+int64_t mmul_schedule_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit) {
     const int64_t libraries_bytes = 1 << 20, thread_bytes = 1 << 20;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         const struct mmul_rank_info *info = &cluster->ranks[i];

@@ -10,11 +10,11 @@
 
 // Of a limit of a node's memory, which counts all of its ranks: what is left beside what they have already, and what
 // libraries still take as they work (buffers of the BLAS, MPI's queues); negative: that is too much already.
-int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
+int64_t mmul_schedule_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
 
 // What a rank may use of its device: a limit for the device (0: none) or most of its memory, divided among the ranks of
 // the node that share it.
-int64_t mmul_plan_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit);
+int64_t mmul_schedule_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit);
 
 enum { MMUL_TILE_LANES = 4 };
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// What the files that make a plan share; nobody else includes this. In the order of the story:
+// What the files that make a schedule share; nobody else includes this. In the order of the story:
 //
-//     plan_make.c     who is there, which axis, then the steps below, tiles
-//     plan_choose.c   how the work is cut, who takes part, how many units each gets: by sums in closed
-//                     form, then the lists of the finalists are walked (plan/replay/replay.h)
-//     plan_memory.c   what a node needs for a cut, what it can hold, its lanes and slots
-//     plan_predict.c  seconds, limits and advice
+//     schedule_make.c     who is there, which axis, then the steps below, tiles
+//     schedule_choose.c   how the work is cut, who takes part, how many units each gets: by sums in closed
+//                         form, then the lists of the finalists are walked (plan/replay/replay.h)
+//     schedule_memory.c   what a node needs for a cut, what it can hold, its lanes and slots
+//     schedule_predict.c  seconds, limits and advice
 #pragma once
 
 #include "plan/cost/cost.h"
 #include "plan/product/members.h"
-#include "plan/product/plan_make.h"
+#include "plan/product/schedule_make.h"
 #include "plan/replay/replay.h"
 
 // What a node needs room for at once.
@@ -40,13 +40,13 @@ struct mmul_finalist {
     double seconds;
 };
 
-// Work space of one call; everything but `request` is owned, the plan until it is handed over. Set
+// Work space of one call; everything but `request` is owned, the schedule until it is handed over. Set
 // up at the beginning, but for the last lines.
 struct mmul_planning {
-    const struct mmul_plan_request *request;
-    struct mmul_plan *plan;
-    struct mmul_plan_rank *ranks; // of the plan
-    struct mmul_plan_node *nodes;
+    const struct mmul_schedule_request *request;
+    struct mmul_schedule *schedule;
+    struct mmul_schedule_rank *ranks; // of the schedule
+    struct mmul_schedule_node *nodes;
     int root_node;
     bool automatic;               // shares such that all finish together
     bool speeds_known;            // of at least one rank: seconds mean something
@@ -73,7 +73,7 @@ int64_t mmul_planning_piece_bytes(const struct mmul_planning *p);
 int64_t mmul_planning_result_bytes(const struct mmul_planning *p);
 int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
 
-// --------------------------------------------------------------------------------- plan_memory.c
+// --------------------------------------------------------------------------------- schedule_memory.c
 
 // Root's buffers for scatter and gather, each twice.
 void mmul_planning_size_chunk(struct mmul_planning *p);
@@ -99,12 +99,12 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p);
 // "cannot fit ...", with the numbers.
 enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct mmul_error *err);
 
-// --------------------------------------------------------------------------------- plan_choose.c
+// --------------------------------------------------------------------------------- schedule_choose.c
 
-// The best candidate, and what may be claimed of it, into p and the plan.
+// The best candidate, and what may be claimed of it, into p and the schedule.
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
 
-// Is there a cut at all, for everybody? The lists of none are walked. Fails as the plan does.
+// Is there a cut at all, for everybody? The lists of none are walked. Fails as the schedule does.
 enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err);
 
 // Counts by `weights` within its capacities.
@@ -115,11 +115,11 @@ enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double
 void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candidate *from,
                         struct mmul_candidate *to);
 
-// Writes what is planned (`best`, with whole shares) into the plan, with lanes and slots, and walks its
+// Writes what is planned (`best`, with whole shares) into the schedule, with lanes and slots, and walks its
 // lists: its seconds become those of the replay; 0: it does not fit.
 enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *err);
 
-// -------------------------------------------------------------------------------- plan_predict.c
+// -------------------------------------------------------------------------------- schedule_predict.c
 
 // Seconds, limits and advice, when all the rest stands.
 enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err);

@@ -57,7 +57,8 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
         struct mmul_program_rank *r = &plan->ranks[rank];
         r->is_sampled = !info->is_trusted;
         r->copies_on_host = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
-        r->device_bytes = mmul_plan_device_bytes(cluster, rank, plan->options.device_memory_bytes);
+        r->device_bytes =
+            mmul_schedule_device_bytes(cluster, rank, plan->options.device_memory_bytes);
         r->fused_tile_bytes = link_tile_of(info, r->device_bytes);
     }
     return count_products(plan, err);
@@ -210,17 +211,17 @@ static struct mmul_check_need need_of_blocks(const struct mmul_program_plan *pla
 
 struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *plan,
                                                const struct mmul_program_step *step, int rank) {
-    const struct mmul_plan *product = step->product;
+    const struct mmul_schedule *product = step->schedule;
     if (plan->options.no_verify ||
-        (step->is_product && (product == NULL || mmul_plan_lines_most(product, rank) == 0)))
+        (step->is_product && (product == NULL || mmul_schedule_lines_most(product, rank) == 0)))
         return (struct mmul_check_need){0};
     if (!step->is_product)
         return need_of_blocks(plan, step, rank);
     const bool rows = product->axis == MMUL_ROWS;
     const int split = step->operands[rows ? 0 : 1], whole = step->operands[rows ? 1 : 0];
-    return mmul_plan_check_need(product, rank,
-                                !step->spreads && mmul_program_is_read_again(plan, whole),
-                                mmul_program_is_read_again(plan, split), plan->read_again_count);
+    return mmul_schedule_check_need(
+        product, rank, !step->spreads && mmul_program_is_read_again(plan, whole),
+        mmul_program_is_read_again(plan, split), plan->read_again_count);
 }
 
 // ------------------------------------------------------------------------------------------- fused operations
@@ -291,11 +292,12 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
         if (step->stage < size.stages) // goes on beside the one before
             continue;
         const struct mmul_sums sums = mmul_program_sums(plan, step);
-        mmul_segment_size_add(&size, step->is_product,
-                              !step->is_product ? mmul_sums_bytes(&sums, ranks)
-                              : step->product != NULL
-                                  ? mmul_plan_lanes_bytes(&mmul_plan_nodes(step->product)[node])
-                                  : 0);
+        mmul_segment_size_add(
+            &size, step->is_product,
+            !step->is_product ? mmul_sums_bytes(&sums, ranks)
+            : step->schedule != NULL
+                ? mmul_schedule_lanes_bytes(&mmul_schedule_nodes(step->schedule)[node])
+                : 0);
     }
     return mmul_segment_size_bytes(&size, ranks, NULL);
 }
@@ -313,9 +315,9 @@ static int64_t staging_of(const struct mmul_program_plan *plan,
     const struct mmul_program_place *made = &plan->places[step->result];
     const bool is_host = plan->ranks[rank].host_memory;
     int64_t of_tile = 0;
-    if (step->product != NULL) {
-        const struct mmul_problem *p = &step->product->problem;
-        const struct mmul_tile t = mmul_plan_ranks(step->product)[rank].tile;
+    if (step->schedule != NULL) {
+        const struct mmul_problem *p = &step->schedule->problem;
+        const struct mmul_tile t = mmul_schedule_ranks(step->schedule)[rank].tile;
         const bool a = mmul_dtype_bytes(p->a_dtype) < sizeof(float),
                    b = mmul_dtype_bytes(p->b_dtype) < sizeof(float);
         if (is_host)
@@ -324,7 +326,7 @@ static int64_t staging_of(const struct mmul_program_plan *plan,
     }
     if (is_host)
         return 0;
-    if (step->product == NULL) {
+    if (step->schedule == NULL) {
         const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
         of_tile = s.m * s.n * bytes_each(plan, step);
     }
@@ -339,8 +341,8 @@ static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul
     const int64_t most = plan->ranks[rank].device_bytes;
     if (!plan->ranks[rank].copies_on_host)
         return 0;
-    if (step->product != NULL)
-        return mmul_plan_ranks(step->product)[rank].tile.device_bytes;
+    if (step->schedule != NULL)
+        return mmul_schedule_ranks(step->schedule)[rank].tile.device_bytes;
     const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
     const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
     const double all = 2 * (double)bytes_each(plan, step) * (m * k + k * n + m * n);
@@ -409,8 +411,8 @@ int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
             add_move(plan, step, rank, rank == leader, &own);
         else
             add_compute(plan, step, rank, &own);
-        if (rank == leader && step->product != NULL && step->same == NULL)
-            mmul_channels_size_add(&own.channels, step->product, node);
+        if (rank == leader && step->schedule != NULL && step->same == NULL)
+            mmul_channels_size_add(&own.channels, step->schedule, node);
     }
     return mmul_check_size_bytes(&own.check) + mmul_channels_size_bytes(&own.channels, rank == 0) +
            own.grid + own.fused + own.staging + own.device + own.step;

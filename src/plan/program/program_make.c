@@ -471,8 +471,8 @@ void mmul_program_forget_products(struct mmul_program_plan *plan) {
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
         if (step->same == NULL)
-            mmul_plan_free(step->product);
-        step->product = NULL;
+            mmul_schedule_free(step->schedule);
+        step->schedule = NULL;
     }
 }
 

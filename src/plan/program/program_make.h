@@ -21,7 +21,7 @@ struct mmul_program_request {
     bool streams;
 };
 
-// Products have no plans of their own yet; whether it fits, program_memory.h says. Fails with MMUL_ERR_SYSTEM (memory),
+// Products have no schedules yet; whether it fits, program_memory.h says. Fails with MMUL_ERR_SYSTEM (memory),
 // MMUL_ERR_USAGE (an empty program, a wish that no rule can follow).
 enum mmul_status mmul_program_plan_make(const struct mmul_program_request *request,
                                         struct mmul_program_plan **plan, struct mmul_error *err);

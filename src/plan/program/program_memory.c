@@ -219,7 +219,7 @@ int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmu
     const int64_t bytes = plan->node_bytes[node] + mmul_program_node_footprint(plan, node);
     int64_t left = available > 0 ? available - bytes : INT64_MAX / 2;
     if (limit > 0)
-        left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit) - bytes -
+        left = mmul_smaller(left, mmul_schedule_memory_left(cluster, node, limit) - bytes -
                                       plan->shard_bytes[node]);
     return left;
 }
@@ -230,7 +230,7 @@ int64_t mmul_program_needs(const struct mmul_program_plan *plan,
     for (int node = 0; node < cluster->node_count; node++)
         most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
                                      mmul_program_node_footprint(plan, node) -
-                                     mmul_plan_memory_left(cluster, node, 0));
+                                     mmul_schedule_memory_left(cluster, node, 0));
     return most;
 }
 
@@ -264,7 +264,7 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
         return MMUL_OK;
     const struct mmul_node_info *info = &cluster->nodes[node];
     const int64_t rooms = mmul_program_node_footprint(plan, node),
-                  left = mmul_plan_memory_left(cluster, node, limit);
+                  left = mmul_schedule_memory_left(cluster, node, limit);
     const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
     mmul_bytes_format(values, needed);
     if (rooms > 0) // not before they are measured
@@ -366,8 +366,8 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
     for (int i = 1; i < plan->step_count; i++)
         bytes[i] += bytes[i - 1];
     for (int i = 0; i < plan->step_count; i++) {
-        const struct mmul_plan *product = plan->steps[i].product;
-        device[i] = product != NULL ? mmul_plan_ranks(product)[rank].tile.device_bytes : 0;
+        const struct mmul_schedule *product = plan->steps[i].schedule;
+        device[i] = product != NULL ? mmul_schedule_ranks(product)[rank].tile.device_bytes : 0;
         bytes[i] += plan->segment_bytes[node] / ranks + plan->own_bytes[rank];
     }
 }

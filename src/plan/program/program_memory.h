@@ -6,7 +6,7 @@
 #include "plan/lists/program_plan.h"
 
 // Finds what a run has beside the values, by the limits and options that the plan has by now; where that is more than
-// there is, without the sums that several products' checks could share. Products that have no plans of their own yet
+// there is, without the sums that several products' checks could share. Products that have no schedules yet
 // are not among it. True: it fits.
 bool mmul_program_fit_footprint(struct mmul_program_plan *plan, const struct mmul_cluster *cluster);
 

@@ -14,26 +14,29 @@ struct job {
     int count;
 };
 
-static struct mmul_cut cut_of(const struct mmul_plan *plan) {
-    struct mmul_cut cut = {.rounds = plan->rounds,
-                           .panels = mmul_schedule_panels(plan),
-                           .panel_units = plan->panel_units,
-                           .panel_matrices = plan->panel_matrices};
-    for (int node = 0; node < plan->node_count; node++)
-        cut.whole_stays |= mmul_plan_nodes(plan)[node].whole_stays;
+static struct mmul_cut cut_of(const struct mmul_schedule *schedule) {
+    struct mmul_cut cut = {.rounds = schedule->rounds,
+                           .panels = mmul_schedule_panels(schedule),
+                           .panel_units = schedule->panel_units,
+                           .panel_matrices = schedule->panel_matrices};
+    for (int node = 0; node < schedule->node_count; node++)
+        cut.whole_stays |= mmul_schedule_nodes(schedule)[node].whole_stays;
     return cut;
 }
 
-static enum mmul_status make_cost(struct job *job, const struct mmul_plan *plan,
+static enum mmul_status make_cost(struct job *job, const struct mmul_schedule *schedule,
                                   const struct mmul_cluster *cluster, struct mmul_cost **cost,
                                   struct mmul_error *err) {
-    const struct mmul_cost_request request = {
-        .problem = &plan->problem, .axis = plan->axis, .cluster = cluster, .node_maps = job->maps};
-    const struct mmul_cut cut = cut_of(plan);
-    for (int node = 0; node < plan->node_count; node++)
-        job->maps[node] = mmul_plan_nodes(plan)[node].maps;
-    for (int rank = 0; rank < plan->size; rank++)
-        job->in[rank] = mmul_plan_ranks(plan)[rank].end > mmul_plan_ranks(plan)[rank].begin;
+    const struct mmul_cost_request request = {.problem = &schedule->problem,
+                                              .axis = schedule->axis,
+                                              .cluster = cluster,
+                                              .node_maps = job->maps};
+    const struct mmul_cut cut = cut_of(schedule);
+    for (int node = 0; node < schedule->node_count; node++)
+        job->maps[node] = mmul_schedule_nodes(schedule)[node].maps;
+    for (int rank = 0; rank < schedule->size; rank++)
+        job->in[rank] =
+            mmul_schedule_ranks(schedule)[rank].end > mmul_schedule_ranks(schedule)[rank].begin;
     enum mmul_status status = mmul_cost_create(&request, cost, err);
     if (status == MMUL_OK)
         mmul_cost_set(*cost, job->in, &cut);
@@ -45,12 +48,12 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        if (step->product == NULL)
+        if (step->schedule == NULL)
             continue;
         const long owner = (step->same != NULL ? step->same : step) - plan->steps;
         if (step->same == NULL)
-            status = make_cost(job, step->product, cluster, &job->costs[i], err);
-        job->stages[job->count++] = (struct mmul_stage_plan){step->product, job->costs[owner]};
+            status = make_cost(job, step->schedule, cluster, &job->costs[i], err);
+        job->stages[job->count++] = (struct mmul_stage_plan){step->schedule, job->costs[owner]};
     }
     return status;
 }
@@ -87,12 +90,12 @@ static enum mmul_status walk(const struct mmul_program_plan *plan,
 
 // A step's own prediction. Small products are not worth measuring speeds: what the placements were chosen by stays.
 static void predict_step(struct mmul_program_step *step) {
-    step->axis = step->product->axis;
-    if (step->product->predicted_seconds > 0)
-        step->seconds = step->product->predicted_seconds + step->fused_seconds;
+    step->axis = step->schedule->axis;
+    if (step->schedule->predicted_seconds > 0)
+        step->seconds = step->schedule->predicted_seconds + step->fused_seconds;
     step->network_bytes = 0;
-    for (int node = 0; node < step->product->node_count; node++)
-        step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
+    for (int node = 0; node < step->schedule->node_count; node++)
+        step->network_bytes += (double)mmul_schedule_nodes(step->schedule)[node].network_bytes;
 }
 
 enum mmul_status mmul_program_predict(struct mmul_program_plan *plan,
@@ -102,19 +105,19 @@ enum mmul_status mmul_program_predict(struct mmul_program_plan *plan,
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
-        if (step->product == NULL)
+        if (step->schedule == NULL)
             continue;
         predict_step(step);
         products++;
-        known += step->product->predicted_seconds > 0;
-        apart += step->product->predicted_seconds;
+        known += step->schedule->predicted_seconds > 0;
+        apart += step->schedule->predicted_seconds;
     }
     if (known > 1 && known == products)
         status = walk(plan, cluster, &together, err);
     for (int i = 0; together > 0 && i < plan->step_count; i++)
-        if (plan->steps[i].product != NULL)
+        if (plan->steps[i].schedule != NULL)
             plan->steps[i].seconds -=
-                plan->steps[i].product->predicted_seconds * (1 - together / apart);
+                plan->steps[i].schedule->predicted_seconds * (1 - together / apart);
     mmul_program_plan_add_up(plan);
     return status;
 }

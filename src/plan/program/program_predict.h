@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How long the products of a program take, when they have plans of their own. Pure.
+// How long the products of a program take, when they have schedules. Pure.
 #pragma once
 
 #include "plan/lists/program_plan.h"

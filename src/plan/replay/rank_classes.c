@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who is alike, with a tolerance that grows until few enough are left; then a plan of those.
+// Who is alike, with a tolerance that grows until few enough are left; then a schedule of those.
 #include "plan/replay/rank_classes.h"
 
 #include <math.h>
@@ -26,15 +26,16 @@ static bool near(double x, double y, double tolerance) {
     return fabs(x - y) <= tolerance * fmax(fabs(x), fabs(y));
 }
 
-static double units_of(const struct mmul_plan *plan, int rank) {
-    return (double)(mmul_plan_ranks(plan)[rank].end - mmul_plan_ranks(plan)[rank].begin);
+static double units_of(const struct mmul_schedule *schedule, int rank) {
+    return (double)(mmul_schedule_ranks(schedule)[rank].end -
+                    mmul_schedule_ranks(schedule)[rank].begin);
 }
 
 // Ranks without units are alike whatever they could do.
 static bool ranks_alike(const struct look *look, int a, int b) {
     for (int i = 0; i < look->count; i++) {
         const struct mmul_stage_plan *s = &look->stages[i];
-        double x = units_of(s->plan, a), y = units_of(s->plan, b);
+        double x = units_of(s->schedule, a), y = units_of(s->schedule, b);
         double one = mmul_step_seconds(&s->cost->ranks[a].step, x);
         double other = mmul_step_seconds(&s->cost->ranks[b].step, y);
         if (fabs(x - y) > 1 && !near(x, y, look->tolerance))
@@ -45,10 +46,10 @@ static bool ranks_alike(const struct look *look, int a, int b) {
     return look->tolerance > 0;
 }
 
-// In one plan; the links count where there is something to move.
+// In one schedule; the links count where there is something to move.
 static bool is_like_node(const struct look *look, const struct mmul_stage_plan *s, int a, int b) {
-    const struct mmul_plan_node *x = &mmul_plan_nodes(s->plan)[a],
-                                *y = &mmul_plan_nodes(s->plan)[b];
+    const struct mmul_schedule_node *x = &mmul_schedule_nodes(s->schedule)[a],
+                                    *y = &mmul_schedule_nodes(s->schedule)[b];
     const struct mmul_cost_node *p = &s->cost->nodes[a], *q = &s->cost->nodes[b];
     bool moves = x->network_bytes > 0 || y->network_bytes > 0;
     return x->maps == y->maps && x->whole_slots == y->whole_slots &&
@@ -116,13 +117,13 @@ static bool find_classes(const struct look *look, struct mmul_rank_classes *f, i
 
 static void count_classes(const struct look *look, struct mmul_rank_classes *f) {
     const struct mmul_cluster *cluster = cluster_of(look);
-    const struct mmul_plan *plan = look->stages->plan;
+    const struct mmul_schedule *schedule = look->stages->schedule;
     for (int rank = 0; rank < cluster->size; rank++)
         f->members[f->rank_of[rank]]++;
     for (int node = cluster->node_count - 1; node >= 0; node--) {
         int class = f->node_of[node];
-        if (f->nodes[class]++ == 0 || mmul_plan_nodes(plan)[node].chain_place >
-                                          mmul_plan_nodes(plan)[f->last[class]].chain_place)
+        if (f->nodes[class]++ == 0 || mmul_schedule_nodes(schedule)[node].chain_place >
+                                          mmul_schedule_nodes(schedule)[f->last[class]].chain_place)
             f->last[class] = node;
         f->leaders[class] = f->rank_of[cluster->nodes[node].leader];
     }
@@ -130,15 +131,16 @@ static void count_classes(const struct look *look, struct mmul_rank_classes *f) 
 
 // In a stack ranks need matrices of their own, so few nodes stand for themselves there.
 static bool may_fold(const struct look *look) {
-    const struct mmul_plan *plan = look->stages->plan;
-    bool stack = mmul_shape_matrices(mmul_problem_whole_shape(&plan->problem, plan->axis)) > 1;
-    return plan->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
+    const struct mmul_schedule *schedule = look->stages->schedule;
+    bool stack =
+        mmul_shape_matrices(mmul_problem_whole_shape(&schedule->problem, schedule->axis)) > 1;
+    return schedule->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
 }
 
 enum mmul_status mmul_rank_classes_init(const struct mmul_stage_plan *stages, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err) {
     struct look look = {.stages = stages, .count = count};
-    int size = stages->plan->size, nodes = stages->plan->node_count, *first = NULL;
+    int size = stages->schedule->size, nodes = stages->schedule->node_count, *first = NULL;
     *classes = (struct mmul_rank_classes){0};
     if (MMUL_ALLOCATE(classes->rank_of, size, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(classes->node_of, nodes, "the simulation", err) != MMUL_OK ||
@@ -172,58 +174,59 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
     *classes = (struct mmul_rank_classes){0};
 }
 
-// -------------------------------------------------------------------------------------------- the plan
+// -------------------------------------------------------------------------------------------- the schedule
 
 // The first rounds, and panels wider, until there are few enough steps.
-static void shorten(struct mmul_plan *plan, struct mmul_plan_node *nodes) {
+static void shorten(struct mmul_schedule *schedule, struct mmul_schedule_node *nodes) {
     const int64_t rounds_least = 4;
-    int64_t panels = mmul_schedule_panels(plan);
-    if (plan->rounds * panels <= MMUL_FOLD_STEPS)
+    int64_t panels = mmul_schedule_panels(schedule);
+    if (schedule->rounds * panels <= MMUL_FOLD_STEPS)
         return;
-    plan->rounds = mmul_smaller(plan->rounds, mmul_larger(rounds_least, MMUL_FOLD_STEPS / panels));
-    int64_t factor = mmul_divide_up(plan->rounds * panels, MMUL_FOLD_STEPS);
-    int64_t width = mmul_problem_result_width(&plan->problem, plan->axis);
-    int64_t units = mmul_smaller(width, factor * plan->panel_units);
+    schedule->rounds =
+        mmul_smaller(schedule->rounds, mmul_larger(rounds_least, MMUL_FOLD_STEPS / panels));
+    int64_t factor = mmul_divide_up(schedule->rounds * panels, MMUL_FOLD_STEPS);
+    int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
+    int64_t units = mmul_smaller(width, factor * schedule->panel_units);
     if (units == width)
-        plan->panel_matrices *= mmul_divide_up(factor * plan->panel_units, width);
-    plan->panel_units = units;
-    for (int i = 0; i < plan->node_count; i++)
+        schedule->panel_matrices *= mmul_divide_up(factor * schedule->panel_units, width);
+    schedule->panel_units = units;
+    for (int i = 0; i < schedule->node_count; i++)
         if (!nodes[i].whole_stays)
             nodes[i].whole_slots =
                 mmul_larger(mmul_smaller(2, nodes[i].whole_slots), nodes[i].whole_slots / factor);
 }
 
 enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
-                                        const struct mmul_plan *whole, struct mmul_plan **plan,
-                                        struct mmul_error *err) {
-    int64_t bytes = (int64_t)sizeof **plan +
-                    classes->size * (int64_t)sizeof(struct mmul_plan_rank) +
-                    classes->node_count * (int64_t)sizeof(struct mmul_plan_node);
-    struct mmul_plan *made = mmul_allocate(bytes, 1, "the simulation", err);
+                                        const struct mmul_schedule *whole,
+                                        struct mmul_schedule **schedule, struct mmul_error *err) {
+    int64_t bytes = (int64_t)sizeof **schedule +
+                    classes->size * (int64_t)sizeof(struct mmul_schedule_rank) +
+                    classes->node_count * (int64_t)sizeof(struct mmul_schedule_node);
+    struct mmul_schedule *made = mmul_allocate(bytes, 1, "the simulation", err);
     if (made == NULL)
         return err->status;
     *made = *whole;
     made->size = classes->size;
     made->node_count = classes->node_count;
     made->bytes = bytes;
-    struct mmul_plan_rank *ranks = (struct mmul_plan_rank *)(made + 1);
-    struct mmul_plan_node *nodes = (struct mmul_plan_node *)(ranks + classes->size);
+    struct mmul_schedule_rank *ranks = (struct mmul_schedule_rank *)(made + 1);
+    struct mmul_schedule_node *nodes = (struct mmul_schedule_node *)(ranks + classes->size);
     for (int i = 0; i < whole->node_count; i++)
         if (classes->last[classes->node_of[i]] == i)
-            nodes[classes->node_of[i]] = mmul_plan_nodes(whole)[i];
+            nodes[classes->node_of[i]] = mmul_schedule_nodes(whole)[i];
     shorten(made, nodes);
     for (int i = whole->size - 1; i >= 0; i--) { // the first of them decides
-        const struct mmul_plan_rank *its = &mmul_plan_ranks(whole)[i];
-        struct mmul_plan_rank *r = &ranks[classes->rank_of[i]];
-        *r = (struct mmul_plan_rank){.node = classes->node_of[its->node],
-                                     .begin = its->begin,
-                                     .end = its->begin,
-                                     .claim_least = its->claim_least,
-                                     .whole_begin = its->whole_begin,
-                                     .whole_end = its->whole_begin};
+        const struct mmul_schedule_rank *its = &mmul_schedule_ranks(whole)[i];
+        struct mmul_schedule_rank *r = &ranks[classes->rank_of[i]];
+        *r = (struct mmul_schedule_rank){.node = classes->node_of[its->node],
+                                         .begin = its->begin,
+                                         .end = its->begin,
+                                         .claim_least = its->claim_least,
+                                         .whole_begin = its->whole_begin,
+                                         .whole_end = its->whole_begin};
     }
     for (int i = 0; i < whole->size; i++) {
-        const struct mmul_plan_rank *its = &mmul_plan_ranks(whole)[i];
+        const struct mmul_schedule_rank *its = &mmul_schedule_ranks(whole)[i];
         ranks[classes->rank_of[i]].end += its->end - its->begin;
         ranks[classes->rank_of[i]].whole_end += its->whole_end - its->whole_begin;
     }
@@ -234,6 +237,6 @@ enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
         ranks[i].end =
             ranks[i].begin + llround(part * (double)(ranks[i].end - beyond - ranks[i].begin));
     }
-    *plan = made;
+    *schedule = made;
     return MMUL_OK;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A plan for a few that stand for many: nodes that are alike become one node, ranks of a node that are
+// A schedule for a few that stand for many: nodes that are alike become one node, ranks of a node that are
 // alike one rank, which have the units of all of them. Of many rounds it has the first, with their part
-// of the units, and of many panels fewer and wider ones. The lists of such a plan (plan/lists/transfers.h,
+// of the units, and of many panels fewer and wider ones. The lists of such a schedule (plan/lists/transfers.h,
 // plan/lists/tasks.h) are those of the whole one, shorter, so that what is learnt by walking them holds for
 // thousands of ranks. Pure.
 //
@@ -10,13 +10,13 @@
 #pragma once
 
 #include "plan/cost/cost.h"
-#include "plan/lists/plan.h"
+#include "plan/lists/schedule.h"
 
 enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_STEPS = 256 };
 
 struct mmul_rank_classes {
     int size, node_count;
-    int *rank_of; // of the whole plan's ranks: which stands for it; owned, like all below
+    int *rank_of; // of the whole schedule's ranks: which stands for it; owned, like all below
     int *node_of; // the same of its nodes; root's is node 0
     int *members; // size: ranks that it stands for
     int *nodes;   // node_count: nodes that it stands for
@@ -26,7 +26,7 @@ struct mmul_rank_classes {
 
 // One of several products that a job is, and what it costs: set to its cut and members.
 struct mmul_stage_plan {
-    const struct mmul_plan *plan;
+    const struct mmul_schedule *schedule;
     const struct mmul_cost *cost;
 };
 
@@ -36,7 +36,7 @@ enum mmul_status mmul_rank_classes_init(const struct mmul_stage_plan *stages, in
                                         struct mmul_rank_classes *classes, struct mmul_error *err);
 void mmul_rank_classes_fini(struct mmul_rank_classes *classes);
 
-// The folded plan of one of them, released with mmul_plan_free; the same failure.
+// The folded schedule of one of them, released with mmul_schedule_free; the same failure.
 enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
-                                        const struct mmul_plan *whole, struct mmul_plan **plan,
-                                        struct mmul_error *err);
+                                        const struct mmul_schedule *whole,
+                                        struct mmul_schedule **schedule, struct mmul_error *err);

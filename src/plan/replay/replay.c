@@ -14,32 +14,33 @@ static const double TOO_SHORT = 1e-12; // seconds
 // ----------------------------------------------------------------------------------------- ranks
 
 static void look_at_steps(struct mmul_replay_stage *stage, int node) {
-    int64_t least = mmul_schedule_steps(stage->plan);
-    for (int rank = 0; rank < stage->plan->size; rank++)
-        if (mmul_plan_ranks(stage->plan)[rank].node == node)
+    int64_t least = mmul_schedule_steps(stage->schedule);
+    for (int rank = 0; rank < stage->schedule->size; rank++)
+        if (mmul_schedule_ranks(stage->schedule)[rank].node == node)
             least = mmul_smaller(least, stage->steps_done[rank]);
     stage->counters[node][MMUL_STEPS_DONE] = least;
 }
 
-// The next task that has channels, of this plan or the next; all before it is done.
+// The next task that has channels, of this schedule or the next; all before it is done.
 static void find_task(struct mmul_replay_simulation *s, int index) {
     struct mmul_replay_computer *r = &s->ranks[index];
     while (r->stage < s->request->count) {
         struct mmul_replay_stage *stage = &s->stages[r->stage];
-        int node = mmul_plan_ranks(stage->plan)[index].node;
+        int node = mmul_schedule_ranks(stage->schedule)[index].node;
         for (; r->index < r->tasks.count; r->index++) {
             r->task = mmul_tasks_at(&r->tasks, r->index);
             if (r->task.line_begin < r->task.line_end)
                 break;
         }
         bool is_over = r->index == r->tasks.count;
-        stage->steps_done[index] = is_over ? mmul_schedule_steps(stage->plan) : r->task.step.index;
+        stage->steps_done[index] =
+            is_over ? mmul_schedule_steps(stage->schedule) : r->task.step.index;
         look_at_steps(stage, node);
         if (!is_over)
             return;
         r->index = 0;
         if (++r->stage < s->request->count)
-            r->tasks = mmul_tasks_of(s->stages[r->stage].plan, index, 0, false);
+            r->tasks = mmul_tasks_of(s->stages[r->stage].schedule, index, 0, false);
     }
 }
 
@@ -48,10 +49,11 @@ static bool begin_task(struct mmul_replay_simulation *s, int index) {
     if (r->activity.is_on || r->stage == s->request->count)
         return false;
     const struct mmul_replay_stage *stage = &s->stages[r->stage];
-    int node = mmul_plan_ranks(stage->plan)[index].node;
+    int node = mmul_schedule_ranks(stage->schedule)[index].node;
     const int64_t *counters = stage->counters[node];
-    int64_t slots = mmul_plan_nodes(stage->plan)[node].result_slots, step = r->task.step.index;
-    bool is_spread = stage->plan->whole_is_spread;
+    int64_t slots = mmul_schedule_nodes(stage->schedule)[node].result_slots,
+            step = r->task.step.index;
+    bool is_spread = stage->schedule->whole_is_spread;
     if ((is_spread && counters[MMUL_STEPS_RELAYED] <= step) ||
         counters[MMUL_ROUNDS_LOADED] <= r->task.step.round || counters[MMUL_STEPS_LOADED] <= step ||
         (slots > 0 && counters[MMUL_RESULTS_STORED] <= step - slots))
@@ -67,7 +69,7 @@ static void end_task(struct mmul_replay_simulation *s, int index) {
     struct mmul_replay_computer *r = &s->ranks[index];
     r->activity.is_on = false;
     const struct mmul_replay_stage *stage = &s->stages[r->stage];
-    double left_out = r->task.step.round < stage->plan->rounds / 2 ? 0 : stage->left_out;
+    double left_out = r->task.step.round < stage->schedule->rounds / 2 ? 0 : stage->left_out;
     r->compute_seconds += (1 + left_out) * (s->now - r->activity.begin);
     r->later += left_out * (s->now - r->end);
     r->end = s->now;
@@ -83,7 +85,7 @@ static void find_transfer(struct mmul_replay_simulation *s, int node, int route)
     while (!(channel->has_next = mmul_transfers_next(&channel->list, &channel->next)) &&
            channel->stage + 1 < s->request->count) {
         channel->list =
-            mmul_transfers_make(s->stages[++channel->stage].plan, node, (enum mmul_route)route);
+            mmul_transfers_make(s->stages[++channel->stage].schedule, node, (enum mmul_route)route);
         channel->position = channel->list.next;
     }
 }
@@ -142,7 +144,7 @@ static bool begin_exchange(struct mmul_replay_simulation *s, int route) {
     double bytes = 0, seconds = 0, latency = 0;
     if (!may_begin(s, 0, root))
         return false;
-    mmul_transfer_bytes(stage->plan, &root->next, s->bytes);
+    mmul_transfer_bytes(stage->schedule, &root->next, s->bytes);
     for (int node = 1; node < s->classes.node_count; node++) {
         if (!takes_part(s, node, route) || s->bytes[node] == 0)
             continue;
@@ -276,7 +278,7 @@ static double rate_of_line(const struct mmul_replay_simulation *s, int node, int
 }
 
 static double rate_of_rank(const struct mmul_replay_simulation *s, int index) {
-    int node = mmul_plan_ranks(s->stages->plan)[index].node;
+    int node = mmul_schedule_ranks(s->stages->schedule)[index].node;
     return s->classes.leaders[node] == index ? s->nodes[node].rate : 1;
 }
 
@@ -359,11 +361,11 @@ static void begin(struct mmul_replay_simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
             s->nodes[node].channels[route].list =
-                mmul_transfers_make(s->stages->plan, node, (enum mmul_route)route);
+                mmul_transfers_make(s->stages->schedule, node, (enum mmul_route)route);
             find_transfer(s, node, route);
         }
     for (int rank = 0; rank < s->classes.size; rank++) {
-        s->ranks[rank].tasks = mmul_tasks_of(s->stages->plan, rank, 0, false);
+        s->ranks[rank].tasks = mmul_tasks_of(s->stages->schedule, rank, 0, false);
         find_task(s, rank);
     }
 }
@@ -396,9 +398,9 @@ static double finish_of(const struct mmul_replay_simulation *s,
 }
 
 static void tell_ranks(const struct mmul_replay_simulation *s) {
-    for (int rank = 0; rank < s->request->stages->plan->size; rank++) {
+    for (int rank = 0; rank < s->request->stages->schedule->size; rank++) {
         int classes = s->classes.rank_of[rank],
-            node = mmul_plan_ranks(s->stages->plan)[classes].node;
+            node = mmul_schedule_ranks(s->stages->schedule)[classes].node;
         const struct mmul_replay_computer *r = &s->ranks[classes];
         if (r->end > 0)
             s->result->ranks[rank] =
@@ -439,7 +441,8 @@ enum mmul_status mmul_replay_make(const struct mmul_replay_request *request,
     struct mmul_replay_simulation s = {.request = request};
     enum mmul_status status = MMUL_ALLOCATE(s.result, 1, "the simulation", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s.result->ranks, request->stages->plan->size, "the simulation", err);
+        status =
+            MMUL_ALLOCATE(s.result->ranks, request->stages->schedule->size, "the simulation", err);
     if (status == MMUL_OK)
         status = simulate(&s, err);
     if (status == MMUL_OK)

@@ -43,9 +43,9 @@ struct mmul_replay_delivery {
     double before, begin, end;
 };
 
-// One plan: what its lists count, and when.
+// One schedule: what its lists count, and when.
 struct mmul_replay_stage {
-    struct mmul_plan *plan;
+    struct mmul_schedule *schedule;
     const struct mmul_cost *cost;
     double panel_seconds_per_byte;      // of the slowest hop
     int64_t (*counters)[MMUL_COUNTERS]; // by node
@@ -76,7 +76,7 @@ static inline void mmul_replay_raise(struct mmul_replay_stage *stage, int node,
         *own = count.value;
 }
 
-// The lists of one plan, folded, before anything has happened. Fails with MMUL_ERR_SYSTEM (memory); fini
+// The lists of one schedule, folded, before anything has happened. Fails with MMUL_ERR_SYSTEM (memory); fini
 // also then.
 enum mmul_status mmul_replay_stage_init(const struct mmul_replay_simulation *simulation,
                                         const struct mmul_stage_plan *whole,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A plan as it is before the clock starts: folded, with what its ranks compute and what its lists have
+// A schedule as it is before the clock starts: folded, with what its ranks compute and what its lists have
 // brought about already. Nothing moves here.
 #include "plan/replay/replay_parts.h"
 
@@ -13,8 +13,8 @@ static void find_element_seconds(const struct mmul_replay_simulation *s,
                                  struct mmul_replay_stage *stage,
                                  const struct mmul_stage_plan *whole) {
     const struct mmul_cost *cost = whole->cost;
-    for (int rank = 0; rank < whole->plan->size; rank++) {
-        const struct mmul_plan_rank *r = &mmul_plan_ranks(whole->plan)[rank];
+    for (int rank = 0; rank < whole->schedule->size; rank++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(whole->schedule)[rank];
         int classes = s->classes.rank_of[rank];
         struct mmul_step_cost step = cost->ranks[rank].step;
         if (r->node == cost->root_node && step.knots > 0)
@@ -24,9 +24,9 @@ static void find_element_seconds(const struct mmul_replay_simulation *s,
                 cost->steps * mmul_step_seconds(&step, (double)(r->end - r->begin) / cost->rounds) /
                 s->classes.members[classes];
     }
-    double rounds = (double)stage->plan->rounds, part = rounds / cost->rounds;
+    double rounds = (double)stage->schedule->rounds, part = rounds / cost->rounds;
     for (int rank = 0; rank < s->classes.size; rank++) {
-        const struct mmul_tasks tasks = mmul_tasks_of(stage->plan, rank, 0, false);
+        const struct mmul_tasks tasks = mmul_tasks_of(stage->schedule, rank, 0, false);
         double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
         stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
     }
@@ -46,11 +46,11 @@ static void reset_stage(const struct mmul_replay_simulation *s, struct mmul_repl
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct mmul_transfers list =
-                mmul_transfers_make(stage->plan, node, (enum mmul_route)route);
+                mmul_transfers_make(stage->schedule, node, (enum mmul_route)route);
             int64_t reached = mmul_transfers_reached(&list);
             mmul_replay_raise(
                 stage, node,
-                (struct mmul_count){mmul_route_brings(stage->plan, list.route, node), reached});
+                (struct mmul_count){mmul_route_brings(stage->schedule, list.route, node), reached});
             mmul_replay_raise(stage, node,
                               (struct mmul_count){mmul_route_frees(list.route), reached});
         }
@@ -61,9 +61,9 @@ enum mmul_status mmul_replay_stage_init(const struct mmul_replay_simulation *s,
                                         struct mmul_replay_stage *stage, struct mmul_error *err) {
     int nodes = s->classes.node_count, size = s->classes.size;
     stage->cost = whole->cost;
-    if (mmul_rank_classes_plan(&s->classes, whole->plan, &stage->plan, err) != MMUL_OK)
+    if (mmul_rank_classes_plan(&s->classes, whole->schedule, &stage->schedule, err) != MMUL_OK)
         return err->status;
-    stage->positions = mmul_transfers_make(stage->plan, 0, MMUL_ROUTE_RELAY).end;
+    stage->positions = mmul_transfers_make(stage->schedule, 0, MMUL_ROUTE_RELAY).end;
     int64_t panels = nodes * stage->positions;
     if (MMUL_ALLOCATE(stage->counters, nodes, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(stage->begun, panels, "the simulation", err) != MMUL_OK ||
@@ -79,7 +79,7 @@ enum mmul_status mmul_replay_stage_init(const struct mmul_replay_simulation *s,
 }
 
 void mmul_replay_stage_fini(struct mmul_replay_stage *stage) {
-    mmul_plan_free(stage->plan);
+    mmul_schedule_free(stage->schedule);
     mmul_free(stage->counters);
     mmul_free(stage->begun);
     mmul_free(stage->ended);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Simulations: the plan of a described job, what one device alone would need, and other algorithms
+// Simulations: the schedule of a described job, what one device alone would need, and other algorithms
 // by their formulas.
 #include "plan/simulate/simulate.h"
 
@@ -13,7 +13,7 @@ void mmul_simulation_destroy(struct mmul_simulation *simulation) {
     if (simulation == NULL)
         return;
     mmul_description_destroy(simulation->description);
-    mmul_plan_free(simulation->plan);
+    mmul_schedule_free(simulation->schedule);
     mmul_free(simulation);
 }
 
@@ -47,10 +47,10 @@ static void compare_alone(struct mmul_simulation *s) {
 }
 
 enum mmul_status mmul_simulation_make(struct mmul_description *description,
-                                      const struct mmul_plan_request *request,
+                                      const struct mmul_schedule_request *request,
                                       struct mmul_simulation **simulation, struct mmul_error *err) {
     struct mmul_simulation *made = NULL;
-    struct mmul_plan_request full = *request;
+    struct mmul_schedule_request full = *request;
     enum mmul_status status = MMUL_ALLOCATE(made, 1, "a simulation", err);
     if (status != MMUL_OK) {
         mmul_description_destroy(description);
@@ -60,18 +60,19 @@ enum mmul_status mmul_simulation_make(struct mmul_description *description,
     full.problem = &description->problem;
     full.cluster = description->cluster;
     full.node_maps = description->node_maps;
-    status = mmul_plan_make(&full, &made->plan, err);
+    status = mmul_schedule_make(&full, &made->schedule, err);
     if (status == MMUL_OK)
         status = mmul_grids(&description->problem, description->cluster, made->grids, err);
     if (status != MMUL_OK) {
         mmul_simulation_destroy(made);
         return status;
     }
+    made->plan.schedule = made->schedule;
     compare_alone(made);
     *simulation = made;
     return MMUL_OK;
 }
 
 const struct mmul_plan *mmul_simulation_plan(const struct mmul_simulation *simulation) {
-    return simulation->plan;
+    return &simulation->plan;
 }

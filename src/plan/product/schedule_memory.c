@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory of a node: what a cut needs, how many units fit, and then lanes and slots for the shares.
 // In order, as far as memory goes: everything stays; fewer blocks of C are held; panels are held in
-// turn; and when not even that fits, the cut itself has rounds (plan_choose.c).
+// turn; and when not even that fits, the cut itself has rounds (schedule_choose.c).
 #include "plan/product/planning.h"
 
 #include <string.h>
@@ -24,46 +24,46 @@ int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_
 }
 
 int64_t mmul_planning_piece_bytes(const struct mmul_planning *p) {
-    const struct mmul_problem *problem = &p->plan->problem;
-    return problem->alpha == 0
-               ? 0
-               : problem->k *
-                     (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(problem, p->plan->axis));
+    const struct mmul_problem *problem = &p->schedule->problem;
+    return problem->alpha == 0 ? 0
+                               : problem->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(
+                                                  problem, p->schedule->axis));
 }
 
 int64_t mmul_planning_result_bytes(const struct mmul_planning *p) {
-    return mmul_problem_result_each(&p->plan->problem) *
-           mmul_problem_result_width(&p->plan->problem, p->plan->axis);
+    return mmul_problem_result_each(&p->schedule->problem) *
+           mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
 }
 
 static int64_t c_in_bytes(const struct mmul_planning *p) {
-    return p->plan->problem.beta != 0 ? mmul_planning_result_bytes(p) : 0;
+    return p->schedule->problem.beta != 0 ? mmul_planning_result_bytes(p) : 0;
 }
 
 // --------------------------------------------------------------------------------- private memory
 
 void mmul_planning_size_chunk(struct mmul_planning *p) {
-    double whole = (double)mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
+    double whole = (double)mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
     double unit =
         (double)(mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
-    double shared = (double)p->plan->total * unit, most = whole > shared ? whole : shared;
-    int64_t limit = p->request->memory_limit_bytes, others = p->plan->node_count - 1;
+    double shared = (double)p->schedule->total * unit, most = whole > shared ? whole : shared;
+    int64_t limit = p->request->memory_limit_bytes, others = p->schedule->node_count - 1;
     int64_t bytes = mmul_smaller(MMUL_CHUNK_BYTES, others * MMUL_PACKET_BYTES);
     if (others == 0)
         return;
     if (limit > 0)
         bytes = mmul_smaller(bytes, mmul_larger(MMUL_PACKET_BYTES, limit / ROUND_PART));
-    p->plan->chunk_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
+    p->schedule->chunk_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
 }
 
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
-    return mmul_plan_device_bytes(p->request->cluster, rank, p->request->device_memory_limit_bytes);
+    return mmul_schedule_device_bytes(p->request->cluster, rank,
+                                      p->request->device_memory_limit_bytes);
 }
 
 // The memory of such a device is host memory: operands and temporaries of the whole product, or
 // what the device may use if that is less.
 static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
-    const struct mmul_problem *q = &p->plan->problem;
+    const struct mmul_problem *q = &p->schedule->problem;
     double m = (double)q->m, n = (double)q->n, k = (double)q->k;
     double whole = 2 * (double)mmul_problem_result_each(q) * (m * k + k * n + m * n);
     double most = (double)mmul_planning_device_bytes(p, rank);
@@ -72,7 +72,7 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
 
 // Root passes everything on: two rounds each way, and packets on their way into the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
-    int64_t round = p->plan->chunk_bytes;
+    int64_t round = p->schedule->chunk_bytes;
     return 2 * MMUL_ROUND_LANES * round +
            MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
@@ -81,7 +81,7 @@ static int64_t root_bytes(const struct mmul_planning *p) {
 // until measured.
 static double packing_seconds(const struct mmul_planning *p, int rank, bool of_whole) {
     const struct mmul_speed *speed = &p->request->cluster->ranks[rank].speed;
-    bool of_b = of_whole == (p->plan->axis == MMUL_ROWS);
+    bool of_b = of_whole == (p->schedule->axis == MMUL_ROWS);
     double a = speed->pack_a_seconds, b = speed->pack_b_seconds;
     return of_b ? (b > 0 ? b : MMUL_PACK_B_SECONDS) : (a > 0 ? a : MMUL_PACK_A_SECONDS);
 }
@@ -89,8 +89,8 @@ static double packing_seconds(const struct mmul_planning *p, int rank, bool of_w
 // Are blocks cut along their lines (plan/lists/tasks.h)? Every product packs both operands, which in each part
 // repeats for the one that all parts share: that which takes less.
 static bool cuts_lines(const struct mmul_planning *p, int node) {
-    double width = (double)mmul_problem_result_width(&p->plan->problem, p->plan->axis);
-    double lines = (double)p->plan->total / p->plan->size;
+    double width = (double)mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
+    double lines = (double)p->schedule->total / p->schedule->size;
     int leader = p->request->cluster->nodes[node].leader;
     return packing_seconds(p, leader, true) * width <= packing_seconds(p, leader, false) * lines;
 }
@@ -100,8 +100,8 @@ static bool cuts_lines(const struct mmul_planning *p, int node) {
 static int64_t claim_least(const struct mmul_planning *p, int rank) {
     const double worth = 16;
     double flops = mmul_step_rate(&p->request->cluster->ranks[rank],
-                                  mmul_problem_result_dtype(&p->plan->problem), p->assumed[rank],
-                                  1e9, 1e9, 1e9);
+                                  mmul_problem_result_dtype(&p->schedule->problem),
+                                  p->assumed[rank], 1e9, 1e9, 1e9);
     bool by_lines = p->nodes[p->rank_node[rank]].checks_whole;
     if (p->request->tail != MMUL_TAIL_AUTO)
         return 1;
@@ -110,18 +110,18 @@ static int64_t claim_least(const struct mmul_planning *p, int rank) {
 
 // The one place where that is decided.
 static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
-    const struct mmul_problem *problem = &p->plan->problem;
-    enum mmul_axis axis = p->plan->axis;
+    const struct mmul_problem *problem = &p->schedule->problem;
+    enum mmul_axis axis = p->schedule->axis;
     int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
-    bool by_lines = p->plan->claim_share > 0 && p->request->cluster->nodes[node].rank_count > 1 &&
-                    cuts_lines(p, node);
+    bool by_lines = p->schedule->claim_share > 0 &&
+                    p->request->cluster->nodes[node].rank_count > 1 && cuts_lines(p, node);
     return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
 // Room of the check that grows with a rank's units: vectors where it projects them, and a mark.
 static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                 int node) {
-    const int64_t many = 4096, k = p->plan->problem.k;
+    const int64_t many = 4096, k = p->schedule->problem.k;
     if (checks_whole(p, cut, node))
         return 1;
     return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
@@ -130,11 +130,11 @@ static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul
 // The rest of it: of a few lines, or of all that the rank can have.
 static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int rank) {
     const int64_t few = 64; // makes up for what is rounded up
-    const struct mmul_problem *problem = &p->plan->problem;
-    const enum mmul_axis axis = p->plan->axis;
+    const struct mmul_problem *problem = &p->schedule->problem;
+    const enum mmul_axis axis = p->schedule->axis;
     const int node = p->rank_node[rank];
     const int64_t *offsets = p->request->offsets;
-    const int64_t units = offsets != NULL ? offsets[rank + 1] - offsets[rank] : p->plan->total,
+    const int64_t units = offsets != NULL ? offsets[rank + 1] - offsets[rank] : p->schedule->total,
                   lines = mmul_larger(1, mmul_divide_up(units, cut->rounds));
     const int64_t piece = checks_whole(p, cut, node)
                               ? mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node])
@@ -144,7 +144,7 @@ static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut 
 
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                     int rank) {
-    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_problem *problem = &p->schedule->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     int64_t bytes = check_bytes(p, cut, rank);
     bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
@@ -161,24 +161,24 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
 static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     int64_t slots =
         cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_smaller(2, cut->panels);
-    return p->maps[node] & mmul_maps_whole(p->plan->axis)
+    return p->maps[node] & mmul_maps_whole(p->schedule->axis)
                ? 0
-               : slots * mmul_panels_bytes(&p->plan->problem, p->plan->axis, cut);
+               : slots * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, cut);
 }
 
 // Bytes per unit of a node's part: pieces in one lane or two, two blocks of C where there is more
 // than one, and the check's room.
 static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
-    int64_t width = mmul_problem_result_width(&p->plan->problem, p->plan->axis);
+    int64_t width = mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
     int64_t block = cut->rounds * cut->panels > 1 ? 2 * cut->panel_units : width;
-    bytes += p->maps[node] & mmul_maps_split(p->plan->axis)
+    bytes += p->maps[node] & mmul_maps_split(p->schedule->axis)
                  ? 0
                  : lanes * (double)mmul_planning_piece_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C
                  ? 0
-                 : (double)mmul_problem_result_each(&p->plan->problem) * (double)block;
+                 : (double)mmul_problem_result_each(&p->schedule->problem) * (double)block;
     bytes += (double)check_unit_bytes(p, cut, node);
     return bytes / (double)cut->rounds;
 }
@@ -191,13 +191,13 @@ static int64_t capacity(const struct mmul_planning *p, const struct mmul_candida
         room -= each * (double)c->cut.rounds * p->request->cluster->nodes[node].rank_count;
     if (room < 0)
         return 0;
-    return each * (double)p->plan->total <= room ? p->plan->total : (int64_t)(room / each);
+    return each * (double)p->schedule->total <= room ? p->schedule->total : (int64_t)(room / each);
 }
 
 double mmul_planning_measure(const struct mmul_planning *p, struct mmul_candidate *c) {
     const struct mmul_cluster *cluster = p->request->cluster;
     double sum = 0;
-    for (int node = 0; node < p->plan->node_count; node++) {
+    for (int node = 0; node < p->schedule->node_count; node++) {
         bool any = false;
         c->work_bytes[node] = c->capacity[node] = 0;
         for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
@@ -215,8 +215,8 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
     bool any = false;
     int64_t limit = p->request->memory_limit_bytes;
     int64_t each = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
-    int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
-    for (int node = 0; limit > 0 && node < p->plan->node_count; node++) {
+    int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
+    for (int node = 0; limit > 0 && node < p->schedule->node_count; node++) {
         const struct mmul_cluster *cluster = p->request->cluster;
         const unsigned files = p->maps[node] & ~p->request->value_maps;
         int rank = files != 0 ? cluster->nodes[node].leader : -1;
@@ -231,32 +231,33 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
 }
 
 enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct mmul_error *err) {
-    const struct mmul_plan *plan = p->plan;
+    const struct mmul_schedule *schedule = p->schedule;
     char whole[32], part[32], work[32], have[32];
     int64_t memory = 0, private = 0;
-    for (int node = 0; node < plan->node_count; node++) {
+    for (int node = 0; node < schedule->node_count; node++) {
         memory += p->nodes[node].memory_bytes;
         private += p->trial.work_bytes[node];
     }
     int64_t unit = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
-    struct mmul_cut finest = mmul_panels_cut(&plan->problem, plan->axis, plan->total);
+    struct mmul_cut finest = mmul_panels_cut(&schedule->problem, schedule->axis, schedule->total);
     mmul_bytes_format(private, work);
     mmul_bytes_format(memory, have);
-    mmul_bytes_format((int64_t)((double)plan->total * (double)unit), part);
+    mmul_bytes_format((int64_t)((double)schedule->total * (double)unit), part);
     if (p->request->panels) {
-        mmul_bytes_format(2 * mmul_panels_bytes(&plan->problem, plan->axis, &finest), whole);
+        mmul_bytes_format(2 * mmul_panels_bytes(&schedule->problem, schedule->axis, &finest),
+                          whole);
         mmul_fail(err, MMUL_ERR_SYSTEM,
                   "cannot fit '%s' x '%s' into memory, not even in pieces: %s of panels on every "
                   "node and %s of work space needed, %s available on %d node%s",
-                  plan->problem.a_name, plan->problem.b_name, whole, work, have, plan->node_count,
-                  plan->node_count == 1 ? "" : "s");
+                  schedule->problem.a_name, schedule->problem.b_name, whole, work, have,
+                  schedule->node_count, schedule->node_count == 1 ? "" : "s");
     } else {
-        mmul_bytes_format(mmul_planning_whole_bytes(&plan->problem, plan->axis), whole);
+        mmul_bytes_format(mmul_planning_whole_bytes(&schedule->problem, schedule->axis), whole);
         mmul_fail(err, MMUL_ERR_SYSTEM,
                   "cannot fit '%s' x '%s' into memory: %s on every node, %s shared among nodes and "
                   "%s of work space needed, %s available on %d node%s",
-                  plan->problem.a_name, plan->problem.b_name, whole, part, work, have,
-                  plan->node_count, plan->node_count == 1 ? "" : "s");
+                  schedule->problem.a_name, schedule->problem.b_name, whole, part, work, have,
+                  schedule->node_count, schedule->node_count == 1 ? "" : "s");
     }
     mmul_hint(err, "add machines, or raise --memory if that is the limit");
     return MMUL_ERR_SYSTEM;
@@ -265,14 +266,15 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 // --------------------------------------------------------------------------------- lanes and slots
 
 static bool one_whole_matrix(const struct mmul_planning *p) {
-    return mmul_shape_matrices(mmul_problem_whole_shape(&p->plan->problem, p->plan->axis)) == 1;
+    return mmul_shape_matrices(
+               mmul_problem_whole_shape(&p->schedule->problem, p->schedule->axis)) == 1;
 }
 
 static void sum_rounds(struct mmul_planning *p) {
-    int64_t units = mmul_problem_units(&p->plan->problem, p->plan->axis);
-    for (int node = 0; node < p->plan->node_count; node++)
+    int64_t units = mmul_problem_units(&p->schedule->problem, p->schedule->axis);
+    for (int node = 0; node < p->schedule->node_count; node++)
         p->needs[node] = (struct mmul_node_need){0};
-    for (int rank = 0; rank < p->plan->size; rank++) {
+    for (int rank = 0; rank < p->schedule->size; rank++) {
         int node = p->rank_node[rank];
         struct mmul_node_need *need = &p->needs[node];
         int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
@@ -289,10 +291,10 @@ static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmu
     const struct mmul_cluster *cluster = p->request->cluster;
     int64_t units = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
-        const struct mmul_plan_rank *r = &p->ranks[i];
+        const struct mmul_schedule_rank *r = &p->ranks[i];
         struct mmul_stretch s;
         struct mmul_walk walk =
-            mmul_schedule_walk(p->plan, (struct mmul_range){r->begin, r->end}, step);
+            mmul_schedule_walk(p->schedule, (struct mmul_range){r->begin, r->end}, step);
         while (mmul_schedule_next(&walk, &s))
             units += s.end - s.begin;
     }
@@ -302,11 +304,11 @@ static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmu
 // With several whole matrices a node needs the panels of its own, and a block is only the units
 // that use the panel's.
 static void sum_matrices(struct mmul_planning *p) {
-    for (int node = 0; node < p->plan->node_count; node++) {
+    for (int node = 0; node < p->schedule->node_count; node++) {
         struct mmul_node_need *need = &p->needs[node];
         int64_t most = need->panels = 0;
         for (int64_t panel = 0; panel < p->best.cut.panels; panel++) {
-            int64_t units = units_in_step(p, node, mmul_schedule_step(p->plan, panel));
+            int64_t units = units_in_step(p, node, mmul_schedule_step(p->schedule, panel));
             need->panels += units > 0;
             most = mmul_larger(most, units);
         }
@@ -317,7 +319,7 @@ static void sum_matrices(struct mmul_planning *p) {
 // As many slots as fit into `room`: all of the whole operand, else fewer of the result, else fewer
 // of both. More of the result than that it is computed into one while others travel would only be
 // more memory to touch for the first time.
-static void fill_slots(struct mmul_plan_node *node, int64_t room) {
+static void fill_slots(struct mmul_schedule_node *node, int64_t room) {
     const int64_t enough = 4;
     int64_t whole = node->whole_slots, result = mmul_smaller(node->result_slots, enough);
     int64_t least = mmul_smaller(2, result);
@@ -341,21 +343,21 @@ static void fill_slots(struct mmul_plan_node *node, int64_t room) {
 }
 
 static void size_segment(struct mmul_planning *p, int index) {
-    struct mmul_plan_node *node = &p->nodes[index];
+    struct mmul_schedule_node *node = &p->nodes[index];
     const struct mmul_node_need *need = &p->needs[index];
-    int64_t panel = mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->best.cut);
+    int64_t panel = mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
     node->piece_lanes = p->best.cut.rounds > 1 ? 2 : 1;
-    node->piece_lane_bytes = node->maps & mmul_maps_split(p->plan->axis)
+    node->piece_lane_bytes = node->maps & mmul_maps_split(p->schedule->axis)
                                  ? 0
                                  : need->round_units * mmul_planning_piece_bytes(p);
     node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : need->round_units * c_in_bytes(p);
     node->whole_slots =
-        node->maps & mmul_maps_whole(p->plan->axis) || panel == 0 ? 0 : need->panels;
+        node->maps & mmul_maps_whole(p->schedule->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
     node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->best.cut.rounds * need->panels;
     node->result_slot_bytes = node->result_slots > 0
                                   ? need->block_units * p->best.cut.panel_units *
-                                        mmul_problem_result_each(&p->plan->problem)
+                                        mmul_problem_result_each(&p->schedule->problem)
                                   : 0;
     int64_t lanes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes);
     fill_slots(node, node->memory_bytes - node->private_bytes - lanes);
@@ -365,29 +367,30 @@ static void size_segment(struct mmul_planning *p, int index) {
 
 // What the panels of a node add up to; all matrices where it needs all.
 static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
-    int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
+    int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
     return panels == p->best.cut.panels
                ? whole
-               : mmul_smaller(whole, panels * mmul_panels_bytes(&p->plan->problem, p->plan->axis,
-                                                                &p->best.cut));
+               : mmul_smaller(whole, panels * mmul_panels_bytes(&p->schedule->problem,
+                                                                p->schedule->axis, &p->best.cut));
 }
 
-static int64_t crossing_bytes(const struct mmul_planning *p, const struct mmul_plan_node *node) {
-    int64_t whole = node->maps & mmul_maps_whole(p->plan->axis) ? 0 : node->whole_bytes;
+static int64_t crossing_bytes(const struct mmul_planning *p,
+                              const struct mmul_schedule_node *node) {
+    int64_t whole = node->maps & mmul_maps_whole(p->schedule->axis) ? 0 : node->whole_bytes;
     return (node->whole_stays ? whole : whole * p->best.cut.rounds) +
-           (node->maps & mmul_maps_split(p->plan->axis) ? 0 : node->piece_bytes) +
+           (node->maps & mmul_maps_split(p->schedule->axis) ? 0 : node->piece_bytes) +
            (node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes) +
            (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
 }
 
 // Everything but who the node is and what it may use.
 static void reset_nodes(struct mmul_planning *p) {
-    for (int i = 0; i < p->plan->node_count; i++) {
-        struct mmul_plan_node fresh = {.maps = p->maps[i],
-                                       .whole_stays = true,
-                                       .checks_whole = checks_whole(p, &p->best.cut, i),
-                                       .private_bytes = p->best.work_bytes[i],
-                                       .memory_bytes = p->nodes[i].memory_bytes};
+    for (int i = 0; i < p->schedule->node_count; i++) {
+        struct mmul_schedule_node fresh = {.maps = p->maps[i],
+                                           .whole_stays = true,
+                                           .checks_whole = checks_whole(p, &p->best.cut, i),
+                                           .private_bytes = p->best.work_bytes[i],
+                                           .memory_bytes = p->nodes[i].memory_bytes};
         memcpy(fresh.host, p->nodes[i].host, sizeof fresh.host);
         p->nodes[i] = fresh;
     }
@@ -395,11 +398,11 @@ static void reset_nodes(struct mmul_planning *p) {
 
 static void sum_parts(struct mmul_planning *p) {
     int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
+    for (int rank = 0; rank < p->schedule->size; rank++) {
+        struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
         p->ranks[rank].claim_least = claim_least(p, rank);
         node->claims |=
-            p->plan->claim_share > 0 && p->best.counts[rank] > 0 && node->result_bytes > 0;
+            p->schedule->claim_share > 0 && p->best.counts[rank] > 0 && node->result_bytes > 0;
         node->takes_part |=
             p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
         node->piece_bytes += p->best.counts[rank] * piece;
@@ -409,14 +412,14 @@ static void sum_parts(struct mmul_planning *p) {
 }
 
 bool mmul_planning_fit(struct mmul_planning *p) {
-    struct mmul_plan_node *root = &p->nodes[p->root_node];
+    struct mmul_schedule_node *root = &p->nodes[p->root_node];
     reset_nodes(p);
     sum_parts(p);
     sum_rounds(p);
     if (!one_whole_matrix(p))
         sum_matrices(p);
-    for (int i = 0; i < p->plan->node_count; i++) {
-        struct mmul_plan_node *node = &p->nodes[i];
+    for (int i = 0; i < p->schedule->node_count; i++) {
+        struct mmul_schedule_node *node = &p->nodes[i];
         if (node->result_bytes == 0)
             continue;
         node->whole_bytes = needed_bytes(p, p->needs[i].panels);
@@ -424,8 +427,8 @@ bool mmul_planning_fit(struct mmul_planning *p) {
         node->network_bytes = i == p->root_node ? 0 : crossing_bytes(p, node);
     }
     if (root->result_bytes == 0 && p->request->panels &&
-        !(root->maps & mmul_maps_whole(p->plan->axis)))
+        !(root->maps & mmul_maps_whole(p->schedule->axis)))
         root->private_bytes +=
-            2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->best.cut);
+            2 * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, &p->best.cut);
     return root->private_bytes + root->segment_bytes <= root->memory_bytes;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Makes a plan. A pure function of a problem, a cluster and the user's wishes: no MPI, no OpenCL, no files. Root
+// Makes a schedule. A pure function of a problem, a cluster and the user's wishes: no MPI, no OpenCL, no files. Root
 // computes it and sends it, so mixed machines cannot disagree.
 #pragma once
 
 #include "model/cluster.h"
-#include "plan/lists/plan.h"
+#include "plan/lists/schedule.h"
 
-struct mmul_plan_request {
+struct mmul_schedule_request {
     const struct mmul_problem *problem;
     const struct mmul_cluster *cluster;
     const double *weights; // one per rank; NULL: such that all finish together
@@ -31,11 +31,11 @@ struct mmul_plan_request {
 };
 
 // Fails: MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit, with the numbers).
-enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
-                                struct mmul_error *err);
+enum mmul_status mmul_schedule_make(const struct mmul_schedule_request *request,
+                                    struct mmul_schedule **schedule, struct mmul_error *err);
 
-// The least that every node must have, beside what is taken, for a plan to be made, whatever the limit; found by cuts
-// alone, so a little more may be needed. `most_bytes` of the request are not looked at. Fails as that: not even with
-// all that there is.
-enum mmul_status mmul_plan_least(const struct mmul_plan_request *request, int64_t *bytes,
-                                 struct mmul_error *err);
+// The least that every node must have, beside what is taken, for a schedule to be made, whatever the limit; found by
+// cuts alone, so a little more may be needed. `most_bytes` of the request are not looked at. Fails as that: not even
+// with all that there is.
+enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request, int64_t *bytes,
+                                     struct mmul_error *err);

@@ -22,14 +22,14 @@ static const double WORTH_ROUNDS = 0.9;  // of the seconds in one round
 static enum mmul_status take_offsets(const struct mmul_planning *p, struct mmul_candidate *c,
                                      struct mmul_error *err) {
     const int64_t *offsets = p->request->offsets;
-    for (int node = 0; node < p->plan->node_count; node++) {
+    for (int node = 0; node < p->schedule->node_count; node++) {
         int64_t units = 0;
-        for (int rank = 0; rank < p->plan->size; rank++)
+        for (int rank = 0; rank < p->schedule->size; rank++)
             units += p->rank_node[rank] == node ? offsets[rank + 1] - offsets[rank] : 0;
         if (units > c->capacity[node])
             return mmul_fail(err, MMUL_ERR_SYSTEM, "parts do not fit");
     }
-    for (int rank = 0; rank < p->plan->size; rank++)
+    for (int rank = 0; rank < p->schedule->size; rank++)
         c->counts[rank] = offsets[rank + 1] - offsets[rank];
     return MMUL_OK;
 }
@@ -38,29 +38,29 @@ enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double
                                      struct mmul_candidate *c, struct mmul_error *err) {
     if (p->request->offsets != NULL)
         return take_offsets(p, c, err);
-    const struct mmul_share_request request = {.total = p->plan->total,
-                                               .size = p->plan->size,
-                                               .node_count = p->plan->node_count,
+    const struct mmul_share_request request = {.total = p->schedule->total,
+                                               .size = p->schedule->size,
+                                               .node_count = p->schedule->node_count,
                                                .weights = weights,
                                                .rank_node = p->rank_node,
                                                .node_capacity = c->capacity,
-                                               .rule = p->plan->rule};
+                                               .rule = p->schedule->rule};
     return mmul_share_units(&request, c->counts, p->automatic ? NULL : c->clipped, err);
 }
 
 // Marks nodes whose balanced share is what their memory holds: the others have to take the rest.
 static void mark_clipped(const struct mmul_planning *p, struct mmul_candidate *c) {
-    for (int node = 0; node < p->plan->node_count; node++) {
+    for (int node = 0; node < p->schedule->node_count; node++) {
         double room = (double)c->capacity[node];
         c->clipped[node] = p->cost->nodes[node].in && p->cost->nodes[node].units > 0.999 * room &&
-                           room < (double)p->plan->total;
+                           room < (double)p->schedule->total;
     }
 }
 
 // Seconds and memory of the trial: its cut and who is in have been set.
 static enum mmul_status score(struct mmul_planning *p, struct mmul_error *err) {
     struct mmul_candidate *c = &p->trial;
-    double total = (double)p->plan->total;
+    double total = (double)p->schedule->total;
     c->seconds = 0;
     if (mmul_planning_measure(p, c) < total)
         return MMUL_OK;
@@ -71,7 +71,7 @@ static enum mmul_status score(struct mmul_planning *p, struct mmul_error *err) {
         return MMUL_OK;
     }
     enum mmul_status status = mmul_planning_share(p, p->weights, c, err);
-    for (int rank = 0; status == MMUL_OK && rank < p->plan->size; rank++)
+    for (int rank = 0; status == MMUL_OK && rank < p->schedule->size; rank++)
         c->units[rank] = (double)c->counts[rank];
     mmul_cost_set(p->cost, c->in, &c->cut);
     if (status == MMUL_OK)
@@ -113,7 +113,7 @@ static enum mmul_status consider(struct mmul_planning *p, const struct mmul_cut 
 
 // Fewest rounds for which the capacities hold everything; 0: none do.
 static int64_t least_rounds(struct mmul_planning *p, const struct mmul_cut *cut) {
-    int64_t low = 1, high = 2, total = p->plan->total;
+    int64_t low = 1, high = 2, total = p->schedule->total;
     p->trial.cut = *cut;
     for (;; low = high, high *= 2) {
         p->trial.cut.rounds = high;
@@ -150,7 +150,7 @@ static enum mmul_status consider_rounds(struct mmul_planning *p, const struct mm
     double share = WORTH_ROUNDS;
     struct mmul_cut cuts[] = {p->best.cut, *one};
     enum mmul_status status = MMUL_OK;
-    for (int node = 0; node < p->plan->node_count; node++)
+    for (int node = 0; node < p->schedule->node_count; node++)
         share = p->best.clipped[node] ? WORTH_A_STEP : share;
     for (int64_t rounds = 2; rounds <= 8; rounds *= 2) {
         for (int i = 0; status == MMUL_OK && i < 2 - (cuts[0].panels == 1); i++) {
@@ -166,12 +166,12 @@ static enum mmul_status consider_rounds(struct mmul_planning *p, const struct mm
 static enum mmul_status consider_panels(struct mmul_planning *p, bool last,
                                         struct mmul_error *err) {
     struct mmul_cut cuts[MMUL_PANEL_CANDIDATES];
-    int count = mmul_panels_candidates(&p->plan->problem, p->plan->axis, cuts);
+    int count = mmul_panels_candidates(&p->schedule->problem, p->schedule->axis, cuts);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i += last ? 1 : 2)
         status = consider(p, &cuts[i], WORTH_A_STEP, err);
-    if (status == MMUL_OK && p->best.seconds > 0 && p->speeds_known && p->plan->node_count > 1 &&
-        last)
+    if (status == MMUL_OK && p->best.seconds > 0 && p->speeds_known &&
+        p->schedule->node_count > 1 && last)
         return consider_rounds(p, &cuts[0], err);
     for (int i = 0;
          status == MMUL_OK && !(p->best.seconds > 0 && p->best.cut.rounds == 1) && i < count; i++)
@@ -183,7 +183,7 @@ static enum mmul_status consider_panels(struct mmul_planning *p, bool last,
 // do.
 static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool last,
                                    struct mmul_error *err) {
-    const struct mmul_cut one = mmul_panels_one(&p->plan->problem, p->plan->axis);
+    const struct mmul_cut one = mmul_panels_one(&p->schedule->problem, p->schedule->axis);
     p->trial.in = in;
     p->best.seconds = 0;
     memset(p->finalists, 0, sizeof p->finalists);
@@ -204,8 +204,8 @@ static enum mmul_status choose_members(struct mmul_planning *p, const struct mmu
     p->trial.cut = *cut;
     p->trial.in = p->everybody;
     mmul_planning_measure(p, &p->trial);
-    return mmul_members_choose(p->cost, cut, (double)p->plan->total, p->trial.capacity, &members,
-                               err);
+    return mmul_members_choose(p->cost, cut, (double)p->schedule->total, p->trial.capacity,
+                               &members, err);
 }
 
 // The best cut for everybody, then who is faster alone with it, and the cut once more for those;
@@ -227,51 +227,51 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
 
 // ---------------------------------------------------------------------------------------- claims
 
-// Parts of what may be claimed are worth two calls more (plan_memory.c). Slices of long sums cost nothing
+// Parts of what may be claimed are worth two calls more (schedule_memory.c). Slices of long sums cost nothing
 // (plan/lists/tasks.c).
 static void choose_claims(struct mmul_planning *p) {
     const int64_t terms = 512;
     bool automatic = p->request->tail == MMUL_TAIL_AUTO;
-    if (p->request->tail == MMUL_TAIL_OFF || p->plan->problem.alpha == 0)
+    if (p->request->tail == MMUL_TAIL_OFF || p->schedule->problem.alpha == 0)
         return;
-    p->plan->claim_share = automatic ? MMUL_CLAIM_SHARE : p->request->tail_share;
-    p->plan->slice_terms = automatic ? terms : 0;
+    p->schedule->claim_share = automatic ? MMUL_CLAIM_SHARE : p->request->tail_share;
+    p->schedule->slice_terms = automatic ? terms : 0;
 }
 
 // Where a rank has more lines than that nothing is claimed: true when that is new.
 static bool stop_claims(struct mmul_planning *p) {
     double most = 0;
-    for (int rank = 0; rank < p->plan->size; rank++)
+    for (int rank = 0; rank < p->schedule->size; rank++)
         most = fmax(most, (double)p->best.counts[rank] + (double)p->best.cut.rounds);
     bool fits = most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
-    bool stops = !fits && p->plan->claim_share > 0;
-    p->plan->claim_share = fits ? p->plan->claim_share : 0;
+    bool stops = !fits && p->schedule->claim_share > 0;
+    p->schedule->claim_share = fits ? p->schedule->claim_share : 0;
     return stops;
 }
 
 // ---------------------------------------------------------------------------------- finalists
 
-// What is planned, into the plan.
+// What is planned, into the schedule.
 static void write_shares(struct mmul_planning *p) {
     int64_t begin = 0;
-    p->plan->rounds = p->best.cut.rounds;
-    p->plan->panel_units = p->best.cut.panel_units;
-    p->plan->panel_matrices = p->best.cut.panel_matrices;
-    for (int rank = 0; rank < p->plan->size; rank++) {
+    p->schedule->rounds = p->best.cut.rounds;
+    p->schedule->panel_units = p->best.cut.panel_units;
+    p->schedule->panel_matrices = p->best.cut.panel_matrices;
+    for (int rank = 0; rank < p->schedule->size; rank++) {
         p->ranks[rank].begin = begin;
         p->ranks[rank].end = begin += p->best.counts[rank];
     }
 }
 
 enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *err) {
-    const struct mmul_stage_plan stage = {p->plan, p->cost};
+    const struct mmul_stage_plan stage = {p->schedule, p->cost};
     const struct mmul_replay_request request = {.stages = &stage, .count = 1};
     write_shares(p);
     p->best.seconds = 0;
     if (!mmul_planning_fit(p))
         return MMUL_OK;
     mmul_cost_set(p->cost, p->best.in, &p->best.cut);
-    for (int node = 0; node < p->plan->node_count; node++)
+    for (int node = 0; node < p->schedule->node_count; node++)
         p->nodes[node].chain_place = p->cost->nodes[node].chain_place;
     mmul_replay_destroy(p->replay);
     p->replay = NULL;
@@ -283,7 +283,7 @@ enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *
 
 void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candidate *from,
                         struct mmul_candidate *to) {
-    size_t size = (size_t)p->plan->size, nodes = (size_t)p->plan->node_count;
+    size_t size = (size_t)p->schedule->size, nodes = (size_t)p->schedule->node_count;
     to->cut = from->cut;
     to->in = from->in;
     to->seconds = from->seconds;
@@ -299,14 +299,14 @@ void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candida
 static bool correct(struct mmul_planning *p) {
     const double together = 0.995;
     double rates = 0, until = 0, first = INFINITY, sum = 0;
-    for (int rank = 0; rank < p->plan->size; rank++) {
+    for (int rank = 0; rank < p->schedule->size; rank++) {
         const struct mmul_replay_rank *r = &p->replay->ranks[rank];
         double rate = r->finish > 0 ? (double)p->best.counts[rank] / r->compute_seconds : 0;
         rates += rate;
         until += rate * r->finish;
         first = rate > 0 ? fmin(first, r->finish) : first;
     }
-    for (int rank = 0; rank < p->plan->size; rank++) {
+    for (int rank = 0; rank < p->schedule->size; rank++) {
         const struct mmul_replay_rank *r = &p->replay->ranks[rank];
         double own = (double)p->best.counts[rank];
         if (r->finish > 0)
@@ -314,8 +314,8 @@ static bool correct(struct mmul_planning *p) {
         p->best.units[rank] = own;
         sum += own;
     }
-    for (int rank = 0; rank < p->plan->size; rank++)
-        p->best.units[rank] *= (double)p->plan->total / sum;
+    for (int rank = 0; rank < p->schedule->size; rank++)
+        p->best.units[rank] *= (double)p->schedule->total / sum;
     return first < together * p->replay->seconds;
 }
 
@@ -402,7 +402,7 @@ static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error
     return status;
 }
 
-// --------------------------------------------------------------------------------------- the plan
+// --------------------------------------------------------------------------------------- the schedule
 
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
     choose_claims(p);

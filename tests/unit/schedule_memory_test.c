@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Panels, rounds, lanes and slots: what a plan says a node holds is what its steps need, and no
+// Panels, rounds, lanes and slots: what a schedule says a node holds is what its steps need, and no
 // more than it may use.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include "clusters.h"
 #include "plan/lists/transfers.h"
 #include "plan/parts/panels.h"
-#include "plans.h"
+#include "schedules.h"
 
 static const int64_t MIB = 1 << 20;
 
@@ -60,63 +60,64 @@ static struct mmul_cluster *make_fast_cluster(int size, int per_node) {
 
 // ----------------------------------------------------------------------------- what must be true
 
-static void assert_covers(const struct mmul_plan *plan) {
+static void assert_covers(const struct mmul_schedule *schedule) {
     int64_t at = 0;
-    for (int rank = 0; rank < plan->size; rank++) {
-        assert_int_equal(mmul_plan_ranks(plan)[rank].begin, at);
-        at = mmul_plan_ranks(plan)[rank].end;
+    for (int rank = 0; rank < schedule->size; rank++) {
+        assert_int_equal(mmul_schedule_ranks(schedule)[rank].begin, at);
+        at = mmul_schedule_ranks(schedule)[rank].end;
     }
-    assert_int_equal(at, plan->total);
+    assert_int_equal(at, schedule->total);
 }
 
 // Every block of every step fits its slot; returns in how many steps the node has work.
-static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
-    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
+static int64_t assert_blocks_fit(const struct mmul_schedule *schedule, int index) {
+    const struct mmul_schedule_node *node = &mmul_schedule_nodes(schedule)[index];
     int64_t panel_most = 0, works = 0, loads = 0;
-    for (int64_t i = 0; i < mmul_schedule_steps(plan); i++) {
-        struct mmul_step step = mmul_schedule_step(plan, i);
-        int64_t block = mmul_content_bytes(plan, MMUL_CONTENT_RESULT, index, step);
+    for (int64_t i = 0; i < mmul_schedule_steps(schedule); i++) {
+        struct mmul_step step = mmul_schedule_step(schedule, i);
+        int64_t block = mmul_content_bytes(schedule, MMUL_CONTENT_RESULT, index, step);
         works += block > 0;
         if (!(node->maps & MMUL_MAPS_C))
             assert_true(block <= node->result_slot_bytes);
-        if (!mmul_schedule_loads(plan, index, step))
+        if (!mmul_schedule_loads(schedule, index, step))
             continue;
         loads++;
-        panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(plan, step));
+        panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(schedule, step));
     }
     assert_true(panel_most <= node->whole_slot_bytes && panel_most <= MMUL_PANEL_BYTES_MOST);
-    if (node->whole_stays && !(node->maps & mmul_maps_whole(plan->axis)))
+    if (node->whole_stays && !(node->maps & mmul_maps_whole(schedule->axis)))
         assert_int_equal(loads, node->whole_slots);
     return works;
 }
 
-static void assert_lanes_fit(const struct mmul_plan *plan, int index) {
-    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
-    for (int64_t round = 0; round < plan->rounds; round++) {
-        struct mmul_step step = mmul_schedule_step(plan, round * mmul_schedule_panels(plan));
-        if (!(node->maps & mmul_maps_split(plan->axis)))
-            assert_true(mmul_content_bytes(plan, MMUL_CONTENT_PIECES, index, step) <=
+static void assert_lanes_fit(const struct mmul_schedule *schedule, int index) {
+    const struct mmul_schedule_node *node = &mmul_schedule_nodes(schedule)[index];
+    for (int64_t round = 0; round < schedule->rounds; round++) {
+        struct mmul_step step =
+            mmul_schedule_step(schedule, round * mmul_schedule_panels(schedule));
+        if (!(node->maps & mmul_maps_split(schedule->axis)))
+            assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, step) <=
                         node->piece_lane_bytes);
         if (!(node->maps & MMUL_MAPS_C_IN))
-            assert_true(mmul_content_bytes(plan, MMUL_CONTENT_C_IN, index, step) <=
+            assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_C_IN, index, step) <=
                         node->c_in_lane_bytes);
     }
-    assert_int_equal(node->piece_lanes, plan->rounds > 1 ? 2 : 1);
+    assert_int_equal(node->piece_lanes, schedule->rounds > 1 ? 2 : 1);
 }
 
-static void assert_node(const struct mmul_plan *plan, int index) {
-    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
+static void assert_node(const struct mmul_schedule *schedule, int index) {
+    const struct mmul_schedule_node *node = &mmul_schedule_nodes(schedule)[index];
     assert_true(node->segment_bytes + node->private_bytes <= node->memory_bytes);
     if (node->result_bytes == 0) {
         assert_int_equal(node->segment_bytes, 0);
         return;
     }
-    assert_lanes_fit(plan, index);
-    int64_t works = assert_blocks_fit(plan, index);
+    assert_lanes_fit(schedule, index);
+    int64_t works = assert_blocks_fit(schedule, index);
     if (!(node->maps & MMUL_MAPS_C))
         assert_true(node->result_slots >= mmul_smaller(2, works));
-    if (!(node->maps & mmul_maps_whole(plan->axis)) && plan->problem.alpha != 0)
-        assert_true(node->whole_slots >= mmul_smaller(2, mmul_schedule_panels(plan)) ||
+    if (!(node->maps & mmul_maps_whole(schedule->axis)) && schedule->problem.alpha != 0)
+        assert_true(node->whole_slots >= mmul_smaller(2, mmul_schedule_panels(schedule)) ||
                     node->whole_stays);
     assert_int_equal(node->segment_bytes,
                      node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes) +
@@ -124,14 +125,15 @@ static void assert_node(const struct mmul_plan *plan, int index) {
                          node->result_slots * node->result_slot_bytes);
 }
 
-static void assert_plan(const struct mmul_plan *plan) {
-    assert_covers(plan);
-    assert_true(plan->panel_matrices == 1 ||
-                plan->panel_units == mmul_problem_result_width(&plan->problem, plan->axis));
-    for (int node = 0; node < plan->node_count; node++)
-        assert_node(plan, node);
-    for (int node = 0; node < plan->node_count; node++) // all of it passes root
-        assert_true(plan->root_bytes >= mmul_plan_nodes(plan)[node].network_bytes);
+static void assert_plan(const struct mmul_schedule *schedule) {
+    assert_covers(schedule);
+    assert_true(schedule->panel_matrices == 1 ||
+                schedule->panel_units ==
+                    mmul_problem_result_width(&schedule->problem, schedule->axis));
+    for (int node = 0; node < schedule->node_count; node++)
+        assert_node(schedule, node);
+    for (int node = 0; node < schedule->node_count; node++) // all of it passes root
+        assert_true(schedule->root_bytes >= mmul_schedule_nodes(schedule)[node].network_bytes);
 }
 
 // ------------------------------------------------------------------------------------------ tests
@@ -149,9 +151,9 @@ static void test_random_plans_keep_their_promises(void **state) {
                                  stacks[random_up_to(6) - 1], random_up_to(4) == 1);
         unsigned maps[9] = {random_up_to(2) == 1 ? ALL : 0};
         static const double weights[] = {1, 2, 3, 1, 2, 3, 1, 2, 3};
-        struct mmul_plan *plan = NULL;
+        struct mmul_schedule *schedule = NULL;
         struct mmul_error err;
-        const struct mmul_plan_request request = {
+        const struct mmul_schedule_request request = {
             .problem = &problem,
             .cluster = cluster,
             .node_maps = maps,
@@ -159,17 +161,17 @@ static void test_random_plans_keep_their_promises(void **state) {
             .panels = true,
             .tail = random_up_to(2) == 1 ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF,
             .memory_limit_bytes = random_up_to(3) == 1 ? 0 : random_up_to(300) * MIB};
-        if (mmul_plan_make(&request, &plan, &err) != MMUL_OK) {
+        if (mmul_schedule_make(&request, &schedule, &err) != MMUL_OK) {
             assert_int_equal(err.status, MMUL_ERR_SYSTEM);
             did_not_fit++;
         } else {
-            assert_plan(plan);
-            in_rounds += plan->rounds > 1;
-            with_claims += plan->claim_share > 0;
-            for (int node = 0; node < plan->node_count; node++)
-                streamed += !mmul_plan_nodes(plan)[node].whole_stays;
+            assert_plan(schedule);
+            in_rounds += schedule->rounds > 1;
+            with_claims += schedule->claim_share > 0;
+            for (int node = 0; node < schedule->node_count; node++)
+                streamed += !mmul_schedule_nodes(schedule)[node].whole_stays;
         }
-        mmul_plan_destroy(plan);
+        mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
     }
     assert_true(in_rounds > 30 && streamed > 10 && did_not_fit > 5 && with_claims > 30);
@@ -180,20 +182,20 @@ static void test_a_large_operand_streams(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(131072, 64, 16400);
     struct mmul_cluster *cluster = make_fast_cluster(1, 1);
-    const struct mmul_plan_request request = {.problem = &problem,
-                                              .cluster = cluster,
-                                              .node_maps = &ALL,
-                                              .panels = true,
-                                              .memory_limit_bytes = 2 * GIB};
-    struct mmul_plan *plan = plan_or_die(&request);
-    const struct mmul_plan_node *node = mmul_plan_nodes(plan);
-    assert_plan(plan);
-    assert_int_equal(mmul_schedule_panels(plan), 1);
-    assert_in_range(plan->rounds, 9, 10); // 2 x 8.6 GB / rounds below 2 GiB
-    assert_int_equal(node->maps, 0);      // a mapping would touch all of A
+    const struct mmul_schedule_request request = {.problem = &problem,
+                                                  .cluster = cluster,
+                                                  .node_maps = &ALL,
+                                                  .panels = true,
+                                                  .memory_limit_bytes = 2 * GIB};
+    struct mmul_schedule *schedule = plan_or_die(&request);
+    const struct mmul_schedule_node *node = mmul_schedule_nodes(schedule);
+    assert_plan(schedule);
+    assert_int_equal(mmul_schedule_panels(schedule), 1);
+    assert_in_range(schedule->rounds, 9, 10); // 2 x 8.6 GB / rounds below 2 GiB
+    assert_int_equal(node->maps, 0);          // a mapping would touch all of A
     assert_int_equal(node->whole_bytes, 4 * 64 * 16400);
     assert_true(node->whole_stays && node->segment_bytes + node->private_bytes <= 2 * GIB);
-    mmul_plan_destroy(plan);
+    mmul_schedule_free(schedule);
     mmul_cluster_destroy(cluster);
 }
 
@@ -209,19 +211,19 @@ static void test_mapping_ends_at_an_explicit_limit(void **state) {
         struct mmul_cluster *cluster = make_fast_cluster(1, 1);
         if (cases[i].limit == 0) // page cache can be dropped
             cluster->nodes[0].memory_available_bytes = 700 * MIB;
-        struct mmul_plan *plan =
-            plan_or_die(&(struct mmul_plan_request){.problem = &problem,
-                                                    .cluster = cluster,
-                                                    .node_maps = &ALL,
-                                                    .panels = true,
-                                                    .memory_limit_bytes = cases[i].limit});
-        assert_plan(plan);
-        assert_int_equal(mmul_plan_nodes(plan)->maps, cases[i].maps);
+        struct mmul_schedule *schedule =
+            plan_or_die(&(struct mmul_schedule_request){.problem = &problem,
+                                                        .cluster = cluster,
+                                                        .node_maps = &ALL,
+                                                        .panels = true,
+                                                        .memory_limit_bytes = cases[i].limit});
+        assert_plan(schedule);
+        assert_int_equal(mmul_schedule_nodes(schedule)->maps, cases[i].maps);
         if (cases[i].maps == ALL) {
-            assert_int_equal(mmul_plan_nodes(plan)->segment_bytes, 0);
-            assert_int_equal(mmul_schedule_steps(plan), 1); // nothing to hide: one panel
+            assert_int_equal(mmul_schedule_nodes(schedule)->segment_bytes, 0);
+            assert_int_equal(mmul_schedule_steps(schedule), 1); // nothing to hide: one panel
         }
-        mmul_plan_destroy(plan);
+        mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
     }
 }
@@ -241,20 +243,20 @@ static void test_memory_is_saved_in_order(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_cluster *cluster = make_fast_cluster(1, 1);
         cluster->ranks[0].speed_flops = 5e12;
-        struct mmul_plan *plan =
-            plan_or_die(&(struct mmul_plan_request){.problem = &problem,
-                                                    .cluster = cluster,
-                                                    .panels = true,
-                                                    .memory_limit_bytes = cases[i].mib * MIB});
-        const struct mmul_plan_node *node = mmul_plan_nodes(plan);
-        assert_plan(plan);
-        assert_true(mmul_schedule_panels(plan) >= 4); // reading B behind the first panels
+        struct mmul_schedule *schedule =
+            plan_or_die(&(struct mmul_schedule_request){.problem = &problem,
+                                                        .cluster = cluster,
+                                                        .panels = true,
+                                                        .memory_limit_bytes = cases[i].mib * MIB});
+        const struct mmul_schedule_node *node = mmul_schedule_nodes(schedule);
+        assert_plan(schedule);
+        assert_true(mmul_schedule_panels(schedule) >= 4); // reading B behind the first panels
         assert_true(node->result_slots >= 2);
         assert_int_equal(node->result_slots == 4, cases[i].four_blocks);
         if (cases[i].one_round)
             assert_int_equal(node->whole_stays, cases[i].stays);
-        assert_int_equal(plan->rounds == 1, cases[i].one_round);
-        mmul_plan_destroy(plan);
+        assert_int_equal(schedule->rounds == 1, cases[i].one_round);
+        mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
     }
 }
@@ -263,11 +265,11 @@ static void test_what_does_not_fit_in_pieces_says_so(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(20000, 20000, 1000000);
     struct mmul_cluster *cluster = make_fast_cluster(1, 1);
-    struct mmul_plan *plan;
+    struct mmul_schedule *schedule;
     struct mmul_error err;
-    const struct mmul_plan_request request = {
+    const struct mmul_schedule_request request = {
         .problem = &problem, .cluster = cluster, .panels = true, .memory_limit_bytes = 300 * MIB};
-    assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
+    assert_int_equal(mmul_schedule_make(&request, &schedule, &err), MMUL_ERR_SYSTEM);
     assert_string_equal(
         err.text, "cannot fit 'A.bin' x 'B.bin' into memory, not even in pieces: 488.3 MiB of "
                   "panels on every node and 54.4 MiB of work space needed, 300.0 MiB "
@@ -331,20 +333,21 @@ static void test_panels_follow_the_network(void **state) {
         cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e12;
         for (int i = 0; i < nodes; i++)
             cluster->nodes[i].cores_allowed = 64; // what comes meanwhile steals nothing
-        struct mmul_plan_request request = {
+        struct mmul_schedule_request request = {
             .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true};
-        struct mmul_plan *plan = plan_or_die(&request);
-        assert_plan(plan);
-        assert_true(nodes == 1 ? mmul_schedule_panels(plan) == 1 : mmul_schedule_panels(plan) > 1);
-        assert_int_equal(mmul_schedule_steps_of(plan, 1), mmul_schedule_steps(plan));
-        double seconds = plan->predicted_seconds;
-        mmul_plan_destroy(plan);
+        struct mmul_schedule *schedule = plan_or_die(&request);
+        assert_plan(schedule);
+        assert_true(nodes == 1 ? mmul_schedule_panels(schedule) == 1
+                               : mmul_schedule_panels(schedule) > 1);
+        assert_int_equal(mmul_schedule_steps_of(schedule, 1), mmul_schedule_steps(schedule));
+        double seconds = schedule->predicted_seconds;
+        mmul_schedule_free(schedule);
         request.panels = false;
-        plan = plan_or_die(&request);
-        assert_int_equal(mmul_schedule_steps(plan), 1);
-        assert_true(nodes == 1 ? plan->predicted_seconds == seconds
-                               : plan->predicted_seconds > seconds);
-        mmul_plan_destroy(plan);
+        schedule = plan_or_die(&request);
+        assert_int_equal(mmul_schedule_steps(schedule), 1);
+        assert_true(nodes == 1 ? schedule->predicted_seconds == seconds
+                               : schedule->predicted_seconds > seconds);
+        mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
     }
 }
@@ -359,11 +362,11 @@ static void test_rounds_hide_the_pieces(void **state) {
         cluster->ranks[rank].speed_flops = 2e11;
         cluster->nodes[rank].cores_allowed = 64; // traffic steals nothing
     }
-    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+    struct mmul_schedule *schedule = plan_or_die(&(struct mmul_schedule_request){
         .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true});
-    assert_plan(plan);
-    assert_true(plan->rounds > 1 && mmul_plan_nodes(plan)[1].whole_stays);
-    mmul_plan_destroy(plan);
+    assert_plan(schedule);
+    assert_true(schedule->rounds > 1 && mmul_schedule_nodes(schedule)[1].whole_stays);
+    mmul_schedule_free(schedule);
     mmul_cluster_destroy(cluster);
 }
 
@@ -378,9 +381,9 @@ static void test_a_devices_memory_is_shared_by_its_ranks(void **state) {
         cluster->ranks[rank].device.memory_bytes = 1000;
     }
     for (int rank = 0; rank < 4; rank++) {
-        assert_int_equal(mmul_plan_device_bytes(cluster, rank, 0), shares[rank]);
-        assert_int_equal(mmul_plan_device_bytes(cluster, rank, 200), limited[rank]);
-        assert_int_equal(mmul_plan_device_bytes(cluster, rank, 4000), shares[rank]);
+        assert_int_equal(mmul_schedule_device_bytes(cluster, rank, 0), shares[rank]);
+        assert_int_equal(mmul_schedule_device_bytes(cluster, rank, 200), limited[rank]);
+        assert_int_equal(mmul_schedule_device_bytes(cluster, rank, 4000), shares[rank]);
     }
     mmul_cluster_destroy(cluster);
 }

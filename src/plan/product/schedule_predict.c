@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Seconds of the plan as it stands, what limits them, and whether the job would be faster without
+// Seconds of the schedule as it stands, what limits them, and whether the job would be faster without
 // some ranks. Changes nothing about who computes what.
 #include "plan/product/planning.h"
 
@@ -20,7 +20,7 @@ static double operand_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
 
 // Root's files: what is mapped costs nothing to read, and its first touch to write.
 static double file_seconds(const struct mmul_planning *p) {
-    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_problem *problem = &p->schedule->problem;
     unsigned maps = p->maps[p->root_node];
     double read = 0, written = operand_bytes(problem->c, mmul_problem_result_dtype(problem));
     if (problem->alpha != 0 && !(maps & MMUL_MAPS_A))
@@ -36,7 +36,7 @@ static double file_seconds(const struct mmul_planning *p) {
 static int slowest_link(const struct mmul_planning *p) {
     int slowest = -1;
     double rate = 0;
-    for (int node = 0; node < p->plan->node_count; node++) {
+    for (int node = 0; node < p->schedule->node_count; node++) {
         double own = mmul_cost_root_link(p->request->cluster, node).bytes_per_second;
         if (node == p->root_node || p->nodes[node].network_bytes == 0)
             continue;
@@ -50,20 +50,20 @@ static int slowest_link(const struct mmul_planning *p) {
 
 // Compute is that of the rank with the most.
 static void name_limit(struct mmul_planning *p, double files) {
-    struct mmul_plan *plan = p->plan;
-    int last = plan->last_rank, link = slowest_link(p);
+    struct mmul_schedule *schedule = p->schedule;
+    int last = schedule->last_rank, link = slowest_link(p);
     double network = p->replay->root_out_seconds + p->replay->root_in_seconds;
     double compute = p->speeds_known ? p->replay->ranks[last].compute_seconds : 0;
     if (compute >= 0.7 * p->replay->seconds && compute > 0) {
-        snprintf(plan->limits, sizeof plan->limits, "compute on rank %d (%.40s)", last,
+        snprintf(schedule->limits, sizeof schedule->limits, "compute on rank %d (%.40s)", last,
                  p->ranks[last].device);
     } else if (link >= 0 && network > files) {
         bool measured = p->request->cluster->nodes[link].root_link.bytes_per_second > 0;
         double rate = mmul_cost_root_link(p->request->cluster, link).bytes_per_second;
-        snprintf(plan->limits, sizeof plan->limits, "network, %.3g Gbit/s %s%.40s", rate * 8e-9,
-                 measured ? "to " : "assumed", measured ? p->nodes[link].host : "");
+        snprintf(schedule->limits, sizeof schedule->limits, "network, %.3g Gbit/s %s%.40s",
+                 rate * 8e-9, measured ? "to " : "assumed", measured ? p->nodes[link].host : "");
     } else {
-        snprintf(plan->limits, sizeof plan->limits, "reading and writing files");
+        snprintf(schedule->limits, sizeof schedule->limits, "reading and writing files");
     }
 }
 
@@ -71,7 +71,7 @@ static void name_limit(struct mmul_planning *p, double files) {
 static int last_rank(const struct mmul_planning *p) {
     const struct mmul_replay_rank *ranks = p->replay->ranks;
     int last = -1;
-    for (int rank = 0; rank < p->plan->size; rank++)
+    for (int rank = 0; rank < p->schedule->size; rank++)
         if (ranks[rank].finish > 0 && (last < 0 || ranks[rank].finish > ranks[last].finish))
             last = rank;
     return last;
@@ -79,43 +79,43 @@ static int last_rank(const struct mmul_planning *p) {
 
 // The seconds are those of the rank that ends last: what it computes, and the rest it waits for bytes.
 static void predict_whole(struct mmul_planning *p) {
-    struct mmul_plan *plan = p->plan;
+    struct mmul_schedule *schedule = p->schedule;
     int last = last_rank(p);
     if (last < 0)
         return;
-    for (int rank = 0; rank < plan->size; rank++) {
+    for (int rank = 0; rank < schedule->size; rank++) {
         p->ranks[rank].compute_seconds = p->replay->ranks[rank].compute_seconds;
         p->ranks[rank].finish_seconds = p->replay->ranks[rank].finish;
     }
-    plan->predicted_seconds = p->replay->seconds;
-    plan->compute_seconds = p->replay->ranks[last].compute_seconds;
-    plan->waiting_seconds = plan->predicted_seconds - plan->compute_seconds;
-    plan->last_rank = last;
+    schedule->predicted_seconds = p->replay->seconds;
+    schedule->compute_seconds = p->replay->ranks[last].compute_seconds;
+    schedule->waiting_seconds = schedule->predicted_seconds - schedule->compute_seconds;
+    schedule->last_rank = last;
 }
 
 // Panels cross it once, whoever else gets them.
 static int64_t root_bytes(const struct mmul_planning *p) {
-    const struct mmul_plan *plan = p->plan;
+    const struct mmul_schedule *schedule = p->schedule;
     int64_t bytes = 0, panels = 0, most = 0;
-    for (int i = 0; i < plan->node_count; i++) {
-        const struct mmul_plan_node *node = &p->nodes[i];
-        int64_t sendings = node->whole_stays ? 1 : plan->rounds;
-        bool takes = node->network_bytes > 0 && !(node->maps & mmul_maps_whole(plan->axis));
+    for (int i = 0; i < schedule->node_count; i++) {
+        const struct mmul_schedule_node *node = &p->nodes[i];
+        int64_t sendings = node->whole_stays ? 1 : schedule->rounds;
+        bool takes = node->network_bytes > 0 && !(node->maps & mmul_maps_whole(schedule->axis));
         int64_t its = takes ? sendings * node->whole_bytes : 0;
         bytes += node->network_bytes - its;
         panels += its;
         most = mmul_larger(most, takes ? sendings : 0);
     }
-    return bytes +
-           mmul_smaller(panels, most * mmul_planning_whole_bytes(&plan->problem, plan->axis));
+    return bytes + mmul_smaller(panels, most * mmul_planning_whole_bytes(&schedule->problem,
+                                                                         schedule->axis));
 }
 
 static void predict(struct mmul_planning *p) {
-    struct mmul_plan *plan = p->plan;
+    struct mmul_schedule *schedule = p->schedule;
     double files = file_seconds(p);
-    plan->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
-    plan->transfer_seconds = p->replay->root_out_seconds + p->replay->root_in_seconds + files;
-    plan->root_bytes = root_bytes(p);
+    schedule->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
+    schedule->transfer_seconds = p->replay->root_out_seconds + p->replay->root_in_seconds + files;
+    schedule->root_bytes = root_bytes(p);
     if (p->speeds_known)
         predict_whole(p);
     name_limit(p, files);
@@ -131,8 +131,9 @@ static char *format_seconds(double seconds, char text[static 32]) {
 
 static void say_faster(struct mmul_planning *p, const bool *out, double seconds, double against) {
     char ranks[64], text[2][32];
-    snprintf(p->plan->faster, sizeof p->plan->faster, "faster without %s: %s s against %s s",
-             mmul_members_format(out, p->plan->size, ranks), format_seconds(seconds, text[0]),
+    snprintf(p->schedule->faster, sizeof p->schedule->faster,
+             "faster without %s: %s s against %s s",
+             mmul_members_format(out, p->schedule->size, ranks), format_seconds(seconds, text[0]),
              format_seconds(against, text[1]));
 }
 
@@ -149,12 +150,12 @@ static double without(struct advice *a) {
     struct mmul_planning *p = a->p;
     struct mmul_candidate *rest = &p->best;
     struct mmul_error ignored;
-    for (int rank = 0; rank < p->plan->size; rank++) {
+    for (int rank = 0; rank < p->schedule->size; rank++) {
         a->in[rank] = !a->out[rank] && p->everybody[rank];
         a->weights[rank] = a->in[rank] ? p->weights[rank] : 0;
     }
     rest->in = a->in;
-    bool fits = mmul_planning_measure(p, rest) >= (double)p->plan->total &&
+    bool fits = mmul_planning_measure(p, rest) >= (double)p->schedule->total &&
                 mmul_planning_share(p, a->weights, rest, &ignored) == MMUL_OK &&
                 mmul_planning_walk(p, &ignored) == MMUL_OK;
     return fits ? rest->seconds : 0;
@@ -162,13 +163,13 @@ static double without(struct advice *a) {
 
 // Takes a rank, or all of its node's, out; returns the seconds then.
 static double take_out(struct advice *a, int last, bool whole_node) {
-    for (int rank = 0; rank < a->p->plan->size; rank++)
+    for (int rank = 0; rank < a->p->schedule->size; rank++)
         if (rank == last || (whole_node && a->p->rank_node[rank] == a->p->rank_node[last]))
             a->out[rank] = true;
     double seconds = without(a);
     if (seconds > 0 && seconds < a->best) {
         a->best = seconds;
-        memcpy(a->best_out, a->out, (size_t)a->p->plan->size * sizeof *a->out);
+        memcpy(a->best_out, a->out, (size_t)a->p->schedule->size * sizeof *a->out);
     }
     return seconds;
 }
@@ -191,7 +192,7 @@ static void search(struct advice *a) {
 // The weights were given: they stay, but somebody may have meant well.
 static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) {
     struct advice a = {.p = p};
-    int size = p->plan->size;
+    int size = p->schedule->size;
     enum mmul_status status = MMUL_ALLOCATE(a.weights, size, "weights", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(a.in, size, "ranks", err);
@@ -211,8 +212,8 @@ static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) 
 // Who was left out of automatic shares.
 static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error *err) {
     bool *out = NULL, any = false;
-    enum mmul_status status = MMUL_ALLOCATE(out, p->plan->size, "ranks", err);
-    for (int rank = 0; status == MMUL_OK && rank < p->plan->size; rank++) {
+    enum mmul_status status = MMUL_ALLOCATE(out, p->schedule->size, "ranks", err);
+    for (int rank = 0; status == MMUL_OK && rank < p->schedule->size; rank++) {
         out[rank] = p->absence[rank] != MMUL_PRESENT && p->absence[rank] != MMUL_ABSENT_SPEED;
         any = any || out[rank];
     }
@@ -226,7 +227,7 @@ enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_erro
     enum mmul_status status = MMUL_OK;
     if (p->automatic)
         status = say_left_out(p, err);
-    else if (p->speeds_known && p->plan->size > 1)
+    else if (p->speeds_known && p->schedule->size > 1)
         status = advise(p, err);
     mmul_planning_copy(p, &p->walked, &p->best);
     if (status == MMUL_OK)

@@ -2,14 +2,14 @@
 // What the tests of src/plan share.
 #pragma once
 
-#include "plan/product/plan_make.h"
+#include "plan/product/schedule_make.h"
 
-static inline struct mmul_plan *plan_or_die(const struct mmul_plan_request *request) {
-    struct mmul_plan *plan = NULL;
+static inline struct mmul_schedule *plan_or_die(const struct mmul_schedule_request *request) {
+    struct mmul_schedule *schedule = NULL;
     struct mmul_error err = {.text = ""};
-    if (mmul_plan_make(request, &plan, &err) != MMUL_OK)
+    if (mmul_schedule_make(request, &schedule, &err) != MMUL_OK)
         fail_msg("%s", err.text);
-    return plan;
+    return schedule;
 }
 
 // Teardown: whatever the test made is gone.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The plan: who is there, which axis, then how it is cut and shared (plan_choose.c), memory
-// (plan_memory.c), tiles, and what it will take (plan_predict.c). Each step fills in its part of
+// The schedule: who is there, which axis, then how it is cut and shared (schedule_choose.c), memory
+// (schedule_memory.c), tiles, and what it will take (schedule_predict.c). Each step fills in its part of
 // one block and reads only what earlier steps wrote. Printing is in plan_text.c.
-#include "plan/product/plan_make.h"
+#include "plan/product/schedule_make.h"
 
 #include "base/integer.h"
 #include "base/memory.h"
@@ -28,14 +28,14 @@ static void candidate_fini(struct mmul_candidate *c) {
 
 static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
                                        struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(c->units, size, "the plan", err);
+    enum mmul_status status = MMUL_ALLOCATE(c->units, size, "the schedule", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->counts, size, "the plan", err);
+        status = MMUL_ALLOCATE(c->counts, size, "the schedule", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->capacity, nodes, "the plan", err);
+        status = MMUL_ALLOCATE(c->capacity, nodes, "the schedule", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->work_bytes, nodes, "the plan", err);
-    return status == MMUL_OK ? MMUL_ALLOCATE(c->clipped, nodes, "the plan", err) : status;
+        status = MMUL_ALLOCATE(c->work_bytes, nodes, "the schedule", err);
+    return status == MMUL_OK ? MMUL_ALLOCATE(c->clipped, nodes, "the schedule", err) : status;
 }
 
 static void planning_fini(struct mmul_planning *p) {
@@ -56,30 +56,30 @@ static void planning_fini(struct mmul_planning *p) {
 
 static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error *err) {
     int size = p->request->cluster->size, nodes = p->request->cluster->node_count;
-    int64_t bytes = (int64_t)sizeof(struct mmul_plan) +
-                    size * (int64_t)sizeof(struct mmul_plan_rank) +
-                    nodes * (int64_t)sizeof(struct mmul_plan_node);
-    p->plan = mmul_allocate(bytes, 1, "the plan", err);
-    if (p->plan == NULL || MMUL_ALLOCATE(p->weights, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->assumed, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->everybody, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->rank_node, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->needs, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->maps, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->members, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->absence, size, "the plan", err) != MMUL_OK ||
+    int64_t bytes = (int64_t)sizeof(struct mmul_schedule) +
+                    size * (int64_t)sizeof(struct mmul_schedule_rank) +
+                    nodes * (int64_t)sizeof(struct mmul_schedule_node);
+    p->schedule = mmul_allocate(bytes, 1, "the schedule", err);
+    if (p->schedule == NULL || MMUL_ALLOCATE(p->weights, size, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->assumed, size, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->everybody, size, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->rank_node, size, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->needs, nodes, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->maps, nodes, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->members, size, "the schedule", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->absence, size, "the schedule", err) != MMUL_OK ||
         candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->walked, size, nodes, err) != MMUL_OK)
         return err->status;
-    p->plan->problem = *p->request->problem;
-    p->plan->rule = p->request->rule;
-    p->plan->size = size;
-    p->plan->node_count = nodes;
-    p->plan->bytes = bytes;
-    p->plan->whole_is_spread = p->request->whole_offsets != NULL;
-    p->ranks = (struct mmul_plan_rank *)(p->plan + 1);
-    p->nodes = (struct mmul_plan_node *)(p->ranks + size);
+    p->schedule->problem = *p->request->problem;
+    p->schedule->rule = p->request->rule;
+    p->schedule->size = size;
+    p->schedule->node_count = nodes;
+    p->schedule->bytes = bytes;
+    p->schedule->whole_is_spread = p->request->whole_offsets != NULL;
+    p->ranks = (struct mmul_schedule_rank *)(p->schedule + 1);
+    p->nodes = (struct mmul_schedule_node *)(p->ranks + size);
     p->root_node = p->request->cluster->ranks[0].node;
     return MMUL_OK;
 }
@@ -89,11 +89,11 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
 // What a node may use: of what is available, or of what a limit leaves; `most` at most, if it is not 0, and then no
 // limit counts.
 static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most) {
-    const struct mmul_plan_request *r = p->request;
+    const struct mmul_schedule_request *r = p->request;
     const int64_t available = r->cluster->nodes[node].memory_available_bytes,
                   taken = r->taken_bytes != NULL ? r->taken_bytes[node] : 0,
                   memory = (int64_t)(MEMORY_SHARE * (double)mmul_larger(available - taken, 0)),
-                  left = mmul_plan_memory_left(r->cluster, node, r->memory_limit_bytes) - taken;
+                  left = mmul_schedule_memory_left(r->cluster, node, r->memory_limit_bytes) - taken;
     if (most > 0)
         return mmul_smaller(memory, most);
     return r->memory_limit_bytes > 0 ? mmul_smaller(memory, mmul_larger(left, 0)) : memory;
@@ -159,9 +159,9 @@ static double node_weight(const struct mmul_planning *p, int node) {
 
 // Bytes over the network: pieces by weight, the whole operand once per node that has any.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
-    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_problem *problem = &p->schedule->problem;
     double all = 0, pieces = 0, wholes = 0;
-    for (int node = 0; node < p->plan->node_count; node++) {
+    for (int node = 0; node < p->schedule->node_count; node++) {
         double weight = node_weight(p, node);
         all += weight;
         if (node == p->root_node || !(weight > 0))
@@ -180,25 +180,25 @@ static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
 // Fewest bytes over the network; but an axis with fewer units than ranks leaves ranks idle, so the
 // other one is taken when it has more. Rows where nothing decides.
 static void choose_axis(struct mmul_planning *p) {
-    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_problem *problem = &p->schedule->problem;
     int64_t rows = mmul_problem_total(problem, MMUL_ROWS);
     int64_t cols = mmul_problem_total(problem, MMUL_COLS);
-    p->plan->rows_bytes_moved = axis_bytes(p, MMUL_ROWS);
-    p->plan->cols_bytes_moved = axis_bytes(p, MMUL_COLS);
-    bool fewer = p->plan->cols_bytes_moved < p->plan->rows_bytes_moved;
-    bool too_few = rows < p->plan->size && cols > rows;
-    bool cols_too_few = cols < p->plan->size && rows > cols;
-    p->plan->axis_chosen = p->request->split == MMUL_SPLIT_AUTO;
-    if (p->plan->axis_chosen)
-        p->plan->axis = (fewer && !cols_too_few) || too_few ? MMUL_COLS : MMUL_ROWS;
+    p->schedule->rows_bytes_moved = axis_bytes(p, MMUL_ROWS);
+    p->schedule->cols_bytes_moved = axis_bytes(p, MMUL_COLS);
+    bool fewer = p->schedule->cols_bytes_moved < p->schedule->rows_bytes_moved;
+    bool too_few = rows < p->schedule->size && cols > rows;
+    bool cols_too_few = cols < p->schedule->size && rows > cols;
+    p->schedule->axis_chosen = p->request->split == MMUL_SPLIT_AUTO;
+    if (p->schedule->axis_chosen)
+        p->schedule->axis = (fewer && !cols_too_few) || too_few ? MMUL_COLS : MMUL_ROWS;
     else
-        p->plan->axis = p->request->split == MMUL_SPLIT_COLS ? MMUL_COLS : MMUL_ROWS;
-    p->plan->total = mmul_problem_total(problem, p->plan->axis);
+        p->schedule->axis = p->request->split == MMUL_SPLIT_COLS ? MMUL_COLS : MMUL_ROWS;
+    p->schedule->total = mmul_problem_total(problem, p->schedule->axis);
 }
 
 static enum mmul_status create_cost(struct mmul_planning *p, struct mmul_error *err) {
-    const struct mmul_cost_request request = {.problem = &p->plan->problem,
-                                              .axis = p->plan->axis,
+    const struct mmul_cost_request request = {.problem = &p->schedule->problem,
+                                              .axis = p->schedule->axis,
                                               .cluster = p->request->cluster,
                                               .node_maps = p->maps,
                                               .assumed = p->assumed};
@@ -231,11 +231,11 @@ static const char *why_text(const struct mmul_planning *p, int rank) {
 
 // The largest product of a step: of one matrix, one panel and one round.
 static struct mmul_tile_request tile_request(const struct mmul_planning *p, int rank) {
-    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_problem *problem = &p->schedule->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
-    int64_t most = mmul_smaller(round, mmul_problem_units(problem, p->plan->axis));
-    bool rows = p->plan->axis == MMUL_ROWS;
+    int64_t most = mmul_smaller(round, mmul_problem_units(problem, p->schedule->axis));
+    bool rows = p->schedule->axis == MMUL_ROWS;
     return (struct mmul_tile_request){
         .m = rows ? most : p->best.cut.panel_units,
         .n = rows ? p->best.cut.panel_units : most,
@@ -253,12 +253,13 @@ static int64_t part_bytes(const struct mmul_planning *p, int rank) {
     int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
     int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;
     int64_t result = mmul_planning_result_bytes(p);
-    return held * (mmul_planning_piece_bytes(p) + (p->plan->problem.beta != 0 ? 2 : 1) * result);
+    return held *
+           (mmul_planning_piece_bytes(p) + (p->schedule->problem.beta != 0 ? 2 : 1) * result);
 }
 
 static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *err) {
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        struct mmul_plan_rank *r = &p->ranks[rank];
+    for (int rank = 0; rank < p->schedule->size; rank++) {
+        struct mmul_schedule_rank *r = &p->ranks[rank];
         r->host_bytes = part_bytes(p, rank) + mmul_planning_private_bytes(p, &p->best.cut, rank);
         mmul_text_copy(r->why, sizeof r->why, why_text(p, rank));
         if (p->best.counts[rank] == 0)
@@ -287,13 +288,13 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
 // Is there a cut with so much memory on every node?
 static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struct mmul_error *err) {
     copy_nodes(p, NULL);
-    for (int node = 0; node < p->plan->node_count; node++)
+    for (int node = 0; node < p->schedule->node_count; node++)
         p->nodes[node].memory_bytes = node_memory(p, node, bytes);
     return mmul_planning_try(p, err);
 }
 
-enum mmul_status mmul_plan_least(const struct mmul_plan_request *request, int64_t *bytes,
-                                 struct mmul_error *err) {
+enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request, int64_t *bytes,
+                                     struct mmul_error *err) {
     const int64_t near = 128; // of it, too much
     struct mmul_planning p = {.request = request};
     struct mmul_error refused;
@@ -308,13 +309,13 @@ enum mmul_status mmul_plan_least(const struct mmul_plan_request *request, int64_
         *(try_memory(&p, middle, &refused) == MMUL_OK ? &high : &low) = middle;
     }
     *bytes = high;
-    mmul_plan_free(p.plan);
+    mmul_schedule_free(p.schedule);
     planning_fini(&p);
     return status;
 }
 
-enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
-                                struct mmul_error *err) {
+enum mmul_status mmul_schedule_make(const struct mmul_schedule_request *request,
+                                    struct mmul_schedule **schedule, struct mmul_error *err) {
     struct mmul_planning p = {.request = request};
     enum mmul_status status = begin(&p, err);
     if (status == MMUL_OK)
@@ -324,9 +325,9 @@ enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct 
     if (status == MMUL_OK)
         status = mmul_planning_predict(&p, err);
     if (status == MMUL_OK)
-        *plan = p.plan;
+        *schedule = p.schedule;
     else
-        mmul_plan_free(p.plan);
+        mmul_schedule_free(p.schedule);
     planning_fini(&p);
     return status;
 }
