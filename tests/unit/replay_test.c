@@ -78,9 +78,10 @@ static void trial_init(struct trial *t, struct mmul_cluster *cluster, struct mmu
 
 static void replay_several(struct trial *t, int count,
                            void (*tell)(void *, const struct mmul_replay_event *), void *context) {
-    const struct mmul_stage_plan stages[] = {{t->schedule, t->cost}, {t->schedule, t->cost}};
+    const struct mmul_stage_plan stage = {.schedule = t->schedule, .cost = t->cost, .needs = -1},
+                                 stages[] = {stage, stage};
     const struct mmul_replay_request request = {
-        .stages = stages, .count = count, .tell = tell, .context = context};
+        .cluster = t->cluster, .stages = stages, .count = count, .tell = tell, .context = context};
     struct mmul_error err;
     mmul_replay_destroy(t->replay);
     t->replay = NULL;
@@ -325,6 +326,39 @@ static void test_many_rounds(void **state) {
     assert_true(seconds[0] > seconds[1]); // the first round is shorter
 }
 
+// Other steps: a rank goes on with the next when it is through, but where it waits for others; what a product's
+// transfers carry is there at once, or when it has been made.
+static void test_other_steps(void **state) {
+    (void)state;
+    static const double first = 0.25, last = 0.5;
+    struct trial t;
+    struct mmul_error err;
+    double ends[3], seconds[2];
+    trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
+    replay(&t);
+    const double alone = t.replay->seconds;
+    double compute = fmax(t.replay->ranks[0].compute_seconds, t.replay->ranks[1].compute_seconds);
+    for (int made = 0; made < 2; made++) { // what is carried is made by the first step
+        const struct mmul_stage_plan stages[] = {
+            {.seconds = first, .needs = -1},
+            {.schedule = t.schedule, .cost = t.cost, .needs = made ? 0 : -1},
+            {.seconds = last, .waits = MMUL_WAITS_ALL, .needs = -1}};
+        const struct mmul_replay_request request = {
+            .cluster = t.cluster, .stages = stages, .count = 3};
+        mmul_replay_destroy(t.replay);
+        assert_int_equal(mmul_replay_make(&request, &t.replay, &err), MMUL_OK);
+        memcpy(ends, t.replay->ends, sizeof ends);
+        seconds[made] = t.replay->seconds;
+        assert_true(fabs(ends[0] - first) < 1e-9);
+        assert_true(ends[1] >= first + compute - 1e-9);
+        assert_true(fabs(ends[2] - ends[1] - last) < 1e-9);
+    }
+    assert_true(fabs(seconds[1] - (first + alone + last)) <
+                C + 1e-9);                       // blocks leave beside the last step
+    assert_true(seconds[0] < seconds[1] - 1e-3); // the operands came beside the first one
+    trial_fini(&t);
+}
+
 // The schedule's own predictions, of up to 64 ranks: those who are alike stand for each other.
 static void test_random_plans(void **state) {
     (void)state;
@@ -373,6 +407,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_two_products, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_links, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_many_rounds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_other_steps, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_random_plans, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,15 +57,17 @@ bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind 
     return from == MMUL_PLACE_GRID && (to == MMUL_PLACE_GRID_ROWS || to == MMUL_PLACE_GRID_COLS);
 }
 
+// Of a value: parts of it, and seconds per byte.
 struct traffic {
-    double most; // of one node, in or out, as parts of the value
+    double seconds; // of the node that is busy longest, in or out
     double all;
     int stages;
     double copied; // by one leader, packing and unpacking beside the traffic
 };
 
-static struct traffic add_node(struct traffic t, double sends, double takes) {
-    t.most = fmax(t.most, fmax(sends, takes));
+static struct traffic add_node(const struct mmul_program_costs *c, struct traffic t, int node,
+                               double sends, double takes) {
+    t.seconds = fmax(t.seconds, fmax(sends, takes) / c->node_bytes_per_second[node]);
     t.all += sends;
     return t;
 }
@@ -76,7 +78,7 @@ static struct traffic along_mesh(const struct mmul_program_costs *c, bool rows) 
     for (int node = 0; node < c->node_count; node++) {
         const struct mmul_mesh_node *n = &c->mesh.nodes[node];
         double takes = (rows ? n->rows : n->cols) - n->block;
-        t = add_node(t, rows ? n->row_sends : n->col_sends, takes);
+        t = add_node(c, t, node, rows ? n->row_sends : n->col_sends, takes);
         // Terms of columns are whole rows of a block, which leave and come without a copy.
         t.copied = fmax(t.copied, rows ? n->row_sends + takes : 0);
     }
@@ -100,7 +102,7 @@ static struct traffic between(const struct mmul_program_costs *c, enum mmul_plac
             if (turn == 0)
                 want += each;
             else
-                t = add_node(t, own * (want - each), each * others);
+                t = add_node(c, t, node, own * (want - each), each * others);
         }
     return t;
 }
@@ -154,8 +156,8 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs,
                      sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(value->shape, to));
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
         cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
-    if (t.most > 0)
-        cost.network = all * t.most / c->bytes_per_second + t.stages * c->latency_seconds;
+    if (t.seconds > 0)
+        cost.network = all * t.seconds + t.stages * c->latency_seconds;
     cost.here += c->size > 1 ? TOGETHER_SECONDS : 0;
     return cost;
 }

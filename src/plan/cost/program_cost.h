@@ -9,7 +9,7 @@
 //     i to j   T has_i wants_j, i != j, where j has not all of it already; of copies one sends
 //     grid     to grid rows: its blocks to the other nodes of its row of the mesh; to grid cols
 //              the same (mesh.h)
-//     move     max over nodes of (bytes out, bytes in) / B + latency per stage (of a grid: per node of a row)
+//     move     max over nodes of (bytes out, bytes in) / B_i + latency per stage (of a grid: per node of a row)
 //              + T max wants_j / copy + T / file where one end is a file
 //              + of summands what their check reads, and a sum of vectors (below)
 //     matmul   max over ranks of (operations it does / its rate + bytes to and from its device); a
@@ -42,8 +42,9 @@ struct mmul_program_costs {
     double *transfer;       // size, owned: seconds per byte to or from its device; 0: none
     struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link
-    bool streams;                             // products are of rows or columns
-    bool keeps_values;                        // no product brings its files itself
+    double *node_bytes_per_second; // node_count, owned: of each; of root's node the fastest
+    bool streams;                  // products are of rows or columns
+    bool keeps_values;             // no product brings its files itself
 };
 
 // weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. Fails

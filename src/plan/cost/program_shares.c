@@ -22,12 +22,23 @@ static double slowest_link(const struct mmul_cluster *cluster, double *latency_s
     return rate > 0 ? rate : MMUL_LINK_BYTES_PER_SECOND;
 }
 
+static void set_links(struct mmul_program_costs *c, const struct mmul_cluster *cluster) {
+    const int root = cluster->ranks[0].node;
+    double fastest = 0;
+    c->bytes_per_second = slowest_link(cluster, &c->latency_seconds);
+    for (int node = 0; node < c->node_count; node++) {
+        c->node_bytes_per_second[node] = mmul_cost_root_link(cluster, node).bytes_per_second;
+        fastest = node != root ? fmax(fastest, c->node_bytes_per_second[node]) : fastest;
+    }
+    if (fastest > 0)
+        c->node_bytes_per_second[root] = fastest;
+}
+
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
                                          int64_t groups, struct mmul_error *err) {
     struct mmul_program_costs c = {
         .size = cluster->size, .node_count = cluster->node_count, .groups = groups};
-    c.bytes_per_second = slowest_link(cluster, &c.latency_seconds);
     enum mmul_status status = MMUL_ALLOCATE(c.rank_node, c.size, "costs", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.shares, c.size, "costs", err);
@@ -38,8 +49,12 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.node_shares, c.node_count, "costs", err);
     if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c.node_bytes_per_second, c.node_count, "costs", err);
+    if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.group_offsets, c.size + 1, "costs", err);
     double sum = 0;
+    if (status == MMUL_OK)
+        set_links(&c, cluster);
     for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
         sum += weights[rank];
     for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
@@ -77,6 +92,7 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     mmul_free(costs->flops);
     mmul_free(costs->transfer);
     mmul_free(costs->node_shares);
+    mmul_free(costs->node_bytes_per_second);
     mmul_mesh_fini(&costs->mesh);
     *costs = (struct mmul_program_costs){0};
 }

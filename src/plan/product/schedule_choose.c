@@ -264,8 +264,9 @@ static void write_shares(struct mmul_planning *p) {
 }
 
 enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *err) {
-    const struct mmul_stage_plan stage = {p->schedule, p->cost};
-    const struct mmul_replay_request request = {.stages = &stage, .count = 1};
+    const struct mmul_stage_plan stage = {.schedule = p->schedule, .cost = p->cost, .needs = -1};
+    const struct mmul_replay_request request = {
+        .cluster = p->request->cluster, .stages = &stage, .count = 1};
     write_shares(p);
     p->best.seconds = 0;
     if (!mmul_planning_fit(p))

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-// From plans of products to one walk over all of their lists. Changes no plan.
+// From steps to the stages of one job, which is walked, and back to seconds.
 #include "plan/program/program_predict.h"
+
+#include <math.h>
 
 #include "base/memory.h"
 #include "plan/replay/replay.h"
 
-// What a walk needs of a product beside its plan.
+// What a walk needs beside the plan.
 struct job {
     struct mmul_stage_plan *stages; // owned, `count` of them; equal products have one cost
     struct mmul_cost **costs;       // owned, by step: NULL where it is another one's
+    int *makers;                    // owned, by place: the stage that makes it; -1: none does
     unsigned *maps;                 // owned: of the nodes, while a cost is made
     bool *in;                       // owned: the ranks that have a part of it
     int count;
@@ -43,24 +46,69 @@ static enum mmul_status make_cost(struct job *job, const struct mmul_schedule *s
     return status;
 }
 
+// Whom its ranks wait for: of a move whoever has something of it, or else of what the ranks of a node make together.
+static enum mmul_waits waits_of(const struct job *job, const struct mmul_program_plan *plan,
+                                const struct mmul_program_step *step) {
+    enum mmul_waits waits = MMUL_WAITS_NOBODY;
+    if (step->kind == MMUL_STEP_MOVE || step->joined_count > 0)
+        return step->network_bytes > 0 || step->joined_count > 0 ? MMUL_WAITS_ALL : MMUL_WAITS_NODE;
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+        const int operand = mmul_program_step_operand(plan, step, i);
+        if (operand >= 0 && plan->places[operand].placement.kind == MMUL_PLACE_REPLICATE &&
+            job->makers[mmul_program_base(plan, operand)] >= 0)
+            waits = MMUL_WAITS_NODE;
+    }
+    return waits;
+}
+
 static enum mmul_status find_stages(struct job *job, const struct mmul_program_plan *plan,
                                     const struct mmul_cluster *cluster, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
+    for (int i = 0; i < plan->place_count; i++)
+        job->makers[i] = -1;
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        if (step->schedule == NULL)
-            continue;
         const long owner = (step->same != NULL ? step->same : step) - plan->steps;
-        if (step->same == NULL)
-            status = make_cost(job, step->schedule, cluster, &job->costs[i], err);
-        job->stages[job->count++] = (struct mmul_stage_plan){step->schedule, job->costs[owner]};
+        if (step->joined) // its product's seconds are those of both
+            continue;
+        struct mmul_stage_plan *stage = &job->stages[job->count];
+        *stage = (struct mmul_stage_plan){.schedule = step->schedule,
+                                          .seconds = step->seconds,
+                                          .waits = waits_of(job, plan, step),
+                                          .needs = -1};
+        if (step->schedule != NULL) {
+            if (step->same == NULL)
+                status = make_cost(job, step->schedule, cluster, &job->costs[i], err);
+            stage->cost = job->costs[owner];
+            stage->seconds = step->fused_seconds;
+        }
+        if (step->spreads)
+            stage->needs = job->makers[mmul_program_base(
+                plan, step->operands[step->schedule->axis == MMUL_ROWS ? 1 : 0])];
+        job->makers[mmul_program_base(plan, step->result)] = job->count++;
     }
     return status;
 }
 
-// Of all products as one job.
-static enum mmul_status walk(const struct mmul_program_plan *plan,
-                             const struct mmul_cluster *cluster, double *seconds,
+// A step takes what it adds to those before it; the last one what is then under way.
+static void take_seconds(struct mmul_program_plan *plan, const struct mmul_replay *replay) {
+    double before = 0;
+    int stage = 0;
+    struct mmul_program_step *last = NULL;
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        if (step->joined)
+            continue;
+        step->seconds = fmax(0, replay->ends[stage] - before);
+        before = fmax(before, replay->ends[stage++]);
+        last = step;
+    }
+    if (last != NULL)
+        last->seconds += fmax(0, replay->seconds - before);
+}
+
+// All of it as one job.
+static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
                              struct mmul_error *err) {
     struct job job = {.count = 0};
     struct mmul_replay *replay = NULL;
@@ -68,28 +116,32 @@ static enum mmul_status walk(const struct mmul_program_plan *plan,
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(job.costs, plan->step_count, "the simulation", err);
     if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(job.makers, plan->place_count, "the simulation", err);
+    if (status == MMUL_OK)
         status = MMUL_ALLOCATE(job.maps, cluster->node_count, "the simulation", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(job.in, cluster->size, "the simulation", err);
     if (status == MMUL_OK)
         status = find_stages(&job, plan, cluster, err);
-    const struct mmul_replay_request request = {.stages = job.stages, .count = job.count};
+    const struct mmul_replay_request request = {
+        .cluster = cluster, .stages = job.stages, .count = job.count};
     if (status == MMUL_OK)
         status = mmul_replay_make(&request, &replay, err);
     if (status == MMUL_OK)
-        *seconds = replay->seconds;
+        take_seconds(plan, replay);
     mmul_replay_destroy(replay);
     for (int i = 0; job.costs != NULL && i < plan->step_count; i++)
         mmul_cost_destroy(job.costs[i]);
     mmul_free(job.stages);
     mmul_free(job.costs);
+    mmul_free(job.makers);
     mmul_free(job.maps);
     mmul_free(job.in);
     return status;
 }
 
-// A step's own prediction. Small products are not worth measuring speeds: what the placements were chosen by stays.
-static void predict_step(struct mmul_program_step *step) {
+// A product's own prediction. Small products are not worth measuring speeds: what the placements were chosen by stays.
+static void predict_product(struct mmul_program_step *step) {
     step->axis = step->schedule->axis;
     if (step->schedule->predicted_seconds > 0)
         step->seconds = step->schedule->predicted_seconds + step->fused_seconds;
@@ -100,24 +152,18 @@ static void predict_step(struct mmul_program_step *step) {
 
 enum mmul_status mmul_program_predict(struct mmul_program_plan *plan,
                                       const struct mmul_cluster *cluster, struct mmul_error *err) {
-    double apart = 0, together = 0;
     int products = 0, known = 0;
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
         if (step->schedule == NULL)
             continue;
-        predict_step(step);
+        predict_product(step);
         products++;
         known += step->schedule->predicted_seconds > 0;
-        apart += step->schedule->predicted_seconds;
     }
-    if (known > 1 && known == products)
-        status = walk(plan, cluster, &together, err);
-    for (int i = 0; together > 0 && i < plan->step_count; i++)
-        if (plan->steps[i].schedule != NULL)
-            plan->steps[i].seconds -=
-                plan->steps[i].schedule->predicted_seconds * (1 - together / apart);
+    if (plan->step_count > 1 && known > 0 && known == products)
+        status = walk(plan, cluster, err);
     mmul_program_plan_add_up(plan);
     return status;
 }

@@ -13,14 +13,11 @@ static const double TOLERANCE = 0.01, TOLERANCE_MOST = 4;
 // ------------------------------------------------------------------------------------- who is alike
 
 struct look {
+    const struct mmul_cluster *cluster;
     const struct mmul_stage_plan *stages;
     int count;
     double tolerance; // 0: nobody is alike
 };
-
-static const struct mmul_cluster *cluster_of(const struct look *look) {
-    return look->stages->cost->request.cluster;
-}
 
 static bool near(double x, double y, double tolerance) {
     return fabs(x - y) <= tolerance * fmax(fabs(x), fabs(y));
@@ -35,6 +32,8 @@ static double units_of(const struct mmul_schedule *schedule, int rank) {
 static bool ranks_alike(const struct look *look, int a, int b) {
     for (int i = 0; i < look->count; i++) {
         const struct mmul_stage_plan *s = &look->stages[i];
+        if (s->schedule == NULL)
+            continue;
         double x = units_of(s->schedule, a), y = units_of(s->schedule, b);
         double one = mmul_step_seconds(&s->cost->ranks[a].step, x);
         double other = mmul_step_seconds(&s->cost->ranks[b].step, y);
@@ -60,14 +59,14 @@ static bool is_like_node(const struct look *look, const struct mmul_stage_plan *
 }
 
 static bool nodes_alike(const struct look *look, int a, int b) {
-    const struct mmul_cluster *cluster = cluster_of(look);
+    const struct mmul_cluster *cluster = look->cluster;
     const struct mmul_node_info *nodes = cluster->nodes;
     int i = nodes[a].leader, j = nodes[b].leader;
     if (a == cluster->ranks[0].node || nodes[a].rank_count != nodes[b].rank_count ||
         look->tolerance == 0)
         return false;
     for (int s = 0; s < look->count; s++)
-        if (!is_like_node(look, &look->stages[s], a, b))
+        if (look->stages[s].schedule != NULL && !is_like_node(look, &look->stages[s], a, b))
             return false;
     for (; i >= 0; i = mmul_cluster_next_rank(cluster, i), j = mmul_cluster_next_rank(cluster, j))
         if (!ranks_alike(look, i, j))
@@ -79,7 +78,7 @@ static bool nodes_alike(const struct look *look, int a, int b) {
 
 // The class of a node: that of an earlier one, of which it is given the ranks'; or a new one.
 static void place_node(const struct look *look, struct mmul_rank_classes *f, int node, int *first) {
-    const struct mmul_cluster *cluster = cluster_of(look);
+    const struct mmul_cluster *cluster = look->cluster;
     int class = 0;
     while (class < f->node_count && !nodes_alike(look, node, first[class]))
         class ++;
@@ -105,7 +104,7 @@ static void place_node(const struct look *look, struct mmul_rank_classes *f, int
 // Root's node first; `first`: of each class, one node. False: there are more than `most`.
 static bool find_classes(const struct look *look, struct mmul_rank_classes *f, int *first,
                          int most) {
-    const struct mmul_cluster *cluster = cluster_of(look);
+    const struct mmul_cluster *cluster = look->cluster;
     int root = cluster->ranks[0].node;
     f->size = f->node_count = 0;
     place_node(look, f, root, first);
@@ -115,15 +114,28 @@ static bool find_classes(const struct look *look, struct mmul_rank_classes *f, i
     return f->size <= most;
 }
 
+static const struct mmul_schedule *first_schedule(const struct look *look) {
+    for (int i = 0; i < look->count; i++)
+        if (look->stages[i].schedule != NULL)
+            return look->stages[i].schedule;
+    return NULL;
+}
+
+static int chain_place(const struct mmul_schedule *schedule, int node) {
+    return schedule != NULL ? mmul_schedule_nodes(schedule)[node].chain_place : 0;
+}
+
 static void count_classes(const struct look *look, struct mmul_rank_classes *f) {
-    const struct mmul_cluster *cluster = cluster_of(look);
-    const struct mmul_schedule *schedule = look->stages->schedule;
-    for (int rank = 0; rank < cluster->size; rank++)
+    const struct mmul_cluster *cluster = look->cluster;
+    const struct mmul_schedule *schedule = first_schedule(look);
+    for (int rank = 0; rank < cluster->size; rank++) {
         f->members[f->rank_of[rank]]++;
+        f->home[f->rank_of[rank]] = f->node_of[cluster->ranks[rank].node];
+    }
     for (int node = cluster->node_count - 1; node >= 0; node--) {
         int class = f->node_of[node];
-        if (f->nodes[class]++ == 0 || mmul_schedule_nodes(schedule)[node].chain_place >
-                                          mmul_schedule_nodes(schedule)[f->last[class]].chain_place)
+        if (f->nodes[class]++ == 0 ||
+            chain_place(schedule, node) > chain_place(schedule, f->last[class]))
             f->last[class] = node;
         f->leaders[class] = f->rank_of[cluster->nodes[node].leader];
     }
@@ -131,21 +143,24 @@ static void count_classes(const struct look *look, struct mmul_rank_classes *f) 
 
 // In a stack ranks need matrices of their own, so few nodes stand for themselves there.
 static bool may_fold(const struct look *look) {
-    const struct mmul_schedule *schedule = look->stages->schedule;
+    const struct mmul_schedule *schedule = first_schedule(look);
     bool stack =
+        schedule != NULL &&
         mmul_shape_matrices(mmul_problem_whole_shape(&schedule->problem, schedule->axis)) > 1;
-    return schedule->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
+    return look->cluster->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
 }
 
-enum mmul_status mmul_rank_classes_init(const struct mmul_stage_plan *stages, int count,
+enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
+                                        const struct mmul_stage_plan *stages, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err) {
-    struct look look = {.stages = stages, .count = count};
-    int size = stages->schedule->size, nodes = stages->schedule->node_count, *first = NULL;
+    struct look look = {.cluster = cluster, .stages = stages, .count = count};
+    int size = cluster->size, nodes = cluster->node_count, *first = NULL;
     *classes = (struct mmul_rank_classes){0};
     if (MMUL_ALLOCATE(classes->rank_of, size, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(classes->node_of, nodes, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(classes->members, size, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(classes->nodes, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(classes->home, size, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(classes->leaders, nodes, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(classes->last, nodes, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(first, nodes, "the simulation", err) != MMUL_OK) {
@@ -169,6 +184,7 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
     mmul_free(classes->node_of);
     mmul_free(classes->members);
     mmul_free(classes->nodes);
+    mmul_free(classes->home);
     mmul_free(classes->leaders);
     mmul_free(classes->last);
     *classes = (struct mmul_rank_classes){0};

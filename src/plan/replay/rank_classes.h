@@ -20,19 +20,27 @@ struct mmul_rank_classes {
     int *node_of; // the same of its nodes; root's is node 0
     int *members; // size: ranks that it stands for
     int *nodes;   // node_count: nodes that it stands for
+    int *home;    // size: the node
     int *leaders; // node_count: the rank that stands for their leaders
     int *last;    // node_count: of those, the last one to which panels are passed on
 };
 
-// One of several products that a job is, and what it costs: set to its cut and members.
+// Whom a rank waits for before it begins a stage, until these are through with all that comes before it.
+enum mmul_waits { MMUL_WAITS_NOBODY, MMUL_WAITS_NODE, MMUL_WAITS_ALL };
+
+// A stage of a job: of a product that has a schedule what it costs, set to its cut and members; of all else the
+// seconds that it takes its ranks.
 struct mmul_stage_plan {
-    const struct mmul_schedule *schedule;
+    const struct mmul_schedule *schedule; // NULL: it has none
     const struct mmul_cost *cost;
+    double seconds; // of all else; of a product, of its fused operations
+    enum mmul_waits waits;
+    int needs; // the stage that makes what its ranks send each other; -1: none
 };
 
-// Who stands for whom in all of them. Fails with MMUL_ERR_SYSTEM
-// (memory).
-enum mmul_status mmul_rank_classes_init(const struct mmul_stage_plan *stages, int count,
+// Who stands for whom in all of them. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
+                                        const struct mmul_stage_plan *stages, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err);
 void mmul_rank_classes_fini(struct mmul_rank_classes *classes);
 

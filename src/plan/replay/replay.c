@@ -21,12 +21,26 @@ static void look_at_steps(struct mmul_replay_stage *stage, int node) {
     stage->counters[node][MMUL_STEPS_DONE] = least;
 }
 
-// The next task that has channels, of this schedule or the next; all before it is done.
+static void begin_stage(const struct mmul_replay_simulation *s, int index) {
+    struct mmul_replay_computer *r = &s->ranks[index];
+    r->index = 0;
+    if (r->stage < s->request->count && s->stages[r->stage].schedule != NULL)
+        r->tasks = mmul_tasks_of(s->stages[r->stage].schedule, index, 0, false);
+}
+
+static void end_stage(const struct mmul_replay_simulation *s, int index) {
+    struct mmul_replay_computer *r = &s->ranks[index];
+    double *end = &s->result->ends[r->stage++];
+    *end = fmax(*end, s->now + r->later);
+    begin_stage(s, index);
+}
+
+// The next task, of this stage or the next; all before it is done.
 static void find_task(struct mmul_replay_simulation *s, int index) {
     struct mmul_replay_computer *r = &s->ranks[index];
-    while (r->stage < s->request->count) {
+    while (r->stage < s->request->count && s->stages[r->stage].schedule != NULL) {
         struct mmul_replay_stage *stage = &s->stages[r->stage];
-        int node = mmul_schedule_ranks(stage->schedule)[index].node;
+        int node = s->classes.home[index];
         for (; r->index < r->tasks.count; r->index++) {
             r->task = mmul_tasks_at(&r->tasks, r->index);
             if (r->task.line_begin < r->task.line_end)
@@ -38,18 +52,38 @@ static void find_task(struct mmul_replay_simulation *s, int index) {
         look_at_steps(stage, node);
         if (!is_over)
             return;
-        r->index = 0;
-        if (++r->stage < s->request->count)
-            r->tasks = mmul_tasks_of(s->stages[r->stage].schedule, index, 0, false);
+        end_stage(s, index);
     }
+}
+
+// Are all ranks of a node, or of all (-1), through with so many stages?
+static bool are_through(const struct mmul_replay_simulation *s, int node, int stages) {
+    for (int rank = 0; rank < s->classes.size; rank++)
+        if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
+            return false;
+    return true;
+}
+
+// Nobody is more than a stage ahead of the others of its node.
+static bool has_whom_it_waits_for(const struct mmul_replay_simulation *s, int index) {
+    const int stage = s->ranks[index].stage, node = s->classes.home[index];
+    enum mmul_waits waits = s->request->stages[stage].waits;
+    if (waits == MMUL_WAITS_NOBODY)
+        return are_through(s, node, stage - 1);
+    return are_through(s, waits == MMUL_WAITS_ALL ? -1 : node, stage);
 }
 
 static bool begin_task(struct mmul_replay_simulation *s, int index) {
     struct mmul_replay_computer *r = &s->ranks[index];
-    if (r->activity.is_on || r->stage == s->request->count)
+    if (r->activity.is_on || r->stage == s->request->count || !has_whom_it_waits_for(s, index))
         return false;
     const struct mmul_replay_stage *stage = &s->stages[r->stage];
-    int node = mmul_schedule_ranks(stage->schedule)[index].node;
+    r->activity = (struct mmul_replay_activity){.begin = s->now,
+                                                .left = s->request->stages[r->stage].seconds,
+                                                .is_on = stage->schedule == NULL};
+    if (stage->schedule == NULL)
+        return true;
+    int node = s->classes.home[index];
     const int64_t *counters = stage->counters[node];
     int64_t slots = mmul_schedule_nodes(stage->schedule)[node].result_slots,
             step = r->task.step.index;
@@ -60,8 +94,8 @@ static bool begin_task(struct mmul_replay_simulation *s, int index) {
         return false;
     double elements =
         (double)(r->task.line_end - r->task.line_begin) * (double)(r->task.end - r->task.begin);
-    r->activity = (struct mmul_replay_activity){
-        .is_on = true, .begin = s->now, .left = elements * stage->element_seconds[index]};
+    r->activity.is_on = true;
+    r->activity.left = elements * stage->element_seconds[index];
     return true;
 }
 
@@ -69,6 +103,12 @@ static void end_task(struct mmul_replay_simulation *s, int index) {
     struct mmul_replay_computer *r = &s->ranks[index];
     r->activity.is_on = false;
     const struct mmul_replay_stage *stage = &s->stages[r->stage];
+    if (stage->schedule == NULL) {
+        r->end = s->now;
+        end_stage(s, index);
+        find_task(s, index);
+        return;
+    }
     double left_out = r->task.step.round < stage->schedule->rounds / 2 ? 0 : stage->left_out;
     r->compute_seconds += (1 + left_out) * (s->now - r->activity.begin);
     r->later += left_out * (s->now - r->end);
@@ -79,24 +119,46 @@ static void end_task(struct mmul_replay_simulation *s, int index) {
 
 // ----------------------------------------------------------------------------------------- channels
 
+// The first product from there on; the number of stages if there is none.
+static int find_product(const struct mmul_replay_simulation *s, int stage) {
+    while (stage < s->request->count && s->stages[stage].schedule == NULL)
+        stage++;
+    return stage;
+}
+
+static void open_list(const struct mmul_replay_simulation *s, int node, int route, int stage) {
+    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+    channel->stage = stage;
+    channel->list = mmul_transfers_make(s->stages[stage].schedule, node, (enum mmul_route)route);
+    channel->position = channel->list.next;
+}
+
 static void find_transfer(struct mmul_replay_simulation *s, int node, int route) {
     struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
     channel->position = channel->list.next;
-    while (!(channel->has_next = mmul_transfers_next(&channel->list, &channel->next)) &&
-           channel->stage + 1 < s->request->count) {
-        channel->list =
-            mmul_transfers_make(s->stages[++channel->stage].schedule, node, (enum mmul_route)route);
-        channel->position = channel->list.next;
+    while (!(channel->has_next = mmul_transfers_next(&channel->list, &channel->next))) {
+        int stage = find_product(s, channel->stage + 1);
+        if (stage == s->request->count)
+            break;
+        open_list(s, node, route, stage);
     }
+}
+
+// Lanes and slots are those of the product but one before; what ranks send each other they have made.
+static bool may_use_stage(const struct mmul_replay_simulation *s, int node, int stage) {
+    return are_through(s, node, s->stages[stage].before + 1) &&
+           are_through(s, node, s->request->stages[stage].needs + 1);
 }
 
 static bool may_begin(const struct mmul_replay_simulation *s, int node,
                       const struct mmul_replay_channel *channel) {
+    if (!channel->has_next || channel->activity.is_on || !may_use_stage(s, node, channel->stage))
+        return false;
     const int64_t *counters = s->stages[channel->stage].counters[node];
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
         if (counters[channel->next.waits[i].counter] < channel->next.waits[i].value)
             return false;
-    return channel->has_next && !channel->activity.is_on;
+    return true;
 }
 
 static const struct mmul_cost_node *cost_node(const struct mmul_replay_simulation *s, int stage,
@@ -278,7 +340,7 @@ static double rate_of_line(const struct mmul_replay_simulation *s, int node, int
 }
 
 static double rate_of_rank(const struct mmul_replay_simulation *s, int index) {
-    int node = mmul_schedule_ranks(s->stages->schedule)[index].node;
+    int node = s->classes.home[index];
     return s->classes.leaders[node] == index ? s->nodes[node].rate : 1;
 }
 
@@ -358,14 +420,14 @@ static void end_what_is_over(struct mmul_replay_simulation *s) {
 }
 
 static void begin(struct mmul_replay_simulation *s) {
-    for (int node = 0; node < s->classes.node_count; node++)
+    const int first = find_product(s, 0);
+    for (int node = 0; node < s->classes.node_count && first < s->request->count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            s->nodes[node].channels[route].list =
-                mmul_transfers_make(s->stages->schedule, node, (enum mmul_route)route);
+            open_list(s, node, route, first);
             find_transfer(s, node, route);
         }
     for (int rank = 0; rank < s->classes.size; rank++) {
-        s->ranks[rank].tasks = mmul_tasks_of(s->stages->schedule, rank, 0, false);
+        begin_stage(s, rank);
         find_task(s, rank);
     }
 }
@@ -391,6 +453,8 @@ static double finish_of(const struct mmul_replay_simulation *s,
                         const struct mmul_replay_computer *r, int node) {
     double finish = r->end;
     for (int i = 0; i < s->request->count; i++) {
+        if (s->stages[i].schedule == NULL)
+            continue;
         const struct mmul_replay_delivery *d = &s->stages[i].last[node];
         finish = fmax(finish, d->end - fmax(0, d->begin - fmax(r->end, d->before)));
     }
@@ -398,9 +462,8 @@ static double finish_of(const struct mmul_replay_simulation *s,
 }
 
 static void tell_ranks(const struct mmul_replay_simulation *s) {
-    for (int rank = 0; rank < s->request->stages->schedule->size; rank++) {
-        int classes = s->classes.rank_of[rank],
-            node = mmul_schedule_ranks(s->stages->schedule)[classes].node;
+    for (int rank = 0; rank < s->request->cluster->size; rank++) {
+        int classes = s->classes.rank_of[rank], node = s->classes.home[classes];
         const struct mmul_replay_computer *r = &s->ranks[classes];
         if (r->end > 0)
             s->result->ranks[rank] =
@@ -410,8 +473,9 @@ static void tell_ranks(const struct mmul_replay_simulation *s) {
 }
 
 static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_error *err) {
-    int count = s->request->count;
-    enum mmul_status status = mmul_rank_classes_init(s->request->stages, count, &s->classes, err);
+    int count = s->request->count, last = -1, before = -1;
+    enum mmul_status status =
+        mmul_rank_classes_init(s->request->cluster, s->request->stages, count, &s->classes, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(s->stages, count, "the simulation", err);
     if (status == MMUL_OK)
@@ -420,8 +484,12 @@ static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_e
         status = MMUL_ALLOCATE(s->ranks, s->classes.size, "the simulation", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(s->bytes, s->classes.node_count, "the simulation", err);
-    for (int i = 0; status == MMUL_OK && i < count; i++)
+    for (int i = 0; status == MMUL_OK && i < count; i++) {
         status = mmul_replay_stage_init(s, &s->request->stages[i], &s->stages[i], err);
+        s->stages[i].before = before;
+        before = s->stages[i].schedule != NULL ? last : before;
+        last = s->stages[i].schedule != NULL ? i : last;
+    }
     if (status == MMUL_OK) {
         walk(s);
         tell_ranks(s);
@@ -441,8 +509,9 @@ enum mmul_status mmul_replay_make(const struct mmul_replay_request *request,
     struct mmul_replay_simulation s = {.request = request};
     enum mmul_status status = MMUL_ALLOCATE(s.result, 1, "the simulation", err);
     if (status == MMUL_OK)
-        status =
-            MMUL_ALLOCATE(s.result->ranks, request->stages->schedule->size, "the simulation", err);
+        status = MMUL_ALLOCATE(s.result->ranks, request->cluster->size, "the simulation", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s.result->ends, request->count, "the simulation", err);
     if (status == MMUL_OK)
         status = simulate(&s, err);
     if (status == MMUL_OK)
@@ -456,5 +525,6 @@ void mmul_replay_destroy(struct mmul_replay *replay) {
     if (replay == NULL)
         return;
     mmul_free(replay->ranks);
+    mmul_free(replay->ends);
     mmul_free(replay);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Discrete-event simulation of plans: walks the lists of tasks and transfers that a run walks, waiting
-// for the same counters and slots, and says when everything begins and ends. Pure.
+// Discrete-event simulation of a job: walks the stages, and the lists of tasks and transfers, that a run walks,
+// waiting for the same counters and slots, and says when everything begins and ends. Pure.
 //
 //     computing   a rank's tasks share the seconds of its steps (plan/cost/step_cost.h) by their elements
 //     root's link each direction is shared alike by what is under way in it: scatter and relay out,
@@ -14,9 +14,10 @@
 //     rounds      of many the first ones; the second half of these stands for those that are left out
 //     CPU         while bytes come and go a leader computes slower by what they cost it (plan/cost/cost.h)
 //
-// Many ranks are simulated by those that stand for them (plan/replay/rank_classes.h). Several plans are one job: a rank
-// computes one after the other, and on each channel the transfers of the next begin when those before have
-// begun.
+// Many ranks are simulated by those that stand for them (plan/replay/rank_classes.h). A rank does one stage after the
+// other. On each channel the transfers of a product begin when those of the one before have begun, the product before
+// that is over, and what they carry has been made. Stages without a schedule (other operations, moves) take the
+// seconds that they are said to take, once those are through whom they wait for.
 #pragma once
 
 #include "plan/lists/transfers.h"
@@ -31,10 +32,11 @@ struct mmul_replay_rank {
 struct mmul_replay {
     double seconds;                           // the last finish
     double root_out_seconds, root_in_seconds; // its link is busy for so long
-    struct mmul_replay_rank *ranks;           // of the plans; owned
+    struct mmul_replay_rank *ranks;           // owned
+    double *ends;                             // owned, of the stages: all ranks are through with it
 };
 
-// What has happened: a transfer, between nodes that stand for others, of one of the plans.
+// What has happened: a transfer, between nodes that stand for others, of one of the stages.
 struct mmul_replay_event {
     int stage, node;
     const struct mmul_transfer *transfer;
@@ -42,7 +44,8 @@ struct mmul_replay_event {
 };
 
 struct mmul_replay_request {
-    const struct mmul_stage_plan *stages; // of the same cluster
+    const struct mmul_cluster *cluster;
+    const struct mmul_stage_plan *stages;
     int count;
     void (*tell)(void *context, const struct mmul_replay_event *event); // NULL: nobody listens
     void *context;

@@ -43,9 +43,9 @@ struct mmul_replay_delivery {
     double before, begin, end;
 };
 
-// One schedule: what its lists count, and when.
+// Of a product: what its lists count, and when.
 struct mmul_replay_stage {
-    struct mmul_schedule *schedule;
+    struct mmul_schedule *schedule; // folded; NULL: it has none, and nothing of all this
     const struct mmul_cost *cost;
     double panel_seconds_per_byte;      // of the slowest hop
     int64_t (*counters)[MMUL_COUNTERS]; // by node
@@ -56,6 +56,7 @@ struct mmul_replay_stage {
     int64_t *steps_done;               // by rank
     double *element_seconds;           // by rank
     double left_out; // rounds, for each of the second half of those that are walked
+    int before;      // the product but one before it; -1: none
 };
 
 struct mmul_replay_simulation {

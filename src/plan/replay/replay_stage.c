@@ -28,6 +28,7 @@ static void find_element_seconds(const struct mmul_replay_simulation *s,
     for (int rank = 0; rank < s->classes.size; rank++) {
         const struct mmul_tasks tasks = mmul_tasks_of(stage->schedule, rank, 0, false);
         double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
+        stage->element_seconds[rank] += elements > 0 ? whole->seconds : 0;
         stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
     }
     stage->left_out = (cost->rounds - rounds) / ceil(rounds / 2);
@@ -60,6 +61,8 @@ enum mmul_status mmul_replay_stage_init(const struct mmul_replay_simulation *s,
                                         const struct mmul_stage_plan *whole,
                                         struct mmul_replay_stage *stage, struct mmul_error *err) {
     int nodes = s->classes.node_count, size = s->classes.size;
+    if (whole->schedule == NULL)
+        return MMUL_OK;
     stage->cost = whole->cost;
     if (mmul_rank_classes_plan(&s->classes, whole->schedule, &stage->schedule, err) != MMUL_OK)
         return err->status;
