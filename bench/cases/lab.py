@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Cases with several emulated hosts: see harness/lab.py."""
+from cases import programs
 from harness.builds import Figure, measure_against
 from harness.lab import Lab
 from harness.machine import require_memory
@@ -144,6 +145,9 @@ def predict(bench):
             lab.rate(rate)
             calibrate(bench, lab)
             rows += against_prediction(bench, lab, f"2 hosts, {rate}", product)
+        lab.rate(programs.RATE)
+        calibrate(bench, lab)
+        rows += programs.predict(bench, lab)
     product = prepare(bench, 4, *bench.pick((4096, 14336, 4096), (256, 896, 256)))
     with Lab(bench, 4) as lab:
         if not lab.limit(0.5):

