@@ -10,7 +10,7 @@ static json_t *rank_json(const struct mmul_schedule *schedule, int rank) {
         "{s:i, s:o, s:o, s:I, s:I, s:f, s:I, s:[I,I,I], s:I, s:I, s:f, s:f, s:o}", "rank", rank,
         "host", mmul_json_text(mmul_schedule_nodes(schedule)[r->node].host), "device",
         mmul_json_text(r->device), "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
-        "weight", r->weight, "panels", (json_int_t)mmul_schedule_steps_of(schedule, rank), "tile",
+        "weight", r->weight, "panels", (json_int_t)mmul_schedule_passes_of(schedule, rank), "tile",
         (json_int_t)r->tile.m, (json_int_t)r->tile.n, (json_int_t)r->tile.k, "host_bytes",
         (json_int_t)r->host_bytes, "device_bytes", (json_int_t)r->tile.device_bytes,
         "predicted_compute_seconds", r->compute_seconds, "predicted_finish_seconds",

@@ -88,7 +88,7 @@ static void print_ranks(const struct mmul_schedule *schedule, FILE *stream) {
         mmul_text_add(&table, "%d\t%s\t%s\t%lld-%lld\t%.1f %%\t%lld\t%lld x %lld x %lld\t%s\t%s\t",
                       i, mmul_schedule_nodes(schedule)[r->node].host, r->device,
                       (long long)r->begin, (long long)r->end, percent(schedule, r),
-                      (long long)mmul_schedule_steps_of(schedule, i), (long long)r->tile.m,
+                      (long long)mmul_schedule_passes_of(schedule, i), (long long)r->tile.m,
                       (long long)r->tile.n, (long long)r->tile.k,
                       mmul_bytes_format(r->host_bytes, host),
                       mmul_bytes_format(r->tile.device_bytes, device));
@@ -162,19 +162,19 @@ static void add_content(struct mmul_text *table, const struct mmul_schedule *sch
     const char *names[] = {schedule->axis == MMUL_ROWS ? "A" : "B", "C in",
                            schedule->axis == MMUL_ROWS ? "B" : "A", "C"};
     bool of_round = (t->content == MMUL_CONTENT_PIECES || t->content == MMUL_CONTENT_C_IN);
-    mmul_text_add(table, "%s of %s %lld\t", names[t->content], of_round ? "round" : "step",
-                  (long long)(of_round ? t->step.round : t->step.index));
+    mmul_text_add(table, "%s of %s %lld\t", names[t->content], of_round ? "round" : "pass",
+                  (long long)(of_round ? t->pass.round : t->pass.index));
 }
 
 static void add_count(struct mmul_text *table, const struct mmul_count *count, const char *before) {
     static const char *const names[MMUL_COUNTERS] = {"",
-                                                     "steps done",
+                                                     "passes done",
                                                      "rounds loaded",
-                                                     "steps loaded",
+                                                     "passes loaded",
                                                      "relayed",
                                                      "results stored",
                                                      "rounds sent",
-                                                     "steps passed",
+                                                     "passes sent",
                                                      "results gathered"};
     if (count->counter != MMUL_NOTHING)
         mmul_text_add(table, "%s%s %lld", before, names[count->counter], (long long)count->value);

@@ -75,15 +75,15 @@ END
     program plan A.bin B.bin --steps --split rows --tail off
     [ "$status" -eq 0 ]
     [ "$(sed -n '/^transfers$/,$p' <<< "$output" | sed 's/ *$//')" = "transfers
-node  line   transfer     bytes  slot    from  to  waits for     brings
-   0  store  C of step 0     60  mapped  -     -   steps done 1  results stored 1
+node  line   transfer     bytes  slot    from  to  waits for      brings
+   0  store  C of pass 0     60  mapped  -     -   passes done 1  results stored 1
 tasks
 rank  task  round  rows  columns  elements  waits for
-   0     0      0  0-3   0-5            15  rounds loaded 1, steps loaded 1" ]
+   0     0      0  0-3   0-5            15  rounds loaded 1, passes loaded 1" ]
     describe 2
     program plan --simulate job.json --steps
     expect_quiet_success
-    grep -q -E '^ +1 +relay +[AB] of step 0 +[0-9]+ +0 +0 +- +- +steps loaded 1, steps passed 1$' <<< "$output"
+    grep -q -E '^ +1 +relay +[AB] of pass 0 +[0-9]+ +0 +0 +- +- +passes loaded 1, passes sent 1$' <<< "$output"
     program plan A.bin B.bin --steps --json
     expect_failure 64 "plan: --json and --steps exclude each other"
 }

@@ -50,31 +50,31 @@ static int64_t larger(int64_t a, int64_t b) {
 static void cut_node(struct mmul_schedule *schedule, int index, const struct cut *cut) {
     struct mmul_schedule_node *node =
         (struct mmul_schedule_node *)&mmul_schedule_nodes(schedule)[index];
-    int64_t loads = 0, steps = mmul_schedule_steps(schedule);
+    int64_t loads = 0, passes = mmul_schedule_passes(schedule);
     int64_t slots = index == 0 && cut->root_whole_slots > 0 && schedule->node_count > 1
                         ? cut->root_whole_slots
                         : cut->whole_slots;
     node->whole_stays = slots == 0;
     node->piece_lane_bytes = node->c_in_lane_bytes = 0;
     node->whole_slot_bytes = node->result_slot_bytes = 0;
-    for (int64_t i = 0; i < steps; i++) {
-        struct mmul_step step = mmul_schedule_step(schedule, i);
-        bool comes = mmul_schedule_loads(schedule, index, step);
+    for (int64_t i = 0; i < passes; i++) {
+        struct mmul_pass pass = mmul_schedule_pass(schedule, i);
+        bool comes = mmul_schedule_loads(schedule, index, pass);
         loads += comes;
         if (comes)
             node->whole_slot_bytes =
-                larger(node->whole_slot_bytes, mmul_schedule_panel_bytes(schedule, step));
+                larger(node->whole_slot_bytes, mmul_schedule_panel_bytes(schedule, pass));
         node->result_slot_bytes =
             larger(node->result_slot_bytes,
-                   mmul_content_bytes(schedule, MMUL_CONTENT_RESULT, index, step));
+                   mmul_content_bytes(schedule, MMUL_CONTENT_RESULT, index, pass));
         node->piece_lane_bytes = larger(
-            node->piece_lane_bytes, mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, step));
+            node->piece_lane_bytes, mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, pass));
         node->c_in_lane_bytes = larger(
-            node->c_in_lane_bytes, mmul_content_bytes(schedule, MMUL_CONTENT_C_IN, index, step));
+            node->c_in_lane_bytes, mmul_content_bytes(schedule, MMUL_CONTENT_C_IN, index, pass));
     }
     node->piece_lanes = schedule->rounds > 1 ? 2 : 1;
     node->whole_slots = slots > 0 && loads > 0 ? slots : loads;
-    node->result_slots = cut->result_slots > 0 ? cut->result_slots : steps;
+    node->result_slots = cut->result_slots > 0 ? cut->result_slots : passes;
     node->chain_place = index;
     node->claims = schedule->claim_share > 0;
     node->checks_whole = mmul_panels_check_whole(&schedule->problem, schedule->axis,

@@ -43,16 +43,16 @@ static void test_steps_cost_more_with_more_units(void **state) {
                                   .speed.flops = {4e10, 9e10, 0, 2e11, 1.9e11}};
     for (int panels = 1; panels <= 64; panels *= 4) {
         struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, panels);
-        struct mmul_step_cost cost = mmul_step_cost(&(struct mmul_step_request){
+        struct mmul_pass_cost cost = mmul_pass_cost(&(struct mmul_pass_request){
             .problem = &problem, .axis = MMUL_ROWS, .cut = &cut, .rank = &rank});
         double before = 0;
         for (double units = 1; units < 40000; units *= 1.3) {
-            double seconds = mmul_step_seconds(&cost, units);
+            double seconds = mmul_pass_seconds(&cost, units);
             assert_true(seconds > before);
-            assert_true(fabs(mmul_step_units(&cost, seconds) / units - 1) < 1e-6);
+            assert_true(fabs(mmul_pass_units(&cost, seconds) / units - 1) < 1e-6);
             before = seconds;
         }
-        assert_true(mmul_step_units(&cost, 1e-6) == 0); // less than the step itself
+        assert_true(mmul_pass_units(&cost, 1e-6) == 0); // less than the step itself
     }
 }
 
@@ -68,21 +68,21 @@ static void test_rates(void **state) {
                  {32, 32, 32, 2e10},        {1e9, 1e9, 21.5, 4e10},   {362, 362, 362, 6e10},
                  {1e9, 1e9, 512 / 3., 8e10}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        double flops = mmul_step_rate(&rank, MMUL_F32, 0, cases[i].m, cases[i].n, cases[i].k);
+        double flops = mmul_product_rate(&rank, MMUL_F32, 0, cases[i].m, cases[i].n, cases[i].k);
         assert_true(fabs(flops / cases[i].flops - 1) < 2e-3);
     }
-    assert_true(mmul_step_rate(&(struct mmul_rank_info){.speed_flops = 7}, MMUL_F32, 0, 999, 999,
-                               999) == 7);
-    assert_true(mmul_step_rate(&(struct mmul_rank_info){0}, MMUL_F32, 5, 999, 999, 999) == 5);
+    assert_true(mmul_product_rate(&(struct mmul_rank_info){.speed_flops = 7}, MMUL_F32, 0, 999, 999,
+                                  999) == 7);
+    assert_true(mmul_product_rate(&(struct mmul_rank_info){0}, MMUL_F32, 5, 999, 999, 999) == 5);
     const struct mmul_rank_info both = {
         .speed = {.flops = {8, 8, 8, 8, 8}, .double_flops = {3, 3, 3, 3, 3}}};
-    assert_true(mmul_step_rate(&both, MMUL_F32, 0, 999, 999, 999) == 8);
-    assert_true(mmul_step_rate(&both, MMUL_F64, 0, 999, 999, 999) == 3);
-    assert_true(mmul_step_rate(&rank, MMUL_F64, 5, 999, 999, 999) == 5); // not what float32 has
+    assert_true(mmul_product_rate(&both, MMUL_F32, 0, 999, 999, 999) == 8);
+    assert_true(mmul_product_rate(&both, MMUL_F64, 0, 999, 999, 999) == 3);
+    assert_true(mmul_product_rate(&rank, MMUL_F64, 5, 999, 999, 999) == 5); // not what float32 has
 }
 
 // By the header's formula, at a speed that is the same for all sizes.
-static void test_a_step_costs_what_its_parts_cost(void **state) {
+static void test_a_pass_costs_what_its_parts_cost(void **state) {
     (void)state;
     static const struct {
         double up, down; // 0: in host memory
@@ -101,8 +101,8 @@ static void test_a_step_costs_what_its_parts_cost(void **state) {
         cut.rounds = cases[i].rounds;
         rank.speed.upload_bytes_per_second = cases[i].up;
         rank.speed.download_bytes_per_second = cases[i].down;
-        struct mmul_step_cost cost =
-            mmul_step_cost(&(struct mmul_step_request){.problem = &problem,
+        struct mmul_pass_cost cost =
+            mmul_pass_cost(&(struct mmul_pass_request){.problem = &problem,
                                                        .axis = MMUL_ROWS,
                                                        .cut = &cut,
                                                        .rank = &rank,
@@ -120,7 +120,7 @@ static void test_a_step_costs_what_its_parts_cost(void **state) {
             seconds += cases[i].file_ranks * piece / panels / 1e9;
         seconds +=
             cases[i].maps & MMUL_MAPS_C ? 0.35e-9 * block : cases[i].file_ranks * block / 1e9;
-        assert_true(near(mmul_step_seconds(&cost, x), seconds, 1e-6));
+        assert_true(near(mmul_pass_seconds(&cost, x), seconds, 1e-6));
     }
 }
 
@@ -132,14 +132,14 @@ static void test_steps_of_a_stack(void **state) {
     const struct mmul_rank_info rank = {.host_memory = true, .speed_flops = 1e12};
     for (int panels = 1; panels <= 64; panels *= 8) {
         struct mmul_cut cut = mmul_panels_cut(&stack, MMUL_ROWS, panels);
-        struct mmul_step_cost cost = mmul_step_cost(&(struct mmul_step_request){
+        struct mmul_pass_cost cost = mmul_pass_cost(&(struct mmul_pass_request){
             .problem = &stack, .axis = MMUL_ROWS, .cut = &cut, .rank = &rank});
         double steps = (double)cut.panels, a = 4.0 * 32000 * 2000, b = 4.0 * 32 * 512 * 2000;
         double per_matrix = steps > 32 ? steps / 32 : 1, c = 4.0 * 32000 * 512;
         double all =
             steps * 150e-6 + 2.0 * 32000 * 512 * 2000 / 1e12 + (a * per_matrix + b + c) / 4e9;
-        assert_true(near(steps * mmul_step_seconds(&cost, 32000), all, 0.01));
-        assert_true(near(steps * mmul_step_seconds(&cost, 16000), all / 2, 0.01));
+        assert_true(near(steps * mmul_pass_seconds(&cost, 32000), all, 0.01));
+        assert_true(near(steps * mmul_pass_seconds(&cost, 16000), all / 2, 0.01));
     }
 }
 
@@ -265,7 +265,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_cost_more_with_more_units),
         cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_a_step_costs_what_its_parts_cost),
+        cmocka_unit_test(test_a_pass_costs_what_its_parts_cost),
         cmocka_unit_test(test_steps_of_a_stack),
         cmocka_unit_test_teardown(test_the_chain, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_rounds, assert_no_live_bytes),

@@ -114,7 +114,7 @@ static struct mmul_cluster *make_pair(double flops) {
     return cluster;
 }
 
-// All steps of a rank: by the formula of plan/cost/step_cost.h, for panels of `width` columns.
+// All passes of a rank: by the formula of plan/cost/pass_cost.h, for panels of `width` columns.
 static double computing(double flops, double width, bool at_once) {
     double panels = N / width, x = M / 2.0, wide = at_once ? N : width;
     double side = fmin(64, 3 / (1 / x + 1 / wide + 1. / K));
@@ -295,8 +295,8 @@ static void test_links(void **state) {
         }
         for (int rank = 0; rank < size; rank++) {
             const struct mmul_schedule_rank *r = &mmul_schedule_ranks(t.schedule)[rank];
-            double seconds = t.cost->steps * mmul_step_seconds(&t.cost->ranks[rank].step,
-                                                               (double)(r->end - r->begin));
+            double seconds = t.cost->passes * mmul_pass_seconds(&t.cost->ranks[rank].pass,
+                                                                (double)(r->end - r->begin));
             assert_true(fabs(t.replay->ranks[rank].compute_seconds / seconds - 1) < 1e-6);
         }
         trial_fini(&t);
@@ -316,8 +316,8 @@ static void test_many_rounds(void **state) {
             node_of(t.schedule, node)->piece_lanes = 2;
         set_cost(&t);
         replay(&t);
-        const struct mmul_step_cost *step = &t.cost->ranks[1].step;
-        double all = t.cost->steps * mmul_step_seconds(step, 800. / (double)rounds[i]);
+        const struct mmul_pass_cost *step = &t.cost->ranks[1].pass;
+        double all = t.cost->passes * mmul_pass_seconds(step, 800. / (double)rounds[i]);
         assert_true(fabs(t.replay->ranks[1].compute_seconds / all - 1) < 1e-6);
         seconds[i] = t.replay->ranks[1].finish / all;
         assert_true(seconds[i] > 1 && seconds[i] < 1.2);

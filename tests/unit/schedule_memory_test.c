@@ -73,16 +73,16 @@ static void assert_covers(const struct mmul_schedule *schedule) {
 static int64_t assert_blocks_fit(const struct mmul_schedule *schedule, int index) {
     const struct mmul_schedule_node *node = &mmul_schedule_nodes(schedule)[index];
     int64_t panel_most = 0, works = 0, loads = 0;
-    for (int64_t i = 0; i < mmul_schedule_steps(schedule); i++) {
-        struct mmul_step step = mmul_schedule_step(schedule, i);
-        int64_t block = mmul_content_bytes(schedule, MMUL_CONTENT_RESULT, index, step);
+    for (int64_t i = 0; i < mmul_schedule_passes(schedule); i++) {
+        struct mmul_pass pass = mmul_schedule_pass(schedule, i);
+        int64_t block = mmul_content_bytes(schedule, MMUL_CONTENT_RESULT, index, pass);
         works += block > 0;
         if (!(node->maps & MMUL_MAPS_C))
             assert_true(block <= node->result_slot_bytes);
-        if (!mmul_schedule_loads(schedule, index, step))
+        if (!mmul_schedule_loads(schedule, index, pass))
             continue;
         loads++;
-        panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(schedule, step));
+        panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(schedule, pass));
     }
     assert_true(panel_most <= node->whole_slot_bytes && panel_most <= MMUL_PANEL_BYTES_MOST);
     if (node->whole_stays && !(node->maps & mmul_maps_whole(schedule->axis)))
@@ -93,13 +93,13 @@ static int64_t assert_blocks_fit(const struct mmul_schedule *schedule, int index
 static void assert_lanes_fit(const struct mmul_schedule *schedule, int index) {
     const struct mmul_schedule_node *node = &mmul_schedule_nodes(schedule)[index];
     for (int64_t round = 0; round < schedule->rounds; round++) {
-        struct mmul_step step =
-            mmul_schedule_step(schedule, round * mmul_schedule_panels(schedule));
+        struct mmul_pass pass =
+            mmul_schedule_pass(schedule, round * mmul_schedule_panels(schedule));
         if (!(node->maps & mmul_maps_split(schedule->axis)))
-            assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, step) <=
+            assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_PIECES, index, pass) <=
                         node->piece_lane_bytes);
         if (!(node->maps & MMUL_MAPS_C_IN))
-            assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_C_IN, index, step) <=
+            assert_true(mmul_content_bytes(schedule, MMUL_CONTENT_C_IN, index, pass) <=
                         node->c_in_lane_bytes);
     }
     assert_int_equal(node->piece_lanes, schedule->rounds > 1 ? 2 : 1);
@@ -221,7 +221,7 @@ static void test_mapping_ends_at_an_explicit_limit(void **state) {
         assert_int_equal(mmul_schedule_nodes(schedule)->maps, cases[i].maps);
         if (cases[i].maps == ALL) {
             assert_int_equal(mmul_schedule_nodes(schedule)->segment_bytes, 0);
-            assert_int_equal(mmul_schedule_steps(schedule), 1); // nothing to hide: one panel
+            assert_int_equal(mmul_schedule_passes(schedule), 1); // nothing to hide: one panel
         }
         mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
@@ -339,12 +339,12 @@ static void test_panels_follow_the_network(void **state) {
         assert_plan(schedule);
         assert_true(nodes == 1 ? mmul_schedule_panels(schedule) == 1
                                : mmul_schedule_panels(schedule) > 1);
-        assert_int_equal(mmul_schedule_steps_of(schedule, 1), mmul_schedule_steps(schedule));
+        assert_int_equal(mmul_schedule_passes_of(schedule, 1), mmul_schedule_passes(schedule));
         double seconds = schedule->predicted_seconds;
         mmul_schedule_free(schedule);
         request.panels = false;
         schedule = plan_or_die(&request);
-        assert_int_equal(mmul_schedule_steps(schedule), 1);
+        assert_int_equal(mmul_schedule_passes(schedule), 1);
         assert_true(nodes == 1 ? schedule->predicted_seconds == seconds
                                : schedule->predicted_seconds > seconds);
         mmul_schedule_free(schedule);

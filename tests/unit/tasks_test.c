@@ -56,17 +56,17 @@ static void assert_covers(const struct mmul_schedule *schedule, const struct mmu
         struct mmul_task task = mmul_tasks_at(tasks, i);
         int64_t lines = task.line_end - task.line_begin;
         assert_true(lines >= 0 && task.end > task.begin);
-        if (task.step.index != step || i == 0) {
-            assert_true(i == 0 || task.step.index > step);
-            step = task.step.index;
+        if (task.pass.index != step || i == 0) {
+            assert_true(i == 0 || task.pass.index > step);
+            step = task.pass.index;
             line = task.line_begin;
             stretch = task.begin;
             assert_int_equal(line, 0);
-            assert_int_equal(stretch, task.step.begin);
+            assert_int_equal(stretch, task.pass.begin);
         }
-        assert_true(task.begin >= task.step.begin && task.end <= task.step.end);
+        assert_true(task.begin >= task.pass.begin && task.end <= task.pass.end);
         assert_true(task.line_begin == line && task.begin == stretch);
-        if (task.end < task.step.end || task.begin > task.step.begin)
+        if (task.end < task.pass.end || task.begin > task.pass.begin)
             stretch = task.end; // along the width
         else
             line = task.line_end;
@@ -275,12 +275,12 @@ static void the_list_is_printed(void **state) {
     (void)state;
     static const char expected[] =
         "rank  task  round  rows       columns  elements  waits for\n"
-        "   0     0      0  0-2496     0-8192   20447232  rounds loaded 1, steps loaded 1\n"
-        "   0     1      0  2496-3264  0-8192    6291456  rounds loaded 1, steps loaded 1\n"
-        "   0     2      0  3264-4096  0-8192    6815744  rounds loaded 1, steps loaded 1\n"
-        "   1     0      0  0-2496     0-8192   20447232  rounds loaded 1, steps loaded 1\n"
-        "   1     1      0  2496-3264  0-8192    6291456  rounds loaded 1, steps loaded 1\n"
-        "   1     2      0  3264-4096  0-8192    6815744  rounds loaded 1, steps loaded 1\n";
+        "   0     0      0  0-2496     0-8192   20447232  rounds loaded 1, passes loaded 1\n"
+        "   0     1      0  2496-3264  0-8192    6291456  rounds loaded 1, passes loaded 1\n"
+        "   0     2      0  3264-4096  0-8192    6815744  rounds loaded 1, passes loaded 1\n"
+        "   1     0      0  0-2496     0-8192   20447232  rounds loaded 1, passes loaded 1\n"
+        "   1     1      0  2496-3264  0-8192    6291456  rounds loaded 1, passes loaded 1\n"
+        "   1     2      0  3264-4096  0-8192    6815744  rounds loaded 1, passes loaded 1\n";
     struct mmul_schedule *schedule = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
     char *text = NULL;
     size_t bytes = 0;

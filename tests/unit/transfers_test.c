@@ -69,110 +69,110 @@ static void check_text(struct mmul_schedule *schedule, const char *expected) {
 
 // clang-format off
 static const char ONE_NODE[] =
-    "node  line   transfer     bytes  slot    from  to  waits for     brings\n"
-    "   0  store  C of step 0     96  mapped  -     -   steps done 1  results stored 1\n"
-    "   0  store  C of step 1     96  mapped  -     -   steps done 2  results stored 2\n";
+    "node  line   transfer     bytes  slot    from  to  waits for      brings\n"
+    "   0  store  C of pass 0     96  mapped  -     -   passes done 1  results stored 1\n"
+    "   0  store  C of pass 1     96  mapped  -     -   passes done 2  results stored 2\n";
 
 static const char TWO_NODES[] =
     "node  line     transfer      bytes  slot    from  to  waits for      brings\n"
     "   0  scatter  A of round 0      0  -          -   -  -              rounds sent 1\n"
-    "   0  relay    B of step 0      64  -          -   1  rounds sent 1  steps passed 1\n"
-    "   0  relay    B of step 1      64  -          -   1  rounds sent 1  steps passed 2\n"
-    "   0  gather   C of step 0       0  -          -   -  -              results gathered 1\n"
-    "   0  gather   C of step 1       0  -          -   -  -              results gathered 2\n"
-    "   0  store    C of step 0      48  mapped     -   -  steps done 1   results stored 1\n"
-    "   0  store    C of step 1      48  mapped     -   -  steps done 2   results stored 2\n"
+    "   0  relay    B of pass 0      64  -          -   1  rounds sent 1  passes sent 1\n"
+    "   0  relay    B of pass 1      64  -          -   1  rounds sent 1  passes sent 2\n"
+    "   0  gather   C of pass 0       0  -          -   -  -              results gathered 1\n"
+    "   0  gather   C of pass 1       0  -          -   -  -              results gathered 2\n"
+    "   0  store    C of pass 0      48  mapped     -   -  passes done 1  results stored 1\n"
+    "   0  store    C of pass 1      48  mapped     -   -  passes done 2  results stored 2\n"
     "   1  scatter  A of round 0     48  0          -   -  -              rounds loaded 1\n"
-    "   1  relay    B of step 0      64  0          0   -  -              steps loaded 1, steps passed 1\n"
-    "   1  relay    B of step 1      64  1          0   -  -              steps loaded 2, steps passed 2\n"
-    "   1  gather   C of step 0      48  0          -   -  steps done 1   results stored 1\n"
-    "   1  gather   C of step 1      48  1          -   -  steps done 2   results stored 2\n";
+    "   1  relay    B of pass 0      64  0          0   -  -              passes loaded 1, passes sent 1\n"
+    "   1  relay    B of pass 1      64  1          0   -  -              passes loaded 2, passes sent 2\n"
+    "   1  gather   C of pass 0      48  0          -   -  passes done 1  results stored 1\n"
+    "   1  gather   C of pass 1      48  1          -   -  passes done 2  results stored 2\n";
 
 static const char SPREAD[] =
     "node  line     transfer      bytes  slot    from  to  waits for                     brings\n"
     "   0  scatter  A of round 0      0  -          -   -  -                             rounds sent 1\n"
-    "   0  relay    B of step 0      48  -          -   1  rounds sent 1                 relayed 0, steps passed 0\n"
-    "   0  relay    B of step 0      48  0          1   -  -                             relayed 1, steps passed 1\n"
-    "   0  relay    B of step 1      48  -          -   1  rounds sent 1                 relayed 1, steps passed 1\n"
-    "   0  relay    B of step 1      48  0          1   -  steps done 1, steps passed 1  relayed 2, steps passed 2\n"
-    "   0  gather   C of step 0       0  -          -   -  -                             results gathered 1\n"
-    "   0  gather   C of step 1       0  -          -   -  -                             results gathered 2\n"
-    "   0  load     B of step 0      48  0          -   -  -                             steps loaded 1\n"
-    "   0  load     B of step 1      48  0          -   -  steps done 1, steps passed 1  steps loaded 2\n"
-    "   0  store    C of step 0      72  mapped     -   -  steps done 1                  results stored 1\n"
-    "   0  store    C of step 1      72  mapped     -   -  steps done 2                  results stored 2\n"
+    "   0  relay    B of pass 0      48  -          -   1  rounds sent 1                 relayed 0, passes sent 0\n"
+    "   0  relay    B of pass 0      48  0          1   -  -                             relayed 1, passes sent 1\n"
+    "   0  relay    B of pass 1      48  -          -   1  rounds sent 1                 relayed 1, passes sent 1\n"
+    "   0  relay    B of pass 1      48  0          1   -  passes done 1, passes sent 1  relayed 2, passes sent 2\n"
+    "   0  gather   C of pass 0       0  -          -   -  -                             results gathered 1\n"
+    "   0  gather   C of pass 1       0  -          -   -  -                             results gathered 2\n"
+    "   0  load     B of pass 0      48  0          -   -  -                             passes loaded 1\n"
+    "   0  load     B of pass 1      48  0          -   -  passes done 1, passes sent 1  passes loaded 2\n"
+    "   0  store    C of pass 0      72  mapped     -   -  passes done 1                 results stored 1\n"
+    "   0  store    C of pass 1      72  mapped     -   -  passes done 2                 results stored 2\n"
     "   1  scatter  A of round 0     48  0          -   -  -                             rounds loaded 1\n"
-    "   1  relay    B of step 0      48  0          0   -  -                             relayed 0, steps passed 0\n"
-    "   1  relay    B of step 0      48  -          -   0  -                             relayed 1, steps passed 1\n"
-    "   1  relay    B of step 1      48  0          0   -  steps done 1, steps passed 1  relayed 1, steps passed 1\n"
-    "   1  relay    B of step 1      48  -          -   0  -                             relayed 2, steps passed 2\n"
-    "   1  gather   C of step 0      72  0          -   -  steps done 1                  results stored 1\n"
-    "   1  gather   C of step 1      72  1          -   -  steps done 2                  results stored 2\n"
-    "   1  load     B of step 0      48  0          -   -  -                             steps loaded 1\n"
-    "   1  load     B of step 1      48  0          -   -  steps done 1, steps passed 1  steps loaded 2\n";
+    "   1  relay    B of pass 0      48  0          0   -  -                             relayed 0, passes sent 0\n"
+    "   1  relay    B of pass 0      48  -          -   0  -                             relayed 1, passes sent 1\n"
+    "   1  relay    B of pass 1      48  0          0   -  passes done 1, passes sent 1  relayed 1, passes sent 1\n"
+    "   1  relay    B of pass 1      48  -          -   0  -                             relayed 2, passes sent 2\n"
+    "   1  gather   C of pass 0      72  0          -   -  passes done 1                 results stored 1\n"
+    "   1  gather   C of pass 1      72  1          -   -  passes done 2                 results stored 2\n"
+    "   1  load     B of pass 0      48  0          -   -  -                             passes loaded 1\n"
+    "   1  load     B of pass 1      48  0          -   -  passes done 1, passes sent 1  passes loaded 2\n";
 
 static const char THREE_NODES[] =
     "node  line     transfer      bytes  slot  from  to  waits for                     brings\n"
     "   0  scatter  A of round 0      0     -     -   -  -                             rounds sent 1\n"
     "   0  scatter  A of round 1      0     -     -   -  -                             rounds sent 2\n"
     "   0  scatter  A of round 2      0     -     -   -  -                             rounds sent 3\n"
-    "   0  relay    B of step 0      96     -     -   1  rounds sent 1                 steps passed 1\n"
-    "   0  relay    B of step 1      96     -     -   1  rounds sent 1                 steps passed 2\n"
-    "   0  relay    B of step 2      96     -     -   1  rounds sent 2                 steps passed 3\n"
-    "   0  relay    B of step 3      96     -     -   1  rounds sent 2                 steps passed 4\n"
-    "   0  relay    B of step 4      96     -     -   1  rounds sent 3                 steps passed 5\n"
-    "   0  relay    B of step 5      96     -     -   1  rounds sent 3                 steps passed 6\n"
-    "   0  gather   C of step 0       0     -     -   -  -                             results gathered 1\n"
-    "   0  gather   C of step 1       0     -     -   -  -                             results gathered 2\n"
-    "   0  gather   C of step 2       0     -     -   -  -                             results gathered 3\n"
-    "   0  gather   C of step 3       0     -     -   -  -                             results gathered 4\n"
-    "   0  gather   C of step 4       0     -     -   -  -                             results gathered 5\n"
-    "   0  gather   C of step 5       0     -     -   -  -                             results gathered 6\n"
+    "   0  relay    B of pass 0      96     -     -   1  rounds sent 1                 passes sent 1\n"
+    "   0  relay    B of pass 1      96     -     -   1  rounds sent 1                 passes sent 2\n"
+    "   0  relay    B of pass 2      96     -     -   1  rounds sent 2                 passes sent 3\n"
+    "   0  relay    B of pass 3      96     -     -   1  rounds sent 2                 passes sent 4\n"
+    "   0  relay    B of pass 4      96     -     -   1  rounds sent 3                 passes sent 5\n"
+    "   0  relay    B of pass 5      96     -     -   1  rounds sent 3                 passes sent 6\n"
+    "   0  gather   C of pass 0       0     -     -   -  -                             results gathered 1\n"
+    "   0  gather   C of pass 1       0     -     -   -  -                             results gathered 2\n"
+    "   0  gather   C of pass 2       0     -     -   -  -                             results gathered 3\n"
+    "   0  gather   C of pass 3       0     -     -   -  -                             results gathered 4\n"
+    "   0  gather   C of pass 4       0     -     -   -  -                             results gathered 5\n"
+    "   0  gather   C of pass 5       0     -     -   -  -                             results gathered 6\n"
     "   0  read     A of round 0     16     0     -   -  -                             rounds loaded 1\n"
     "   0  read     A of round 1     16     1     -   -  -                             rounds loaded 2\n"
-    "   0  read     A of round 2     16     0     -   -  steps done 2                  rounds loaded 3\n"
-    "   0  load     B of step 0      96     0     -   -  -                             steps loaded 1\n"
-    "   0  load     B of step 1      96     0     -   -  steps done 1                  steps loaded 2\n"
-    "   0  load     B of step 2      96     0     -   -  steps done 2                  steps loaded 3\n"
-    "   0  load     B of step 3      96     0     -   -  steps done 3                  steps loaded 4\n"
-    "   0  load     B of step 4      96     0     -   -  steps done 4                  steps loaded 5\n"
-    "   0  load     B of step 5      96     0     -   -  steps done 5                  steps loaded 6\n"
-    "   0  store    C of step 0      24     0     -   -  steps done 1                  results stored 1\n"
-    "   0  store    C of step 1      24     0     -   -  steps done 2                  results stored 2\n"
-    "   0  store    C of step 2      24     0     -   -  steps done 3                  results stored 3\n"
-    "   0  store    C of step 3      24     0     -   -  steps done 4                  results stored 4\n"
-    "   0  store    C of step 4      24     0     -   -  steps done 5                  results stored 5\n"
-    "   0  store    C of step 5      24     0     -   -  steps done 6                  results stored 6\n"
+    "   0  read     A of round 2     16     0     -   -  passes done 2                 rounds loaded 3\n"
+    "   0  load     B of pass 0      96     0     -   -  -                             passes loaded 1\n"
+    "   0  load     B of pass 1      96     0     -   -  passes done 1                 passes loaded 2\n"
+    "   0  load     B of pass 2      96     0     -   -  passes done 2                 passes loaded 3\n"
+    "   0  load     B of pass 3      96     0     -   -  passes done 3                 passes loaded 4\n"
+    "   0  load     B of pass 4      96     0     -   -  passes done 4                 passes loaded 5\n"
+    "   0  load     B of pass 5      96     0     -   -  passes done 5                 passes loaded 6\n"
+    "   0  store    C of pass 0      24     0     -   -  passes done 1                 results stored 1\n"
+    "   0  store    C of pass 1      24     0     -   -  passes done 2                 results stored 2\n"
+    "   0  store    C of pass 2      24     0     -   -  passes done 3                 results stored 3\n"
+    "   0  store    C of pass 3      24     0     -   -  passes done 4                 results stored 4\n"
+    "   0  store    C of pass 4      24     0     -   -  passes done 5                 results stored 5\n"
+    "   0  store    C of pass 5      24     0     -   -  passes done 6                 results stored 6\n"
     "   1  scatter  A of round 0     16     0     -   -  -                             rounds loaded 1\n"
     "   1  scatter  A of round 1     16     1     -   -  -                             rounds loaded 2\n"
-    "   1  scatter  A of round 2     16     0     -   -  steps done 2                  rounds loaded 3\n"
-    "   1  relay    B of step 0      96     0     0   2  -                             steps loaded 1, steps passed 1\n"
-    "   1  relay    B of step 1      96     0     0   2  steps done 1, steps passed 1  steps loaded 2, steps passed 2\n"
-    "   1  relay    B of step 2      96     0     0   2  steps done 2, steps passed 2  steps loaded 3, steps passed 3\n"
-    "   1  relay    B of step 3      96     0     0   2  steps done 3, steps passed 3  steps loaded 4, steps passed 4\n"
-    "   1  relay    B of step 4      96     0     0   2  steps done 4, steps passed 4  steps loaded 5, steps passed 5\n"
-    "   1  relay    B of step 5      96     0     0   2  steps done 5, steps passed 5  steps loaded 6, steps passed 6\n"
-    "   1  gather   C of step 0      24     0     -   -  steps done 1                  results stored 1\n"
-    "   1  gather   C of step 1      24     0     -   -  steps done 2                  results stored 2\n"
-    "   1  gather   C of step 2      24     0     -   -  steps done 3                  results stored 3\n"
-    "   1  gather   C of step 3      24     0     -   -  steps done 4                  results stored 4\n"
-    "   1  gather   C of step 4      24     0     -   -  steps done 5                  results stored 5\n"
-    "   1  gather   C of step 5      24     0     -   -  steps done 6                  results stored 6\n"
+    "   1  scatter  A of round 2     16     0     -   -  passes done 2                 rounds loaded 3\n"
+    "   1  relay    B of pass 0      96     0     0   2  -                             passes loaded 1, passes sent 1\n"
+    "   1  relay    B of pass 1      96     0     0   2  passes done 1, passes sent 1  passes loaded 2, passes sent 2\n"
+    "   1  relay    B of pass 2      96     0     0   2  passes done 2, passes sent 2  passes loaded 3, passes sent 3\n"
+    "   1  relay    B of pass 3      96     0     0   2  passes done 3, passes sent 3  passes loaded 4, passes sent 4\n"
+    "   1  relay    B of pass 4      96     0     0   2  passes done 4, passes sent 4  passes loaded 5, passes sent 5\n"
+    "   1  relay    B of pass 5      96     0     0   2  passes done 5, passes sent 5  passes loaded 6, passes sent 6\n"
+    "   1  gather   C of pass 0      24     0     -   -  passes done 1                 results stored 1\n"
+    "   1  gather   C of pass 1      24     0     -   -  passes done 2                 results stored 2\n"
+    "   1  gather   C of pass 2      24     0     -   -  passes done 3                 results stored 3\n"
+    "   1  gather   C of pass 3      24     0     -   -  passes done 4                 results stored 4\n"
+    "   1  gather   C of pass 4      24     0     -   -  passes done 5                 results stored 5\n"
+    "   1  gather   C of pass 5      24     0     -   -  passes done 6                 results stored 6\n"
     "   2  scatter  A of round 0     16     0     -   -  -                             rounds loaded 1\n"
     "   2  scatter  A of round 1     16     1     -   -  -                             rounds loaded 2\n"
-    "   2  scatter  A of round 2     16     0     -   -  steps done 2                  rounds loaded 3\n"
-    "   2  relay    B of step 0      96     0     1   -  -                             steps loaded 1, steps passed 1\n"
-    "   2  relay    B of step 1      96     0     1   -  steps done 1, steps passed 1  steps loaded 2, steps passed 2\n"
-    "   2  relay    B of step 2      96     0     1   -  steps done 2, steps passed 2  steps loaded 3, steps passed 3\n"
-    "   2  relay    B of step 3      96     0     1   -  steps done 3, steps passed 3  steps loaded 4, steps passed 4\n"
-    "   2  relay    B of step 4      96     0     1   -  steps done 4, steps passed 4  steps loaded 5, steps passed 5\n"
-    "   2  relay    B of step 5      96     0     1   -  steps done 5, steps passed 5  steps loaded 6, steps passed 6\n"
-    "   2  gather   C of step 0      24     0     -   -  steps done 1                  results stored 1\n"
-    "   2  gather   C of step 1      24     0     -   -  steps done 2                  results stored 2\n"
-    "   2  gather   C of step 2      24     0     -   -  steps done 3                  results stored 3\n"
-    "   2  gather   C of step 3      24     0     -   -  steps done 4                  results stored 4\n"
-    "   2  gather   C of step 4      24     0     -   -  steps done 5                  results stored 5\n"
-    "   2  gather   C of step 5      24     0     -   -  steps done 6                  results stored 6\n";
+    "   2  scatter  A of round 2     16     0     -   -  passes done 2                 rounds loaded 3\n"
+    "   2  relay    B of pass 0      96     0     1   -  -                             passes loaded 1, passes sent 1\n"
+    "   2  relay    B of pass 1      96     0     1   -  passes done 1, passes sent 1  passes loaded 2, passes sent 2\n"
+    "   2  relay    B of pass 2      96     0     1   -  passes done 2, passes sent 2  passes loaded 3, passes sent 3\n"
+    "   2  relay    B of pass 3      96     0     1   -  passes done 3, passes sent 3  passes loaded 4, passes sent 4\n"
+    "   2  relay    B of pass 4      96     0     1   -  passes done 4, passes sent 4  passes loaded 5, passes sent 5\n"
+    "   2  relay    B of pass 5      96     0     1   -  passes done 5, passes sent 5  passes loaded 6, passes sent 6\n"
+    "   2  gather   C of pass 0      24     0     -   -  passes done 1                 results stored 1\n"
+    "   2  gather   C of pass 1      24     0     -   -  passes done 2                 results stored 2\n"
+    "   2  gather   C of pass 2      24     0     -   -  passes done 3                 results stored 3\n"
+    "   2  gather   C of pass 3      24     0     -   -  passes done 4                 results stored 4\n"
+    "   2  gather   C of pass 4      24     0     -   -  passes done 5                 results stored 5\n"
+    "   2  gather   C of pass 5      24     0     -   -  passes done 6                 results stored 6\n";
 // clang-format on
 
 // One node that maps its files: blocks of C are where they belong, and only counted.
@@ -234,7 +234,7 @@ static void start(struct node *node, const struct mmul_schedule *schedule, int i
     memset(node, 0xff, sizeof *node);
     memset(node->counters, 0, sizeof node->counters);
     if (mmul_schedule_nodes(schedule)[index].result_bytes == 0)
-        node->counters[MMUL_STEPS_DONE] = mmul_schedule_steps(schedule);
+        node->counters[MMUL_PASSES_DONE] = mmul_schedule_passes(schedule);
     for (int route = 0; route < MMUL_ROUTES; route++) {
         struct mmul_transfers *list = &node->lists[route];
         *list = mmul_transfers_make(schedule, index, (enum mmul_route)route);
@@ -256,17 +256,17 @@ static bool may_begin(const struct node *node, const struct mmul_transfer *trans
 static void end(struct node *node, int route) {
     const struct mmul_transfer transfer = node->next[route];
     if (route == MMUL_ROUTE_READ || (route == MMUL_ROUTE_SCATTER && transfer.slot >= 0))
-        node->lane_holds[transfer.slot] = transfer.step.round;
+        node->lane_holds[transfer.slot] = transfer.pass.round;
     if (transfer.content == MMUL_CONTENT_PANEL && transfer.slot >= 0) {
-        if (node->slot_step[transfer.slot] != transfer.step.index)
+        if (node->slot_step[transfer.slot] != transfer.pass.index)
             node->slot_bytes[transfer.slot] = 0;
-        node->slot_step[transfer.slot] = transfer.step.index;
+        node->slot_step[transfer.slot] = transfer.pass.index;
         node->slot_bytes[transfer.slot] += transfer.bytes;
-        node->slot_holds[transfer.slot] = transfer.step.panel;
-        node->slot_of_panel[transfer.step.panel] = transfer.slot;
+        node->slot_holds[transfer.slot] = transfer.pass.panel;
+        node->slot_of_panel[transfer.pass.panel] = transfer.slot;
     }
     if (transfer.content == MMUL_CONTENT_RESULT && transfer.bytes > 0 && transfer.slot >= 0)
-        assert_int_equal(node->result_holds[transfer.slot], transfer.step.index);
+        assert_int_equal(node->result_holds[transfer.slot], transfer.pass.index);
     raise_to(node, transfer.brings);
     raise_to(node, transfer.frees);
     take(node, route);
@@ -283,8 +283,8 @@ static bool advance(struct node *nodes, int count, int index, int route) {
         const struct node *before = &nodes[own->from];
         const struct mmul_transfer *its = &before->next[route];
         if (before->has_next[route] &&
-            (its->step.index < own->step.index ||
-             (its->step.index == own->step.index && its->offset <= own->offset)))
+            (its->pass.index < own->pass.index ||
+             (its->pass.index == own->pass.index && its->offset <= own->offset)))
             return false;
     }
     if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER) {
@@ -293,7 +293,7 @@ static bool advance(struct node *nodes, int count, int index, int route) {
             if (!mmul_schedule_nodes(node->lists[route].schedule)[i].takes_part && i > 0)
                 continue;
             assert_true(nodes[i].has_next[route]);
-            assert_true(other->step.index == own->step.index && other->content == own->content);
+            assert_true(other->pass.index == own->pass.index && other->content == own->content);
             if (!may_begin(&nodes[i], other))
                 return false;
         }
@@ -309,30 +309,30 @@ static bool advance(struct node *nodes, int count, int index, int route) {
 // The node's next step, when what it needs is there; all of it must still be where it was put.
 static bool compute(struct node *node, const struct mmul_schedule *schedule, int index) {
     const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[index];
-    int64_t at = node->counters[MMUL_STEPS_DONE];
-    if (n->result_bytes == 0 || at == mmul_schedule_steps(schedule))
+    int64_t at = node->counters[MMUL_PASSES_DONE];
+    if (n->result_bytes == 0 || at == mmul_schedule_passes(schedule))
         return false;
-    struct mmul_step step = mmul_schedule_step(schedule, at);
+    struct mmul_pass pass = mmul_schedule_pass(schedule, at);
     int64_t slot = n->result_slots > 0 ? at % n->result_slots : -1;
-    if (node->counters[MMUL_ROUNDS_LOADED] <= step.round ||
-        node->counters[MMUL_STEPS_LOADED] <= at ||
-        (schedule->whole_is_spread && node->counters[MMUL_STEPS_RELAYED] <= at) ||
+    if (node->counters[MMUL_ROUNDS_LOADED] <= pass.round ||
+        node->counters[MMUL_PASSES_LOADED] <= at ||
+        (schedule->whole_is_spread && node->counters[MMUL_PASSES_RELAYED] <= at) ||
         (slot >= 0 && node->counters[MMUL_RESULTS_STORED] < at - n->result_slots + 1))
         return false;
     int64_t units = 0;
     for (int rank = 0; rank < schedule->size; rank++)
         if (mmul_schedule_ranks(schedule)[rank].node == index)
-            units += mmul_schedule_units(schedule, rank, step);
+            units += mmul_schedule_units(schedule, rank, pass);
     if (units > 0 && n->piece_lanes > 0)
-        assert_int_equal(node->lane_holds[step.round % n->piece_lanes], step.round);
+        assert_int_equal(node->lane_holds[pass.round % n->piece_lanes], pass.round);
     if (units > 0 && n->whole_slots > 0) {
-        int64_t holds = node->slot_of_panel[step.panel];
-        assert_int_equal(node->slot_holds[holds], step.panel);
-        assert_int_equal(node->slot_bytes[holds], mmul_schedule_panel_bytes(schedule, step));
+        int64_t holds = node->slot_of_panel[pass.panel];
+        assert_int_equal(node->slot_holds[holds], pass.panel);
+        assert_int_equal(node->slot_bytes[holds], mmul_schedule_panel_bytes(schedule, pass));
     }
     if (slot >= 0)
         node->result_holds[slot] = at;
-    node->counters[MMUL_STEPS_DONE]++;
+    node->counters[MMUL_PASSES_DONE]++;
     return true;
 }
 
@@ -353,7 +353,7 @@ static void carry_out(const struct mmul_schedule *schedule) {
     for (int i = 0; i < count; i++) {
         for (int route = 0; route < MMUL_ROUTES; route++)
             assert_false(nodes[i].has_next[route]);
-        assert_int_equal(nodes[i].counters[MMUL_STEPS_DONE], mmul_schedule_steps(schedule));
+        assert_int_equal(nodes[i].counters[MMUL_PASSES_DONE], mmul_schedule_passes(schedule));
     }
 }
 

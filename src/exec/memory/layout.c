@@ -11,7 +11,7 @@ static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
     for (int64_t i = 0; i < l->panels; i++)
         slot_of_panel[i] = -1;
     for (int64_t i = 0; i < l->steps; i++) {
-        if (mmul_schedule_loads(l->schedule, l->node_index, mmul_schedule_step(l->schedule, i)))
+        if (mmul_schedule_loads(l->schedule, l->node_index, mmul_schedule_pass(l->schedule, i)))
             slot_of_panel[i % l->panels] = loaded++ % l->node->whole_slots;
         l->slot[i] = slot_of_panel[i % l->panels];
     }
@@ -24,7 +24,7 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     *layout = (struct mmul_layout){.schedule = schedule,
                                    .node = n,
                                    .node_index = node,
-                                   .steps = mmul_schedule_steps(schedule),
+                                   .steps = mmul_schedule_passes(schedule),
                                    .panels = mmul_schedule_panels(schedule)};
     layout->lane_bytes =
         mmul_page_ceiling(n->piece_lane_bytes) + mmul_page_ceiling(n->c_in_lane_bytes);
@@ -75,11 +75,11 @@ int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int
     return units;
 }
 
-int64_t mmul_layout_step_units_before(const struct mmul_layout *layout, int rank,
-                                      struct mmul_step step) {
+int64_t mmul_layout_pass_units_before(const struct mmul_layout *layout, int rank,
+                                      struct mmul_pass pass) {
     int64_t units = 0;
     for (int i = 0; i < rank; i++)
         if (mmul_schedule_ranks(layout->schedule)[i].node == layout->node_index)
-            units += mmul_schedule_units(layout->schedule, i, step);
+            units += mmul_schedule_units(layout->schedule, i, pass);
     return units;
 }

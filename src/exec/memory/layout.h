@@ -29,5 +29,5 @@ int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t step);
 
 // Units of the ranks of the node before `rank`: in a round, in a step.
 int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int64_t round);
-int64_t mmul_layout_step_units_before(const struct mmul_layout *layout, int rank,
-                                      struct mmul_step step);
+int64_t mmul_layout_pass_units_before(const struct mmul_layout *layout, int rank,
+                                      struct mmul_pass pass);

@@ -28,7 +28,7 @@ struct mmul_loan {
 
 // Of a product.
 struct mmul_stage_progress_rank {
-    _Atomic int64_t steps_done; // steps whose part of this rank's block is finished
+    _Atomic int64_t passes_done; // steps whose part of this rank's block is finished
     // Of its rows of C, where exec/tasks/write_back follows them: complete in the mapped file; by root,
     // handed over to the disk.
     _Atomic int64_t rows_complete, rows_handed_over;
@@ -49,7 +49,7 @@ struct mmul_stage_progress_rank {
 struct mmul_stage_progress {
     // By the leader: rounds whose pieces, steps whose panels are there; steps whose blocks of C
     // have left their slots.
-    _Atomic int64_t rounds_loaded, steps_loaded, results_stored;
+    _Atomic int64_t rounds_loaded, passes_loaded, results_stored;
     // By the leader: all that a product moves has left; of a move, so many panels from elsewhere are here.
     _Atomic int64_t has_left, has_arrived;
     _Atomic int64_t sums_made; // by the leader: rounds of exec/steps/sums that are added up

@@ -19,31 +19,31 @@ static const struct mmul_operation *operation_of(const struct mmul_stage *stage)
     return &plan_of(stage)->program->operations[stage->is.step->operation];
 }
 
-struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_step step) {
+struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass) {
     const struct mmul_schedule *schedule = stage->is.schedule;
-    struct mmul_part part = {.rank = rank, .step = step};
+    struct mmul_part part = {.rank = rank, .pass = pass};
     if (schedule == NULL)
         return part;
     const struct mmul_problem *p = &schedule->problem;
     const struct mmul_layout *l = &stage->product->layout;
-    const int64_t before = mmul_layout_units_before(l, rank, step.round);
+    const int64_t before = mmul_layout_units_before(l, rank, pass.round);
     const int64_t width = mmul_problem_result_width(p, schedule->axis);
     const int64_t each = (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, schedule->axis));
-    part.range = mmul_schedule_part(schedule, rank, step.round);
+    part.range = mmul_schedule_part(schedule, rank, pass.round);
     if (l->node->piece_lanes > 0) {
-        part.pieces = stage->memory + mmul_layout_pieces(l, step.round) + before * p->k * each;
-        part.c_in = stage->memory + mmul_layout_c_in(l, step.round) +
+        part.pieces = stage->memory + mmul_layout_pieces(l, pass.round) + before * p->k * each;
+        part.c_in = stage->memory + mmul_layout_c_in(l, pass.round) +
                     before * width * mmul_problem_result_each(p);
     }
     if (l->node->result_slots > 0)
-        part.c = stage->memory + mmul_layout_result(l, step.index) +
-                 mmul_layout_step_units_before(l, rank, step) * (step.end - step.begin) *
+        part.c = stage->memory + mmul_layout_result(l, pass.index) +
+                 mmul_layout_pass_units_before(l, rank, pass) * (pass.end - pass.begin) *
                      mmul_problem_result_each(p);
     return part;
 }
 
 struct mmul_part mmul_block_own(const struct mmul_stage *stage) {
-    return mmul_block_part(stage, stage->site->context->comm->rank, (struct mmul_step){0});
+    return mmul_block_part(stage, stage->site->context->comm->rank, (struct mmul_pass){0});
 }
 
 // ------------------------------------------------------------------------------- matrices of a product
@@ -106,18 +106,18 @@ static struct mmul_view view_whole(const struct mmul_stage *stage, const struct 
                                    int64_t t) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_problem *p = &schedule->problem;
-    const struct mmul_step step = part->step;
+    const struct mmul_pass pass = part->pass;
     const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, schedule->axis);
     const bool rows = schedule->axis == MMUL_ROWS, turned = rows ? p->transpose_b : p->transpose_a;
     const int64_t matrix = mmul_problem_whole_matrix(p, schedule->axis, t);
     if (stage->product->mapped.whole != NULL)
         return view_mapped(stage->product->mapped.whole,
                            mmul_problem_whole_shape(p, schedule->axis), matrix, dtype, turned);
-    const int64_t before = (matrix - step.matrix_begin) * (step.end - step.begin) * p->k;
+    const int64_t before = (matrix - pass.matrix_begin) * (pass.end - pass.begin) * p->k;
     const struct mmul_region region =
-        rows ? (struct mmul_region){matrix, 0, p->k, step.begin, step.end}
-             : (struct mmul_region){matrix, step.begin, step.end, 0, p->k};
-    const char *slot = stage->memory + mmul_layout_panel(&stage->product->layout, step.index);
+        rows ? (struct mmul_region){matrix, 0, p->k, pass.begin, pass.end}
+             : (struct mmul_region){matrix, pass.begin, pass.end, 0, p->k};
+    const char *slot = stage->memory + mmul_layout_panel(&stage->product->layout, pass.index);
     return view_packed(slot + before * (int64_t)mmul_dtype_bytes(dtype), region, dtype, turned);
 }
 
@@ -141,7 +141,7 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
 static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
                                const struct mmul_block *block) {
     const struct mmul_schedule *schedule = stage->is.schedule;
-    const struct mmul_step step = part->step;
+    const struct mmul_pass pass = part->pass;
     const int64_t t = block->at.matrix;
     int64_t ignored;
     if (schedule == NULL || stage->is.places.c >= 0)
@@ -154,10 +154,10 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
     const int64_t before =
         block->line - (rows ? block->at.row_begin : block->at.col_begin) + in.begin;
     const struct mmul_region region =
-        rows ? (struct mmul_region){t, in.begin, in.end, step.begin, step.end}
-             : (struct mmul_region){t, step.begin, step.end, in.begin, in.end};
+        rows ? (struct mmul_region){t, in.begin, in.end, pass.begin, pass.end}
+             : (struct mmul_region){t, pass.begin, pass.end, in.begin, in.end};
     return view_packed(part->c +
-                           before * (step.end - step.begin) * (int64_t)mmul_dtype_bytes(dtype),
+                           before * (pass.end - pass.begin) * (int64_t)mmul_dtype_bytes(dtype),
                        region, dtype, false);
 }
 

@@ -11,14 +11,14 @@
 // the other axis, C of the step; not looked at where these are mapped or values, nor of what is no product.
 struct mmul_part {
     int rank;
-    struct mmul_step step;
+    struct mmul_pass pass;
     struct mmul_range range;
     const char *pieces, *c_in;
     char *c; // packed, line after line
 };
 
 // Of a rank of this node, in a step of a product; this rank's of what is none.
-struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_step step);
+struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass);
 struct mmul_part mmul_block_own(const struct mmul_stage *stage);
 
 // What there is of an operand, as the operation has it, of the matrix that meets matrix t of the result.

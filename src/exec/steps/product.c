@@ -103,13 +103,13 @@ void mmul_product_fini(struct mmul_stage *stage) {
 
 // --------------------------------------------------------------------------------- what is known
 
-void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_step step) {
+void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass) {
     if (stage->product == NULL)
         return;
     const struct mmul_schedule_node *node = stage->product->layout.node;
-    bool new_pieces = step.round != stage->product->pieces_round;
+    bool new_pieces = pass.round != stage->product->pieces_round;
     bool new_panel = node->whole_slots > 0 && !node->whole_stays;
-    stage->product->pieces_round = step.round;
+    stage->product->pieces_round = pass.round;
     if (new_pieces || new_panel)
         mmul_worker_forget(&stage->site->worker);
     if (node->checks_whole ? new_panel : new_pieces)

@@ -62,4 +62,4 @@ void mmul_files_count(struct mmul_files *files, int64_t bytes);
 void mmul_product_count_mapped(struct mmul_stage *stage);
 
 // Buffers of the stage may hold other numbers than when they were last looked at.
-void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_step step);
+void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass);

@@ -212,8 +212,8 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
 
 static enum mmul_status make_at_hand(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works->at_hand;
-    const struct mmul_part part = mmul_block_part(stage, work->rank, work->task.step);
-    mmul_product_forget_buffers(stage, work->task.step);
+    const struct mmul_part part = mmul_block_part(stage, work->rank, work->task.pass);
+    mmul_product_forget_buffers(stage, work->task.pass);
     return stage->is.panels > 0 ? make_in_panels(stage, &part, err)
                                 : make_blocks(stage, &part, err);
 }
@@ -221,15 +221,15 @@ static enum mmul_status make_at_hand(struct mmul_stage *stage, struct mmul_error
 // ----------------------------------------------------------------------------------------- tasks
 
 // Pieces and panel are there, and the slot for C is free.
-static bool wait_for_step(struct mmul_stage *stage, struct mmul_step step) {
+static bool wait_for_step(struct mmul_stage *stage, struct mmul_pass pass) {
     struct mmul_report_rank *mine = &stage->site->mine;
     struct mmul_need needs[MMUL_NEEDS];
-    const int count = mmul_works_needs(stage, step, needs);
+    const int count = mmul_works_needs(stage, pass, needs);
     bool ready = true;
     for (int i = 0; ready && i < count; i++)
         ready = mmul_stage_wait(
             stage, MMUL_TRAFFIC, needs[i].counter, needs[i].goal,
-            i == MMUL_NEEDS_SLOT ? &mine->gather_seconds : &mine->scatter_seconds, step.index);
+            i == MMUL_NEEDS_SLOT ? &mine->gather_seconds : &mine->scatter_seconds, pass.index);
     return ready;
 }
 
@@ -242,7 +242,7 @@ static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct
     while (works->is_under_way || (works->is_under_way = next(stage))) {
         mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
         if (mmul_stage_is_cancelled(stage) ||
-            (is_mine(stage) && !wait_for_step(stage, works->at_hand.task.step)))
+            (is_mine(stage) && !wait_for_step(stage, works->at_hand.task.pass)))
             break;
         mmul_works_begin(stage);
         status = make_at_hand(stage, err);
@@ -276,7 +276,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
         clear_summand(stage);
         status = make_tasks(stage, mmul_works_next, err); // its own tasks, then what it can claim
         if (status != MMUL_OK ||
-            !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].steps_done,
+            !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done,
                              stage->works->steps, NULL, -1))
             return status; // or another failure has ended the run
     }
@@ -367,7 +367,7 @@ static void fini(struct mmul_stage *stage) {
 static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     bool computed = true;
     for (int i = 0; computed && i < stage->site->context->comm->node_size; i++)
-        computed = reach(context, i, &stage->progress->ranks[i].steps_done, stage->works->steps);
+        computed = reach(context, i, &stage->progress->ranks[i].passes_done, stage->works->steps);
     return computed;
 }
 

@@ -145,7 +145,7 @@ static void begin_list(struct mmul_stage *stage) {
     atomic_store(&own_progress(stage)->slices_left,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
-        atomic_store(&own_progress(stage)->steps_done, works->steps);
+        atomic_store(&own_progress(stage)->passes_done, works->steps);
 }
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
@@ -194,23 +194,23 @@ void mmul_works_fini(struct mmul_stage *stage) {
     stage->works = NULL;
 }
 
-int mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
+int mmul_works_needs(const struct mmul_stage *stage, struct mmul_pass pass,
                      struct mmul_need needs[static MMUL_NEEDS]) {
     const struct mmul_stage_progress *progress = stage->progress;
     if (stage->product == NULL)
         return 0;
     int64_t slots = stage->product->layout.node->result_slots;
-    needs[0] = (struct mmul_need){&progress->rounds_loaded, step.round + 1};
-    needs[1] = (struct mmul_need){&progress->steps_loaded, step.index + 1};
+    needs[0] = (struct mmul_need){&progress->rounds_loaded, pass.round + 1};
+    needs[1] = (struct mmul_need){&progress->passes_loaded, pass.index + 1};
     needs[MMUL_NEEDS_SLOT] =
-        (struct mmul_need){&progress->results_stored, slots > 0 ? step.index - slots + 1 : 0};
+        (struct mmul_need){&progress->results_stored, slots > 0 ? pass.index - slots + 1 : 0};
     return MMUL_NEEDS;
 }
 
-static bool is_ready(const struct mmul_stage *stage, struct mmul_step step) {
+static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
     struct mmul_need needs[MMUL_NEEDS];
     bool ready = true;
-    const int count = mmul_works_needs(stage, step, needs);
+    const int count = mmul_works_needs(stage, pass, needs);
     for (int i = 0; i < count; i++)
         ready = ready && atomic_load(needs[i].counter) >= needs[i].goal;
     return ready;
@@ -267,8 +267,8 @@ static double worth_seconds(const struct mmul_stage *stage) {
 // ------------------------------------------------------------------------------------ own tasks
 
 static void raise_steps(const struct mmul_stage *stage, int owner, int64_t steps) {
-    mmul_progress_raise(stage->site->progress, owner, &progress_of(stage, owner)->steps_done, steps,
-                        stage->index + 1);
+    mmul_progress_raise(stage->site->progress, owner, &progress_of(stage, owner)->passes_done,
+                        steps, stage->index + 1);
 }
 
 // Lets go, between two slices, of lines that others would do sooner: once those that it let go of before have
@@ -343,7 +343,7 @@ static bool take_own(struct mmul_stage *stage) {
         if (left.begin >= tasks->positions)
             return false;
         mmul_tasks_seek(tasks, left.begin, own);
-        raise_steps(stage, mine, own->task.step.index); // all before is done, or another node's
+        raise_steps(stage, mine, own->task.pass.index); // all before is done, or another node's
         count = own_count(stage, left);
         if (count == 0)
             return false;
@@ -383,7 +383,8 @@ static bool is_from_front(const struct mmul_stage *stage, int owner, const struc
                           struct mmul_range left) {
     struct mmul_task_cursor first = {0};
     mmul_tasks_seek(&stage->works->tasks[owner], left.begin, &first);
-    return !who->is_here && atomic_load(&stage->progress->steps_loaded) > first.task.step.index + 1;
+    return !who->is_here &&
+           atomic_load(&stage->progress->passes_loaded) > first.task.pass.index + 1;
 }
 
 // Lines of a rank's block. False: none, none that would be worth it, or somebody was faster.
@@ -397,7 +398,7 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
     bool front = is_from_front(stage, owner, who, left);
     mmul_tasks_seek(&stage->works->tasks[owner], front ? left.begin : left.end - 1, &at);
     const struct mmul_task *task = &at.task;
-    if (who->is_here && !is_ready(stage, task->step))
+    if (who->is_here && !is_ready(stage, task->pass))
         return false;
     int64_t full = task->line_end - task->line_begin;
     int64_t begin = mmul_larger(left.begin, at.position);

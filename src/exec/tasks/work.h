@@ -87,5 +87,5 @@ struct mmul_need {
     const _Atomic int64_t *counter; // of the progress
     int64_t goal;                   // reached: it need not wait
 };
-int mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
+int mmul_works_needs(const struct mmul_stage *stage, struct mmul_pass pass,
                      struct mmul_need needs[static MMUL_NEEDS]);

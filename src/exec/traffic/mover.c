@@ -28,11 +28,11 @@ static void tell(const struct mmul_mover *m, int index) {
     const int64_t *counters = m->moved[index].counters;
     if (stage->product == NULL)
         return;
-    int64_t loaded = counters[MMUL_STEPS_LOADED];
+    int64_t loaded = counters[MMUL_PASSES_LOADED];
     if (stage->is.schedule->whole_is_spread)
-        loaded = mmul_smaller(loaded, counters[MMUL_STEPS_RELAYED]);
+        loaded = mmul_smaller(loaded, counters[MMUL_PASSES_RELAYED]);
     count_for_all(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
-    count_for_all(m, &stage->progress->steps_loaded, loaded);
+    count_for_all(m, &stage->progress->passes_loaded, loaded);
     count_for_all(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
 }
 
@@ -59,8 +59,8 @@ static void look_at_steps(struct mmul_mover *m, int index) {
     int64_t least = stage->product->layout.steps;
     bool computes = !mmul_failure_is_void(&m->site->failure);
     for (int i = 0; computes && i < m->site->context->comm->node_size; i++)
-        least = mmul_smaller(least, atomic_load(&stage->progress->ranks[i].steps_done));
-    m->moved[index].counters[MMUL_STEPS_DONE] = least;
+        least = mmul_smaller(least, atomic_load(&stage->progress->ranks[i].passes_done));
+    m->moved[index].counters[MMUL_PASSES_DONE] = least;
 }
 
 // Is what the ranks of this node have of a spread operand complete?
@@ -100,13 +100,13 @@ static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfe
         return NULL;
     switch (transfer->content) {
     case MMUL_CONTENT_PIECES:
-        return stage->memory + mmul_layout_pieces(l, transfer->step.round);
+        return stage->memory + mmul_layout_pieces(l, transfer->pass.round);
     case MMUL_CONTENT_C_IN:
-        return stage->memory + mmul_layout_c_in(l, transfer->step.round);
+        return stage->memory + mmul_layout_c_in(l, transfer->pass.round);
     case MMUL_CONTENT_PANEL:
-        return stage->memory + mmul_layout_panel(l, transfer->step.index) + transfer->offset;
+        return stage->memory + mmul_layout_panel(l, transfer->pass.index) + transfer->offset;
     default:
-        return stage->memory + mmul_layout_result(l, transfer->step.index);
+        return stage->memory + mmul_layout_result(l, transfer->pass.index);
     }
 }
 
@@ -163,7 +163,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
         .begin = mmul_trace_now(m->site->trace),
         .stage = route->stage,
         .mark = mark_of(m, route),
-        .numbers = {by_round ? transfer->step.round : transfer->step.index, bytes},
+        .numbers = {by_round ? transfer->pass.round : transfer->pass.index, bytes},
         .kind = kind_of_span(transfer, stage->product == NULL && mmul_move_is_load(stage))};
     if (transfer->content == MMUL_CONTENT_PART) {
         span->numbers[0] = transfer->route == MMUL_ROUTE_COPY ? bytes : peer_of(m, transfer);

@@ -145,7 +145,7 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
         struct mmul_range hole = {stretch.col_end, stretch.col_end};
         for (int i = 0; i < files->lent_count; i++) {
             const struct mmul_lent *lent = &files->lent[i];
-            if (lent->rank != rank || lent->step != p->stream->transfer.step.index)
+            if (lent->rank != rank || lent->step != p->stream->transfer.pass.index)
                 continue;
             struct mmul_region r = lent_region(plan_of(p), lent, stretch, lines_before);
             int64_t begin = mmul_larger(r.col_begin, left.col_begin);
@@ -163,7 +163,7 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
 static bool is_lent(const struct passing *p, int rank) {
     const struct mmul_files *files = files_of(p);
     for (int i = 0; i < files->lent_count; i++)
-        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->transfer.step.index)
+        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->transfer.pass.index)
             return true;
     return false;
 }
@@ -171,15 +171,15 @@ static bool is_lent(const struct passing *p, int rank) {
 // A rank's block of C of a step.
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
     const struct mmul_schedule *schedule = plan_of(p);
-    struct mmul_step step = p->stream->transfer.step;
+    struct mmul_pass pass = p->stream->transfer.pass;
     struct mmul_stretch s;
     enum mmul_status status = MMUL_OK;
     struct mmul_walk walk =
-        mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step);
+        mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
     bool lent = is_lent(p, rank);
     int64_t lines = 0;
     while (status == MMUL_OK && p->at < p->window.end && mmul_schedule_next(&walk, &s)) {
-        struct mmul_region region = mmul_step_result(schedule, step, s);
+        struct mmul_region region = mmul_pass_result(schedule, pass, s);
         if (!lent)
             status = pass_region(p, region, err);
         for (int64_t row = region.row_begin;
@@ -200,18 +200,18 @@ static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error
         status =
             content_of(p) == MMUL_CONTENT_RESULT
                 ? pass_result(p, rank, err)
-                : pass_range(p, mmul_schedule_part(schedule, rank, p->stream->transfer.step.round),
+                : pass_range(p, mmul_schedule_part(schedule, rank, p->stream->transfer.pass.round),
                              err);
     }
     return status;
 }
 
 static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
-    struct mmul_step step = p->stream->transfer.step;
+    struct mmul_pass pass = p->stream->transfer.pass;
     enum mmul_status status = MMUL_OK;
-    for (int64_t i = step.matrix_begin;
-         status == MMUL_OK && i < step.matrix_end && p->at < p->window.end; i++)
-        status = pass_region(p, mmul_step_panel(plan_of(p), step, i), err);
+    for (int64_t i = pass.matrix_begin;
+         status == MMUL_OK && i < pass.matrix_end && p->at < p->window.end; i++)
+        status = pass_region(p, mmul_pass_panel(plan_of(p), pass, i), err);
     return status;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What links and steps cost, and the sums from which shares are solved. Which shares make all ranks finish
+// What links and passes cost, and the sums from which shares are solved. Which shares make all ranks finish
 // together is balance.c's question, when everything happens replay.c's.
 #include "plan/cost/cost.h"
 
@@ -154,16 +154,16 @@ void mmul_cost_destroy(struct mmul_cost *cost) {
 
 // -------------------------------------------------------------------------------------- setting
 
-struct mmul_step_cost mmul_cost_step(const struct mmul_cost *cost, int rank, int file_ranks) {
+struct mmul_pass_cost mmul_cost_pass(const struct mmul_cost *cost, int rank, int file_ranks) {
     const struct mmul_cost_request *r = &cost->request;
-    const struct mmul_step_request step = {.problem = r->problem,
+    const struct mmul_pass_request pass = {.problem = r->problem,
                                            .axis = r->axis,
                                            .cut = &cost->cut,
                                            .rank = &r->cluster->ranks[rank],
                                            .assumed_flops = r->assumed ? r->assumed[rank] : 0,
                                            .maps = maps_of(cost, cost->ranks[rank].node),
                                            .file_ranks = file_ranks};
-    return mmul_step_cost(&step);
+    return mmul_pass_cost(&pass);
 }
 
 static void set_ranks(struct mmul_cost *cost, const bool *in) {
@@ -174,8 +174,8 @@ static void set_ranks(struct mmul_cost *cost, const bool *in) {
         struct mmul_cost_rank *own = &cost->ranks[rank];
         int shared = own->node == cost->root_node ? file_ranks : 0;
         own->in = in == NULL || in[rank];
-        own->step = own->in ? mmul_cost_step(cost, rank, shared) : (struct mmul_step_cost){0};
-        own->in = own->step.knots > 0;
+        own->pass = own->in ? mmul_cost_pass(cost, rank, shared) : (struct mmul_pass_cost){0};
+        own->in = own->pass.knots > 0;
         own->from = own->stolen_seconds = 0;
         own->to = 1;
         cost->nodes[own->node].in |= own->in;
@@ -252,9 +252,9 @@ void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut
     double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, axis));
     cost->cut = *cut;
     cost->rounds = (double)cut->rounds;
-    cost->steps = cost->rounds * (double)cut->panels;
-    cost->sendings = cut->whole_stays ? (double)cut->panels : cost->steps;
-    cost->steps_after = cut->rounds > 1 && cut->whole_stays ? (double)cut->panels : 1;
+    cost->passes = cost->rounds * (double)cut->panels;
+    cost->sendings = cut->whole_stays ? (double)cut->panels : cost->passes;
+    cost->passes_after = cut->rounds > 1 && cut->whole_stays ? (double)cut->panels : 1;
     cost->panel_bytes = p->alpha == 0
                             ? 0
                             : matrices * (double)mmul_problem_result_width(p, axis) * (double)p->k /
@@ -343,7 +343,7 @@ struct mmul_cost_links mmul_cost_links(const struct mmul_cost *cost, double s) {
     double result = cost->returning * s * cost->result_bytes;
     return (struct mmul_cost_links){.pieces = cost->taking * s * cost->piece_bytes,
                                     .result = result,
-                                    .last_blocks = result / cost->steps};
+                                    .last_blocks = result / cost->passes};
 }
 
 struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int rank,
@@ -363,9 +363,9 @@ static double finish_of(const struct mmul_cost *cost, int rank, struct mmul_cost
                         double units) {
     const struct mmul_cost_rank *r = &cost->ranks[rank];
     struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
-    double tau = mmul_step_seconds(&r->step, units / cost->rounds);
-    double steady = arrival.first + cost->steps * tau;
-    double late = arrival.last + cost->steps_after * tau;
+    double tau = mmul_pass_seconds(&r->pass, units / cost->rounds);
+    double steady = arrival.first + cost->passes * tau;
+    double late = arrival.last + cost->passes_after * tau;
     return (steady > late ? steady : late) + r->stolen_seconds +
            (cost->nodes[r->node].returns ? links.last_blocks : 0);
 }
@@ -376,9 +376,9 @@ double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_
     struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
     double left =
         seconds - r->stolen_seconds - (cost->nodes[r->node].returns ? links.last_blocks : 0);
-    double steady = (left - arrival.first) / cost->steps;
-    double late = (left - arrival.last) / cost->steps_after;
-    return cost->rounds * mmul_step_units(&r->step, steady < late ? steady : late);
+    double steady = (left - arrival.first) / cost->passes;
+    double late = (left - arrival.last) / cost->passes_after;
+    return cost->rounds * mmul_pass_units(&r->pass, steady < late ? steady : late);
 }
 
 // -------------------------------------------------------------------------------- the whole run
@@ -392,7 +392,7 @@ static double first_block(const struct mmul_cost *cost, const double *units,
         if (!(units[rank] > 0) || !cost->nodes[r->node].returns)
             continue;
         double end = mmul_cost_arrival(cost, rank, links).first +
-                     mmul_step_seconds(&r->step, units[rank] / cost->rounds);
+                     mmul_pass_seconds(&r->pass, units[rank] / cost->rounds);
         first = end < first ? end : first;
     }
     return first;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// The cost model: what links, steps and traffic cost, and a run's seconds in closed form, the same for one
+// The cost model: what links, passes and traffic cost, and a run's seconds in closed form, the same for one
 // rank and for thousands, which can be solved for shares; plan/replay/replay.h then says when everything
 // happens. Pure. Everything begins at root: rows go out and results come back through its link.
 //
-// Ranks r of nodes i with x_r units, in R rounds of W panels; N = R W steps. Q = 1 where panels
+// Ranks r of nodes i with x_r units, in R rounds of W panels; N = R W passes. Q = 1 where panels
 // stay and cross the network once, else R. b_A: bytes of the split operand and of C_in per unit,
 // b_C: bytes of C per unit; B_i: bytes per second of root's link with node i.
 //
-//   tau_r   seconds of a step of x_r / R units                                    (step_cost.h)
+//   tau_r   seconds of a pass of x_r / R units                                    (pass_cost.h)
 //   S       sum over other nodes of units / B_i: through root's link one after another
 //   pieces  T_A = b_A S; a round's are there after T_A / R, all after T_A
 //   panels  follow along a chain of leaders, fastest link first, in P packets each: with
@@ -17,7 +17,7 @@
 //             first_i = sum over H_i of (t_h / P + l_h) + (1 - 1/P) gap_i
 //           panel w of round 0 is at node i at T_A / R + first_i + w gap_i, the last of all at
 //           T_A + first_i + (Q W - 1) gap_i
-//   result  D = b_C S comes back, G = D / N of it after the last step
+//   result  D = b_C S comes back, G = D / N of it after the last pass
 //   finish  f_r = max(first + N tau_r, last + tau_r) + stolen_i + G, at least first block + D:
 //           the link from the nodes is no faster than the one to them
 //   stolen  traffic costs CPU: so many seconds of every byte that a leader sends, and receives, as
@@ -30,7 +30,7 @@
 // whole matrices a rank waits for its own: `from` and `to` below.
 #pragma once
 
-#include "plan/cost/step_cost.h"
+#include "plan/cost/pass_cost.h"
 
 // Assumed until links are measured: 1 Gbit/s and 100 microseconds.
 #define MMUL_LINK_BYTES_PER_SECOND 125e6
@@ -51,7 +51,7 @@ struct mmul_cost_request {
 struct mmul_cost_rank {
     int node;
     bool in; // may have units
-    struct mmul_step_cost step;
+    struct mmul_pass_cost pass;
     double from, to;       // share of the panels before its first and up to its last one
     double stolen_seconds; // of a leader
     double finish;         // of the last evaluation; 0: no units
@@ -80,9 +80,9 @@ struct mmul_cost {
     struct mmul_cost_rank *ranks; // owned
     struct mmul_cost_node *nodes; // owned
     int *chain;                   // other nodes, fastest first; owned
-    double steps, rounds;         // N, R
+    double passes, rounds;        // N, R
     double sendings;              // Q W
-    double steps_after;       // that follow the last arrival: 1, or W where only pieces come last
+    double passes_after;      // that follow the last arrival: 1, or W where only pieces come last
     double piece_bytes;       // b_A
     double result_bytes;      // b_C
     double panel_bytes;       // mean
@@ -126,8 +126,8 @@ double mmul_cost_evaluate(struct mmul_cost *cost, const double *units);
 // A link as measured, or as assumed.
 struct mmul_link mmul_cost_root_link(const struct mmul_cluster *cluster, int node);
 
-// The step of a rank, with the files of root's node shared by so many (0: without them).
-struct mmul_step_cost mmul_cost_step(const struct mmul_cost *cost, int rank, int file_ranks);
+// The pass of a rank, with the files of root's node shared by so many (0: without them).
+struct mmul_pass_cost mmul_cost_pass(const struct mmul_cost *cost, int rank, int file_ranks);
 
 // Links within about a quarter of each other have the same class; faster ones a higher one.
 int mmul_cost_link_class(const struct mmul_cluster *cluster, int node);

@@ -76,12 +76,12 @@ struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
 }
 
 struct mmul_block_walk mmul_product_blocks(const struct mmul_schedule *schedule,
-                                           struct mmul_step step, int rank) {
+                                           struct mmul_pass pass, int rank) {
     return (struct mmul_block_walk){
         .rank = rank,
         .by_cols = schedule->axis == MMUL_COLS,
         .stretches =
-            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step),
+            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass),
         .lines = {0, INT64_MAX}};
 }
 
@@ -120,7 +120,7 @@ static bool next_of_product(struct mmul_block_walk *w, struct mmul_block *block)
     struct mmul_stretch stretch;
     if (!mmul_schedule_next(&w->stretches, &stretch))
         return false;
-    *block = (struct mmul_block){.at = mmul_step_result(schedule, w->stretches.step, stretch),
+    *block = (struct mmul_block){.at = mmul_pass_result(schedule, w->stretches.pass, stretch),
                                  .inner_end = schedule->problem.k,
                                  .line = w->line};
     w->line += lines_of(w, block->at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What a rank makes in a step that computes: blocks of the result, as they are walked, never stored. Pure. Of a
-// product with a schedule they are the rank's part of the round, in the step's panel. Of every other step they
+// product with a schedule they are the rank's part of the round, in the pass's panel. Of every other step they
 // are what the rank has of the result, matrix by matrix: of a result that is whole on every node the ranks of a node
 // make a part each, by their shares; of a sum (matmul: cols x rows; along an axis that is split) everybody makes a
 // summand from its part of the inner range.
@@ -40,9 +40,9 @@ bool mmul_step_makes_summands(const struct mmul_program_plan *plan,
 struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step, int rank);
 
-// Those of a product's step.
+// Those of a product's pass.
 struct mmul_block_walk mmul_product_blocks(const struct mmul_schedule *schedule,
-                                           struct mmul_step step, int rank);
+                                           struct mmul_pass pass, int rank);
 
 // False when there are no more.
 bool mmul_blocks_next(struct mmul_block_walk *walk, struct mmul_block *block);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the parts of the block are; and the list of steps, which is arithmetic on them: nothing is stored, so a
+// Where the parts of the block are; and the list of passes, which is arithmetic on them: nothing is stored, so a
 // schedule for thousands of ranks stays small.
 #include "plan/lists/schedule.h"
 
@@ -31,7 +31,7 @@ void mmul_schedule_free(struct mmul_schedule *schedule) {
     mmul_free(schedule);
 }
 
-// ---------------------------------------------------------------------------------------- steps
+// ---------------------------------------------------------------------------------------- passes
 
 // Units along the axis that is not split, and the matrices of the whole operand.
 static int64_t other_units(const struct mmul_schedule *schedule) {
@@ -47,20 +47,20 @@ int64_t mmul_schedule_panels(const struct mmul_schedule *schedule) {
            mmul_divide_up(other_units(schedule), schedule->panel_units);
 }
 
-int64_t mmul_schedule_steps(const struct mmul_schedule *schedule) {
+int64_t mmul_schedule_passes(const struct mmul_schedule *schedule) {
     return schedule->rounds * mmul_schedule_panels(schedule);
 }
 
-struct mmul_step mmul_schedule_step(const struct mmul_schedule *schedule, int64_t index) {
+struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_t index) {
     int64_t panels = mmul_schedule_panels(schedule);
     int64_t per_matrix = mmul_divide_up(other_units(schedule), schedule->panel_units);
-    struct mmul_step step = {.index = index, .round = index / panels, .panel = index % panels};
-    step.matrix_begin = step.panel / per_matrix * schedule->panel_matrices;
-    step.matrix_end =
-        mmul_smaller(step.matrix_begin + schedule->panel_matrices, whole_matrices(schedule));
-    step.begin = step.panel % per_matrix * schedule->panel_units;
-    step.end = mmul_smaller(step.begin + schedule->panel_units, other_units(schedule));
-    return step;
+    struct mmul_pass pass = {.index = index, .round = index / panels, .panel = index % panels};
+    pass.matrix_begin = pass.panel / per_matrix * schedule->panel_matrices;
+    pass.matrix_end =
+        mmul_smaller(pass.matrix_begin + schedule->panel_matrices, whole_matrices(schedule));
+    pass.begin = pass.panel % per_matrix * schedule->panel_units;
+    pass.end = mmul_smaller(pass.begin + schedule->panel_units, other_units(schedule));
+    return pass;
 }
 
 // units * round / rounds without leaving int64.
@@ -78,28 +78,28 @@ struct mmul_range mmul_schedule_part(const struct mmul_schedule *schedule, int r
 
 // ------------------------------------------------------------------------------------- stretches
 
-// The result matrices that may use the step's matrices: a range of t that holds all of them.
+// The result matrices that may use the pass's matrices: a range of t that holds all of them.
 static struct mmul_range using_matrices(const struct mmul_schedule *schedule,
-                                        struct mmul_step step) {
+                                        struct mmul_pass pass) {
     struct mmul_shape whole = mmul_problem_whole_shape(&schedule->problem, schedule->axis);
     struct mmul_shape c = schedule->problem.c;
     if (whole.batch == c.batch && whole.depth == c.depth)
-        return (struct mmul_range){step.matrix_begin, step.matrix_end};
+        return (struct mmul_range){pass.matrix_begin, pass.matrix_end};
     if (whole.batch == c.batch) // one of depth 1 serves all of its batch
-        return (struct mmul_range){step.matrix_begin * c.depth, step.matrix_end * c.depth};
+        return (struct mmul_range){pass.matrix_begin * c.depth, pass.matrix_end * c.depth};
     return (struct mmul_range){0, schedule->problem.matrices};
 }
 
 struct mmul_walk mmul_schedule_walk(const struct mmul_schedule *schedule, struct mmul_range range,
-                                    struct mmul_step step) {
+                                    struct mmul_pass pass) {
     int64_t units = mmul_problem_units(&schedule->problem, schedule->axis);
-    struct mmul_range matrices = using_matrices(schedule, step);
+    struct mmul_range matrices = using_matrices(schedule, pass);
     range.begin = mmul_larger(range.begin, matrices.begin * units);
     range.end = mmul_larger(range.begin, mmul_smaller(range.end, matrices.end * units));
     return (struct mmul_walk){
         .schedule = schedule,
         .range = range,
-        .step = step,
+        .pass = pass,
         .count = mmul_stretch_count(&schedule->problem, schedule->axis, range.begin, range.end)};
 }
 
@@ -110,32 +110,32 @@ bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch) {
                                    walk->range.end, walk->index++);
         int64_t matrix =
             mmul_problem_whole_matrix(&schedule->problem, schedule->axis, stretch->matrix);
-        if (matrix >= walk->step.matrix_begin && matrix < walk->step.matrix_end)
+        if (matrix >= walk->pass.matrix_begin && matrix < walk->pass.matrix_end)
             return true;
     }
     return false;
 }
 
-int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_step step) {
+int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
     struct mmul_stretch s;
     int64_t units = 0;
     struct mmul_walk walk =
-        mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step);
+        mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
     while (mmul_schedule_next(&walk, &s))
         units += s.end - s.begin;
     return units;
 }
 
-int64_t mmul_schedule_steps_of(const struct mmul_schedule *schedule, int rank) {
+int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank) {
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
-    int64_t steps = mmul_schedule_steps(schedule), count = 0;
+    int64_t passes = mmul_schedule_passes(schedule), count = 0;
     if (whole_matrices(schedule) == 1)
         return mmul_smaller(r->end - r->begin, schedule->rounds) * mmul_schedule_panels(schedule);
-    for (int64_t i = 0; i < steps; i++) {
-        struct mmul_step step = mmul_schedule_step(schedule, i);
+    for (int64_t i = 0; i < passes; i++) {
+        struct mmul_pass pass = mmul_schedule_pass(schedule, i);
         struct mmul_stretch s;
         struct mmul_walk walk =
-            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step);
+            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
         count += mmul_schedule_next(&walk, &s);
     }
     return count;
@@ -143,13 +143,13 @@ int64_t mmul_schedule_steps_of(const struct mmul_schedule *schedule, int rank) {
 
 // ---------------------------------------------------------------------------------------- nodes
 
-static bool node_works(const struct mmul_schedule *schedule, int node, struct mmul_step step) {
+static bool node_works(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
     for (int rank = 0; rank < schedule->size; rank++) {
         struct mmul_stretch s;
         if (mmul_schedule_ranks(schedule)[rank].node != node)
             continue;
         struct mmul_walk walk =
-            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, step.round), step);
+            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
         if (mmul_schedule_next(&walk, &s))
             return true;
     }
@@ -160,82 +160,82 @@ static bool maps_whole(const struct mmul_schedule *schedule, int node) {
     return mmul_schedule_nodes(schedule)[node].maps & mmul_maps_whole(schedule->axis);
 }
 
-bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_step step) {
+bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
     if (schedule->problem.alpha == 0 || maps_whole(schedule, node) ||
-        !node_works(schedule, node, step))
+        !node_works(schedule, node, pass))
         return false;
     if (!mmul_schedule_nodes(schedule)[node].whole_stays)
         return true;
-    while (step.round > 0) {
-        step.round--;
-        if (node_works(schedule, node, step))
+    while (pass.round > 0) {
+        pass.round--;
+        if (node_works(schedule, node, pass))
             return false;
     }
     return true;
 }
 
-int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct mmul_step step) {
+int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass) {
     if (schedule->problem.alpha == 0)
         return 0;
-    return (step.matrix_end - step.matrix_begin) * (step.end - step.begin) * schedule->problem.k *
+    return (pass.matrix_end - pass.matrix_begin) * (pass.end - pass.begin) * schedule->problem.k *
            (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&schedule->problem, schedule->axis));
 }
 
 // ------------------------------------------------------------------------- rows of a spread operand
 
-// The rows of each matrix that are in the step's panel: all of B, a stretch of A.
-static struct mmul_range panel_rows(const struct mmul_schedule *schedule, struct mmul_step step) {
+// The rows of each matrix that are in the pass's panel: all of B, a stretch of A.
+static struct mmul_range panel_rows(const struct mmul_schedule *schedule, struct mmul_pass pass) {
     int64_t rows = mmul_problem_whole_shape(&schedule->problem, schedule->axis).rows;
     return schedule->axis == MMUL_ROWS ? (struct mmul_range){0, rows}
-                                       : (struct mmul_range){step.begin, step.end};
+                                       : (struct mmul_range){pass.begin, pass.end};
 }
 
 // Rows of the panel before a row of all matrices.
-static int64_t panel_rows_before(const struct mmul_schedule *schedule, struct mmul_step step,
+static int64_t panel_rows_before(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                  int64_t row) {
     int64_t rows = mmul_problem_whole_shape(&schedule->problem, schedule->axis).rows;
-    struct mmul_range in = panel_rows(schedule, step);
+    struct mmul_range in = panel_rows(schedule, pass);
     int64_t height = in.end - in.begin, matrix = row / rows;
-    if (matrix < step.matrix_begin)
+    if (matrix < pass.matrix_begin)
         return 0;
-    if (matrix >= step.matrix_end)
-        return (step.matrix_end - step.matrix_begin) * height;
-    return (matrix - step.matrix_begin) * height +
+    if (matrix >= pass.matrix_end)
+        return (pass.matrix_end - pass.matrix_begin) * height;
+    return (matrix - pass.matrix_begin) * height +
            mmul_smaller(mmul_larger(row % rows - in.begin, 0), height);
 }
 
 struct mmul_range mmul_schedule_whole_rows(const struct mmul_schedule *schedule, int rank,
-                                           struct mmul_step step) {
+                                           struct mmul_pass pass) {
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
-    return (struct mmul_range){panel_rows_before(schedule, step, r->whole_begin),
-                               panel_rows_before(schedule, step, r->whole_end)};
+    return (struct mmul_range){panel_rows_before(schedule, pass, r->whole_begin),
+                               panel_rows_before(schedule, pass, r->whole_end)};
 }
 
-int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, struct mmul_step step) {
-    int64_t cols = schedule->axis == MMUL_ROWS ? step.end - step.begin : schedule->problem.k;
+int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass) {
+    int64_t cols = schedule->axis == MMUL_ROWS ? pass.end - pass.begin : schedule->problem.k;
     return cols *
            (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&schedule->problem, schedule->axis));
 }
 
 // ------------------------------------------------------------------------------------- rectangles
 
-struct mmul_region mmul_step_panel(const struct mmul_schedule *schedule, struct mmul_step step,
+struct mmul_region mmul_pass_panel(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                    int64_t matrix) {
     const struct mmul_problem *problem = &schedule->problem;
     bool rows = schedule->axis == MMUL_ROWS;
     struct mmul_region region =
         mmul_region_whole(mmul_problem_whole_shape(problem, schedule->axis), matrix);
     bool along_rows = rows ? problem->transpose_b : !problem->transpose_a;
-    *(along_rows ? &region.row_begin : &region.col_begin) = step.begin;
-    *(along_rows ? &region.row_end : &region.col_end) = step.end;
+    *(along_rows ? &region.row_begin : &region.col_begin) = pass.begin;
+    *(along_rows ? &region.row_end : &region.col_end) = pass.end;
     return region;
 }
 
-struct mmul_region mmul_step_result(const struct mmul_schedule *schedule, struct mmul_step step,
+struct mmul_region mmul_pass_result(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                     struct mmul_stretch stretch) {
     struct mmul_region region = mmul_stretch_result(&schedule->problem, schedule->axis, stretch);
     bool rows = schedule->axis == MMUL_ROWS;
-    *(rows ? &region.col_begin : &region.row_begin) = step.begin;
-    *(rows ? &region.col_end : &region.row_end) = step.end;
+    *(rows ? &region.col_begin : &region.row_begin) = pass.begin;
+    *(rows ? &region.col_end : &region.row_end) = pass.end;
     return region;
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
 // How a product is carried out: who computes which part of it, cut into which rounds and panels, through which memory;
-// and the steps that follow from that. A step of a plan has it (program_plan.h); plan/product/schedule_make.h makes it.
+// and the passes that follow from that. A step of a plan has it (program_plan.h); plan/product/schedule_make.h makes
+// it.
 // It is one block of plain memory (header, then ranks, then nodes), so that sending it is sending bytes.
 //
-// The steps are one list, the same on all ranks, computed from the schedule alone. The sender of
+// The passes are one list, the same on all ranks, computed from the schedule alone. The sender of
 // a panel and its receiver walk the same list, so nothing about order is ever negotiated.
 //
 //     for each round            (a piece of every rank's part of the split range)
 //       for each panel          (of the whole operand: a range of the other axis of one matrix, that
 //                                is columns of B when rows are split; or several whole matrices)
-//         one step: C[units of the rank's piece that use the panel's matrices, the panel's range]
+//         one pass: C[units of the rank's piece that use the panel's matrices, the panel's range]
 //
 // In core is one round; a small problem is one round of one panel.
 
@@ -40,7 +41,7 @@ struct mmul_schedule_rank {
 };
 
 // A node's shared segment is made of lanes and slots, used in turn (below: which when):
-// lanes hold one round's pieces, slots one panel of the whole operand, or one step's block of C.
+// lanes hold one round's pieces, slots one panel of the whole operand, or one pass's block of C.
 struct mmul_schedule_node {
     unsigned maps;        // enum mmul_maps: used where they lie, so not in the segment
     int64_t piece_bytes;  // split operand, of all its ranks and rounds
@@ -57,7 +58,7 @@ struct mmul_schedule_node {
     bool
         checks_whole; // its ranks' checks project the whole operand, not their pieces (exec/worker/verify.h)
     int64_t whole_slot_bytes;
-    int64_t result_slots; // 0; or as many as it has steps; or fewer
+    int64_t result_slots; // 0; or as many as it has passes; or fewer
     int64_t result_slot_bytes;
     int64_t segment_bytes; // all lanes and slots
     int64_t private_bytes; // summed work space of its ranks
@@ -102,7 +103,7 @@ const struct mmul_schedule_node *mmul_schedule_nodes(const struct mmul_schedule 
 // Whether a node takes part in scatter and gather, for a plan that is one of several.
 void mmul_schedule_set_member(struct mmul_schedule *schedule, int node, bool takes_part);
 
-struct mmul_step {
+struct mmul_pass {
     int64_t index; // in the list
     int64_t round;
     int64_t panel;                    // in the round, 0 .. mmul_schedule_panels - 1
@@ -110,10 +111,10 @@ struct mmul_step {
     int64_t begin, end;               // units of the other axis, inside each matrix
 };
 
-// Panels per round, and steps in all.
+// Panels per round, and passes in all.
 int64_t mmul_schedule_panels(const struct mmul_schedule *schedule);
-int64_t mmul_schedule_steps(const struct mmul_schedule *schedule);
-struct mmul_step mmul_schedule_step(const struct mmul_schedule *schedule, int64_t index);
+int64_t mmul_schedule_passes(const struct mmul_schedule *schedule);
+struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_t index);
 
 // Units of `rank` in `round`; their union over the rounds is its part, in order.
 struct mmul_range {
@@ -121,40 +122,40 @@ struct mmul_range {
 };
 struct mmul_range mmul_schedule_part(const struct mmul_schedule *schedule, int rank, int64_t round);
 
-// The stretches of `range` that use the step's matrices, in order:
-//     for (walk = mmul_schedule_walk(schedule, range, step); mmul_schedule_next(&walk, &stretch);)
+// The stretches of `range` that use the pass's matrices, in order:
+//     for (walk = mmul_schedule_walk(schedule, range, pass); mmul_schedule_next(&walk, &stretch);)
 struct mmul_walk {
     const struct mmul_schedule *schedule;
     struct mmul_range range;
-    struct mmul_step step;
+    struct mmul_pass pass;
     int64_t index, count;
 };
 struct mmul_walk mmul_schedule_walk(const struct mmul_schedule *schedule, struct mmul_range range,
-                                    struct mmul_step step);
+                                    struct mmul_pass pass);
 bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch);
 
-// Units that a rank computes in a step; so many units x (step.end - step.begin) elements of C.
-int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_step step);
+// Units that a rank computes in a pass; so many units x (pass.end - pass.begin) elements of C.
+int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass);
 
 // Steps in which a rank has work: all of them, or, with several whole matrices, those of its own.
-int64_t mmul_schedule_steps_of(const struct mmul_schedule *schedule, int rank);
+int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank);
 
-// Whether the step's panel is put into the node's memory for this step: a rank of it has work in
+// Whether the pass's panel is put into the node's memory for this pass: a rank of it has work in
 // it, the operand is not mapped there, and the panel is not there since an earlier round.
-bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_step step);
+bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass);
 
-// Where the whole operand is spread: the rows of the step's panel, counted over its matrices, that a rank
+// Where the whole operand is spread: the rows of the pass's panel, counted over its matrices, that a rank
 // has; and the bytes of each.
 struct mmul_range mmul_schedule_whole_rows(const struct mmul_schedule *schedule, int rank,
-                                           struct mmul_step step);
-int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, struct mmul_step step);
+                                           struct mmul_pass pass);
+int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass);
 
-// Bytes of the step's panel of the whole operand; not 0 where a node maps it.
-int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct mmul_step step);
+// Bytes of the pass's panel of the whole operand; not 0 where a node maps it.
+int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass);
 
-// The step's rectangle of matrix `matrix` of the whole operand.
-struct mmul_region mmul_step_panel(const struct mmul_schedule *schedule, struct mmul_step step,
+// The pass's rectangle of matrix `matrix` of the whole operand.
+struct mmul_region mmul_pass_panel(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                    int64_t matrix);
-// A stretch's rectangle of C in a step.
-struct mmul_region mmul_step_result(const struct mmul_schedule *schedule, struct mmul_step step,
+// A stretch's rectangle of C in a pass.
+struct mmul_region mmul_pass_result(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                     struct mmul_stretch stretch);

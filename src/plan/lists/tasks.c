@@ -34,18 +34,18 @@ static int64_t steps_at_once(const struct mmul_tasks *tasks) {
     return tasks->joined ? mmul_divide_up(width, tasks->schedule->panel_units) : 1;
 }
 
-static struct mmul_step joined_step(const struct mmul_tasks *tasks, int64_t index) {
+static struct mmul_pass joined_step(const struct mmul_tasks *tasks, int64_t index) {
     int64_t each = steps_at_once(tasks);
-    struct mmul_step step = mmul_schedule_step(tasks->schedule, index * each);
-    step.end = mmul_schedule_step(tasks->schedule, (index + 1) * each - 1).end;
-    return step;
+    struct mmul_pass pass = mmul_schedule_pass(tasks->schedule, index * each);
+    pass.end = mmul_schedule_pass(tasks->schedule, (index + 1) * each - 1).end;
+    return pass;
 }
 
 static bool is_one_step(const struct mmul_tasks *tasks) {
-    return tasks->schedule != NULL && mmul_schedule_steps(tasks->schedule) == steps_at_once(tasks);
+    return tasks->schedule != NULL && mmul_schedule_passes(tasks->schedule) == steps_at_once(tasks);
 }
 
-// Part `index` of the only step.
+// Part `index` of the only pass.
 static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
     const struct mmul_schedule *schedule = tasks->schedule;
     int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
@@ -72,11 +72,11 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
 static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index) {
     if (tasks->schedule == NULL)
         return (struct mmul_task){.line_end = tasks->positions, .end = tasks->width};
-    struct mmul_step step = joined_step(tasks, index);
-    return (struct mmul_task){.step = step,
-                              .line_end = mmul_schedule_units(tasks->schedule, tasks->rank, step),
-                              .begin = step.begin,
-                              .end = step.end};
+    struct mmul_pass pass = joined_step(tasks, index);
+    return (struct mmul_task){.pass = pass,
+                              .line_end = mmul_schedule_units(tasks->schedule, tasks->rank, pass),
+                              .begin = pass.begin,
+                              .end = pass.end};
 }
 
 // Part `index` of all that a rank makes in a step that is no product.
@@ -135,7 +135,7 @@ struct mmul_tasks mmul_tasks_of(const struct mmul_schedule *schedule, int rank, 
         task = whole_task(&tasks, 0);
     }
     if (!one)
-        tasks.count = mmul_schedule_steps(schedule) / steps_at_once(&tasks);
+        tasks.count = mmul_schedule_passes(schedule) / steps_at_once(&tasks);
     for (int64_t i = 0; i < tasks.count; i++) {
         task = mmul_tasks_at(&tasks, i);
         tasks.positions += task.line_end - task.line_begin;
@@ -169,11 +169,11 @@ struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
 
 struct mmul_block_walk mmul_task_blocks(const struct mmul_tasks *tasks,
                                         const struct mmul_task *task, struct mmul_range lines) {
-    struct mmul_step step = task->step;
-    step.begin = task->begin;
-    step.end = task->end;
+    struct mmul_pass pass = task->pass;
+    pass.begin = task->begin;
+    pass.end = task->end;
     struct mmul_block_walk walk = tasks->schedule != NULL
-                                      ? mmul_product_blocks(tasks->schedule, step, tasks->rank)
+                                      ? mmul_product_blocks(tasks->schedule, pass, tasks->rank)
                                       : mmul_step_blocks(tasks->program, tasks->step, tasks->rank);
     walk.lines = lines;
     return walk;
@@ -216,11 +216,11 @@ void mmul_tasks_print(const struct mmul_schedule *schedule, FILE *stream) {
             if (t.line_begin == t.line_end)
                 continue;
             mmul_text_add(&table, "%d\t%lld\t%lld\t%lld-%lld\t%lld-%lld\t%lld\t", rank,
-                          (long long)i, (long long)t.step.round, (long long)t.line_begin,
+                          (long long)i, (long long)t.pass.round, (long long)t.line_begin,
                           (long long)t.line_end, (long long)t.begin, (long long)t.end,
                           (long long)((t.line_end - t.line_begin) * (t.end - t.begin)));
-            mmul_text_add(&table, "rounds loaded %lld, steps loaded %lld\n",
-                          (long long)t.step.round + 1, (long long)t.step.index + 1);
+            mmul_text_add(&table, "rounds loaded %lld, passes loaded %lld\n",
+                          (long long)t.pass.round + 1, (long long)t.pass.index + 1);
         }
     }
     mmul_text_print_table(mmul_text_get(&table), stream);

@@ -2,8 +2,8 @@
 //
 // What a rank computes, as a list: the same on all ranks, computed from the plan alone. In a step that is no product
 // with a schedule that is one task, all that the rank has of the result, or some where others may claim. The
-// tasks of a product are its steps; where panels of a matrix lie side by side (the whole operand and C are mapped), all
-// steps of a round and matrix are one. A block that is one such step alone is cut: a wide task first, then two shorter
+// tasks of a product are its passes; where panels of a matrix lie side by side (the whole operand and C are mapped), all
+// passes of a round and matrix are one. A block that is one such pass alone is cut: a wide task first, then two shorter
 // ones, of which others on the node may claim what nobody has begun (exec/memory/claims.h).
 //
 //     cut along the width of C           cut along the lines
@@ -17,7 +17,7 @@
 // are long, the block is one task, whose terms are added in slices instead: that costs nothing, and
 // between two slices its owner can leave lines, with the terms that they still need, to others.
 //
-// Lines are a rank's units in a step (columns of C when columns are split, else rows), counted over the matrices.
+// Lines are a rank's units in a pass (columns of C when columns are split, else rows), counted over the matrices.
 // A position counts the lines of one task after the other.
 #pragma once
 
@@ -37,8 +37,8 @@ struct mmul_tasks {
     const struct mmul_program_plan *program; // the same, of another step: its plan ...
     const struct mmul_program_step *step;    // ... and that
     int rank;
-    bool joined;       // steps of a matrix are one
-    bool by_lines;     // a block of one step is cut along its lines, else along the width
+    bool joined;       // passes of a matrix are one
+    bool by_lines;     // a block of one pass is cut along its lines, else along the width
     int64_t slice;     // lines of a task then, all alike; 0: a wide one first
     int64_t terms;     // of the inner range, of all tasks
     int64_t sums;      // slices of it, the same of all tasks; 1: it is not cut
@@ -49,9 +49,9 @@ struct mmul_tasks {
 };
 
 struct mmul_task {
-    struct mmul_step step;        // joined: from `begin` to `end` of all its steps
-    int64_t line_begin, line_end; // of the rank's units in the step; empty: nothing to do
-    int64_t begin, end;           // of the width, beginning with the step's
+    struct mmul_pass pass;        // joined: from `begin` to `end` of all its passes
+    int64_t line_begin, line_end; // of the rank's units in the pass; empty: nothing to do
+    int64_t begin, end;           // of the width, beginning with the pass's
 };
 
 // slice: lines that are worth a task of their own whatever may be claimed, where there are twice as
@@ -83,7 +83,7 @@ int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index);
 // Elements of C in positions [begin, end).
 double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end);
 
-// The tasks of all ranks as a table: lines of the rank's in the step, the range of the width, what it
+// The tasks of all ranks as a table: lines of the rank's in the pass, the range of the width, what it
 // waits for. Without slices, which only a run knows of.
 void mmul_tasks_print(const struct mmul_schedule *schedule, FILE *stream);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Walks the rounds and steps that a channel has something for. Everything is arithmetic on the schedule and
+// Walks the rounds and passes that a channel has something for. Everything is arithmetic on the schedule and
 // on a cursor or two: no list is ever stored.
 #include "plan/lists/transfers.h"
 
@@ -35,16 +35,16 @@ static int64_t parts_of(const struct mmul_transfers *t) {
     return is_spread ? t->schedule->size : 1;
 }
 
-static struct mmul_step step_at(const struct mmul_transfers *t, int64_t position) {
-    return mmul_schedule_step(t->schedule, is_of_rounds(t->route)
+static struct mmul_pass step_at(const struct mmul_transfers *t, int64_t position) {
+    return mmul_schedule_pass(t->schedule, is_of_rounds(t->route)
                                                ? position / 2 * mmul_schedule_panels(t->schedule)
                                                : position / parts_of(t));
 }
 
 static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum mmul_content content,
-                          struct mmul_step step) {
+                          struct mmul_pass pass) {
     const struct mmul_problem *p = &schedule->problem;
-    struct mmul_range part = mmul_schedule_part(schedule, rank, step.round);
+    struct mmul_range part = mmul_schedule_part(schedule, rank, pass.round);
     int64_t units = part.end - part.begin;
     if (content == MMUL_CONTENT_PIECES)
         return p->alpha == 0
@@ -55,7 +55,7 @@ static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum m
         return p->beta == 0 ? 0
                             : units * mmul_problem_result_width(p, schedule->axis) *
                                   mmul_problem_result_each(p);
-    return mmul_schedule_units(schedule, rank, step) * (step.end - step.begin) *
+    return mmul_schedule_units(schedule, rank, pass) * (pass.end - pass.begin) *
            mmul_problem_result_each(p);
 }
 
@@ -68,13 +68,13 @@ static bool is_mapped(const struct mmul_schedule *schedule, enum mmul_content co
 }
 
 int64_t mmul_content_bytes(const struct mmul_schedule *schedule, enum mmul_content content,
-                           int node, struct mmul_step step) {
+                           int node, struct mmul_pass pass) {
     int64_t bytes = 0;
     if (content == MMUL_CONTENT_PANEL)
-        return mmul_schedule_panel_bytes(schedule, step);
+        return mmul_schedule_panel_bytes(schedule, pass);
     for (int rank = 0; rank < schedule->size; rank++)
         if (mmul_schedule_ranks(schedule)[rank].node == node)
-            bytes += rank_bytes(schedule, rank, content, step);
+            bytes += rank_bytes(schedule, rank, content, pass);
     return bytes;
 }
 
@@ -85,15 +85,15 @@ void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul
     for (int rank = 0; rank < schedule->size; rank++) {
         int node = mmul_schedule_ranks(schedule)[rank].node;
         if (node != 0 && !is_mapped(schedule, transfer->content, node))
-            bytes[node] += rank_bytes(schedule, rank, transfer->content, transfer->step);
+            bytes[node] += rank_bytes(schedule, rank, transfer->content, transfer->pass);
     }
 }
 
 static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content content,
-                         struct mmul_step step) {
+                         struct mmul_pass pass) {
     return content != MMUL_CONTENT_RESULT && is_mapped(t->schedule, content, t->node)
                ? 0
-               : mmul_content_bytes(t->schedule, content, t->node, step);
+               : mmul_content_bytes(t->schedule, content, t->node, pass);
 }
 
 // ------------------------------------------------------------------------------------ what is there
@@ -107,14 +107,14 @@ static int place_of(const struct mmul_transfers *t, int node, int first) {
 }
 
 // The nodes that a panel comes from and goes to, of those that load it.
-static void find_neighbours(const struct mmul_transfers *t, struct mmul_step step, int first,
+static void find_neighbours(const struct mmul_transfers *t, struct mmul_pass pass, int first,
                             int *from, int *to) {
     int own = place_of(t, t->node, first);
     *from = t->node == first ? -1 : first;
     *to = -1;
     for (int node = 0; node < t->schedule->node_count; node++) {
         int place = place_of(t, node, first);
-        if (node == t->node || node == first || !mmul_schedule_loads(t->schedule, node, step))
+        if (node == t->node || node == first || !mmul_schedule_loads(t->schedule, node, pass))
             continue;
         if (place < own && place > place_of(t, *from, first))
             *from = node;
@@ -137,19 +137,19 @@ static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t positio
 }
 
 static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
-    struct mmul_step step = step_at(t, position);
+    struct mmul_pass pass = step_at(t, position);
     enum mmul_content content = content_at(t->route, position);
     for (int rank = 0; rank < t->schedule->size; rank++) {
         int node = mmul_schedule_ranks(t->schedule)[rank].node;
         if (node != 0 && !is_mapped(t->schedule, content, node) &&
-            rank_bytes(t->schedule, rank, content, step) > 0)
+            rank_bytes(t->schedule, rank, content, pass) > 0)
             return true;
     }
     return false;
 }
 
 static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
-    struct mmul_step step = step_at(t, position);
+    struct mmul_pass pass = step_at(t, position);
     int first = first_of(t, position), from, to;
     struct mmul_range rows = {0, 1};
     if (t->schedule->whole_is_spread)
@@ -157,8 +157,8 @@ static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
     if (rows.begin == rows.end)
         return false;
     if (t->node != first)
-        return mmul_schedule_loads(t->schedule, t->node, step);
-    find_neighbours(t, step, first, &from, &to);
+        return mmul_schedule_loads(t->schedule, t->node, pass);
+    find_neighbours(t, pass, first, &from, &to);
     return to >= 0;
 }
 
@@ -183,7 +183,7 @@ static bool is_there(const struct mmul_transfers *t, int64_t position) {
     case MMUL_ROUTE_LOAD:
         return is_loaded(t, position);
     case MMUL_ROUTE_STORE:
-        return true; // its steps end one by one, with or without a block
+        return true; // its passes end one by one, with or without a block
     default:
         return false;
     }
@@ -195,13 +195,13 @@ static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
     return position;
 }
 
-// The next step whose panel is loaded here.
-static int64_t next_loaded(const struct mmul_transfers *t, int64_t step) {
-    int64_t steps = mmul_schedule_steps(t->schedule);
-    while (step < steps &&
-           !mmul_schedule_loads(t->schedule, t->node, mmul_schedule_step(t->schedule, step)))
-        step++;
-    return step;
+// The next pass whose panel is loaded here.
+static int64_t next_loaded(const struct mmul_transfers *t, int64_t pass) {
+    int64_t passes = mmul_schedule_passes(t->schedule);
+    while (pass < passes &&
+           !mmul_schedule_loads(t->schedule, t->node, mmul_schedule_pass(t->schedule, pass)))
+        pass++;
+    return pass;
 }
 
 // Root's own node reads and writes its files; of a spread operand every node has something.
@@ -219,7 +219,7 @@ struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, 
                                           enum mmul_route route) {
     struct mmul_transfers t = {.schedule = schedule, .node = node, .route = route};
     t.end =
-        is_of_rounds(route) ? 2 * schedule->rounds : mmul_schedule_steps(schedule) * parts_of(&t);
+        is_of_rounds(route) ? 2 * schedule->rounds : mmul_schedule_passes(schedule) * parts_of(&t);
     t.next = takes_part(&t) ? find_next(&t, 0) : t.end;
     if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
         t.oldest = next_loaded(&t, 0);
@@ -235,13 +235,13 @@ enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum m
     case MMUL_ROUTE_SCATTER:
         return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
     case MMUL_ROUTE_RELAY:
-        return is_spread ? MMUL_STEPS_RELAYED : root ? MMUL_NOTHING : MMUL_STEPS_LOADED;
+        return is_spread ? MMUL_PASSES_RELAYED : root ? MMUL_NOTHING : MMUL_PASSES_LOADED;
     case MMUL_ROUTE_GATHER:
         return root ? MMUL_RESULTS_GATHERED : MMUL_RESULTS_STORED;
     case MMUL_ROUTE_READ:
         return root ? MMUL_ROUNDS_LOADED : MMUL_NOTHING;
     case MMUL_ROUTE_LOAD:
-        return root || is_spread ? MMUL_STEPS_LOADED : MMUL_NOTHING;
+        return root || is_spread ? MMUL_PASSES_LOADED : MMUL_NOTHING;
     case MMUL_ROUTE_STORE:
         return root ? MMUL_RESULTS_STORED : MMUL_NOTHING;
     case MMUL_ROUTE_RECEIVE:
@@ -252,7 +252,7 @@ enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum m
 }
 
 enum mmul_counter mmul_route_frees(enum mmul_route route) {
-    return route == MMUL_ROUTE_RELAY  ? MMUL_STEPS_PASSED
+    return route == MMUL_ROUTE_RELAY  ? MMUL_PASSES_SENT
            : route == MMUL_ROUTE_SEND ? MMUL_PANELS_SENT
                                       : MMUL_NOTHING;
 }
@@ -265,46 +265,46 @@ int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
 
 // A round's lane is free when the round before last in it has been computed by all ranks.
 static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
-    int64_t lanes = node_of(t)->piece_lanes, round = transfer->step.round;
+    int64_t lanes = node_of(t)->piece_lanes, round = transfer->pass.round;
     if (lanes == 0)
         return;
     transfer->slot = round % lanes;
     if (round >= lanes)
         transfer->waits[0] = (struct mmul_count){
-            MMUL_STEPS_DONE, (round - lanes + 1) * mmul_schedule_panels(t->schedule)};
+            MMUL_PASSES_DONE, (round - lanes + 1) * mmul_schedule_panels(t->schedule)};
 }
 
 // Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the channel
 // is not the last to bring of a panel, the other one passes on.
 static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->whole_slots;
-    for (; t->seen < transfer->step.index; t->seen++)
+    for (; t->seen < transfer->pass.index; t->seen++)
         t->loaded +=
-            mmul_schedule_loads(t->schedule, t->node, mmul_schedule_step(t->schedule, t->seen));
+            mmul_schedule_loads(t->schedule, t->node, mmul_schedule_pass(t->schedule, t->seen));
     transfer->slot = t->loaded % slots;
     if (t->loaded < slots)
         return;
     for (; t->before_oldest < t->loaded - slots; t->before_oldest++)
         t->oldest = next_loaded(t, t->oldest + 1);
-    transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, t->oldest + 1};
+    transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, t->oldest + 1};
     if (t->route == MMUL_ROUTE_RELAY || t->schedule->whole_is_spread)
-        transfer->waits[1] = (struct mmul_count){MMUL_STEPS_PASSED, t->oldest + 1};
+        transfer->waits[1] = (struct mmul_count){MMUL_PASSES_SENT, t->oldest + 1};
 }
 
 // A part of a spread panel.
 static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     struct mmul_range rows = rows_at(t, t->next);
-    int64_t row_bytes = mmul_schedule_whole_row_bytes(t->schedule, transfer->step);
+    int64_t row_bytes = mmul_schedule_whole_row_bytes(t->schedule, transfer->pass);
     transfer->offset = rows.begin * row_bytes;
     transfer->bytes = (rows.end - rows.begin) * row_bytes;
 }
 
-// A block of C is there when its step has been computed by all ranks.
+// A block of C is there when its pass has been computed by all ranks.
 static void fit_result(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->result_slots;
-    transfer->slot = slots > 0 ? transfer->step.index % slots : -1;
+    transfer->slot = slots > 0 ? transfer->pass.index % slots : -1;
     transfer->in_place = (node_of(t)->maps & MMUL_MAPS_C) != 0;
-    transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, transfer->step.index + 1};
+    transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, transfer->pass.index + 1};
 }
 
 static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *transfer) {
@@ -314,19 +314,19 @@ static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *tran
         return false;
     *transfer = (struct mmul_transfer){.route = t->route,
                                        .content = content_at(t->route, t->next),
-                                       .step = step_at(t, t->next),
+                                       .pass = step_at(t, t->next),
                                        .slot = -1,
                                        .from = -1,
                                        .to = -1};
     if (!sends || t->route == MMUL_ROUTE_RELAY)
-        transfer->bytes = own_bytes(t, transfer->content, transfer->step);
+        transfer->bytes = own_bytes(t, transfer->content, transfer->pass);
     if (panel && t->schedule->whole_is_spread)
         fit_into_panel(t, transfer);
     if (t->route == MMUL_ROUTE_RELAY)
-        find_neighbours(t, transfer->step, first_of(t, t->next), &transfer->from, &transfer->to);
+        find_neighbours(t, transfer->pass, first_of(t, t->next), &transfer->from, &transfer->to);
     if (sends && panel) { // pieces first: without them nobody starts
         if (t->node == 0)
-            transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->step.round + 1};
+            transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->pass.round + 1};
     } else if (!sends && is_of_rounds(t->route)) {
         fit_into_lane(t, transfer);
     } else if (!sends && panel) {

@@ -7,9 +7,9 @@
 // Of a product with a schedule:
 //
 //     pieces, C_in of a round    scatter: from root's files to the nodes    read: to root's own node
-//     panel of a step            relay: from node to node, root first       load: to root's own node
+//     panel of a pass            relay: from node to node, root first       load: to root's own node
 //     rows of a spread panel     relay: from node to node, theirs first     load: to their own node
-//     block of C of a step       gather: from the nodes to root's file      store: of root's own node
+//     block of C of a pass       gather: from the nodes to root's file      store: of root's own node
 //
 // Of values that get another placement, in panels (of a product that takes them so; else one), piece by piece
 // (plan/parts/moves.h); what stays on a node its ranks copy, which is in no list:
@@ -36,22 +36,22 @@ enum mmul_route {
 enum mmul_content {
     MMUL_CONTENT_PIECES, // of a round, as stored
     MMUL_CONTENT_C_IN,   // of a round, float32
-    MMUL_CONTENT_PANEL,  // of a step, as stored; the same for every node
-    MMUL_CONTENT_RESULT, // of a step, float32
+    MMUL_CONTENT_PANEL,  // of a pass, as stored; the same for every node
+    MMUL_CONTENT_RESULT, // of a pass, float32
     MMUL_CONTENT_PART    // of a value
 };
 
 // Of a node.
 enum mmul_counter {
     MMUL_NOTHING,
-    MMUL_STEPS_DONE,       // computed by all of its ranks
+    MMUL_PASSES_DONE,      // computed by all of its ranks
     MMUL_ROUNDS_LOADED,    // their pieces and C_in are here
-    MMUL_STEPS_LOADED,     // their panels are here; of a spread operand: what this node has of them
-    MMUL_STEPS_RELAYED,    // of a spread operand: what the other nodes have of them is here
-    MMUL_RESULTS_STORED,   // steps whose blocks of C have left
+    MMUL_PASSES_LOADED,    // their panels are here; of a spread operand: what this node has of them
+    MMUL_PASSES_RELAYED,   // of a spread operand: what the other nodes have of them is here
+    MMUL_RESULTS_STORED,   // passes whose blocks of C have left
     MMUL_ROUNDS_SENT,      // root: scattered
-    MMUL_STEPS_PASSED,     // their panels have gone on to the next node
-    MMUL_RESULTS_GATHERED, // root: steps whose blocks of C have come from the others
+    MMUL_PASSES_SENT,      // their panels have gone on to the next node
+    MMUL_RESULTS_GATHERED, // root: passes whose blocks of C have come from the others
     MMUL_PANELS_SENT,      // of values that move
     MMUL_PANELS_RECEIVED,  // the same
     MMUL_PANELS_COPIED,    // the same, on root's node
@@ -68,7 +68,7 @@ enum { MMUL_TRANSFER_WAITS = 2 };
 struct mmul_transfer {
     enum mmul_route route;
     enum mmul_content content;
-    struct mmul_step step; // pieces, C_in: the first one of the round
+    struct mmul_pass pass; // pieces, C_in: the first one of the round
     int64_t bytes;         // that this node gets or gives; 0: it only takes part, with others
     int64_t slot;          // here, of the content's kind (of a round: its lane); -1: none
     int64_t offset;        // bytes into the panel, of rows of a spread one
@@ -97,8 +97,8 @@ struct mmul_transfers {
     enum mmul_route route;
     int node;
     int64_t next,
-        end; // positions: rounds * 2, + 1 for C_in; else steps, times the parts of a panel
-    // Of panels: steps that have been looked at, and how many of them are loaded here; the step whose slot
+        end; // positions: rounds * 2, + 1 for C_in; else passes, times the parts of a panel
+    // Of panels: passes that have been looked at, and how many of them are loaded here; the pass whose slot
     // is taken next, and how many that are loaded come before it.
     int64_t seen, loaded, oldest, before_oldest;
     // Of values: the next piece, and where the walk is: the panel, the move, the round, in which the peer is so many
@@ -136,7 +136,7 @@ enum mmul_counter mmul_route_frees(enum mmul_route route);
 void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul_transfer *transfer,
                          int64_t *bytes);
 
-// Of all of a node's ranks together; pieces and C_in of the step's round. Not 0 where the node maps
+// Of all of a node's ranks together; pieces and C_in of the pass's round. Not 0 where the node maps
 // them: what is mapped, nobody moves.
 int64_t mmul_content_bytes(const struct mmul_schedule *schedule, enum mmul_content content,
-                           int node, struct mmul_step step);
+                           int node, struct mmul_pass pass);

@@ -4,7 +4,7 @@
 // is the cost model's question; this file makes those worth asking about.
 //
 // Narrow panels start the devices earlier and hide more of the transfers, wide ones have fewer
-// steps and faster gemms.
+// passes and faster gemms.
 #pragma once
 
 #include "model/cluster.h"

@@ -92,7 +92,7 @@ static double spare_seconds(const struct balance *b, double s) {
         if (!(units > 0) || !cost->nodes[r->node].returns)
             continue;
         double end = mmul_cost_arrival(cost, rank, links).first +
-                     mmul_step_seconds(&r->step, units / cost->rounds);
+                     mmul_pass_seconds(&r->pass, units / cost->rounds);
         first = end < first ? end : first;
     }
     return isinf(first) ? b->seconds : b->seconds - first - links.result;
@@ -102,7 +102,7 @@ static double spare_seconds(const struct balance *b, double s) {
 static double room_for(struct balance *b, double s) {
     double caused = fill(b, s), more = caused - s;
     b->kept = caused > s ? s / caused : 1;
-    if (b->cost->steps == 1)
+    if (b->cost->passes == 1)
         return more;
     double spare = spare_seconds(b, s) / (b->cost->piece_bytes + b->cost->result_bytes);
     return spare < more ? spare : more;
@@ -141,10 +141,10 @@ static bool fits(const struct balance *b) {
 static double least_seconds(const struct mmul_cost *cost, double total) {
     double rate = 0;
     for (int rank = 0; rank < cost->size; rank++) {
-        const struct mmul_step_cost *step = &cost->ranks[rank].step;
+        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
         if (cost->ranks[rank].in)
-            rate += cost->rounds / cost->steps *
-                    (step->units[step->knots - 1] / step->seconds[step->knots - 1]);
+            rate += cost->rounds / cost->passes *
+                    (pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1]);
     }
     return rate > 0 ? total / rate : 0;
 }
@@ -178,9 +178,9 @@ static double solve(struct balance *b, double guess) {
 static void spread(const struct mmul_cost *cost, double total, double *units) {
     double sum = 0;
     for (int rank = 0; rank < cost->size; rank++) {
-        const struct mmul_step_cost *step = &cost->ranks[rank].step;
+        const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
         units[rank] = cost->ranks[rank].in
-                          ? step->units[step->knots - 1] / step->seconds[step->knots - 1]
+                          ? pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1]
                           : 0;
         sum += units[rank];
     }

@@ -47,9 +47,9 @@ static enum mmul_status choice_init(struct choice *c, struct mmul_error *err) {
 
 // --------------------------------------------------------------------------------------- devices
 
-// Units per second of long steps.
-static double unit_rate(const struct mmul_step_cost *step) {
-    return step->knots > 0 ? step->units[step->knots - 1] / step->seconds[step->knots - 1] : 0;
+// Units per second of long passes.
+static double unit_rate(const struct mmul_pass_cost *pass) {
+    return pass->knots > 0 ? pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1] : 0;
 }
 
 // The fastest single core among the node's CPU ranks; 0: none.
@@ -60,7 +60,7 @@ static double core_rate(const struct mmul_cost *cost, int node) {
         if (!cluster->ranks[i].host_memory)
             continue;
         int threads = cluster->ranks[i].threads > 1 ? cluster->ranks[i].threads : 1;
-        double rate = unit_rate(&cost->ranks[i].step) / threads;
+        double rate = unit_rate(&cost->ranks[i].pass) / threads;
         best = rate > best ? rate : best;
     }
     return best;
@@ -70,14 +70,14 @@ static double core_rate(const struct mmul_cost *cost, int node) {
 static bool transfers_to_blame(const struct mmul_cost *cost, int rank, double core) {
     struct mmul_rank_info alone = cost->request.cluster->ranks[rank];
     alone.speed.upload_bytes_per_second = alone.speed.download_bytes_per_second = 0;
-    const struct mmul_step_request request = {
+    const struct mmul_pass_request request = {
         .problem = cost->request.problem,
         .axis = cost->request.axis,
         .cut = &cost->cut,
         .rank = &alone,
         .assumed_flops = cost->request.assumed ? cost->request.assumed[rank] : 0};
-    struct mmul_step_cost step = mmul_step_cost(&request);
-    return unit_rate(&step) >= core;
+    struct mmul_pass_cost pass = mmul_pass_cost(&request);
+    return unit_rate(&pass) >= core;
 }
 
 static void judge_devices(struct choice *c) {
@@ -90,7 +90,7 @@ static void judge_devices(struct choice *c) {
         int node = ranks[rank].node;
         if (absence == MMUL_PRESENT && ranks[rank].device.type == MMUL_DEVICE_GPU) {
             c->work[node] = c->work[node] < 0 ? core_rate(cost, node) : c->work[node];
-            if (unit_rate(&cost->ranks[rank].step) < c->work[node])
+            if (unit_rate(&cost->ranks[rank].pass) < c->work[node])
                 absence = transfers_to_blame(cost, rank, c->work[node]) ? MMUL_ABSENT_TRANSFERS
                                                                         : MMUL_ABSENT_DEVICE;
         }
@@ -123,7 +123,7 @@ static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
         return status;
     memset(c->work, 0, (size_t)cost->node_count * sizeof *c->work);
     for (int rank = 0; rank < cost->size; rank++)
-        c->work[cost->ranks[rank].node] += c->in[rank] ? unit_rate(&cost->ranks[rank].step) : 0;
+        c->work[cost->ranks[rank].node] += c->in[rank] ? unit_rate(&cost->ranks[rank].pass) : 0;
     for (int i = 0; i < cost->node_count; i++) {
         c->place[i] = -1;
         if (i != cost->root_node && c->work[i] > 0)
@@ -191,11 +191,11 @@ static void try_numbers(struct choice *c) {
     }
     for (int nodes = 0; nodes < c->order_count; nodes += mmul_larger(1, nodes / 2))
         try_number(c, nodes);
-    int step = (int)mmul_larger(1, c->best / 4);
-    for (int i = 0; i < CLOSER_LOOKS / 2; i++, step = (int)mmul_larger(1, step / 2)) {
+    int pass = (int)mmul_larger(1, c->best / 4);
+    for (int i = 0; i < CLOSER_LOOKS / 2; i++, pass = (int)mmul_larger(1, pass / 2)) {
         int best = c->best;
-        try_number(c, best - step);
-        try_number(c, best + step);
+        try_number(c, best - pass);
+        try_number(c, best + pass);
     }
 }
 

@@ -17,7 +17,7 @@
 // What a node needs room for at once.
 struct mmul_node_need {
     int64_t round_units; // its ranks' units of a round, at most
-    int64_t block_units; // of them in a step, at most
+    int64_t block_units; // of them in a pass, at most
     int64_t panels;      // of the whole operand
 };
 

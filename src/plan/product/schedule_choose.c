@@ -320,14 +320,14 @@ static bool correct(struct mmul_planning *p) {
     return first < together * p->replay->seconds;
 }
 
-// What has been walked is the best: of other cuts those with more steps have to earn them.
+// What has been walked is the best: of other cuts those with more passes have to earn them.
 static bool is_best(const struct mmul_planning *p) {
     const struct mmul_candidate *c = &p->best, *before = &p->walked;
-    int64_t steps = c->cut.rounds * c->cut.panels,
+    int64_t passes = c->cut.rounds * c->cut.panels,
             steps_before = before->cut.rounds * before->cut.panels;
-    double share = steps > steps_before   ? WORTH_A_STEP
-                   : steps < steps_before ? 1 / WORTH_A_STEP
-                                          : 1;
+    double share = passes > steps_before   ? WORTH_A_STEP
+                   : passes < steps_before ? 1 / WORTH_A_STEP
+                                           : 1;
     return c->seconds > 0 && (!(before->seconds > 0) || c->seconds < share * before->seconds);
 }
 

@@ -118,11 +118,11 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
     int measured = 0, missing = 0;
     double sum = 0;
     for (int rank = 0; rank < cluster->size; rank++)
-        measured += mmul_step_is_measured(&cluster->ranks[rank], dtype);
+        measured += mmul_product_is_measured(&cluster->ranks[rank], dtype);
     p->automatic = p->request->weights == NULL && measured > 0;
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *info = &cluster->ranks[rank];
-        double speed = mmul_step_rate(info, dtype, 0, 1e9, 1e9, 1e9);
+        double speed = mmul_product_rate(info, dtype, 0, 1e9, 1e9, 1e9);
         p->rank_node[rank] = p->ranks[rank].node = info->node;
         p->weights[rank] = p->automatic ? speed : 1;
         if (p->request->weights != NULL)
@@ -134,7 +134,7 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
         }
         p->everybody[rank] = p->weights[rank] > 0;
         sum += p->everybody[rank] ? p->weights[rank] : 0;
-        missing += p->everybody[rank] && !mmul_step_is_measured(info, dtype);
+        missing += p->everybody[rank] && !mmul_product_is_measured(info, dtype);
         mmul_text_copy(p->ranks[rank].device, sizeof p->ranks[rank].device,
                        info->device.id[0] ? info->device.id : info->device_name);
     }
@@ -229,7 +229,7 @@ static const char *why_text(const struct mmul_planning *p, int rank) {
     return p->best.counts[rank] == 0 ? "share rounds to nothing" : "";
 }
 
-// The largest product of a step: of one matrix, one panel and one round.
+// The largest product of a pass: of one matrix, one panel and one round.
 static struct mmul_tile_request tile_request(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *problem = &p->schedule->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];

@@ -99,9 +99,9 @@ static bool cuts_lines(const struct mmul_planning *p, int node) {
 // what all tasks share.
 static int64_t claim_least(const struct mmul_planning *p, int rank) {
     const double worth = 16;
-    double flops = mmul_step_rate(&p->request->cluster->ranks[rank],
-                                  mmul_problem_result_dtype(&p->schedule->problem),
-                                  p->assumed[rank], 1e9, 1e9, 1e9);
+    double flops = mmul_product_rate(&p->request->cluster->ranks[rank],
+                                     mmul_problem_result_dtype(&p->schedule->problem),
+                                     p->assumed[rank], 1e9, 1e9, 1e9);
     bool by_lines = p->nodes[p->rank_node[rank]].checks_whole;
     if (p->request->tail != MMUL_TAIL_AUTO)
         return 1;
@@ -286,15 +286,15 @@ static void sum_rounds(struct mmul_planning *p) {
     }
 }
 
-// Units of the node's ranks that use the step's panel.
-static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmul_step step) {
+// Units of the node's ranks that use the pass's panel.
+static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmul_pass pass) {
     const struct mmul_cluster *cluster = p->request->cluster;
     int64_t units = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         const struct mmul_schedule_rank *r = &p->ranks[i];
         struct mmul_stretch s;
         struct mmul_walk walk =
-            mmul_schedule_walk(p->schedule, (struct mmul_range){r->begin, r->end}, step);
+            mmul_schedule_walk(p->schedule, (struct mmul_range){r->begin, r->end}, pass);
         while (mmul_schedule_next(&walk, &s))
             units += s.end - s.begin;
     }
@@ -308,7 +308,7 @@ static void sum_matrices(struct mmul_planning *p) {
         struct mmul_node_need *need = &p->needs[node];
         int64_t most = need->panels = 0;
         for (int64_t panel = 0; panel < p->best.cut.panels; panel++) {
-            int64_t units = units_in_step(p, node, mmul_schedule_step(p->schedule, panel));
+            int64_t units = units_in_step(p, node, mmul_schedule_pass(p->schedule, panel));
             need->panels += units > 0;
             most = mmul_larger(most, units);
         }

@@ -35,8 +35,8 @@ static bool ranks_alike(const struct look *look, int a, int b) {
         if (s->schedule == NULL)
             continue;
         double x = units_of(s->schedule, a), y = units_of(s->schedule, b);
-        double one = mmul_step_seconds(&s->cost->ranks[a].step, x);
-        double other = mmul_step_seconds(&s->cost->ranks[b].step, y);
+        double one = mmul_pass_seconds(&s->cost->ranks[a].pass, x);
+        double other = mmul_pass_seconds(&s->cost->ranks[b].pass, y);
         if (fabs(x - y) > 1 && !near(x, y, look->tolerance))
             return false;
         if ((x > 0) != (y > 0) || (x > 0 && !near(one, other, look->tolerance)))
@@ -192,15 +192,15 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
 
 // -------------------------------------------------------------------------------------------- the schedule
 
-// The first rounds, and panels wider, until there are few enough steps.
+// The first rounds, and panels wider, until there are few enough passes.
 static void shorten(struct mmul_schedule *schedule, struct mmul_schedule_node *nodes) {
     const int64_t rounds_least = 4;
     int64_t panels = mmul_schedule_panels(schedule);
-    if (schedule->rounds * panels <= MMUL_FOLD_STEPS)
+    if (schedule->rounds * panels <= MMUL_FOLD_PASSES)
         return;
     schedule->rounds =
-        mmul_smaller(schedule->rounds, mmul_larger(rounds_least, MMUL_FOLD_STEPS / panels));
-    int64_t factor = mmul_divide_up(schedule->rounds * panels, MMUL_FOLD_STEPS);
+        mmul_smaller(schedule->rounds, mmul_larger(rounds_least, MMUL_FOLD_PASSES / panels));
+    int64_t factor = mmul_divide_up(schedule->rounds * panels, MMUL_FOLD_PASSES);
     int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
     int64_t units = mmul_smaller(width, factor * schedule->panel_units);
     if (units == width)

@@ -6,13 +6,13 @@
 // plan/lists/tasks.h) are those of the whole one, shorter, so that what is learnt by walking them holds for
 // thousands of ranks. Pure.
 //
-// Up to so many ranks, and steps, everybody and everything stands for itself.
+// Up to so many ranks, and passes, everybody and everything stands for itself.
 #pragma once
 
 #include "plan/cost/cost.h"
 #include "plan/lists/schedule.h"
 
-enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_STEPS = 256 };
+enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_PASSES = 256 };
 
 struct mmul_rank_classes {
     int size, node_count;

@@ -14,11 +14,11 @@ static const double TOO_SHORT = 1e-12; // seconds
 // ----------------------------------------------------------------------------------------- ranks
 
 static void look_at_steps(struct mmul_replay_stage *stage, int node) {
-    int64_t least = mmul_schedule_steps(stage->schedule);
+    int64_t least = mmul_schedule_passes(stage->schedule);
     for (int rank = 0; rank < stage->schedule->size; rank++)
         if (mmul_schedule_ranks(stage->schedule)[rank].node == node)
-            least = mmul_smaller(least, stage->steps_done[rank]);
-    stage->counters[node][MMUL_STEPS_DONE] = least;
+            least = mmul_smaller(least, stage->passes_done[rank]);
+    stage->counters[node][MMUL_PASSES_DONE] = least;
 }
 
 static void begin_stage(const struct mmul_replay_simulation *s, int index) {
@@ -47,8 +47,8 @@ static void find_task(struct mmul_replay_simulation *s, int index) {
                 break;
         }
         bool is_over = r->index == r->tasks.count;
-        stage->steps_done[index] =
-            is_over ? mmul_schedule_steps(stage->schedule) : r->task.step.index;
+        stage->passes_done[index] =
+            is_over ? mmul_schedule_passes(stage->schedule) : r->task.pass.index;
         look_at_steps(stage, node);
         if (!is_over)
             return;
@@ -86,11 +86,12 @@ static bool begin_task(struct mmul_replay_simulation *s, int index) {
     int node = s->classes.home[index];
     const int64_t *counters = stage->counters[node];
     int64_t slots = mmul_schedule_nodes(stage->schedule)[node].result_slots,
-            step = r->task.step.index;
+            pass = r->task.pass.index;
     bool is_spread = stage->schedule->whole_is_spread;
-    if ((is_spread && counters[MMUL_STEPS_RELAYED] <= step) ||
-        counters[MMUL_ROUNDS_LOADED] <= r->task.step.round || counters[MMUL_STEPS_LOADED] <= step ||
-        (slots > 0 && counters[MMUL_RESULTS_STORED] <= step - slots))
+    if ((is_spread && counters[MMUL_PASSES_RELAYED] <= pass) ||
+        counters[MMUL_ROUNDS_LOADED] <= r->task.pass.round ||
+        counters[MMUL_PASSES_LOADED] <= pass ||
+        (slots > 0 && counters[MMUL_RESULTS_STORED] <= pass - slots))
         return false;
     double elements =
         (double)(r->task.line_end - r->task.line_begin) * (double)(r->task.end - r->task.begin);
@@ -109,7 +110,7 @@ static void end_task(struct mmul_replay_simulation *s, int index) {
         find_task(s, index);
         return;
     }
-    double left_out = r->task.step.round < stage->schedule->rounds / 2 ? 0 : stage->left_out;
+    double left_out = r->task.pass.round < stage->schedule->rounds / 2 ? 0 : stage->left_out;
     r->compute_seconds += (1 + left_out) * (s->now - r->activity.begin);
     r->later += left_out * (s->now - r->end);
     r->end = s->now;

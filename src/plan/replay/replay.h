@@ -3,7 +3,7 @@
 // Discrete-event simulation of a job: walks the stages, and the lists of tasks and transfers, that a run walks,
 // waiting for the same counters and slots, and says when everything begins and ends. Pure.
 //
-//     computing   a rank's tasks share the seconds of its steps (plan/cost/step_cost.h) by their elements
+//     computing   a rank's tasks share the seconds of its passes (plan/cost/pass_cost.h) by their elements
 //     root's link each direction is shared alike by what is under way in it: scatter and relay out,
 //                 gather in; scatter and gather take each node's bytes one after another at its rate,
 //                 when all who give or get have what they wait for; while bytes go both ways each

@@ -53,7 +53,7 @@ struct mmul_replay_stage {
     double *begun, *ended;    // by node and position: it moves, is there; INFINITY: not yet
     struct mmul_count *frees; // by node and position: when it has gone on
     struct mmul_replay_delivery *last; // by node: of its last block
-    int64_t *steps_done;               // by rank
+    int64_t *passes_done;              // by rank
     double *element_seconds;           // by rank
     double left_out; // rounds, for each of the second half of those that are walked
     int before;      // the product but one before it; -1: none

@@ -16,12 +16,13 @@ static void find_element_seconds(const struct mmul_replay_simulation *s,
     for (int rank = 0; rank < whole->schedule->size; rank++) {
         const struct mmul_schedule_rank *r = &mmul_schedule_ranks(whole->schedule)[rank];
         int classes = s->classes.rank_of[rank];
-        struct mmul_step_cost step = cost->ranks[rank].step;
-        if (r->node == cost->root_node && step.knots > 0)
-            step = mmul_cost_step(cost, rank, 0);
+        struct mmul_pass_cost pass = cost->ranks[rank].pass;
+        if (r->node == cost->root_node && pass.knots > 0)
+            pass = mmul_cost_pass(cost, rank, 0);
         if (r->end > r->begin)
             stage->element_seconds[classes] +=
-                cost->steps * mmul_step_seconds(&step, (double)(r->end - r->begin) / cost->rounds) /
+                cost->passes *
+                mmul_pass_seconds(&pass, (double)(r->end - r->begin) / cost->rounds) /
                 s->classes.members[classes];
     }
     double rounds = (double)stage->schedule->rounds, part = rounds / cost->rounds;
@@ -73,7 +74,7 @@ enum mmul_status mmul_replay_stage_init(const struct mmul_replay_simulation *s,
         MMUL_ALLOCATE(stage->ended, panels, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(stage->frees, panels, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(stage->last, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(stage->steps_done, size, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(stage->passes_done, size, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(stage->element_seconds, size, "the simulation", err) != MMUL_OK)
         return err->status;
     find_element_seconds(s, stage, whole);
@@ -88,6 +89,6 @@ void mmul_replay_stage_fini(struct mmul_replay_stage *stage) {
     mmul_free(stage->ended);
     mmul_free(stage->frees);
     mmul_free(stage->last);
-    mmul_free(stage->steps_done);
+    mmul_free(stage->passes_done);
     mmul_free(stage->element_seconds);
 }

@@ -27,7 +27,7 @@ struct terms {
 static double node_flops(const struct mmul_cluster *cluster, enum mmul_dtype dtype, int node) {
     double sum = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
-        sum += mmul_step_rate(&cluster->ranks[i], dtype, 0, 1e9, 1e9, 1e9);
+        sum += mmul_product_rate(&cluster->ranks[i], dtype, 0, 1e9, 1e9, 1e9);
     return sum;
 }
 

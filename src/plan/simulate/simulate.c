@@ -21,13 +21,13 @@ void mmul_simulation_destroy(struct mmul_simulation *simulation) {
 static double seconds_alone(const struct mmul_simulation *s, int rank) {
     const struct mmul_problem *problem = &s->description->problem;
     const struct mmul_cut cut = mmul_panels_one(problem, MMUL_ROWS);
-    const struct mmul_step_request request = {.problem = problem,
+    const struct mmul_pass_request request = {.problem = problem,
                                               .axis = MMUL_ROWS,
                                               .cut = &cut,
                                               .rank = &s->description->cluster->ranks[rank],
                                               .maps = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C};
-    struct mmul_step_cost cost = mmul_step_cost(&request);
-    return mmul_step_seconds(&cost, (double)mmul_problem_total(problem, MMUL_ROWS));
+    struct mmul_pass_cost cost = mmul_pass_cost(&request);
+    return mmul_pass_seconds(&cost, (double)mmul_problem_total(problem, MMUL_ROWS));
 }
 
 static void compare_alone(struct mmul_simulation *s) {
@@ -37,7 +37,7 @@ static void compare_alone(struct mmul_simulation *s) {
     s->best_alone_seconds = INFINITY;
     for (int rank = 0; rank < cluster->size; rank++) {
         double seconds = seconds_alone(s, rank);
-        flops += mmul_step_rate(&cluster->ranks[rank], dtype, 0, 1e9, 1e9, 1e9);
+        flops += mmul_product_rate(&cluster->ranks[rank], dtype, 0, 1e9, 1e9, 1e9);
         if (seconds < s->best_alone_seconds) {
             s->best_alone_seconds = seconds;
             s->best_alone = rank;

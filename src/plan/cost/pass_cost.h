@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// What one step costs one rank: predicted seconds by the units it has in a round. Pure.
+// What one pass costs one rank: predicted seconds by the units it has in a round. Pure.
 //
-// A step of x units against a panel of w units (the mean of the round's panels), inner size k;
-// where the rank multiplies by all W panels at once (plan/parts/panels.h), the W-th part of one step with
+// A pass of x units against a panel of w units (the mean of the round's panels), inner size k;
+// where the rank multiplies by all W panels at once (plan/parts/panels.h), the W-th part of one pass with
 // the whole width as w:
 //
 //     seconds(x) = gemm + device + check + files + overhead
@@ -14,7 +14,7 @@
 //     files      of root's node: what it does not map, at MMUL_FILE_BYTES_PER_SECOND; the first
 //                touch of a result that it maps
 //
-// s is the side of the cube that moves as many bytes per operation as the step does: a narrow
+// s is the side of the cube that moves as many bytes per operation as the pass does: a narrow
 // panel costs more than its share of operations (the surface-to-volume argument of Hong & Kung
 // 1981). rate(s) was measured for sides 256 .. 4096 (struct mmul_speed), is linear in log s between
 // them, constant above and down to 64, and proportional to s below, where memory is the limit.
@@ -32,9 +32,9 @@
 #define MMUL_FIRST_TOUCH_SECONDS_PER_BYTE 0.35e-9
 #define MMUL_PACK_A_SECONDS               1.25e-9 // per element, until measured: a BLAS gathers rows
 #define MMUL_PACK_B_SECONDS               0.35e-9
-#define MMUL_STEP_SECONDS                 150e-6 // launch, waits and bookkeeping of a step
+#define MMUL_PASS_SECONDS                 150e-6 // launch, waits and bookkeeping of a pass
 
-struct mmul_step_request {
+struct mmul_pass_request {
     const struct mmul_problem *problem;
     enum mmul_axis axis;
     const struct mmul_cut *cut;
@@ -45,23 +45,23 @@ struct mmul_step_request {
 };
 
 // Linear between knots, with the last slope beyond them; rises.
-enum { MMUL_STEP_KNOTS = 10 };
-struct mmul_step_cost {
+enum { MMUL_PASS_KNOTS = 10 };
+struct mmul_pass_cost {
     int knots; // 0: no speed
-    double units[MMUL_STEP_KNOTS], seconds[MMUL_STEP_KNOTS];
+    double units[MMUL_PASS_KNOTS], seconds[MMUL_PASS_KNOTS];
 };
 
-struct mmul_step_cost mmul_step_cost(const struct mmul_step_request *request);
+struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request);
 
-double mmul_step_seconds(const struct mmul_step_cost *cost, double units);
+double mmul_pass_seconds(const struct mmul_pass_cost *cost, double units);
 
 // The reverse; 0 when `seconds` is too short for anything.
-double mmul_step_units(const struct mmul_step_cost *cost, double seconds);
+double mmul_pass_units(const struct mmul_pass_cost *cost, double seconds);
 
 // Operations per second of m x n x k products, in float32 or float64, on the rank's device; 0: not
 // known. `assumed` as above.
-double mmul_step_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
-                      double m, double n, double k);
+double mmul_product_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                         double m, double n, double k);
 
 // Whether the rank's speed in that type was measured.
-bool mmul_step_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype);
+bool mmul_product_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype);

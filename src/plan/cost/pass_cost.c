@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The seconds of a step as a line through a few knots, so that the balance can turn it round.
+// The seconds of a pass as a line through a few knots, so that the balance can turn it round.
 // Links and waiting are not here: see cost.c.
-#include "plan/cost/step_cost.h"
+#include "plan/cost/pass_cost.h"
 
 #include <math.h>
 
 enum { SMALLEST_SIDE = 64 }; // below, memory is the limit
 
-bool mmul_step_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype) {
+bool mmul_product_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype) {
     bool measured = mmul_rank_flops(rank, dtype) > 0;
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         measured = measured || mmul_speed_rates(&rank->speed, dtype)[i] > 0;
@@ -28,8 +28,8 @@ static double curve_at(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
     return mmul_rank_flops(rank, dtype) > 0 ? mmul_rank_flops(rank, dtype) : assumed;
 }
 
-double mmul_step_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
-                      double m, double n, double k) {
+double mmul_product_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                         double m, double n, double k) {
     double side = 3 / (1 / m + 1 / n + 1 / k);
     double first = curve_at(rank, dtype, assumed, 0);
     if (side <= MMUL_SPEED_SMALLEST)
@@ -47,7 +47,7 @@ double mmul_step_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, 
 
 // The parts of the formula that are straight lines in x, and the shape of the gemm.
 struct line {
-    const struct mmul_step_request *request;
+    const struct mmul_pass_request *request;
     double height;      // most units of one gemm: of a matrix
     double mean, width; // of a panel: operations per unit, and of one gemm
     double k, most;     // most: units of a round, of all ranks
@@ -60,7 +60,7 @@ static double per_byte(const struct mmul_rank_info *rank, double bytes_per_secon
 }
 
 static void add_files(struct line *line, double piece, double block) {
-    const struct mmul_step_request *r = line->request;
+    const struct mmul_pass_request *r = line->request;
     if (r->maps & MMUL_MAPS_C)
         line->slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
     if (r->file_ranks > 0 && !(r->maps & mmul_maps_split(r->axis)))
@@ -69,7 +69,7 @@ static void add_files(struct line *line, double piece, double block) {
         line->slope += block * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
 }
 
-static struct line line_of(const struct mmul_step_request *r) {
+static struct line line_of(const struct mmul_pass_request *r) {
     const struct mmul_problem *p = r->problem;
     const struct mmul_speed *speed = &r->rank->speed;
     double panels = (double)r->cut->panels;
@@ -92,7 +92,7 @@ static struct line line_of(const struct mmul_step_request *r) {
     double up = per_byte(r->rank, speed->upload_bytes_per_second);
     double down = per_byte(r->rank, speed->download_bytes_per_second);
     line.fixed =
-        MMUL_STEP_SECONDS * per_matrix / cuts + panel * (up + 1 / MMUL_CHECK_BYTES_PER_SECOND);
+        MMUL_PASS_SECONDS * per_matrix / cuts + panel * (up + 1 / MMUL_CHECK_BYTES_PER_SECOND);
     line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
                  (piece * per_matrix + block) / MMUL_CHECK_BYTES_PER_SECOND;
     add_files(&line, piece + (p->beta != 0 ? block : 0), block);
@@ -104,22 +104,22 @@ static struct line line_of(const struct mmul_step_request *r) {
 }
 
 static double seconds_at(const struct line *line, double x) {
-    const struct mmul_step_request *r = line->request;
+    const struct mmul_pass_request *r = line->request;
     double gemm = 0;
     if (line->k > 0)
         gemm = 2 * x * line->mean * line->k /
-               mmul_step_rate(r->rank, mmul_problem_result_dtype(r->problem), r->assumed_flops,
-                              x < line->height ? x : line->height, line->width, line->k);
+               mmul_product_rate(r->rank, mmul_problem_result_dtype(r->problem), r->assumed_flops,
+                                 x < line->height ? x : line->height, line->width, line->k);
     return line->fixed + line->slope * x + gemm;
 }
 
-// Units at which the step is worth a cube of `side`; 0: never, whatever their number.
+// Units at which the pass is worth a cube of `side`; 0: never, whatever their number.
 static double units_of_side(const struct line *line, double side) {
     double rest = 3 / side - 1 / line->width - 1 / line->k;
     return rest > 0 ? 1 / rest : 0;
 }
 
-static void add_knot(const struct line *line, struct mmul_step_cost *cost, double x) {
+static void add_knot(const struct line *line, struct mmul_pass_cost *cost, double x) {
     double seconds = seconds_at(line, x);
     if (cost->knots > 0 && x <= cost->units[cost->knots - 1])
         return;
@@ -129,10 +129,10 @@ static void add_knot(const struct line *line, struct mmul_step_cost *cost, doubl
     cost->seconds[cost->knots++] = seconds;
 }
 
-struct mmul_step_cost mmul_step_cost(const struct mmul_step_request *request) {
+struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request) {
     static const double least = 1e-3; // units: the limit towards none
-    struct mmul_step_cost cost = {0};
-    if (!mmul_step_is_measured(request->rank, mmul_problem_result_dtype(request->problem)) &&
+    struct mmul_pass_cost cost = {0};
+    if (!mmul_product_is_measured(request->rank, mmul_problem_result_dtype(request->problem)) &&
         !(request->assumed_flops > 0))
         return cost;
     struct line line = line_of(request);
@@ -158,7 +158,7 @@ static int interval_of(const double *knots, int count, double value) {
     return i;
 }
 
-double mmul_step_seconds(const struct mmul_step_cost *cost, double units) {
+double mmul_pass_seconds(const struct mmul_pass_cost *cost, double units) {
     if (cost->knots == 0)
         return 0;
     int i = interval_of(cost->units, cost->knots, units);
@@ -167,7 +167,7 @@ double mmul_step_seconds(const struct mmul_step_cost *cost, double units) {
     return cost->seconds[i - 1] + slope * (units - cost->units[i - 1]);
 }
 
-double mmul_step_units(const struct mmul_step_cost *cost, double seconds) {
+double mmul_pass_units(const struct mmul_pass_cost *cost, double seconds) {
     if (cost->knots == 0 || seconds <= cost->seconds[0])
         return 0;
     int i = interval_of(cost->seconds, cost->knots, seconds);
