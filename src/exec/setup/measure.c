@@ -30,7 +30,7 @@ static const struct depth {
     double enough_transfer_seconds;
     bool takes_median;
 } brief = {3, 6, 0.5, 0.01, 0.02, 0.002, 0.1, 0.005, false},
-  thorough = {5, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 2, 0.02, true};
+  thorough = {3, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 1, 0.02, true};
 
 // Times agree, and a size is as fast as a smaller one, within these.
 static const double AGREEMENT = 1.1, LARGEST_DROP = 0.85;

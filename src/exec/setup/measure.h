@@ -25,7 +25,7 @@ struct mmul_measure_request {
 // rate.
 // Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms; and what it is measured
 // for is not kept waiting: a mean is taken over no more than a 400th of the job, as long as that is 1 ms.
-// Thoroughly: while the next product is expected to take no more than 2 s, or 0.1 s in float64. Sizes beyond, or too
+// Thoroughly: while the next product is expected to take no more than 1 s, or 0.1 s in float64. Sizes beyond, or too
 // large for the memory, get the last rate.
 // Packing (of float32; 0 briefly, and for a device with memory of its own): by products of few rows or columns.
 // In float64 it stays what it was.
