@@ -18,12 +18,12 @@ fresh_cache() {
 
 # tests EXPRESSION: of the JSON in $output, as d, the list of devices.
 tests() {
-    "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin)["devices"]; print(eval(sys.argv[1]))' "$1" <<< "$output"
+    py -c 'import json, sys; d = json.load(sys.stdin)["devices"]; print(eval(sys.argv[1]))' "$1" <<< "$output"
 }
 
 # remembered EXPRESSION: of this host's profile, as t, the list of tests.
 remembered() {
-    "$PYTHON" -c 'import json, sys; t = json.load(open(sys.argv[1]))["tests"]; print(eval(sys.argv[2]))' \
+    py -c 'import json, sys; t = json.load(open(sys.argv[1]))["tests"]; print(eval(sys.argv[2]))' \
         "$XDG_CACHE_HOME/mpimatmul/$(hostname).json" "$1"
 }
 
@@ -131,7 +131,7 @@ card() {
 }
 
 used_device() {
-    "$PYTHON" -c 'import json; print(json.load(open("r.json"))["ranks"][0]["device"])'
+    py -c 'import json; print(json.load(open("r.json"))["ranks"][0]["device"])'
 }
 
 @test "auto leaves a device that failed alone, with the reason, until it passes or its driver changes" {
@@ -186,5 +186,5 @@ used_device() {
     command=(devices --json)
     card
     expect_status 0
-    [ "$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["ranks"][0]["device"])' <<< "$output")" = cpu ]
+    [ "$(py -c 'import json, sys; print(json.load(sys.stdin)["ranks"][0]["device"])' <<< "$output")" = cpu ]
 }

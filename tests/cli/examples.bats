@@ -55,7 +55,7 @@ example() {
     shift 2
     mkdir reference
     cp -- *.npy *.safetensors reference/ 2> /dev/null || true
-    (cd reference && "$PYTHON" "$REPO/tests/reference.py" "$file" "$@")
+    (cd reference && py "$REPO/tests/reference.py" "$file" "$@")
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no device 0:0"
     for way in 1 2 3 cpu+0:0; do
         # shellcheck disable=SC2086 # several files

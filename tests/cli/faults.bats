@@ -343,7 +343,7 @@ expect_injected() {
 @test "an input that cannot be read any more ends all ranks with 66" {
     need_strace
     local wrap_0
-    "$PYTHON" -c 'import numpy; [numpy.save(open(f, "wb"), numpy.ones(s)) for f, s in
+    py -c 'import numpy; [numpy.save(open(f, "wb"), numpy.ones(s)) for f, s in
         (("A.bin", (61, 203)), ("B.bin", (203, 47)))]'
     wrap_0=$(fault pread64 EIO "$(pwd -P)/A.bin") device_job cpu --quiet --dtype float32
     expect_refusal 66 "'A.bin': Input/output error"

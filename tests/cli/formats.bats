@@ -153,7 +153,7 @@ and write the array with numpy.save('old.npy', ...)"
     refused_as "$long" "a text file" "${holds}'A.npy', numpy.loadtxt('A', delimiter=',', dtype='float32'))"
     # What a hint says does what it says.
     "$MPIMATMUL" info a.csv 2> said || true
-    sed -n 's/.*in Python: /import numpy; /p' said | "$PYTHON"
+    sed -n 's/.*in Python: /import numpy; /p' said | py -
     program diff a.npy A.bin -q
     expect_quiet_success
     [ ! -e out.bin ]

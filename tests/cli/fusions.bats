@@ -90,7 +90,7 @@ END
     write_program
     mkdir apart numpy
     (cd apart && timeout 60 "$MPIMATMUL" run ../chains.py middles=1 --quiet)
-    (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    (cd numpy && py "$REPO/tests/reference.py" ../chains.py)
     for count in 1 2 3 5; do
         rm -f ./*.npy
         run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py --quiet
@@ -105,7 +105,7 @@ END
     write_double_program
     mkdir apart numpy
     (cd apart && timeout 60 "$MPIMATMUL" run ../chains.py middles=1 --quiet)
-    (cd numpy && REFERENCE_STORES=float64 "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    (cd numpy && REFERENCE_STORES=float64 py "$REPO/tests/reference.py" ../chains.py)
     for count in 1 2 3 5; do
         rm -f [abcd].npy
         run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py --quiet
@@ -128,7 +128,7 @@ END
     need_numpy
     write_program
     mkdir numpy
-    (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    (cd numpy && py "$REPO/tests/reference.py" ../chains.py)
     for rule in fail=2 fail=3,hang=100 fail=4 garble=3 garble=4,hang=100 corrupt=3 hang=2 hang=3 hang=4; do
         rm -f ./*.npy
         options=(chains.py --weights equal --device-timeout 1 --progress none)
@@ -146,7 +146,7 @@ END
     [ "$("$MPIMATMUL" devices --json | grep -c '"0:0"')" -gt 0 ] || skip "opencl: no device 0:0"
     write_program
     mkdir numpy
-    (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    (cd numpy && py "$REPO/tests/reference.py" ../chains.py)
     program run chains.py --quiet --device 0:0
     expect_quiet_success
     is_near numpy

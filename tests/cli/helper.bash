@@ -16,12 +16,21 @@ setup() {
 }
 
 need_numpy() {
-    "$PYTHON" -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
+    py -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
 }
 
-# Python from stdin, with the module `matrices` at hand.
+# What `python3 ARGUMENTS...` does: run-tests has a Python at hand that has imported numpy.
+py() {
+    if [ -S "${PYTHON_SERVER:-}" ]; then
+        "$PYTHON" -ISs "$REPO/tests/lib/python_client.py" "$PYTHON_SERVER" "$@"
+    else
+        OPENBLAS_NUM_THREADS=1 "$PYTHON" "$@" # numpy's begins as many threads as there are cores, for nothing
+    fi
+}
+
+# From stdin, with the module `matrices` at hand.
 python() {
-    OPENBLAS_NUM_THREADS=1 "$PYTHON" - "$@" # numpy's begins as many threads as there are cores, for nothing
+    py - "$@"
 }
 
 # The program alone: sets status, output, stderr, stderr_lines.

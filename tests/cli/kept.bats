@@ -28,7 +28,7 @@ kept:y: 101 x 83 on 2 ranks" ]
 
 # equal FILE EXPRESSION: of A, B, C and y = A B.
 equal() {
-    "$PYTHON" -c "import numpy as np, sys
+    py -c "import numpy as np, sys
 A, B, C = (np.load(n + '.npy') for n in 'ABC')
 y = A @ B
 assert np.array_equal(np.load(sys.argv[1]), eval(sys.argv[2])), sys.argv" "$1" "$2"
@@ -102,7 +102,7 @@ kept:AxB: 101 x 83 on 2 ranks" ]
     for file in first second third; do
         ranks 2 run $file.py --device cpu
         expect_quiet_success
-        (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../$file.py)
+        (cd numpy && py "$REPO/tests/reference.py" ../$file.py)
     done
     python << 'END'
 import numpy as np
@@ -165,7 +165,7 @@ END
     expect_quiet_success
     [ "$(stat -c %s s/u_shard_0.bin s/u_shard_1.bin | xargs)" = "$((20 + 71 * 83 * 4)) $((20 + 30 * 83 * 4))" ]
     # Shares of a larger set that the plan takes: y is moved to them.
-    "$PYTHON" -c "import numpy as np
+    py -c "import numpy as np
 np.save('L.npy', np.ones((101, 1000), 'f4'))"
     ranks 2 transpose L.npy -o kept:w --weights 0.5,0.5 --device cpu -q
     expect_quiet_success
@@ -249,7 +249,7 @@ END
     ranks 2 "${use[@]}"
     found=$(grep -o 'XXH3 is [0-9a-f]\{16\}' <<< "$stderr")
     expect_refused 65 "shard '$PWD/s/y_shard_1.bin' has changed: its $found, $(
-        "$PYTHON" -c "import json
+        py -c "import json
 print('its set says', json.load(open('s/y_shards.json'))['xxh3'][1])")"
     truncate -s -4 s/y_shard_1.bin
     ranks 2 "${use[@]}"
@@ -415,7 +415,7 @@ inject() {
     inject rename "error=EACCES:when=6"
     [ "${stderr_lines[1]}" = "  hint: written: 'a.npy', 'kept:y', 'begin-${long:0:23}..${long:0:21}-end.npy'; $(
         )not written: 'p.npz:u', 'p.npz:v'" ] || { show; return 1; }
-    "$PYTHON" -c '
+    py -c '
 import numpy as np
 y = np.load("A.npy") @ np.load("B.npy")
 assert np.array_equal(np.load("a.npy"), 2 * y) and np.array_equal(np.load("b.npy"), 2 * y + 1)

@@ -39,7 +39,7 @@ job() {
 
 # lent CONDITION: what root's node has computed of the others' lines, as they are split.
 lent() {
-    "$PYTHON" -c "import json
+    py -c "import json
 ranks = json.load(open('report.json'))['ranks']
 assert abs(sum(rank['claimed'] - rank['given'] for rank in ranks)) < 1e-9, ranks
 lent = sum(rank['claimed'] - rank['given'] for rank in ranks[:$nodes_of])
@@ -93,7 +93,7 @@ expect_end() {
         only[0]="--device faulty:$rule:cpu"
         job
         expect_right_result && lent "> 0" || return 1
-        "$PYTHON" -c "import json
+        py -c "import json
 assert json.load(open('report.json'))['ranks'][0]['note'].startswith('replaced by ')"
     done
     only[0]="--device faulty:fail=2:cpu"

@@ -7,7 +7,7 @@ load helper
 
 # as_numpy FILE: every element is X W to rounding, of which the check alone allows hundreds of times as much.
 as_numpy() {
-    "$PYTHON" - "$1" << 'END'
+    py - "$1" << 'END'
 import sys
 import numpy as np
 x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)

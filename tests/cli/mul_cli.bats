@@ -117,7 +117,7 @@ END
     expect_status 0
     [[ "$output" == *rank*rows*share*"64.7 %"*"35.3 %"* ]]
     expect_line "D.bin: 17 x 13"
-    "$PYTHON" -m json.tool report.json > /dev/null
+    py -c 'import json; json.load(open("report.json"))'
 }
 
 @test "sizes that do not fit" {
@@ -309,7 +309,7 @@ contexts() {
     [[ "$output" == *"64.7 %"*"35.3 %"* ]]
     ranks 2 plan A.bin B.bin --weights 2,1 --device cpu --json
     expect_quiet_success
-    "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
+    py -c 'import json, sys; json.loads(sys.argv[1])' "$output"
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
@@ -321,12 +321,12 @@ contexts() {
     done
     ranks 3 devices --device reference --json
     expect_quiet_success
-    "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
+    py -c 'import json, sys; json.loads(sys.argv[1])' "$output"
 }
 
 # Of each rank in r.json.
 kernels_reported() {
-    "$PYTHON" -c 'import json
+    py -c 'import json
 print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["ranks"]])'
 }
 

@@ -23,7 +23,7 @@ expect_equal() {
 
 # report EXPRESSION: of the report, as r.
 report() {
-    "$PYTHON" -c 'import json, sys; r = json.load(open("r.json")); print(eval(sys.argv[1]))' "$1"
+    py -c 'import json, sys; r = json.load(open("r.json")); print(eval(sys.argv[1]))' "$1"
 }
 
 @test "products cut into tiles are equal, element by element" {
@@ -82,11 +82,11 @@ report() {
 }
 
 @test "the report keeps to its schema" {
-    "$PYTHON" -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
+    py -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
     operands float32
     ranks 3 mul A.bin B.bin -o C.bin --report r.json --weights 1,0,2
     expect_quiet_success
-    "$PYTHON" - "$REPO/include/mpimatmul_report.schema.json" << 'EOF_PYTHON'
+    py - "$REPO/include/mpimatmul_report.schema.json" << 'EOF_PYTHON'
 import json, sys, jsonschema
 schema, report = json.load(open(sys.argv[1])), json.load(open("r.json"))
 jsonschema.Draft7Validator.check_schema(schema)

@@ -8,7 +8,7 @@ load helper
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     need_numpy
-    "$PYTHON" -c '
+    py -c '
 import numpy as np
 np.save("A.npy", (np.arange(70 * 33, dtype="f4").reshape(70, 33) * 37 % 101 - 50) / 8)
 np.save("B.npy", (np.arange(20 * 33, dtype="f4").reshape(20, 33) * 53 % 97 - 48) / 8)
@@ -17,7 +17,7 @@ np.save("b.npy", np.arange(33, dtype="f4"))'
 
 # expect FILE EXPRESSION [TOLERANCE]: of A, B and b, in double.
 expect() {
-    "$PYTHON" - "$@" << 'END'
+    py - "$@" << 'END'
 import sys, numpy as np
 A, B, b = (np.load(name + ".npy").astype("f8") for name in "ABb")
 N = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)
@@ -76,7 +76,7 @@ which.npy: 70 x 3  near.npy: 70 x 3" ]
 }
 
 @test "mul adds a bias, an activation and a residual, and finds the largest" {
-    "$PYTHON" -c '
+    py -c '
 import numpy as np
 np.save("W.npy", np.load("B.npy").T.copy())
 np.save("r.npy", np.ones((70, 20), "f4"))
@@ -95,13 +95,13 @@ y.npy: 70 x 20" ]
     program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in r.npy --beta 2 --activation tanh
     expect_failure 65 "cannot add 'product' (20 x 70) and '2 * r.npy' (70 x 20): sizes 20 and 70 of axis -2 differ" \
         "sizes of 1 repeat"
-    "$PYTHON" -c 'import numpy as np; np.save("s.npy", np.ones((20, 70), "f4"))'
+    py -c 'import numpy as np; np.save("s.npy", np.ones((20, 70), "f4"))'
     program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in s.npy --beta 2 --activation tanh -o t.npy
     expect t.npy 'np.tanh(0.5 * B @ A.T + 2)' 1e-4
 }
 
 @test "alpha and beta have all their digits, and 0 takes NaN away, with something done to the product, too" {
-    "$PYTHON" -c '
+    py -c '
 import numpy as np
 A = np.load("A.npy").astype("f8")
 np.save("A.npy", A)
@@ -123,7 +123,7 @@ np.save("N.npy", A)'
 }
 
 @test "results are of the 16-bit type that all inputs have, or that is asked for" {
-    "$PYTHON" -c '
+    py -c '
 import numpy as np
 for name in "AB":
     np.save(name + ".npy", np.round(np.load(name + ".npy")).astype("f2"))
@@ -148,7 +148,7 @@ np.save("z.npy", np.zeros((1, 5), "f2"))'
             set -- $row
             ranks "$n" mul "A.$1" "W.$2" --bias "$3" --activation relu -o "y.${2}" --quiet "${@:5}"
             expect_quiet_success
-            "$PYTHON" - "y.$2" "$4" << 'END'
+            py - "y.$2" "$4" << 'END'
 import sys, numpy as np, matrices
 A, W = np.load("A.npy").astype("f8"), np.load("W.npy").astype("f8")
 if sys.argv[1].endswith(".npy"):
@@ -168,20 +168,20 @@ END
         # shellcheck disable=SC2086 # words
         program $row -o y.npy --quiet
         expect_quiet_success
-        [ "$("$PYTHON" -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float16 ]
+        [ "$(py -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float16 ]
     done
     program mul L.npy R.npy --bias z.npy -o y.npy --quiet
     expect_status 0
     [ "$stderr" = "mpimatmul: warning: 'y.npy': 5 values beyond float16 became infinite" ]
     program mul L.npy R.npy --topk 2 --indices i.npy --dtype float16 -o y.npy --quiet # places are whole numbers
     expect_status 0
-    [ "$("$PYTHON" -c 'import numpy as np; print(np.load("y.npy").dtype, np.load("i.npy").dtype)')" = "float16 int32" ]
+    [ "$(py -c 'import numpy as np; print(np.load("y.npy").dtype, np.load("i.npy").dtype)')" = "float16 int32" ]
     program mul A.npy W.npy --bias h.npy --dtype float64 -o y.npy
     expect_failure 64 "--dtype float64 does not go with --bias" "without it the result is float64 where all files are"
     echo 'save("y.npy", load("A.npy").T)' > p.py
     program run p.py --quiet
     expect_quiet_success
-    [ "$("$PYTHON" -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float32 ]
+    [ "$(py -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float32 ]
 }
 
 @test "what is wrong with a line is said as of its files" {
@@ -214,7 +214,7 @@ END
     program mul A.npy B.npy --transpose-b --bias b.npy
     expect_failure 65 "cannot add 'product' (70 x 20) and 'b.npy' (1 x 33): sizes 20 and 33 of axis -1 differ" \
         "sizes of 1 repeat"
-    "$PYTHON" -c 'import numpy as np; np.save("N.npy", np.ones((4, 5), "f4"))'
+    py -c 'import numpy as np; np.save("N.npy", np.ones((4, 5), "f4"))'
     program topk A.npy N.npy -k 2 --normalize-rows
     expect_failure 65 "cannot multiply 'normalize(A.npy)' (70 x 33) by 'normalize(N.npy).T' (5 x 4): inner sizes$(
         ) 33 and 5 differ"

@@ -34,7 +34,7 @@ END
     printf '%s\n' "$output" > whole
     ranks 2 run e.py --check --device cpu --weights equal --json
     printf '%s' "$output" > plan.json
-    "$PYTHON" <<'END'
+    py - <<'END'
 import json, re
 steps = json.load(open("plan.json"))["steps"]
 seconds, last = {}, {}

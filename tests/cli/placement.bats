@@ -21,7 +21,7 @@ placed() {
     shift
     run --separate-stderr mpirun -q "${launcher[@]}" "$MPIMATMUL" devices --device cpu --json "$@" < /dev/null
     expect_status 0
-    placement=$("$PYTHON" -c '
+    placement=$(py -c '
 import json, sys
 for rank in json.load(sys.stdin)["ranks"]:
     print(rank["cores"] or "-", rank["threads"])' <<< "$output")
@@ -61,7 +61,7 @@ expect_placement() {
     need_two_cores
     run --separate-stderr taskset -c 0 mpirun -q -n 1 "$MPIMATMUL" devices --device cpu --json < /dev/null
     expect_status 0
-    [ "$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["ranks"][0]["threads"])' <<< "$output")" = 1 ]
+    [ "$(py -c 'import json, sys; print(json.load(sys.stdin)["ranks"][0]["threads"])' <<< "$output")" = 1 ]
 }
 
 @test "a binding the user chose is obeyed" {
@@ -97,7 +97,7 @@ expect_placement() {
     printf '# this machine\n%s reference 1\n%s cpu 2\n' "$(uname -n)" "$(uname -n)" > lab.txt
     ranks 2 mul A.bin B.bin -o C.bin --device @lab.txt --split rows --report r.json
     expect_quiet_success
-    [ "$("$PYTHON" -c 'import json
+    [ "$(py -c 'import json
 print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open("r.json"))["ranks"]])')" = \
         "[('reference', 20), ('cpu', 40)]" ]
     printf '%s cpu\n' elsewhere > lab.txt

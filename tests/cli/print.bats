@@ -24,7 +24,7 @@ for i in range(3):
 print("now x is", x, "and", loss, sum(x[0:2, 0:2] * 2, axis=-1))
 v, k = topk(reshape(x, (1, 1200)), 3)
 print(k[:, 1:2], f"{k[:, 0:1]}")'
-    "$PYTHON" "$REPO/tests/reference.py" e.py > expected
+    py "$REPO/tests/reference.py" e.py > expected
     grep -qx 'loss 1 8.57333' expected
     [ "$(sed -n 2p expected)" = "begin 1 2.5 (3, 'a') None" ]
     for count in 1 2 3; do

@@ -8,7 +8,7 @@ load helper
 @test "any two values of two options of mul meet: results as numpy's, or refused with their line" {
     need_numpy
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
-    run "$PYTHON" "$REPO/tests/random_products.py" pairs products "${PRODUCTS_SEED:-1}"
+    run py "$REPO/tests/random_products.py" pairs products "${PRODUCTS_SEED:-1}"
     echo "# ${lines[-1]}" >&3
     [ "$status" -eq 0 ] || { echo "$output"; return 1; }
     [[ ${lines[-1]} =~ ^seed\ .*:\ ([0-9]+)\ commands,\ ([0-9]+)\ refused,\ ([0-9]+)\ results\ in\ float64 ]]

@@ -10,14 +10,14 @@ run_programs() {
     rm -f programs/*_out*.npy
     run bash -c "cd programs && ${launch[*]} -n $2 '$BUILD/tests/embed/programs' $1 $3 < /dev/null"
     [ "$output" = '0 failed, 0 bytes are left' ] || { echo "$output"; return 1; }
-    run "$PYTHON" "$REPO/tests/random_programs.py" compare programs "$1"
+    run py "$REPO/tests/random_programs.py" compare programs "$1"
     echo "# $2 rank(s), $3: $output" >&3
     [ "$status" -eq 0 ]
 }
 
 @test "500 random programs give what CPython gives, on one rank" {
     need_numpy
-    "$PYTHON" "$REPO/tests/random_programs.py" make programs 500 1
+    py "$REPO/tests/random_programs.py" make programs 500 1
     run_programs 500 1 cpu
     [[ $output =~ \(([0-9]+)\ in\ float64\) ]]
     [ "${BASH_REMATCH[1]}" -gt 60 ]
@@ -25,7 +25,7 @@ run_programs() {
 
 @test "random programs on 2 and 3 ranks" {
     need_numpy
-    "$PYTHON" "$REPO/tests/random_programs.py" make programs 60 2
+    py "$REPO/tests/random_programs.py" make programs 60 2
     run_programs 60 2 cpu
     run_programs 60 3 cpu
 }
@@ -33,7 +33,7 @@ run_programs() {
 @test "random programs on an OpenCL device" {
     need_numpy
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
-    "$PYTHON" "$REPO/tests/random_programs.py" make programs 60 3
+    py "$REPO/tests/random_programs.py" make programs 60 3
     run_programs 60 1 0:0
 }
 
@@ -66,7 +66,7 @@ save("remainder.npy", x % 2 + x // 2)
 END
     mkdir numpy
     cp x.npy numpy
-    (cd numpy && "$PYTHON" -W ignore "$REPO/tests/reference.py" ../e.py)
+    (cd numpy && py "$REPO/tests/reference.py" ../e.py)
     for n in 1 3; do
         ranks $n run e.py --device cpu
         expect_quiet_success
@@ -83,8 +83,8 @@ END
 
 @test "1000 texts with something wrong in them are refused with their place, or are programs all the same" {
     need_numpy
-    "$PYTHON" "$REPO/tests/random_programs.py" make programs 50 4
-    "$PYTHON" "$REPO/tests/random_programs.py" mutate programs 1000 5
+    py "$REPO/tests/random_programs.py" make programs 50 4
+    py "$REPO/tests/random_programs.py" mutate programs 1000 5
     run bash -c "cd programs && '$BUILD/tests/embed/programs' -1000 < /dev/null"
     echo "# $output" >&3
     [ "$status" -eq 0 ]

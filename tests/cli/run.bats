@@ -265,7 +265,7 @@ print($name(x, axis=$axis))"
             program run e.py
             expect_failure 65 "e.py:2:$((16 + ${#name})): $name along axis $axis of a file of one axis, which is a row$(
                 ) (1 x 5) here" "axis=-1 is along its elements"
-            ! PYTHONPATH=$REPO/tests "$PYTHON" -c "from reference import *
+            ! PYTHONPATH=$REPO/tests py -c "from reference import *
 $name(load('v.npy'), axis=$axis)" 2> /dev/null || return 1
         done
     done
@@ -276,7 +276,7 @@ print(concat((y, x)${row:5}))"
         program run e.py
         expect_failure 65 "e.py:2:${row:0:2}: concat along axis ${row:3:1} of a file of one axis, which is a row$(
             ) (1 x 5) here" "axis=-1 joins its elements, axis=-2 puts rows below each other"
-        ! PYTHONPATH=$REPO/tests "$PYTHON" -c "from reference import *
+        ! PYTHONPATH=$REPO/tests py -c "from reference import *
 concat((load('m.npy'), load('v.npy'))${row:5})" 2> /dev/null || return 1
     done
     # What has two axes is what numpy says, and so is what is made of a row.

@@ -32,7 +32,7 @@ run_program() {
 
 # The results are right, element by element.
 is_right() {
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import numpy as np
 y = np.maximum(np.load("X.npy").astype(float) @ np.load("W.npy").astype(float), 0)
 assert np.array_equal(np.load("Y.npy"), y)
@@ -92,7 +92,7 @@ took_over() {
         # The few rows that are made again may happen to be the wrong one.
         [[ "$stderr" == *"'cpu' takes over: what came of rows 0-1203 of matrix 0 of "*" is not what was written" ||
             "$stderr" == *"'cpu' takes over: 1 wrong row in rows 0-1203 of matrix 0 of '"*"'" ]]
-        "$PYTHON" - << 'EOF'
+        py - << 'EOF'
 import numpy as np
 x = np.maximum(np.load("X.npy").astype(float), 0)
 e = np.exp(x - x.max(axis=1, keepdims=True))
@@ -168,7 +168,7 @@ END
     ranks 2 run program.py --device faulty:hang=1000000:cpu
     expect_status 0
     [ "$stderr" = "" ] || { show; return 1; }
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import numpy as np
 z = np.load("X.npy").astype(float) @ np.load("W.npy").astype(float)
 e = np.exp(z / 64)
@@ -184,7 +184,7 @@ save("L.npy", concat((layer_norm(x, None, None), rms_norm(x, None), normalize(x)
 END
     program run program.py --device 0:0
     expect_quiet_success
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import numpy as np
 x = np.load("X.npy").astype(float)
 mean, squares = x.mean(-1, keepdims=True), (x * x).mean(-1, keepdims=True)
@@ -197,7 +197,7 @@ END
 # bus DEVICE OPTIONS...: "OPERATION VALUE UP DOWN" of every operation of the program, of one rank with that device.
 bus() {
     "$MPIMATMUL" run program.py --device "$@" --report report.json --quiet < /dev/null
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import json
 for one in json.load(open("report.json"))["operations"]:
     rank = one["ranks"][0]
@@ -239,7 +239,7 @@ END
 }
 
 large_is_right() {
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import numpy as np
 c = np.load("X.npy").astype(float) @ np.load("W.npy").astype(float)
 assert np.array_equal(np.load("Y.npy"), np.maximum(c, 0), equal_nan=True)
@@ -402,7 +402,7 @@ END
             --device-timeout 1 --report report.json --device "faulty:$rule:cpu"
         expect_status 0
         [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: "*" 'reference' takes over: "* ]] || { show; return 1; }
-        "$PYTHON" - << 'END'
+        py - << 'END'
 import json
 import numpy as np
 x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
@@ -418,7 +418,7 @@ END
 
 @test "a product that stayed has no sums: Inf and NaN are looked for where it comes home" {
     write_large
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import numpy as np
 for name, place in (("X.npy", (5, 7)), ("W.npy", (9, 11))):
     x = np.load(name).copy()
@@ -446,7 +446,7 @@ END
             ranks "$count" run program.py --device "$device" --device-timeout 1
             expect_status 0
             [ "$(grep -c "'reference' takes over" <<< "$stderr")" -eq "$count" ] || { show; return 1; }
-            "$PYTHON" - << 'END'
+            py - << 'END'
 import numpy as np
 x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
 s = x

@@ -78,7 +78,7 @@ END
 
 # valid SCHEMA FILE...: fields that the schema does not describe are refused by it.
 valid() {
-    "$PYTHON" - "$REPO/include/mpimatmul_$1.schema.json" "${@:2}" << 'END'
+    py - "$REPO/include/mpimatmul_$1.schema.json" "${@:2}" << 'END'
 import json, sys, jsonschema
 schema = json.load(open(sys.argv[1]))
 jsonschema.Draft7Validator.check_schema(schema)
@@ -88,7 +88,7 @@ END
 }
 
 @test "run --json, --check --json and --report keep to their schemas" {
-    "$PYTHON" -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
+    py -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
     "$MPIMATMUL" gen X.bin --dims 40x30 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 30x30 --kind integer --seed 2 -q
     export MPIMATMUL_SHARD_DIR=$PWD/s
@@ -238,7 +238,7 @@ save("Z.npy", (u @ y) @ v)' > chain.py
         enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
         refused "$((enough * 85 / 100))" "$name.py"
         run_bytes "$name.py" --memory "${enough}MiB"
-        "$PYTHON" - "$enough" "$processes" <<< 'import json, sys
+        py - "$enough" "$processes" <<< 'import json, sys
 enough, processes = map(int, sys.argv[1:])
 node, = json.load(open("plan.json"))["nodes"]
 used = (node["values_bytes"] + node["run_bytes"]) / 2**20

@@ -22,7 +22,7 @@ job() {
 
 # claimed RANK CONDITION: what the report says that a rank computed of others' rows.
 claimed() {
-    "$PYTHON" -c "import json
+    py -c "import json
 claimed = json.load(open('report.json'))['ranks'][$1]['claimed']
 assert claimed $2, claimed"
 }
@@ -125,7 +125,7 @@ expect_right_result() {
 
 # claims RANK CONDITION: how often it computed others' rows, in all products of a program.
 claims() {
-    "$PYTHON" -c "import json
+    py -c "import json
 claims = json.load(open('report.json'))['ranks'][$1]['claims']
 assert claims $2, claims"
 }

@@ -43,7 +43,7 @@ if middles:
     save("p3.npy", p3)
     save("p4.npy", p4)
 END
-    "$PYTHON" << 'END'
+    py - << 'END'
 import numpy as np
 rng = np.random.default_rng(1)
 odd, more = rng.integers(-4, 5, (50, 6)), rng.integers(-4, 5, (9000, 6))
@@ -77,8 +77,8 @@ is_same() {
         (cd .. && is_same)
     done
     cd ../numpy
-    "$PYTHON" -W ignore "$REPO/tests/reference.py" ../search.py
-    "$PYTHON" << 'END'
+    py "$REPO/tests/reference.py" ../search.py
+    py - << 'END'
 import numpy as np
 for name in "v0", "v1", "v2", "v3", "i0", "i1", "i2", "i3":
     found, wanted = np.load(f"../here/{name}.npy"), np.load(f"{name}.npy")

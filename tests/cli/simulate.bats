@@ -31,7 +31,7 @@ END
     ranks 2 plan --simulate job.json --json --split cols --memory 1GiB
     expect_quiet_success
     printf '%s' "$output" > plan.json
-    "$PYTHON" - << 'END'
+    py - << 'END'
 import json
 s = json.load(open("plan.json"))
 p = s["plan"]

@@ -16,7 +16,7 @@ setup() {
 
 # expect_devices EXPRESSION: what it says of the JSON on stdout, which is `d`.
 expect_devices() {
-    "$PYTHON" -c "import json, sys; d = json.load(sys.stdin); sys.exit(0 if $1 else str(d))" <<< "$output"
+    py -c "import json, sys; d = json.load(sys.stdin); sys.exit(0 if $1 else str(d))" <<< "$output"
 }
 
 @test "devices shows a stub that a rank uses and one that nobody does" {
@@ -61,7 +61,7 @@ expect_devices() {
 
 # The devices in report.json.
 used_devices() {
-    "$PYTHON" -c 'import json; print(*[r["device"] for r in json.load(open("report.json"))["ranks"]])'
+    py -c 'import json; print(*[r["device"] for r in json.load(open("report.json"))["ranks"]])'
 }
 
 @test "a stub that errs is replaced by the CPU" {

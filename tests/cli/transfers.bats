@@ -9,7 +9,7 @@ load helper
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || return 1
     operands_of_nodes 1
-    "$PYTHON" -c 'import numpy
+    py -c 'import numpy
 for name, shape in ("A", (401, 701)), ("B", (701, 501)), ("C", (401, 501)):
     numpy.save(name + ".npy", numpy.ones(shape))'
 }

@@ -9,7 +9,7 @@ load helper
 
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
-    DEVICE=$("$MPIMATMUL" devices --json < /dev/null | "$PYTHON" -c '
+    DEVICE=$("$MPIMATMUL" devices --json < /dev/null | py -c '
 import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["id"] == "0:0"), ""))' || true)
     [ -n "$DEVICE" ] || skip "opencl: no OpenCL device"

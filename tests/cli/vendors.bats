@@ -9,7 +9,7 @@ load helper
 
 # vendor PLATFORM: its first device, "" without one.
 vendor() {
-    "$MPIMATMUL" devices --json < /dev/null | "$PYTHON" -c '
+    "$MPIMATMUL" devices --json < /dev/null | py -c '
 import json, sys
 print(next((d["id"] for d in json.load(sys.stdin)["devices"] if d["platform"] == sys.argv[1]), ""))' "$1"
 }
@@ -29,7 +29,7 @@ setup_file() {
 # CLBlast changes its way where products are of some 900^3, and llvmpipe takes seconds for one of them: there it is to
 # do so from 128^3 on. Kept as `tune` keeps it.
 keep_small_products() {
-    "$MPIMATMUL" devices --json < /dev/null | "$PYTHON" -c '
+    "$MPIMATMUL" devices --json < /dev/null | py -c '
 import ctypes, json, os, sys
 device = next(d for d in json.load(sys.stdin)["devices"] if d["platform"] == "rusticl")
 digest = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
@@ -73,7 +73,7 @@ END
 
 # devices_of_ranks: by the report.
 devices_of_ranks() {
-    "$PYTHON" -c 'import json; print(*(r["device"] for r in json.load(open("r.json"))["ranks"]))'
+    py -c 'import json; print(*(r["device"] for r in json.load(open("r.json"))["ranks"]))'
 }
 
 @test "devices names drivers with their versions, and auto takes neither" {
