@@ -2,9 +2,9 @@
 //
 // What a rank computes, as a list: the same on all ranks, computed from the plan alone. In a step that is no product
 // with a schedule that is one task, all that the rank has of the result, or some where others may claim. The
-// tasks of a product are its passes; where panels of a matrix lie side by side (the whole operand and C are mapped), all
-// passes of a round and matrix are one. A block that is one such pass alone is cut: a wide task first, then two shorter
-// ones, of which others on the node may claim what nobody has begun (exec/memory/claims.h).
+// tasks of a product are its passes; where panels of a matrix lie side by side (the whole operand and C are mapped),
+// all passes of a round and matrix are one. A block that is one such pass alone is cut: a wide task first, then two
+// shorter ones, of which others on the node may claim what nobody has begun (exec/memory/claims.h).
 //
 //     cut along the width of C           cut along the lines
 //      _______________________            ____________________
