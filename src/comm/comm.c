@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Communicators and the small exchanges: all sizes here are checked against MPI's int counts in
-// one place. Matrices do not pass here but through panels.c.
+// one place. Matrices do not pass here but through relay.c and exchange.c.
 #include "comm/comm.h"
 
 #include <stdio.h>

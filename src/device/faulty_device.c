@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A device around another one that is slow, fails or lies by rule (faulty_rules.h), so that
-// balance, checks, fallback and resume are tested on good hardware. Buffers are those of the inner
+// balance, checks and fallback are tested on good hardware. Buffers are those of the inner
 // device; every call counts, strikes if a rule says so, and is passed on.
 // Does not fake the work of the inner device: a repeated multiplication is really done again.
 #include "device/registry.h"

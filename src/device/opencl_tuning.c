@@ -2,7 +2,7 @@
 //
 // Tuned parameters to CLBlast. It keeps them for the device as long as the process lives: no call
 // takes them back, neither CLBlastClearCache nor closing the device. So a set that is not yet
-// believed is tried in a child process (tuner.h).
+// believed is tried in a child process (opencl_tuner.c).
 #include <clblast_c.h>
 
 #include "base/status.h"

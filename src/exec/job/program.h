@@ -31,7 +31,7 @@ struct mmul_free_shares {
     bool balanced;     // and speeds are known, so that all can finish together
 };
 
-// Collective. Plans of the products, on all ranks. Fails as mmul_program_plan_create.
+// Collective. Schedules of the products, on all ranks. Fails as mmul_program_plan_create.
 enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_program_plan *plan,
                                             struct mmul_free_shares shares, struct mmul_error *err);

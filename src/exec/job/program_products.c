@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Plans of a program's products: root makes them, from what every node sees of the files, and sends
-// them. A matrix that is a value by then is like one that every node has mapped. Equal products of values, such as
-// those of the turns of a loop, have one plan. Each may have all memory beside the values, at first; where all of them
-// and the rooms that they share are more than there is, each has the least that it needs and a share of the rest.
+// Schedules of a program's products: root makes them, from what every node sees of the files, and sends them. A matrix
+// that is a value by then is like one that every node has mapped. Equal products of values, such as those of the turns
+// of a loop, have one schedule. Each may have all memory beside the values, at first; where all of them and the rooms
+// that they share are more than there is, each has the least that it needs and a share of the rest.
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"

@@ -10,7 +10,7 @@ static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
     int64_t loaded = 0;
     for (int64_t i = 0; i < l->panels; i++)
         slot_of_panel[i] = -1;
-    for (int64_t i = 0; i < l->steps; i++) {
+    for (int64_t i = 0; i < l->passes; i++) {
         if (mmul_schedule_loads(l->schedule, l->node_index, mmul_schedule_pass(l->schedule, i)))
             slot_of_panel[i % l->panels] = loaded++ % l->node->whole_slots;
         l->slot[i] = slot_of_panel[i % l->panels];
@@ -24,7 +24,7 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     *layout = (struct mmul_layout){.schedule = schedule,
                                    .node = n,
                                    .node_index = node,
-                                   .steps = mmul_schedule_passes(schedule),
+                                   .passes = mmul_schedule_passes(schedule),
                                    .panels = mmul_schedule_panels(schedule)};
     layout->lane_bytes =
         mmul_page_ceiling(n->piece_lane_bytes) + mmul_page_ceiling(n->c_in_lane_bytes);
@@ -32,7 +32,7 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     layout->slot_bytes = mmul_page_ceiling(n->whole_slot_bytes);
     layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
     layout->bytes = mmul_schedule_lanes_bytes(n);
-    enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
+    enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->passes, "the schedule", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
     if (status == MMUL_OK)
@@ -56,13 +56,13 @@ int64_t mmul_layout_c_in(const struct mmul_layout *layout, int64_t round) {
     return mmul_layout_pieces(layout, round) + mmul_page_ceiling(layout->node->piece_lane_bytes);
 }
 
-int64_t mmul_layout_panel(const struct mmul_layout *layout, int64_t step) {
-    return layout->slots + layout->slot[step] * layout->slot_bytes;
+int64_t mmul_layout_panel(const struct mmul_layout *layout, int64_t pass) {
+    return layout->slots + layout->slot[pass] * layout->slot_bytes;
 }
 
-int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t step) {
+int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t pass) {
     return layout->results +
-           step % layout->node->result_slots * mmul_page_ceiling(layout->node->result_slot_bytes);
+           pass % layout->node->result_slots * mmul_page_ceiling(layout->node->result_slot_bytes);
 }
 
 int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int64_t round) {

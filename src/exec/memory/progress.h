@@ -28,7 +28,7 @@ struct mmul_loan {
 
 // Of a product.
 struct mmul_stage_progress_rank {
-    _Atomic int64_t passes_done; // steps whose part of this rank's block is finished
+    _Atomic int64_t passes_done; // passes whose part of this rank's block is finished
     // Of its rows of C, where exec/tasks/write_back follows them: complete in the mapped file; by root,
     // handed over to the disk.
     _Atomic int64_t rows_complete, rows_handed_over;
@@ -47,7 +47,7 @@ struct mmul_stage_progress_rank {
 };
 
 struct mmul_stage_progress {
-    // By the leader: rounds whose pieces, steps whose panels are there; steps whose blocks of C
+    // By the leader: rounds whose pieces, passes whose panels are there; passes whose blocks of C
     // have left their slots.
     _Atomic int64_t rounds_loaded, passes_loaded, results_stored;
     // By the leader: all that a product moves has left; of a move, so many panels from elsewhere are here.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Two threads: one computes, the calling one (the only one that may call MPI) keeps the traffic
 // moving. Where results are worth storing early a third one does that; others help the computing one
-// through a pass of the check. The only file with threads.
+// through a pass of the check. The only file of the library with threads of its own that last.
 #pragma once
 
 #include "base/bell.h"

@@ -137,7 +137,7 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
                        dtype, false);
 }
 
-// Where a block's result is: `line` is its first line among those of the step.
+// Where a block's result is: `line` is its first line among those of the pass.
 static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
                                const struct mmul_block *block) {
     const struct mmul_schedule *schedule = stage->is.schedule;

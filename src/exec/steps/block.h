@@ -8,7 +8,7 @@
 #include "plan/lists/blocks.h"
 
 // Whose blocks, and where what belongs to them is in the stage's memory: pieces and C_in of a product's round, full in
-// the other axis, C of the step; not looked at where these are mapped or values, nor of what is no product.
+// the other axis, C of the pass; not looked at where these are mapped or values, nor of what is no product.
 struct mmul_part {
     int rank;
     struct mmul_pass pass;
@@ -17,7 +17,7 @@ struct mmul_part {
     char *c; // packed, line after line
 };
 
-// Of a rank of this node, in a step of a product; this rank's of what is none.
+// Of a rank of this node, in a pass of a product; this rank's of what is none.
 struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass);
 struct mmul_part mmul_block_own(const struct mmul_stage *stage);
 

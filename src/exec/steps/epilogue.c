@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: MIT Walks the rank's part, or a piece of it, in tiles of rows; each fused operation is one
+// SPDX-License-Identifier: MIT
+// Walks the rank's part, or a piece of it, in tiles of rows; each fused operation is one
 // map, checked like any other. What a tile was before its fused operations stands until it has gone through all of
 // them, so that a device may fail in the middle; where the device alone has that, all is made again. The last rows go
 // first: those of a product that were made last, and what is left of it on a device is rows that follow each other, its

@@ -17,11 +17,11 @@ struct mmul_mapped {
     char *c;
 };
 
-// Lines of another node's block of a step, in a part of its width, which a rank of root's node computes into the
+// Lines of another node's block of a pass, in a part of its width, which a rank of root's node computes into the
 // mapped file (exec/tasks/lending.h): what comes for them from there means nothing.
 struct mmul_lent {
     int rank;     // whose block
-    int64_t step; // its index
+    int64_t pass; // its index
     struct mmul_range lines, width;
 };
 

@@ -13,7 +13,7 @@ bool mmul_stage_is_cancelled(const struct mmul_stage *stage) {
 }
 
 bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *counter,
-                     int64_t goal, double *waiting, int64_t step) {
+                     int64_t goal, double *waiting, int64_t pass) {
     struct mmul_site *site = stage->site;
     if (atomic_load(counter) >= goal)
         return !mmul_stage_is_cancelled(stage);
@@ -23,7 +23,7 @@ bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *
     mmul_trace_add(site->trace,
                    waiting == &site->mine.gather_seconds ? MMUL_TRACE_WAIT_RESULTS
                                                          : MMUL_TRACE_WAIT_OPERANDS,
-                   begin, step, 0);
+                   begin, pass, 0);
     mmul_stopwatch_enter(&site->watch, &site->mine.compute_seconds);
     return is_there;
 }

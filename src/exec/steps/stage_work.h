@@ -13,10 +13,10 @@ enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
 
 bool mmul_stage_is_cancelled(const struct mmul_stage *stage);
 
-// Until *counter >= goal, of a node rank or the traffic, for a stage (what: step -1) or a step of it, in the phase
+// Until *counter >= goal, of a node rank or the traffic, for a stage (what: pass -1) or a pass of it, in the phase
 // `waiting`; false when the run was cancelled.
 bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *counter,
-                     int64_t goal, double *waiting, int64_t step);
+                     int64_t goal, double *waiting, int64_t pass);
 
 // The compute thread: one product, of all its terms or of some that are added to C; and, when all are there, its
 // check.

@@ -277,7 +277,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
         status = make_tasks(stage, mmul_works_next, err); // its own tasks, then what it can claim
         if (status != MMUL_OK ||
             !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done,
-                             stage->works->steps, NULL, -1))
+                             stage->works->passes, NULL, -1))
             return status; // or another failure has ended the run
     }
     if (stage->search != NULL)
@@ -367,7 +367,7 @@ static void fini(struct mmul_stage *stage) {
 static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     bool computed = true;
     for (int i = 0; computed && i < stage->site->context->comm->node_size; i++)
-        computed = reach(context, i, &stage->progress->ranks[i].passes_done, stage->works->steps);
+        computed = reach(context, i, &stage->progress->ranks[i].passes_done, stage->works->passes);
     return computed;
 }
 
@@ -390,7 +390,7 @@ static bool has_reached(void *context, int rank, const _Atomic int64_t *counter,
 static bool has_left(const struct mmul_stage *stage) {
     return stage->product == NULL || stage->product->layout.node->result_bytes == 0 ||
            stage->is.places.c >= 0 ||
-           atomic_load(&stage->progress->results_stored) >= stage->works->steps;
+           atomic_load(&stage->progress->results_stored) >= stage->works->passes;
 }
 
 static bool note_computed(struct mmul_stage *stage) {

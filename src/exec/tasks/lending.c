@@ -131,7 +131,7 @@ static void remember(struct mmul_lending *lending, const struct mmul_loan *loan)
     const struct mmul_task task = mmul_lending_task(lending->stage, loan);
     lending->lent[files->lent_count++] =
         (struct mmul_lent){.rank = loan->rank,
-                           .step = task.pass.index,
+                           .pass = task.pass.index,
                            .lines = {loan->line_begin, loan->line_end},
                            .width = {task.begin, task.end}};
 }

@@ -140,12 +140,12 @@ static void begin_list(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const int64_t positions = own_tasks(stage)->positions;
     works->kept = positions;
-    works->steps = stage->is.schedule != NULL ? stage->product->layout.steps : 1;
+    works->passes = stage->is.schedule != NULL ? stage->product->layout.passes : 1;
     atomic_store(&own_progress(stage)->lines_left, positions);
     atomic_store(&own_progress(stage)->slices_left,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
-        atomic_store(&own_progress(stage)->passes_done, works->steps);
+        atomic_store(&own_progress(stage)->passes_done, works->passes);
 }
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
@@ -266,9 +266,9 @@ static double worth_seconds(const struct mmul_stage *stage) {
 
 // ------------------------------------------------------------------------------------ own tasks
 
-static void raise_steps(const struct mmul_stage *stage, int owner, int64_t steps) {
+static void raise_passes(const struct mmul_stage *stage, int owner, int64_t passes) {
     mmul_progress_raise(stage->site->progress, owner, &progress_of(stage, owner)->passes_done,
-                        steps, stage->index + 1);
+                        passes, stage->index + 1);
 }
 
 // Lets go, between two slices, of lines that others would do sooner: once those that it let go of before have
@@ -343,7 +343,7 @@ static bool take_own(struct mmul_stage *stage) {
         if (left.begin >= tasks->positions)
             return false;
         mmul_tasks_seek(tasks, left.begin, own);
-        raise_steps(stage, mine, own->task.pass.index); // all before is done, or another node's
+        raise_passes(stage, mine, own->task.pass.index); // all before is done, or another node's
         count = own_count(stage, left);
         if (count == 0)
             return false;
@@ -534,7 +534,7 @@ static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
     if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
         return;
     mmul_write_back_end(stage, owner); // the last of its block
-    raise_steps(stage, owner, stage->works->steps);
+    raise_passes(stage, owner, stage->works->passes);
 }
 
 void mmul_works_end(struct mmul_stage *stage) {

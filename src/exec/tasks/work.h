@@ -27,7 +27,7 @@ struct mmul_work {
 // Of one rank. The compute thread's, but for what others read of its progress.
 struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
-    int64_t steps;            // of the list
+    int64_t passes;           // of the list
     int64_t lines_most;       // of a task, at most: what the verifier has room for
     bool is_shared;           // blocks may be claimed, and more than one rank of the node has work
     struct mmul_pace *paces;  // by node rank, and of who borrows, owned: as of the last look
@@ -80,7 +80,7 @@ struct mmul_borrower {
 bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
                      struct mmul_work *work, double *seconds);
 
-// What a step of a product waits for before it is computed: pieces, panel, and a free slot for its block of C. How
+// What a pass of a product waits for before it is computed: pieces, panel, and a free slot for its block of C. How
 // many needs there are; any other has none. Local.
 enum { MMUL_NEEDS = 3, MMUL_NEEDS_SLOT = 2 };
 struct mmul_need {

@@ -97,7 +97,7 @@ void mmul_write_back(struct mmul_stage *stage) {
         for (int rank = 0; rank < comm->size; rank++) {
             if (comm->rank_node[rank] != comm->node_index)
                 continue;
-            computing |= atomic_load(&progress->passes_done) < stage->product->layout.steps;
+            computing |= atomic_load(&progress->passes_done) < stage->product->layout.passes;
             any |= hand_over(stage, rank, progress++);
         }
         if (!any)

@@ -56,7 +56,7 @@ static bool have_done(const struct mmul_mover *m, int stages) {
 // last lines of a block, others' or its own, may have given up.
 static void look_at_steps(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
-    int64_t least = stage->product->layout.steps;
+    int64_t least = stage->product->layout.passes;
     bool computes = !mmul_failure_is_void(&m->site->failure);
     for (int i = 0; computes && i < m->site->context->comm->node_size; i++)
         least = mmul_smaller(least, atomic_load(&stage->progress->ranks[i].passes_done));
@@ -203,7 +203,7 @@ static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
     if (stage->product == NULL)
         return stage->is.panels;
     bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
-    return by_round ? stage->is.schedule->rounds : stage->product->layout.steps;
+    return by_round ? stage->is.schedule->rounds : stage->product->layout.passes;
 }
 
 // May it have transfers there?

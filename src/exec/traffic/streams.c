@@ -118,7 +118,7 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
     return status;
 }
 
-// What of a stretch's rectangle, before which the rank has so many lines in the step, is lent.
+// What of a stretch's rectangle, before which the rank has so many lines in the pass, is lent.
 static struct mmul_region lent_region(const struct mmul_schedule *schedule,
                                       const struct mmul_lent *lent, struct mmul_region stretch,
                                       int64_t lines_before) {
@@ -145,7 +145,7 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
         struct mmul_range hole = {stretch.col_end, stretch.col_end};
         for (int i = 0; i < files->lent_count; i++) {
             const struct mmul_lent *lent = &files->lent[i];
-            if (lent->rank != rank || lent->step != p->stream->transfer.pass.index)
+            if (lent->rank != rank || lent->pass != p->stream->transfer.pass.index)
                 continue;
             struct mmul_region r = lent_region(plan_of(p), lent, stretch, lines_before);
             int64_t begin = mmul_larger(r.col_begin, left.col_begin);
@@ -163,12 +163,12 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
 static bool is_lent(const struct passing *p, int rank) {
     const struct mmul_files *files = files_of(p);
     for (int i = 0; i < files->lent_count; i++)
-        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->transfer.pass.index)
+        if (files->lent[i].rank == rank && files->lent[i].pass == p->stream->transfer.pass.index)
             return true;
     return false;
 }
 
-// A rank's block of C of a step.
+// A rank's block of C of a pass.
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
     const struct mmul_schedule *schedule = plan_of(p);
     struct mmul_pass pass = p->stream->transfer.pass;

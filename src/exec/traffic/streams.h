@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Where the bytes of a transfer come from or go to that are not in the node's memory as they travel: root's files, and
-// values. What a node gets or gives of a product in one go (its pieces of a round, a panel, its block of C of a step)
+// values. What a node gets or gives of a product in one go (its pieces of a round, a panel, its block of C of a pass)
 // is a list of rectangles, one after another: rank by rank, stretch by stretch. So transposes, column splits and
 // repeated batches are all the same case. Of a value that moves it is one rectangle.
 #pragma once

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: MIT Tiles of a product on one device. Operands the device can use where they lie are not
+// SPDX-License-Identifier: MIT
+// Tiles of a product on one device. Operands the device can use where they lie are not
 // copied; others go through a cache of tiles on it and are widened there when they are 16-bit. What is lasting stays in
 // another one, results among it: they come home all the same, for the check, which the host does, and for a successor,
 // should the device be lost; but for one that may stay (exec/worker/worker_result.c). Products are cut where tiles that

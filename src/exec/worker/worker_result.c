@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: MIT Results on their way home; and those that stay on the device, since what is done to them
+// SPDX-License-Identifier: MIT
+// Results on their way home; and those that stay on the device, since what is done to them
 // there is all that is wanted (exec/steps/epilogue.h): their sums for the check are made there, and samples of them
 // brought. Whoever cannot do with that has them brought home first. Nobody else has them: with their device they are
 // lost, and the product is made again.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory decided before the run: what a node and a device have for it, how large a tile one device computes in one
-// step. Pure.
+// pass. Pure.
 #pragma once
 
 #include "model/cluster.h"

@@ -106,6 +106,6 @@ enum { MMUL_SAMPLE_WORK = 1 << 16 };
 
 // ------------------------------------------------------------------------------------- all of a run
 
-// Of the node's segment for such a run; of a rank's own. Products without a plan count nothing yet.
+// Of the node's segment for such a run; of a rank's own. Products without a schedule count nothing yet.
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node);
 int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank);

@@ -35,7 +35,7 @@ bool mmul_program_take_shards(const struct mmul_program_plan *plan, int kept,
 // them, what nobody else reads: the moves that did that are gone then. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err);
 
-// ------------------------------------------------------------------------------- program_chain.c
+// ------------------------------------------------------------------------------- program_epilogue.c
 
 // Lets operations that have to do with a row, or an element, of what a step makes be done with it, where nobody
 // else reads that: their steps are gone then, and so are the values between. Fails with MMUL_ERR_SYSTEM (memory).

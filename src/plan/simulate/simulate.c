@@ -17,7 +17,7 @@ void mmul_simulation_destroy(struct mmul_simulation *simulation) {
     mmul_free(simulation);
 }
 
-// One step of everything, on root's node, files mapped.
+// One pass of everything, on root's node, files mapped.
 static double seconds_alone(const struct mmul_simulation *s, int rank) {
     const struct mmul_problem *problem = &s->description->problem;
     const struct mmul_cut cut = mmul_panels_one(problem, MMUL_ROWS);
