@@ -81,6 +81,21 @@ void *mmul_allocate(int64_t count, size_t bytes_each, const char *what, struct m
     return memory;
 }
 
+enum mmul_status mmul_allocate_all(const struct mmul_wanted *wanted, size_t count, const char *what,
+                                   struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (size_t i = 0; i < count; i++) {
+        const struct mmul_wanted *w = &wanted[i];
+        void *memory = NULL;
+        if (status == MMUL_OK) {
+            memory = mmul_allocate(w->count, w->bytes_each, what, err);
+            status = memory != NULL ? MMUL_OK : err->status;
+        }
+        memcpy(w->pointer, &memory, sizeof memory); // whatever it points to
+    }
+    return status;
+}
+
 // The block ceases to exist for the counter; returns its beginning.
 static struct block *write_off(void *memory) {
     struct block *block = (struct block *)((char *)memory - ALIGNMENT);

@@ -23,6 +23,24 @@ void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what, stru
     (((pointer) = mmul_allocate_raw(count, sizeof *(pointer), what, err)) != NULL ? MMUL_OK \
                                                                                   : (err)->status)
 
+// Several at once, zeroed, each a MMUL_WANT(pointer, count); after the first that fails all are NULL:
+//     MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(plan->places, places), MMUL_WANT(plan->steps, steps))
+struct mmul_wanted {
+    void *pointer; // to a pointer
+    int64_t count;
+    size_t bytes_each;
+};
+enum mmul_status mmul_allocate_all(const struct mmul_wanted *wanted, size_t count, const char *what,
+                                   struct mmul_error *err);
+#define MMUL_WANT(pointer, count)              \
+    (struct mmul_wanted) {                     \
+        &(pointer), (count), sizeof *(pointer) \
+    }
+#define MMUL_ALLOCATE_ALL(what, err, ...)          \
+    mmul_allocate_all(                             \
+        (const struct mmul_wanted[]){__VA_ARGS__}, \
+        sizeof((const struct mmul_wanted[]){__VA_ARGS__}) / sizeof(struct mmul_wanted), what, err)
+
 // The most bytes that were held at a time (mmul_live_bytes) since the last reset, which makes it those of now.
 int64_t mmul_peak_bytes(void);
 void mmul_peak_bytes_reset(void);

@@ -39,19 +39,11 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          int64_t groups, struct mmul_error *err) {
     struct mmul_program_costs c = {
         .size = cluster->size, .node_count = cluster->node_count, .groups = groups};
-    enum mmul_status status = MMUL_ALLOCATE(c.rank_node, c.size, "costs", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c.shares, c.size, "costs", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c.flops, c.size, "costs", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c.transfer, c.size, "costs", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c.node_shares, c.node_count, "costs", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c.node_bytes_per_second, c.node_count, "costs", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c.group_offsets, c.size + 1, "costs", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "costs", err, MMUL_WANT(c.rank_node, c.size), MMUL_WANT(c.shares, c.size),
+        MMUL_WANT(c.flops, c.size), MMUL_WANT(c.transfer, c.size),
+        MMUL_WANT(c.node_shares, c.node_count), MMUL_WANT(c.node_bytes_per_second, c.node_count),
+        MMUL_WANT(c.group_offsets, c.size + 1));
     double sum = 0;
     if (status == MMUL_OK)
         set_links(&c, cluster);

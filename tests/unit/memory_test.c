@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// Several allocations at once: all of them, or, after the first that cannot be, none of the others.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "schedules.h"
+
+static void all_at_once(void **state) {
+    (void)state;
+    struct mmul_error err = {.status = MMUL_OK};
+    double *numbers = NULL;
+    int *places = NULL;
+    assert_int_equal(
+        MMUL_ALLOCATE_ALL("things", &err, MMUL_WANT(numbers, 100), MMUL_WANT(places, 3)), MMUL_OK);
+    for (int i = 0; i < 100; i++)
+        assert_true(numbers[i] == 0);
+    assert_true(places[0] == 0 && places[2] == 0);
+    mmul_free(numbers);
+    mmul_free(places);
+}
+
+static void the_second_does_not_fit(void **state) {
+    (void)state;
+    struct mmul_error err = {.status = MMUL_OK};
+    double *numbers = NULL, *huge = (double *)&err;
+    int *places = (int *)&err;
+    assert_int_equal(MMUL_ALLOCATE_ALL("things", &err, MMUL_WANT(numbers, 100),
+                                       MMUL_WANT(huge, INT64_MAX), MMUL_WANT(places, 3)),
+                     MMUL_ERR_SYSTEM);
+    assert_non_null(numbers);
+    assert_null(huge);
+    assert_null(places);
+    assert_non_null(strstr(err.text, "things"));
+    mmul_free(numbers);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(all_at_once, assert_no_live_bytes),
+        cmocka_unit_test_teardown(the_second_does_not_fit, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
