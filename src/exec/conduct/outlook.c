@@ -11,6 +11,7 @@
 #include "exec/steps/product.h"
 #include "exec/tasks/work.h"
 #include "model/dtype.h"
+#include "plan/cost/pass_cost.h"
 
 static const double TELL_SECONDS = 0.1;
 
@@ -44,16 +45,35 @@ static bool is_product_alone(const struct mmul_run *run) {
            run->stages[0].epilogue.step == NULL;
 }
 
+static double flops_of(const struct mmul_stage *stage) {
+    const struct mmul_program *program = stage->site->values->plan->program;
+    return mmul_program_flops(program, &program->operations[stage->is.step->operation]);
+}
+
+// A product of which nothing is predicted but by an assumed speed.
+static bool is_unknown(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = stage->site->values->plan;
+    const struct mmul_context *context = stage->site->context;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_program_place *result = &plan->places[stage->is.step->result];
+    if (schedule != NULL)
+        return schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
+    return stage->is.step->kind == MMUL_STEP_COMPUTE &&
+           plan->program->operations[stage->is.step->operation].kind == MMUL_MATMUL &&
+           !mmul_product_is_measured(&context->cluster->ranks[context->comm->rank],
+                                     plan->program->values[result->value].dtype);
+}
+
 static double glance(const struct mmul_run *run) {
     const struct mmul_context *context = run->site.context;
-    const struct mmul_schedule *schedule = run->stages[0].is.schedule;
-    if (!is_product_alone(run))
-        return 0;
     struct glance glance = {.left = GLANCES, .seconds = INFINITY};
     struct mmul_error ignored;
-    if (schedule->predicted_seconds > 0 || schedule->problem.alpha == 0 ||
+    double flops = 0;
+    for (int i = 0; i < run->stage_count; i++)
+        if (is_unknown(&run->stages[i]))
+            flops += flops_of(&run->stages[i]);
+    if (flops < WORTH_A_GLANCE_FLOPS * context->comm->size ||
         !mmul_device_can_borrow(context->device) ||
-        mmul_problem_flops(&schedule->problem) < WORTH_A_GLANCE_FLOPS * context->comm->size ||
         mmul_measure_on(context->device, GLANCE_SIDE, glance_again, &glance, &ignored) != MMUL_OK)
         return 0;
     return 2.0 * GLANCE_SIDE * GLANCE_SIDE * GLANCE_SIDE / glance.seconds;
@@ -78,7 +98,10 @@ static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
         .bytes = (double)mmul_shape_matrices(value->shape) * (double)value->shape.rows *
                  (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype)};
     if (step->kind == MMUL_STEP_COMPUTE)
-        work.flops = mmul_program_flops(plan->program, &plan->program->operations[step->operation]);
+        work.flops = flops_of(stage);
+    if (outlook->glance_flops > 0 && is_unknown(stage))
+        work.seconds = work.flops / outlook->glance_flops / run->site.context->comm->size +
+                       step->fused_seconds;
     for (int i = 0; i < step->fused_count; i++)
         work.flops += mmul_program_flops(
             plan->program,
