@@ -12,7 +12,7 @@
 // The channel's end makes bytes or takes them, stretch by stretch: root's files. Whatever crosses the
 // network has a checksum made at one end and compared at the other. Nothing here blocks, and nothing
 // stops when something fails (comm/failure.h): the others wait for it. But where MPI fails they would
-// wait in vain: after an alarm (comm/alarm.h) cargoes come and go at once, on all members, and no byte
+// wait in vain: after an alarm (comm/comm.h) cargoes come and go at once, on all members, and no byte
 // moves.
 #pragma once
 
@@ -111,13 +111,3 @@ void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *c
 // Begins and ends what it can; true when something happened. Local.
 bool mmul_channel_advance(struct mmul_channel *channel);
 bool mmul_channel_is_idle(const struct mmul_channel *channel);
-
-// The parts (channel.c chooses).
-enum mmul_status mmul_exchange_init(struct mmul_channel *channel, struct mmul_error *err);
-void mmul_exchange_fini(struct mmul_channel *channel);
-void mmul_exchange_begin(struct mmul_channel *channel);
-bool mmul_exchange_advance(struct mmul_channel *channel);
-enum mmul_status mmul_relay_init(struct mmul_channel *channel, struct mmul_error *err);
-void mmul_relay_fini(struct mmul_channel *channel);
-void mmul_relay_begin(struct mmul_channel *channel);
-bool mmul_relay_advance(struct mmul_channel *channel);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Communicators and the small exchanges: all sizes here are checked against MPI's int counts in
-// one place. Matrices do not pass here but through relay.c and exchange.c.
+// one place. Matrices do not pass here but through channel.c.
+// Alarms are empty messages from the one to all others. Those that nobody listens for any more are left to MPI.
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 // A wait spins this long, for answers that are on their way; then naps double up to the longest.
 static const double SPIN_SECONDS = 100e-6, FIRST_NAP_SECONDS = 10e-6, LONGEST_NAP_SECONDS = 200e-6;
-enum { CHUNK_BYTES = 1 << 30 };
+enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, ALARM_TRIES = 3 };
 
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err) {
     if (code == MPI_SUCCESS)
@@ -21,6 +22,56 @@ enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *
     int length = 0;
     MPI_Error_string(code, text, &length);
     return mmul_fail(err, MMUL_ERR_SYSTEM, "MPI %s failed: %.200s", what, text);
+}
+
+enum mmul_status mmul_alarm_begin(struct mmul_alarm *alarm, MPI_Comm leaders,
+                                  struct mmul_error *err) {
+    *alarm = (struct mmul_alarm){.leaders = leaders, .hearing = MPI_REQUEST_NULL};
+    int code = MPI_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, ALARM_TAG, leaders, &alarm->hearing);
+    return mmul_comm_check(code, "communicator set-up", err);
+}
+
+void mmul_alarm_end(struct mmul_alarm *alarm) {
+    if (alarm->hearing == MPI_REQUEST_NULL)
+        return;
+    MPI_Cancel(&alarm->hearing);
+    MPI_Request_free(&alarm->hearing);
+}
+
+static void tell(const struct mmul_alarm *alarm, int member) {
+    MPI_Request request;
+    for (int i = 0; i < ALARM_TRIES; i++) {
+        if (MPI_Isend(NULL, 0, MPI_BYTE, member, ALARM_TAG, alarm->leaders, &request) !=
+            MPI_SUCCESS)
+            continue;
+        MPI_Request_free(&request);
+        return;
+    }
+}
+
+void mmul_alarm_raise(struct mmul_alarm *alarm) {
+    int rank, size;
+    if (alarm == NULL || alarm->is_raised)
+        return;
+    alarm->is_raised = true;
+    MPI_Comm_rank(alarm->leaders, &rank);
+    MPI_Comm_size(alarm->leaders, &size);
+    for (int member = 0; member < size; member++)
+        if (member != rank)
+            tell(alarm, member);
+}
+
+bool mmul_alarm_listen(struct mmul_alarm *alarm) {
+    int came = 0;
+    if (alarm == NULL || alarm->is_raised)
+        return alarm != NULL;
+    if (MPI_Test(&alarm->hearing, &came, MPI_STATUS_IGNORE) == MPI_SUCCESS && came)
+        alarm->is_raised = true;
+    return alarm->is_raised;
+}
+
+bool mmul_alarm_is_raised(const struct mmul_alarm *alarm) {
+    return alarm != NULL && alarm->is_raised;
 }
 
 int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
@@ -216,9 +267,8 @@ enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const voi
     int64_t *sizes = NULL;
     int *counts = NULL;
     char *gathered = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "sizes", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(counts, 2 * comm->size, "counts", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL("sizes", err, MMUL_WANT(sizes, comm->size),
+                                                MMUL_WANT(counts, 2 * comm->size));
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &bytes, sizeof bytes, sizes, err);

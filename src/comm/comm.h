@@ -9,8 +9,17 @@
 
 #include <mpi.h>
 
-#include "comm/alarm.h"
 #include "mpimatmul_local.h"
+
+// What MPI refuses on one rank, others wait for and would wait for ever. An alarm tells all leaders,
+// who carry what there is between nodes: from then on nothing moves any more, and whatever waits for
+// traffic (messages, channels, links that are measured) is over at once. It does not say what happened:
+// who raised it keeps the error, and an agreement over world makes it everybody's.
+struct mmul_alarm {
+    MPI_Comm leaders;    // borrowed
+    MPI_Request hearing; // a receive from anybody, open all the time
+    bool is_raised;      // by this leader or, as far as it has listened, by another one
+};
 
 struct mmul_comm {
     MPI_Comm world, node;
@@ -31,6 +40,18 @@ void mmul_comm_destroy(struct mmul_comm *comm);
 // An alarm was raised: traffic between nodes was left where it was, and MPI may still read and write
 // what this leader gave it. Such memory is kept, such communicators are not freed. Local.
 bool mmul_comm_is_broken(const struct mmul_comm *comm);
+
+// Local; messages of the alarm's tag on `leaders`, which outlives it, are its own. Fails with
+// MMUL_ERR_SYSTEM.
+enum mmul_status mmul_alarm_begin(struct mmul_alarm *alarm, MPI_Comm leaders,
+                                  struct mmul_error *err);
+void mmul_alarm_end(struct mmul_alarm *alarm);
+
+// Local, never wait. `alarm` NULL: nobody is told, and nobody hears anything.
+void mmul_alarm_raise(struct mmul_alarm *alarm);
+// For who waits: looks whether one has come meanwhile.
+bool mmul_alarm_listen(struct mmul_alarm *alarm);
+bool mmul_alarm_is_raised(const struct mmul_alarm *alarm);
 
 // MMUL_OK, or MMUL_ERR_SYSTEM with MPI's own text for `what` ("broadcast").
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err);

@@ -62,16 +62,11 @@ static enum mmul_status compare_identity(const struct mmul_comm *comm, const str
     return MMUL_OK;
 }
 
-// Length of the line at `text`.
-static int line_length(const char *text) {
-    return (int)strcspn(text, "\n");
-}
-
 // Walks both texts line by line; they list the same names in the same order.
 static enum mmul_status compare_options(const struct mmul_comm *comm, const char *root,
                                         const char *mine, struct mmul_error *err) {
     while (*root != '\0' || *mine != '\0') {
-        int a = line_length(root), b = line_length(mine);
+        const int a = (int)strcspn(root, "\n"), b = (int)strcspn(mine, "\n");
         if (a != b || strncmp(root, mine, (size_t)a) != 0)
             return mmul_fail(err, MMUL_ERR_USAGE,
                              "options must agree on all ranks: rank %d has '%.*s', root has '%.*s'",
@@ -90,15 +85,14 @@ static enum mmul_status check_options(const struct mmul_comm *comm, const char *
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(root, bytes, "options", err);
     status = mmul_comm_agree(comm, status, err);
-    if (status != MMUL_OK)
-        goto out;
-    if (comm->rank == 0)
-        memcpy(root, options, (size_t)bytes);
-    status = mmul_comm_broadcast(comm, root, bytes, err);
-    if (status == MMUL_OK)
-        status = compare_options(comm, root, options, err);
-    status = mmul_comm_agree(comm, status, err);
-out:
+    if (status == MMUL_OK) {
+        if (comm->rank == 0)
+            memcpy(root, options, (size_t)bytes);
+        status = mmul_comm_broadcast(comm, root, bytes, err);
+        if (status == MMUL_OK)
+            status = compare_options(comm, root, options, err);
+        status = mmul_comm_agree(comm, status, err);
+    }
     mmul_free(root);
     return status;
 }

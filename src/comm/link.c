@@ -5,6 +5,7 @@
 // nodes or profiles.
 #include "comm/link.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -119,8 +120,8 @@ static int time_bandwidth(const struct side *s, double end, double latency, doub
             break;
         }
     }
-    double median = mmul_median(seconds, count), moving = median - 2 * latency;
-    *bandwidth = (double)bytes / (moving > median / 10 ? moving : median / 10);
+    const double median = mmul_median(seconds, count);
+    *bandwidth = (double)bytes / fmax(median - 2 * latency, median / 10);
     return code;
 }
 
@@ -139,14 +140,6 @@ static int time_way(const struct side *s, struct mmul_link *way) {
     return code == MPI_SUCCESS ? send_bytes(s, &no_more, sizeof no_more) : code;
 }
 
-static struct mmul_link slower(struct mmul_link a, struct mmul_link b) {
-    return (struct mmul_link){
-        .bytes_per_second =
-            a.bytes_per_second < b.bytes_per_second ? a.bytes_per_second : b.bytes_per_second,
-        .latency_seconds =
-            a.latency_seconds > b.latency_seconds ? a.latency_seconds : b.latency_seconds};
-}
-
 // One of two members: both ways, the first one's way first. Only the first one gets the link.
 static int measure_pair(const struct side *s, bool first, struct mmul_link *link) {
     struct mmul_link there = {0}, back = {0};
@@ -161,7 +154,8 @@ static int measure_pair(const struct side *s, bool first, struct mmul_link *link
         code = answer(s);
     if (code == MPI_SUCCESS)
         code = receive_bytes(s, &back, sizeof back);
-    *link = slower(there, back);
+    *link = (struct mmul_link){fmin(there.bytes_per_second, back.bytes_per_second),
+                               fmax(there.latency_seconds, back.latency_seconds)};
     return code;
 }
 

@@ -15,14 +15,13 @@ static const char *node_name(int node, char text[static 32]) {
     return text;
 }
 
-enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err) {
+static void fail_changed(int from_node, int to_node, struct mmul_error *err) {
     char from[32], to[32];
     bool inward = to_node == 0; // root is named first in either direction
     mmul_fail(err, MMUL_ERR_SYSTEM, "bytes changed on the way between %s and %s",
               node_name(inward ? to_node : from_node, from),
               node_name(inward ? from_node : to_node, to));
     mmul_hint(err, "checksums differ: suspect the network card or memory of that machine");
-    return MMUL_ERR_SYSTEM;
 }
 
 bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what) {
@@ -42,6 +41,27 @@ bool mmul_peers_is_broken(const struct mmul_peers *peers) {
 }
 
 // ----------------------------------------------------------------------------------------- bytes
+
+struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,
+                                      int64_t bytes) {
+    const bool is_void = mmul_failure_is_void(failure);
+    return (struct mmul_trailer){.hash = is_void ? 0 : mmul_hash(data, (size_t)bytes),
+                                 .is_void = is_void};
+}
+
+bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
+                       const void *data, int64_t bytes, int from_node, int to_node) {
+    struct mmul_error err;
+    if (trailer->is_void != 0) {
+        mmul_failure_void(peers->failure);
+        return false;
+    }
+    if (mmul_hash(data, (size_t)bytes) == trailer->hash)
+        return true;
+    fail_changed(from_node, to_node, &err);
+    mmul_failure_keep(peers->failure, &err);
+    return false;
+}
 
 // Trailers are small: they are here or can be cancelled, so that `message` may go. The bytes may be on
 // their way.
@@ -65,15 +85,13 @@ static void begin(const struct mmul_peers *peers, int code, struct mmul_message 
 
 void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const void *data,
                        int64_t bytes, struct mmul_message *message) {
-    bool is_void = mmul_failure_is_void(peers->failure);
     *message = (struct mmul_message){.requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
                                      .data = data,
                                      .bytes = bytes,
                                      .peer = peer};
     if (mmul_peers_is_broken(peers))
         return;
-    message->trailer.is_void = is_void;
-    message->trailer.hash = is_void ? 0 : mmul_hash(data, (size_t)bytes);
+    message->trailer = mmul_trailer_make(peers->failure, data, bytes);
     int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, peers->mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
@@ -98,7 +116,6 @@ void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, voi
 }
 
 bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *message) {
-    struct mmul_error err;
     int over = 0;
     if (!message->active)
         return true;
@@ -109,12 +126,8 @@ bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *m
     message->active = message->active && !over;
     if (!good || !over || !message->receives)
         return !message->active;
-    if (message->trailer.is_void != 0) {
-        mmul_failure_void(peers->failure);
-    } else if (mmul_hash(message->data, (size_t)message->bytes) != message->trailer.hash) {
-        mmul_fail_changed(peers->nodes[message->peer], peers->nodes[peers->rank], &err);
-        mmul_failure_keep(peers->failure, &err);
-    }
+    mmul_trailer_fits(peers, &message->trailer, message->data, message->bytes,
+                      peers->nodes[message->peer], peers->nodes[peers->rank]);
     return true;
 }
 

@@ -34,13 +34,18 @@ struct mmul_message {        // zeroed: over
     bool active, receives;
 };
 
-// "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
-enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err);
-
 // Local. MPI's error is the peers's failure, and raises its alarm.
 bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what);
 // Local. For who waits: an alarm makes the peers's failure void.
 bool mmul_peers_is_broken(const struct mmul_peers *peers);
+
+// Local. Where the failure is void, so are the bytes.
+struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,
+                                      int64_t bytes);
+// Local. False: the bytes are void or not the sender's, and the failure is so or says so: "bytes changed on the way
+// between root and node 1", MMUL_ERR_SYSTEM, with a hint.
+bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
+                       const void *data, int64_t bytes, int from_node, int to_node);
 
 // Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`)
 // until it is over. Where the failure is void something is sent all the same, so that nobody waits,

@@ -48,16 +48,15 @@ static enum mmul_status make_segment(int64_t bytes, int *fd, struct mmul_error *
 
 static struct announcement announce(int fd, int64_t offset, int64_t bytes, bool writable) {
     struct stat found;
-    struct announcement from = {.pid = getpid(), .fd = -1};
     if (fd < 0 || fstat(fd, &found) != 0)
-        return from;
-    from.fd = fd;
-    from.writable = writable;
-    from.device = found.st_dev;
-    from.inode = found.st_ino;
-    from.offset = offset;
-    from.bytes = bytes;
-    return from;
+        return (struct announcement){.pid = getpid(), .fd = -1};
+    return (struct announcement){.pid = getpid(),
+                                 .fd = fd,
+                                 .writable = writable,
+                                 .device = found.st_dev,
+                                 .inode = found.st_ino,
+                                 .offset = offset,
+                                 .bytes = bytes};
 }
 
 static enum mmul_status open_announced(const struct announcement *from, const char *name, int *fd,

@@ -9,17 +9,6 @@
 const struct mmul_transport MMUL_TRANSPORT_NONE = {.outward = MPI_COMM_NULL,
                                                    .inward = MPI_COMM_NULL};
 
-static enum mmul_status find_nodes(const struct mmul_comm *comm, const bool *works,
-                                   struct mmul_transport *t, struct mmul_error *err) {
-    int *nodes = NULL, members = 0;
-    enum mmul_status status = MMUL_ALLOCATE(nodes, t->size, "members", err);
-    for (int node = 0; status == MMUL_OK && node < comm->node_count; node++)
-        if (node == 0 || works[node])
-            nodes[members++] = node;
-    t->members = (struct mmul_peers){t->outward, t->failure, nodes, t->rank, comm->alarm};
-    return status;
-}
-
 enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *works,
                                      struct mmul_failure *failure, struct mmul_transport *transport,
                                      struct mmul_error *err) {
@@ -40,7 +29,13 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
         code = MPI_Comm_size(t->outward, &t->size);
     if (code != MPI_SUCCESS || !member)
         return mmul_comm_check(code, "communicator set-up", err);
-    return find_nodes(comm, works, t, err);
+    int *nodes = NULL, members = 0;
+    enum mmul_status status = MMUL_ALLOCATE(nodes, t->size, "members", err);
+    for (int node = 0; status == MMUL_OK && node < comm->node_count; node++)
+        if (node == 0 || works[node])
+            nodes[members++] = node;
+    t->members = (struct mmul_peers){t->outward, failure, nodes, t->rank, comm->alarm};
+    return status;
 }
 
 void mmul_transport_fini(struct mmul_transport *transport) {

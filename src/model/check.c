@@ -217,6 +217,17 @@ static void sum_scale(struct mmul_check *check, const struct mmul_product *produ
                    check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
 }
 
+// B x and the squares of B's columns in one pass over B. What meets NaN or Inf is neither.
+static void project_b(struct mmul_check *check, const struct mmul_product *product) {
+    mmul_check_project(check,
+                       &(struct mmul_check_projection){.x = mmul_check_operand_b(product),
+                                                       .row_end = check->k,
+                                                       .cols = check->n,
+                                                       .v = check->x,
+                                                       .sums = check->bx,
+                                                       .col_squares = check->column_squares});
+}
+
 static void set_out(struct mmul_check *check, const struct mmul_product *product, uint64_t seed) {
     check->n = product->n;
     check->k = product->k;
@@ -240,7 +251,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
     bool even_weight = product->beta == 0;
     mmul_check_sample_columns(check, product);
     draw_x(check, find_largest(check->column_squares, check->n), even_weight);
-    mmul_check_project_b(check, product);
+    project_b(check, product);
     bool once = x_fits(check, even_weight);
     if (!once)
         draw_x(check, find_largest(check->column_squares, check->n), even_weight);
@@ -293,23 +304,22 @@ struct row_sums {
 
 static void sum_rows(struct mmul_check *check, const struct mmul_product *product, int64_t begin,
                      int64_t end, struct row_sums *sums) {
-    struct mmul_check_operand a = mmul_check_operand_a(product);
-    struct mmul_check_operand c = mmul_check_operand_c(product);
-    struct mmul_check_operand c_in = mmul_check_operand_c_in(product);
+    const bool is_narrow = mmul_check_narrowing(product).unit != 0;
+    double *const c_squares = is_narrow ? sums->c_squares : NULL;
+    const struct mmul_check_operand a = mmul_check_operand_a(product),
+                                    c = mmul_check_operand_c(product),
+                                    c_in = mmul_check_operand_c_in(product);
     const struct mmul_check_projection
-        of_a = {a, begin, end, check->k, check->bx, sums->projection, sums->a_squares},
-        of_c = {c, begin, end, check->n, check->x, sums->c, NULL},
-        of_narrow_c = {c, begin, end, check->n, check->x, sums->c, sums->c_squares},
-        of_c_in = {c_in, begin, end, check->n, check->x, sums->c_in, sums->c_in_squares};
+        of_a = {a, begin, end, check->k, check->bx, sums->projection, sums->a_squares, NULL, false},
+        of_c = {c, begin, end, check->n, check->x, sums->c, c_squares, NULL, is_narrow},
+        of_c_in = {c_in, begin, end, check->n, check->x, sums->c_in, sums->c_in_squares,
+                   NULL, true};
     mmul_check_project(check, &of_a);
     if (check->has_nonfinite)
         return; // then rows of C are read element by element
-    if (mmul_check_narrowing(product).unit == 0)
-        mmul_check_project(check, &of_c);
-    else
-        mmul_check_project_weighted(check, &of_narrow_c);
+    mmul_check_project(check, &of_c);
     if (product->beta != 0)
-        mmul_check_project_weighted(check, &of_c_in);
+        mmul_check_project(check, &of_c_in);
 }
 
 // alpha = 0: one rounding, which a device may flush to 0.
@@ -437,7 +447,7 @@ void mmul_check_part_project(struct mmul_check *check, const struct mmul_product
         return;
     mmul_check_part_begin(check, part, of);
     check->k = part->k;
-    mmul_check_project_b(check, part);
+    project_b(check, part);
     memcpy(bx, check->bx, (size_t)part->k * sizeof *bx);
     memcpy(squares, check->column_squares, (size_t)part->n * sizeof *squares);
 }
@@ -461,12 +471,13 @@ void mmul_check_part_rows(struct mmul_check *check, const struct mmul_product *p
     struct row_sums sums = {0};
     for (int64_t begin = 0; begin < part->m; begin += ROWS_AT_ONCE) {
         int64_t end = part->m - begin < ROWS_AT_ONCE ? part->m : begin + ROWS_AT_ONCE;
-        mmul_check_project(check, &(struct mmul_check_projection){mmul_check_operand_a(part), begin,
-                                                                  end, part->k, bx, sums.projection,
-                                                                  sums.a_squares});
-        mmul_check_project(check,
-                           &(struct mmul_check_projection){mmul_check_operand_c(part), begin, end,
-                                                           part->n, check->x, sums.c, NULL});
+        const struct mmul_check_operand a = mmul_check_operand_a(part),
+                                        c = mmul_check_operand_c(part);
+        mmul_check_project(check, &(struct mmul_check_projection){a, begin, end, part->k, bx,
+                                                                  sums.projection, sums.a_squares,
+                                                                  NULL, false});
+        mmul_check_project(check, &(struct mmul_check_projection){c, begin, end, part->n, check->x,
+                                                                  sums.c, NULL, NULL, false});
         for (int64_t i = begin; i < end; i++) {
             residuals[i] = sums.c[i - begin] - sums.projection[i - begin];
             squares[i] = sums.a_squares[i - begin];

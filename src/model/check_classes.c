@@ -121,14 +121,6 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
     return (either && isnan(at.c)) || may_overflow(check, product, norm, at);
 }
 
-// a_i . b_j for the row in check->row.
-static double dot_column(const struct mmul_check *check, struct mmul_check_operand b, int64_t col) {
-    double sum = 0;
-    for (int64_t p = 0; p < check->k; p++)
-        sum += check->row[p] * mmul_check_element(b, p, col);
-    return sum;
-}
-
 // Takes an element whose C or C_in is not finite out of what a_i . (B x) contributes.
 static void leave_out(const struct mmul_check *check, const struct mmul_product *product,
                       struct mmul_check_row *row, int64_t col) {
@@ -136,8 +128,10 @@ static void leave_out(const struct mmul_check *check, const struct mmul_product 
         row->residual = NAN;
         return;
     }
-    double term = dot_column(check, mmul_check_operand_b(product), col) * check->x[col];
-    row->residual += product->alpha * term;
+    double sum = 0; // a_i . b_j for the row in check->row
+    for (int64_t p = 0; p < check->k; p++)
+        sum += check->row[p] * mmul_check_element(mmul_check_operand_b(product), p, col);
+    row->residual += product->alpha * (sum * check->x[col]);
 }
 
 // Whether it is within the worst case of any order of its k terms, (k + 4) u of what they add up to in size
@@ -197,7 +191,7 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
     mmul_check_gather_row(check, product, row->index);
     mmul_check_load_row(check, product, row);
     row->norm = mmul_check_norm(product, find_in_row(check, &in_row), check->k);
-    row->finite = !in_row.has_nan && in_row.inf_count == 0;
+    row->finite = is_empty(&in_row);
     row->residual = row->finite ? -product->alpha * row->projection : 0;
     double c_in_squares = 0, scale_squares = 0, c_squares = 0;
     for (int64_t j = 0; j < check->n; j++) {

@@ -91,12 +91,6 @@ static void dot_sample(const struct mmul_check *check, enum mmul_dtype dtype, lo
     }
 }
 
-// Whole rows are compared with sums in double, which of float64 are as inexact as the product.
-static double worst_growth(const struct mmul_check *check, const struct mmul_product *product) {
-    const double growth = (double)check->k + 4;
-    return mmul_product_dtype(product) == MMUL_F64 ? 2 * growth : growth;
-}
-
 // Is an element, whose a_i . b_j is `sum`, within the worst case of any order of summation (Higham,
 // Accuracy and Stability of Numerical Algorithms, 2002, 3.1)? Gives e_j x_j.
 static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
@@ -114,7 +108,10 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
     double error = (double)(c - (product->alpha * sum + (long double)product->beta * c_in));
     *weighted_error = error * check->x[col];
     struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
-    return fabs(error) <= worst_growth(check, product) * mmul_check_type(product).unit * size +
+    // Whole rows are compared with sums in double, which of float64 are as inexact as the product.
+    const double growth =
+        (mmul_product_dtype(product) == MMUL_F64 ? 2 : 1) * ((double)check->k + 4);
+    return fabs(error) <= growth * mmul_check_type(product).unit * size +
                               2 * narrow.unit * fabs(c) + narrow.tiny +
                               mmul_check_flush_error(product, row->norm, column_norm, 1);
 }

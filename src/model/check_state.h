@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the parts of the check share: check.c (the verdict), check_sums.c (the passes over A, B and
-// C), check_operand.c (their elements and rows), check_second_look.c (rows beyond the tolerance)
+// What the parts of the check share: check.c (the verdict), check_sums.c (elements and rows of A, B and C, and
+// the passes over them), check_second_look.c (rows beyond the tolerance)
 // and check_classes.c (NaN and Inf). Nobody else includes this.
 #pragma once
 
@@ -81,7 +81,7 @@ struct mmul_check_row {
     int64_t left_out;       // elements that take no part in `residual`, although their x is not 0
 };
 
-// -------------------------------------------------------------------------- check_operand.c
+// ------------------------------------------------------------------------------- check_sums.c
 
 struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product);
 struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product);
@@ -91,11 +91,6 @@ struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *pro
 // One element of op(X).
 double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
 
-// `count` stored elements from place `at` of stored line `line`: where they lie when they are float32 or
-// float64, else as float32 in `buffer`.
-const void *mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
-                            float *buffer);
-
 // Row `index` of op(A) into check->row.
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
                            int64_t index);
@@ -104,8 +99,6 @@ void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *
 void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,
                          struct mmul_check_row *row);
 
-// ------------------------------------------------------------------------------- check_sums.c
-
 // Of rows [row_begin, row_end) of op(X), which has `cols` columns:
 // sums[r - row_begin] = sum_c X_rc v_c, squares[r - row_begin] = sum_c X_rc^2.
 struct mmul_check_projection {
@@ -113,17 +106,12 @@ struct mmul_check_projection {
     int64_t row_begin, row_end, cols;
     const double *v;
     double *sums, *squares;
+    double *col_squares; // those of every column, (cols); not of some rows alone
+    bool weighted; // squares are sum_c (X_rc v_c)^2; both are wanted, and NaN and Inf are left in
 };
 
-// Terms with v_c = 0 are left out (0 Inf would be NaN). sums (then v too) or squares may be NULL.
+// Terms with v_c = 0 are left out (0 Inf would be NaN). sums (then v too) and squares may be NULL.
 void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p);
-
-// The same with squares[r - row_begin] = sum_c (X_rc v_c)^2; nothing may be NULL, and NaN and Inf
-// are left in.
-void mmul_check_project_weighted(struct mmul_check *check, const struct mmul_check_projection *p);
-
-// B x and the squares of B's columns in one pass over B. What meets NaN or Inf is neither.
-void mmul_check_project_b(struct mmul_check *check, const struct mmul_product *product);
 
 // Squares of a sample of each column of B into column_squares: of up to MMUL_CHECK_GUESS elements.
 void mmul_check_sample_columns(struct mmul_check *check, const struct mmul_product *product);

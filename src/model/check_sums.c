@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The passes of the check over A, B and C: matrix times vector and row norms, of matrices of any
-// type in either orientation. They are bound by memory: every stored element is read once, whatever
-// is wanted of it, and the loops are plain enough for the compiler to make vector code of them. 16-bit
-// elements are widened run by run into a buffer that stays in the first cache. Threads share a
-// pass, but are made elsewhere. No BLAS: the check must not share its errors with what it checks.
+// What the check reads: elements and rows of A, B, C and C_in of any type in either orientation, and
+// passes over whole matrices: matrix times vector and row norms. Passes are bound by memory: every
+// stored element is read once, whatever is wanted of it, and the loops are plain enough for the
+// compiler to make vector code of them. 16-bit elements are widened run by run into a buffer that
+// stays in the first cache. Threads share a pass, but are made elsewhere. No BLAS: the check must not
+// share its errors with what it checks.
 #include "model/check_state.h"
 
 #include <math.h>
@@ -19,6 +20,105 @@ enum {
     PART_BYTES_LEAST = 1 << 20, // what is worth a thread
 };
 
+// ---------------------------------------------------------------------------- elements and rows
+
+// `count` stored elements from place `at` of stored line `line`: where they lie when they are float32 or
+// float64, else as float32 in `buffer`.
+static const void *read_run(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                            float *buffer) {
+    const size_t each = mmul_dtype_bytes(x.dtype);
+    const char *begin = (const char *)x.data + (size_t)(line * x.ld + at) * each;
+    if (each >= sizeof(float))
+        return begin;
+    mmul_dtype_widen(x.dtype, begin, count, buffer);
+    return buffer;
+}
+
+// The same in double.
+static void read_doubles(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                         double *to) {
+    enum { SHORT_RUN = 256 };
+    float buffer[SHORT_RUN];
+    if (x.dtype == MMUL_F64) {
+        memcpy(to, read_run(x, line, at, count, NULL), (size_t)count * sizeof *to);
+        return;
+    }
+    for (int64_t done = 0; done < count; done += SHORT_RUN) {
+        const int64_t here = count - done < SHORT_RUN ? count - done : SHORT_RUN;
+        const float *run = read_run(x, line, at + done, here, buffer);
+        for (int64_t e = 0; e < here; e++)
+            to[done + e] = (double)run[e];
+    }
+}
+
+struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product) {
+    return (struct mmul_check_operand){product->a, product->a_dtype, product->lda,
+                                       product->transpose_a};
+}
+
+struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product) {
+    return (struct mmul_check_operand){product->b, product->b_dtype, product->ldb,
+                                       product->transpose_b};
+}
+
+struct mmul_check_operand mmul_check_operand_c(const struct mmul_product *product) {
+    return (struct mmul_check_operand){product->c, mmul_product_dtype(product), product->ldc,
+                                       product->transpose_c};
+}
+
+struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *product) {
+    return (struct mmul_check_operand){product->c_in, mmul_product_dtype(product), product->ldc_in,
+                                       product->transpose_c};
+}
+
+double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col) {
+    double value;
+    read_doubles(x, x.transposed ? col : row, x.transposed ? row : col, 1, &value);
+    return value;
+}
+
+// Row `index` of op(X), (rows, cols), in `lines` until another one is loaded. A stored line of a
+// transposed matrix holds neighbours of several rows, so these come together.
+static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
+                              int64_t rows, int64_t cols, int64_t index) {
+    if (!x.transposed) {
+        read_doubles(x, index, 0, cols, lines->data);
+        return lines->data;
+    }
+    if (index < lines->begin || index >= lines->end) {
+        lines->begin = index - index % MMUL_CHECK_LINES;
+        int64_t left = rows - lines->begin;
+        int64_t count = left < MMUL_CHECK_LINES ? left : MMUL_CHECK_LINES;
+        for (int64_t line = 0; line < cols; line++) {
+            double run[MMUL_CHECK_LINES];
+            read_doubles(x, line, lines->begin, count, run);
+            for (int64_t l = 0; l < count; l++)
+                lines->data[l * lines->stride + line] = run[l];
+        }
+        lines->end = lines->begin + count;
+    }
+    return lines->data + (index - lines->begin) * lines->stride;
+}
+
+void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
+                           int64_t index) {
+    const double *row =
+        load_row(&check->a_lines, mmul_check_operand_a(product), product->m, product->k, index);
+    memcpy(check->row, row, (size_t)check->k * sizeof *row);
+}
+
+void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,
+                         struct mmul_check_row *row) {
+    row->c = load_row(&check->c_lines, mmul_check_operand_c(product), product->m, product->n,
+                      row->index);
+    row->c_in = NULL;
+    if (product->beta != 0)
+        row->c_in = load_row(&check->c_in_lines, mmul_check_operand_c_in(product), product->m,
+                             product->n, row->index);
+}
+
+// ---------------------------------------------------------------------------------------- loops
+
 // The vectors of the CPU that runs this, chosen by the loader: a tenth to a fifth faster than those
 // that every x86-64 has. The order of additions is the same, and so is every bit. The loader chooses
 // before sanitizers are ready.
@@ -28,8 +128,6 @@ enum {
 #else
 #define VECTOR_CLONES
 #endif
-
-// ---------------------------------------------------------------------------------------- loops
 
 // What is wanted of a pass: of each line and of each place in the lines, the sum of the weighted
 // elements and that of their squares.
@@ -255,8 +353,8 @@ static void pass_lines(const struct pass *pass, int64_t line, int there, int64_t
         int64_t count = end - at < run ? end - at : run;
         struct places places = places_from(pass->places, at);
         for (int l = 0; l < ABREAST; l++)
-            q.run[l] = l < there ? mmul_check_read(pass->x, pass->line + line + l, pass->at + at,
-                                                   count, buffers[l])
+            q.run[l] = l < there ? read_run(pass->x, pass->line + line + l, pass->at + at, count,
+                                            buffers[l])
                                  : zeros;
         if (pass->wanted & LINE_SUMS)
             add_line_sums(&q, count, places, pass->wanted);
@@ -403,14 +501,9 @@ int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max) {
 
 // -------------------------------------------------------------------------------------- entries
 
-static unsigned doubles(struct mmul_check_operand x) {
-    return x.dtype == MMUL_F64 ? DOUBLES : 0;
-}
-
-static void project(struct mmul_check *check, const struct mmul_check_projection *p,
-                    unsigned weighted) {
-    struct pass pass = {.x = p->x, .wanted = weighted | doubles(p->x)};
-    int64_t rows = p->row_end - p->row_begin;
+void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p) {
+    struct pass pass = {.x = p->x};
+    const int64_t rows = p->row_end - p->row_begin;
     if (p->x.transposed) {
         pass.at = p->row_begin;
         pass.length = rows;
@@ -418,7 +511,7 @@ static void project(struct mmul_check *check, const struct mmul_check_projection
         pass.across = p->v;
         pass.places.sums = p->sums;
         pass.places.squares = p->squares;
-        pass.wanted |= (p->sums ? PLACE_SUMS : 0) | (p->squares ? PLACE_SQUARES : 0);
+        pass.line_squares = p->col_squares;
     } else {
         pass.line = p->row_begin;
         pass.lines = rows;
@@ -426,37 +519,11 @@ static void project(struct mmul_check *check, const struct mmul_check_projection
         pass.places.along = p->v;
         pass.line_sums = p->sums;
         pass.line_squares = p->squares;
-        pass.wanted |= (p->sums ? LINE_SUMS : 0) | (p->squares ? LINE_SQUARES : 0);
+        pass.places.squares = p->col_squares;
     }
-    pass_shared(check, &pass);
-}
-
-void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p) {
-    project(check, p, 0);
-}
-
-void mmul_check_project_weighted(struct mmul_check *check, const struct mmul_check_projection *p) {
-    project(check, p, WEIGHTED);
-}
-
-void mmul_check_project_b(struct mmul_check *check, const struct mmul_product *product) {
-    struct mmul_check_operand b = mmul_check_operand_b(product);
-    struct pass pass = {.x = b};
-    if (b.transposed) {
-        pass.lines = check->n;
-        pass.length = check->k;
-        pass.across = check->x;
-        pass.places.sums = check->bx;
-        pass.line_squares = check->column_squares;
-        pass.wanted = PLACE_SUMS | LINE_SQUARES | doubles(b);
-    } else {
-        pass.lines = check->k;
-        pass.length = check->n;
-        pass.places.along = check->x;
-        pass.line_sums = check->bx;
-        pass.places.squares = check->column_squares;
-        pass.wanted = LINE_SUMS | PLACE_SQUARES | doubles(b);
-    }
+    pass.wanted = (pass.line_sums ? LINE_SUMS : 0) | (pass.line_squares ? LINE_SQUARES : 0) |
+                  (pass.places.sums ? PLACE_SUMS : 0) | (pass.places.squares ? PLACE_SQUARES : 0) |
+                  (p->weighted ? WEIGHTED : 0) | (p->x.dtype == MMUL_F64 ? DOUBLES : 0);
     pass_shared(check, &pass);
 }
 

@@ -112,22 +112,6 @@ static inline uint32_t bits_to_bfloat(uint32_t bits) {
     return choose(mask((bits & 0x7FFFFFFF) > 255U << 23), nan, rounded);
 }
 
-static void widen_half(const unsigned char *src, int64_t count, float *dst) {
-    for (int64_t e = 0; e < count; e++) {
-        uint16_t half;
-        memcpy(&half, src + 2 * e, sizeof half);
-        dst[e] = bits_float(half_to_bits(half));
-    }
-}
-
-static void widen_bfloat(const unsigned char *src, int64_t count, float *dst) {
-    for (int64_t e = 0; e < count; e++) {
-        uint16_t bfloat;
-        memcpy(&bfloat, src + 2 * e, sizeof bfloat);
-        dst[e] = bits_float((uint32_t)bfloat << 16);
-    }
-}
-
 bool mmul_dtype_is_integer(enum mmul_dtype dtype) {
     return dtypes[dtype].most > 0;
 }
@@ -153,19 +137,6 @@ int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index
     }
 }
 
-static void widen_double(const unsigned char *src, int64_t count, float *dst) {
-    for (int64_t e = 0; e < count; e++) {
-        double value;
-        memcpy(&value, src + 8 * e, sizeof value);
-        dst[e] = (float)value;
-    }
-}
-
-static void widen_integers(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
-    for (int64_t e = 0; e < count; e++)
-        dst[e] = (float)mmul_dtype_integer(dtype, src, e);
-}
-
 double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index) {
     return dtype == MMUL_F64 ? ((const double *)src)[index] : (double)((const float *)src)[index];
 }
@@ -177,6 +148,14 @@ void mmul_dtype_set_real(enum mmul_dtype dtype, void *dst, int64_t index, double
         ((float *)dst)[index] = (float)value;
 }
 
+// Each element of `src`, on any address, as `x` of that type -> dst.
+#define WIDEN(type, value)                                              \
+    for (int64_t e = 0; e < count; e++) {                               \
+        type x;                                                         \
+        memcpy(&x, (const char *)src + (size_t)e * sizeof x, sizeof x); \
+        dst[e] = (value);                                               \
+    }
+
 void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
     if (count == 0)
         return;
@@ -185,31 +164,18 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
         memcpy(dst, src, (size_t)count * sizeof *dst);
         break;
     case MMUL_F16:
-        widen_half(src, count, dst);
+        WIDEN(uint16_t, bits_float(half_to_bits(x)))
         break;
     case MMUL_BF16:
-        widen_bfloat(src, count, dst);
+        WIDEN(uint16_t, bits_float((uint32_t)x << 16))
         break;
     case MMUL_F64:
-        widen_double(src, count, dst);
+        WIDEN(double, (float)x)
         break;
     default:
-        widen_integers(dtype, src, count, dst);
+        for (int64_t e = 0; e < count; e++)
+            dst[e] = (float)mmul_dtype_integer(dtype, src, e);
         break;
-    }
-}
-
-static void narrow_half(const float *src, int64_t count, unsigned char *dst) {
-    for (int64_t e = 0; e < count; e++) {
-        uint16_t half = (uint16_t)bits_to_half(float_bits(src[e]));
-        memcpy(dst + 2 * e, &half, sizeof half);
-    }
-}
-
-static void narrow_bfloat(const float *src, int64_t count, unsigned char *dst) {
-    for (int64_t e = 0; e < count; e++) {
-        uint16_t bfloat = (uint16_t)bits_to_bfloat(float_bits(src[e]));
-        memcpy(dst + 2 * e, &bfloat, sizeof bfloat);
     }
 }
 
@@ -224,23 +190,15 @@ static int64_t nearest_integer(double value, enum mmul_dtype dtype) {
     return (int64_t)(whole < least ? least : whole);
 }
 
-static void narrow_integers(enum mmul_dtype dtype, const float *src, int64_t count,
-                            unsigned char *dst) {
-    size_t each = mmul_dtype_bytes(dtype);
-    for (int64_t e = 0; e < count; e++) {
-        int64_t value = nearest_integer((double)src[e], dtype);
-        memcpy(dst + (size_t)e * each, &value, each); // the low bytes come first
+// src -> each element of `dst`, on any address: the first `bytes` of a value `x` of that type.
+#define NARROW(type, value, bytes)                            \
+    for (int64_t e = 0; e < count; e++) {                     \
+        const type x = (value);                               \
+        memcpy((char *)dst + (size_t)e * (bytes), &x, bytes); \
     }
-}
-
-static void narrow_double(const float *src, int64_t count, unsigned char *dst) {
-    for (int64_t e = 0; e < count; e++) {
-        double value = src[e];
-        memcpy(dst + 8 * e, &value, sizeof value);
-    }
-}
 
 void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, void *dst) {
+    const size_t each = mmul_dtype_bytes(dtype);
     if (count == 0)
         return;
     switch (dtype) {
@@ -248,16 +206,16 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
         memcpy(dst, src, (size_t)count * sizeof *src);
         break;
     case MMUL_F16:
-        narrow_half(src, count, dst);
+        NARROW(uint16_t, (uint16_t)bits_to_half(float_bits(src[e])), sizeof x)
         break;
     case MMUL_BF16:
-        narrow_bfloat(src, count, dst);
+        NARROW(uint16_t, (uint16_t)bits_to_bfloat(float_bits(src[e])), sizeof x)
         break;
     case MMUL_F64:
-        narrow_double(src, count, dst);
+        NARROW(double, src[e], sizeof x)
         break;
-    default:
-        narrow_integers(dtype, src, count, dst);
+    default: // the low bytes come first
+        NARROW(int64_t, nearest_integer((double)src[e], dtype), each)
         break;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table. Shapes are in operation_shapes.c, when a rule holds in operation_rules.c; it chooses none: that is
+// The table. Shapes, and when a rule holds, are in operation_shapes.c; it chooses none: that is
 // the plan's.
 #include "model/operation.h"
 
@@ -80,87 +80,39 @@ static const struct mmul_rule SEARCH[] = {
 
 #define RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
-#define ONE(KIND, NAME, FLOPS, ACCURACY)       \
-    [KIND] = {.name = (NAME),                  \
-              .class = MMUL_CLASS_ELEMENTS,    \
-              .least = 1,                      \
-              .most = 1,                       \
-              .has_result = true,              \
-              .accuracy = (ACCURACY),          \
-              .shape = mmul_shape_of_elements, \
-              .flops_each = (FLOPS),           \
-              .rules = SAME,                   \
-              .rule_count = SAME_COMPUTED}
-
-#define TWO(KIND, NAME, COUNT, ACCURACY)       \
-    [KIND] = {.name = (NAME),                  \
-              .class = MMUL_CLASS_ELEMENTS,    \
-              .least = 2,                      \
-              .most = 2,                       \
-              .has_result = true,              \
-              .accuracy = (ACCURACY),          \
-              .shape = mmul_shape_of_elements, \
-              .flops_each = 1,                 \
-              .rules = PAIR,                   \
-              .rule_count = (COUNT)}
-
+// What has a result; behind these members its rules, and others.
+#define MADE(KIND, NAME, CLASS, LEAST, MOST, SHAPE, FLOPS, ACCURACY, ...) \
+    [KIND] = {.name = (NAME),                                             \
+              .class = (CLASS),                                           \
+              .least = (LEAST),                                           \
+              .most = (MOST),                                             \
+              .has_result = true,                                         \
+              .accuracy = (ACCURACY),                                     \
+              .shape = (SHAPE),                                           \
+              .flops_each = (FLOPS),                                      \
+              __VA_ARGS__}
+#define ONE(KIND, NAME, FLOPS, ACCURACY)                                                 \
+    MADE(KIND, NAME, MMUL_CLASS_ELEMENTS, 1, 1, mmul_shape_of_elements, FLOPS, ACCURACY, \
+         .rules = SAME, .rule_count = SAME_COMPUTED)
+#define TWO(KIND, NAME, COUNT, ACCURACY)                                             \
+    MADE(KIND, NAME, MMUL_CLASS_ELEMENTS, 2, 2, mmul_shape_of_elements, 1, ACCURACY, \
+         .rules = PAIR, .rule_count = (COUNT))
 #define ROW(KIND, NAME, MOST, SHAPE, FLOPS, ACCURACY) \
-    [KIND] = {.name = (NAME),                         \
-              .class = MMUL_CLASS_ROWS,               \
-              .least = 1,                             \
-              .most = (MOST),                         \
-              .has_result = true,                     \
-              .accuracy = (ACCURACY),                 \
-              .shape = (SHAPE),                       \
-              .flops_each = (FLOPS),                  \
-              RULES(BY_ROW)}
-
-#define REDUCTION(KIND, NAME, TABLE, ACCURACY)  \
-    [KIND] = {.name = (NAME),                   \
-              .class = MMUL_CLASS_REDUCE,       \
-              .least = 1,                       \
-              .most = 1,                        \
-              .has_result = true,               \
-              .accuracy = (ACCURACY),           \
-              .shape = mmul_shape_of_reduction, \
-              .flops_each = 1,                  \
-              RULES(TABLE)}
-
-#define OTHER(KIND, NAME, CLASS, MOST, SHAPE, TABLE, ACCURACY)       \
-    [KIND] = {.name = (NAME),                                        \
-              .class = (CLASS),                                      \
-              .least = (CLASS) == MMUL_CLASS_ATTENTION ? 3 : (MOST), \
-              .most = (MOST),                                        \
-              .has_result = true,                                    \
-              .accuracy = (ACCURACY),                                \
-              .shape = (SHAPE),                                      \
-              .flops_each = 1,                                       \
-              RULES(TABLE)}
+    MADE(KIND, NAME, MMUL_CLASS_ROWS, 1, MOST, SHAPE, FLOPS, ACCURACY, RULES(BY_ROW))
+#define REDUCTION(KIND, NAME, TABLE, ACCURACY) \
+    MADE(KIND, NAME, MMUL_CLASS_REDUCE, 1, 1, mmul_shape_of_reduction, 1, ACCURACY, RULES(TABLE))
+#define COPIED(KIND, NAME, MOST, SHAPE, TABLE) \
+    MADE(KIND, NAME, MMUL_CLASS_COPY, MOST, MOST, SHAPE, 1, MMUL_EXACT, RULES(TABLE))
 
 static const struct mmul_operation_row TABLE[] = {
     [MMUL_LOAD] = {.name = "load", .has_result = true, RULES(LOAD)},
     [MMUL_GENERATE] = {.name = "generate", .has_result = true, .flops_each = 1, RULES(GENERATE)},
-    [MMUL_MATMUL] = {.name = "matmul",
-                     .least = MMUL_FACTORS,
-                     .most = MMUL_FACTORS,
-                     .has_result = true,
-                     .shape = mmul_shape_of_matmul,
-                     .flops_each = 2,
-                     RULES(MATMUL)},
-    [MMUL_TRANSPOSE] = {.name = "transpose",
-                        .least = 1,
-                        .most = 1,
-                        .has_result = true,
-                        .is_view = true,
-                        .shape = mmul_shape_of_transpose,
-                        RULES(TRANSPOSE)},
-    [MMUL_PLACE] = {.name = "place",
-                    .least = 1,
-                    .most = 1,
-                    .has_result = true,
-                    .is_view = true,
-                    .rules = SAME,
-                    .rule_count = SAME_ALL},
+    MADE(MMUL_MATMUL, "matmul", MMUL_CLASS_OWN, MMUL_FACTORS, MMUL_FACTORS, mmul_shape_of_matmul, 2,
+         MMUL_UNJUDGED, RULES(MATMUL)),
+    MADE(MMUL_TRANSPOSE, "transpose", MMUL_CLASS_OWN, 1, 1, mmul_shape_of_transpose, 0,
+         MMUL_UNJUDGED, RULES(TRANSPOSE), .is_view = true),
+    MADE(MMUL_PLACE, "place", MMUL_CLASS_OWN, 1, 1, NULL, 0, MMUL_UNJUDGED, .rules = SAME,
+         .rule_count = SAME_ALL, .is_view = true),
     [MMUL_SAVE] = {.name = "save", .least = 1, .most = 1, RULES(SAVE)},
     [MMUL_KEPT] = {.name = "kept", .has_result = true, RULES(KEPT)},
     [MMUL_KEEP] = {.name = "keep", .least = 1, .most = 1, RULES(KEEP)},
@@ -191,48 +143,29 @@ static const struct mmul_operation_row TABLE[] = {
     TWO(MMUL_LESS_EQUAL, "less_equal", PAIR_COMPUTED, MMUL_EXACT),
     TWO(MMUL_GREATER, "greater", PAIR_COMPUTED, MMUL_EXACT),
     TWO(MMUL_GREATER_EQUAL, "greater_equal", PAIR_COMPUTED, MMUL_EXACT),
-    [MMUL_WHERE] = {.name = "where",
-                    .accuracy = MMUL_EXACT,
-                    .class = MMUL_CLASS_ELEMENTS,
-                    .least = 3,
-                    .most = 3,
-                    .has_result = true,
-                    .shape = mmul_shape_of_elements,
-                    .flops_each = 1,
-                    RULES(TRIPLE)},
+    MADE(MMUL_WHERE, "where", MMUL_CLASS_ELEMENTS, 3, 3, mmul_shape_of_elements, 1, MMUL_EXACT,
+         RULES(TRIPLE)),
     ROW(MMUL_SOFTMAX, "softmax", 1, NULL, 12, MMUL_ROUNDED_EXP),
     ROW(MMUL_RMS_NORM, "rms_norm", 2, mmul_shape_of_norm, 4, MMUL_ROUNDED),
     ROW(MMUL_LAYER_NORM, "layer_norm", 3, mmul_shape_of_norm, 6, MMUL_CANCELS_IN_NORMS),
     ROW(MMUL_NORMALIZE, "normalize", 1, NULL, 3, MMUL_ROUNDED),
     ROW(MMUL_TOPK, "topk", 1, mmul_shape_of_topk, 4, MMUL_EXACT),
-    [MMUL_ARGMAX] = {.name = "argmax",
-                     .accuracy = MMUL_EXACT,
-                     .class = MMUL_CLASS_ROWS,
-                     .least = 1,
-                     .most = 1,
-                     .has_result = true,
-                     .has_integers = true,
-                     .shape = mmul_shape_of_argmax,
-                     .flops_each = 1,
-                     RULES(BY_ROW)},
+    MADE(MMUL_ARGMAX, "argmax", MMUL_CLASS_ROWS, 1, 1, mmul_shape_of_argmax, 1, MMUL_EXACT,
+         RULES(BY_ROW), .has_integers = true),
     ROW(MMUL_ROPE, "rope", 1, mmul_shape_of_rope, 8, MMUL_ROUNDED),
     REDUCTION(MMUL_SUM, "sum", SUM_ALONG_AXIS, MMUL_CANCELS_IN_SUMS),
     REDUCTION(MMUL_MEAN, "mean", SUM_ALONG_AXIS, MMUL_CANCELS),
     REDUCTION(MMUL_MAX, "max", ALONG_AXIS, MMUL_EXACT),
     REDUCTION(MMUL_MIN, "min", ALONG_AXIS, MMUL_EXACT),
-    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, mmul_shape_of_slice, SLICE, MMUL_EXACT),
-    OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, mmul_shape_of_reshape, COPY, MMUL_EXACT),
-    OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, mmul_shape_of_permute, COPY, MMUL_EXACT),
-    OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY, MMUL_EXACT),
-    OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, mmul_shape_of_take, LOOKUP, MMUL_EXACT),
-    OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 4, mmul_shape_of_attention, ATTENTION,
-          MMUL_ROUNDED_EXP),
-    [MMUL_SEARCH] = {.name = "matmul + topk",
-                     .least = 2,
-                     .most = 2,
-                     .has_result = true,
-                     .flops_each = 2,
-                     RULES(SEARCH)},
+    COPIED(MMUL_SLICE, "slice", 1, mmul_shape_of_slice, SLICE),
+    COPIED(MMUL_RESHAPE, "reshape", 1, mmul_shape_of_reshape, COPY),
+    COPIED(MMUL_PERMUTE, "permute", 1, mmul_shape_of_permute, COPY),
+    COPIED(MMUL_CONCAT, "concat", 2, mmul_shape_of_concat, COPY),
+    MADE(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, 2, mmul_shape_of_take, 1, MMUL_EXACT,
+         RULES(LOOKUP)),
+    MADE(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 3, 4, mmul_shape_of_attention, 1,
+         MMUL_ROUNDED_EXP, RULES(ATTENTION)),
+    MADE(MMUL_SEARCH, "matmul + topk", MMUL_CLASS_OWN, 2, 2, NULL, 2, MMUL_UNJUDGED, RULES(SEARCH)),
     ONE(MMUL_CAST, "cast", 1, MMUL_EXACT),
 };
 

@@ -14,7 +14,7 @@
 //     transpose  rows <-> cols: nothing moves, the part is read the other way round; in groups rows -> rows
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's
-//     cast       same -> same: between types that meet (model/program_types.c)
+//     cast       same -> same: between types that meet (model/program_rewrite.c)
 //     kept       a set of shards that an earlier job has left on these ranks: rows or columns, as they are
 //     keep       rows or columns are left on the ranks as such a set
 //     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
@@ -173,7 +173,7 @@ const struct mmul_operation_row *mmul_operation_find(const char *name,
 double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                             struct mmul_shape result);
 
-// --------------------------------------------------------------------------- operation_rules.c
+// --------------------------------------------------------------------------- operation_shapes.c
 
 // Into how many groups of as many rows each the result can be cut, such that each needs no more of an operand
 // than the same one of as many groups of that; MMUL_ROW_BY_ROW: its rows are those of the operand, one by one.
@@ -188,8 +188,6 @@ enum { MMUL_ONE_RANK = 0 };
 bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
                     const struct mmul_operation_call *call, struct mmul_shape result,
                     int64_t groups);
-
-// --------------------------------------------------------------------------- operation_shapes.c
 
 // Shapes of the rows of the table.
 #define MMUL_SHAPE_FUNCTION(name)                                                                  \

@@ -68,12 +68,6 @@ static enum mmul_status fit_inner(const struct mmul_problem_request *r,
     return MMUL_OK;
 }
 
-static bool repeats_to(struct mmul_shape from, struct mmul_shape to) {
-    return (from.batch == to.batch || from.batch == 1) &&
-           (from.depth == to.depth || from.depth == 1) &&
-           (from.rows == to.rows || from.rows == 1) && (from.cols == to.cols || from.cols == 1);
-}
-
 static enum mmul_status fit_c_in(struct mmul_problem *problem,
                                  const struct mmul_problem_operand *c_in, struct mmul_error *err) {
     if (c_in == NULL)
@@ -83,7 +77,8 @@ static enum mmul_status fit_c_in(struct mmul_problem *problem,
                                (double)problem->beta);
     struct mmul_shape s = c_in->shape, c = problem->c;
     problem->c_in_repeats = !mmul_shape_equal(s, c);
-    if (repeats_to(s, c))
+    if ((s.batch == c.batch || s.batch == 1) && (s.depth == c.depth || s.depth == 1) &&
+        (s.rows == c.rows || s.rows == 1) && (s.cols == c.cols || s.cols == 1))
         return MMUL_OK;
     char have[96], want[96];
     mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) to a result of %s: shapes differ",
@@ -228,15 +223,8 @@ struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmu
 // The rectangle of units [begin, end) along `axis`, in a matrix of rows x cols.
 static struct mmul_region stripe(int64_t matrix, enum mmul_axis axis, int64_t begin, int64_t end,
                                  int64_t rows, int64_t cols) {
-    struct mmul_region region = {matrix, 0, rows, 0, cols};
-    if (axis == MMUL_ROWS) {
-        region.row_begin = begin;
-        region.row_end = end;
-    } else {
-        region.col_begin = begin;
-        region.col_end = end;
-    }
-    return region;
+    return axis == MMUL_ROWS ? (struct mmul_region){matrix, begin, end, 0, cols}
+                             : (struct mmul_region){matrix, 0, rows, begin, end};
 }
 
 struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum mmul_axis axis,

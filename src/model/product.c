@@ -33,12 +33,12 @@ struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_
     int64_t a_skip = row_begin * (product->transpose_a ? 1 : product->lda);
     part.m = row_end - row_begin;
     if (part.a != NULL)
-        part.a = (const char *)part.a + a_skip * (int64_t)mmul_dtype_bytes(part.a_dtype);
-    int64_t each = (int64_t)mmul_dtype_bytes(mmul_product_dtype(product));
-    part.c = (char *)part.c + row_begin * (product->transpose_c ? 1 : product->ldc) * each;
+        part.a = mmul_dtype_ahead(part.a_dtype, part.a, a_skip);
+    const enum mmul_dtype dtype = mmul_product_dtype(product);
+    part.c = mmul_dtype_ahead(dtype, part.c, row_begin * (part.transpose_c ? 1 : part.ldc));
     if (part.c_in != NULL)
-        part.c_in = (const char *)part.c_in +
-                    row_begin * (product->transpose_c ? 1 : product->ldc_in) * each;
+        part.c_in =
+            mmul_dtype_ahead(dtype, part.c_in, row_begin * (part.transpose_c ? 1 : part.ldc_in));
     return part;
 }
 
@@ -49,9 +49,9 @@ struct mmul_product mmul_product_terms(const struct mmul_product *product, int64
     int64_t b_skip = begin * (product->transpose_b ? 1 : product->ldb);
     part.k = end - begin;
     if (part.a != NULL)
-        part.a = (const char *)part.a + a_skip * (int64_t)mmul_dtype_bytes(part.a_dtype);
+        part.a = mmul_dtype_ahead(part.a_dtype, part.a, a_skip);
     if (part.b != NULL)
-        part.b = (const char *)part.b + b_skip * (int64_t)mmul_dtype_bytes(part.b_dtype);
+        part.b = mmul_dtype_ahead(part.b_dtype, part.b, b_skip);
     if (begin > 0) {
         part.beta = 1;
         part.c_in = part.c;

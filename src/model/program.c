@@ -30,51 +30,54 @@ void mmul_program_destroy(struct mmul_program *program) {
     mmul_free(program);
 }
 
-static enum mmul_status grow(struct mmul_program *p, struct mmul_error *err) {
-    enum { FIRST = 16 };
-    int capacity = p->capacity > 0 ? 2 * p->capacity : FIRST;
-    struct mmul_value *values = NULL;
-    struct mmul_operation *operations = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(values, capacity, "a program", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(operations, capacity, "a program", err);
-    if (status != MMUL_OK) {
-        mmul_free(values);
-        return status;
-    }
-    if (p->capacity > 0) {
-        memcpy(values, p->values, (size_t)p->value_count * sizeof *values);
-        memcpy(operations, p->operations, (size_t)p->operation_count * sizeof *operations);
-    }
-    mmul_free(p->values);
-    mmul_free(p->operations);
-    p->values = values;
-    p->operations = operations;
-    p->capacity = capacity;
-    return MMUL_OK;
-}
-
 enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int capacity,
                                          struct mmul_program *made, struct mmul_error *err) {
     *made = *program;
     made->operation_count = 0;
     made->capacity = capacity;
-    made->operations = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(made->values, capacity, "a program", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->operations, capacity, "a program", err);
-    if (status == MMUL_OK)
-        memcpy(made->values, program->values, (size_t)program->value_count * sizeof *made->values);
-    else
+    enum mmul_status status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, capacity),
+                                                MMUL_WANT(made->operations, capacity));
+    if (status != MMUL_OK)
         mmul_free(made->values);
+    else if (program->value_count > 0)
+        memcpy(made->values, program->values, (size_t)program->value_count * sizeof *made->values);
     return status;
+}
+
+static void replace(struct mmul_program *program, const struct mmul_program *made) {
+    mmul_free(program->values);
+    mmul_free(program->operations);
+    *program = *made;
+}
+
+void mmul_program_find_last_uses(struct mmul_program *p) {
+    for (int i = 0; i < p->operation_count; i++) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (o->result >= 0)
+            p->values[o->result].last_use = i;
+        for (int j = 0; j < o->operand_count; j++)
+            if (o->operands[j] != MMUL_NUMBER)
+                p->values[o->operands[j]].last_use = i;
+    }
 }
 
 void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made) {
     mmul_program_find_last_uses(made);
-    mmul_free(program->values);
-    mmul_free(program->operations);
-    *program = *made;
+    replace(program, made);
+}
+
+static enum mmul_status grow(struct mmul_program *p, struct mmul_error *err) {
+    enum { FIRST = 16 };
+    struct mmul_program larger;
+    if (mmul_program_begin_copy(p, p->capacity > 0 ? 2 * p->capacity : FIRST, &larger, err) !=
+        MMUL_OK)
+        return err->status;
+    larger.operation_count = p->operation_count;
+    if (p->operation_count > 0)
+        memcpy(larger.operations, p->operations,
+               (size_t)p->operation_count * sizeof *p->operations);
+    replace(p, &larger);
+    return MMUL_OK;
 }
 
 struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
@@ -167,13 +170,17 @@ static enum mmul_status check_operands(const struct mmul_program *program,
     return MMUL_OK;
 }
 
+// The result has elements of its operands, as they are.
+static bool moves(const struct mmul_operation *o, const struct mmul_operation_row *row) {
+    return row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE;
+}
+
 // Where a result is made of whole numbers in another way than by its row.
 static bool is_integer(const struct mmul_operation *o, const struct mmul_operation_row *row,
                        const struct mmul_operand_info *operands) {
-    bool is_moved = row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE;
     bool is_all = o->operand_count > 0 && operands[0].is_integer &&
                   (o->kind != MMUL_CONCAT || operands[1].is_integer);
-    return row->has_integers || o->is_integer || (is_moved && is_all);
+    return row->has_integers || o->is_integer || (moves(o, row) && is_all);
 }
 
 // A slice of topk's that has places alone.
@@ -182,11 +189,6 @@ static bool has_places(const struct mmul_program *program, const struct mmul_ope
         return false;
     int64_t from = program->values[o->operands[0]].integers_from;
     return from > 0 && o->with.begin[3] >= from;
-}
-
-// Does an operation give whole numbers that float32 has?
-static bool gives_exact(const struct mmul_operation *o, const struct mmul_operation_row *row) {
-    return row->has_integers || (o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL);
 }
 
 static bool mark_rounded(struct mmul_program *program, const struct mmul_operation *o) {
@@ -216,7 +218,6 @@ static void mark_all_rounded(struct mmul_program *program, const struct mmul_ope
 // The type of a result: float64 where that is the type of all operands that have one of their own.
 static void give_type(struct mmul_program *program, const struct mmul_operation *o,
                       const struct mmul_operation_row *row, struct mmul_value *made) {
-    const bool moves = row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE;
     int own[2] = {0}, exact[2] = {0}; // of float32, of float64
     bool all_exact = o->operand_count > 0;
     made->dtype = o->dtype == MMUL_F64 && !program->only_float32 ? MMUL_F64 : MMUL_F32;
@@ -237,7 +238,9 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     }
     const int *counts = own[0] + own[1] > 0 ? own : exact;
     made->is_open = counts[0] + counts[1] == 0;
-    made->is_exact = made->is_integer || gives_exact(o, row) || (moves && all_exact);
+    const bool compares = o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL;
+    made->is_exact =
+        made->is_integer || row->has_integers || compares || (moves(o, row) && all_exact);
     made->dtype = !program->only_float32 && counts[1] > 0 && (counts == exact || counts[0] == 0)
                       ? MMUL_F64
                       : MMUL_F32;

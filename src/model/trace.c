@@ -3,14 +3,8 @@
 // all threads of a rank share one buffer. Knows nothing of how events come to root.
 #include "model/trace.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/integer.h"
-#include "base/json.h"
 #include "base/memory.h"
-#include "base/status.h"
 #include "model/report.h"
 
 // --------------------------------------------------------------------------------------- recording
@@ -22,14 +16,12 @@ enum mmul_status mmul_trace_create(int64_t capacity, struct mmul_trace **trace,
     if (status != MMUL_OK)
         return status;
     made->capacity = capacity;
-    status = MMUL_ALLOCATE_RAW(made->events, capacity, "a trace", err);
-    if (status != MMUL_OK) {
+    status = MMUL_ALLOCATE(made->events, capacity, "a trace", err); // the first touch is here
+    if (status == MMUL_OK)
+        *trace = made;
+    else
         mmul_free(made);
-        return status;
-    }
-    memset(made->events, 0, (size_t)capacity * sizeof *made->events); // the first touch is here
-    *trace = made;
-    return MMUL_OK;
+    return status;
 }
 
 void mmul_trace_destroy(struct mmul_trace *trace) {

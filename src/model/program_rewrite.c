@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+// What becomes of a program before it is planned. Plans nothing.
+// Types of values. An operation is in float64 where that is the type of all its operands; whole numbers and
+// generated matrices fit both types and take that of what reads them. Chosen from the last operation to the first,
+// so that a file which is only wanted in float32 is read as float32.
+// The largest elements of the rows of a product, which nobody else reads: one operation, that never has the product
+// as a whole (exec/steps/search.h).
+// A stack times one matrix is one product, of all rows of the stack: many small ones are slow on every device.
+// Reshapes before and after it say so, which share the memory of what they show.
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+#include "model/program.h"
+
+// ----------------------------------------------------------------------------------------- types
+
+// Which types the operations that read a value want of it: a bit each.
+enum { WANTS_F32 = 1, WANTS_F64 = 2 };
+
+// The result has the elements of its operand, or of a file, and may as well be made in float32.
+static bool only_moves(enum mmul_operation_kind kind) {
+    const struct mmul_operation_row *row = mmul_operation_row(kind);
+    return kind == MMUL_LOAD || kind == MMUL_TAKE || row->is_view || row->class == MMUL_CLASS_COPY;
+}
+
+static void choose_types(struct mmul_program *p, unsigned char *wants) {
+    for (int i = p->operation_count - 1; i >= 0; i--) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (o->result >= 0) {
+            struct mmul_value *v = &p->values[o->result];
+            if (v->is_open)
+                v->dtype = wants[o->result] & WANTS_F64 ? MMUL_F64 : MMUL_F32;
+            else if (wants[o->result] == WANTS_F32 && only_moves(o->kind))
+                v->dtype = MMUL_F32;
+        }
+        for (int j = 0; j < o->operand_count; j++) {
+            if (o->operands[j] == MMUL_NUMBER)
+                continue;
+            // What is saved is as it is.
+            const struct mmul_value *as = &p->values[o->result >= 0 ? o->result : o->operands[j]];
+            const bool says_nothing = o->result < 0 && as->is_open;
+            wants[o->operands[j]] |= says_nothing            ? 0
+                                     : as->dtype == MMUL_F64 ? WANTS_F64
+                                                             : WANTS_F32;
+        }
+    }
+}
+
+static bool needs_cast(const struct mmul_program *p, const struct mmul_operation *o, int operand) {
+    return o->result >= 0 && o->operands[operand] != MMUL_NUMBER &&
+           p->values[o->operands[operand]].dtype != p->values[o->result].dtype;
+}
+
+// A value in the other type, and the operation that makes the value itself, of the program as it was.
+struct twin {
+    int value; // 0: not made yet
+    const struct mmul_operation *maker;
+};
+
+// The value in the other type, which is made when it is wanted for the first time. Whole numbers are moved once
+// more, from their file on: reading refuses those that float32 has not, while a cast would round them.
+static int cast(struct mmul_program *p, int value, struct twin *twins) {
+    if (twins[value].value > 0)
+        return twins[value].value;
+    const struct mmul_value *v = &p->values[value];
+    struct mmul_operation o = {.kind = MMUL_CAST, .operands = {value}, .operand_count = 1};
+    if (v->dtype == MMUL_F64 && v->is_integer && only_moves(twins[value].maker->kind)) {
+        o = *twins[value].maker;
+        for (int j = 0; j < o.operand_count; j++)
+            if (p->values[o.operands[j]].dtype == MMUL_F64)
+                o.operands[j] = cast(p, o.operands[j], twins);
+    }
+    struct mmul_value *made = &p->values[p->value_count];
+    *made = p->values[value];
+    made->dtype = made->dtype == MMUL_F64 ? MMUL_F32 : MMUL_F64;
+    o.result = p->value_count;
+    p->operations[p->operation_count++] = o;
+    return twins[value].value = p->value_count++;
+}
+
+static enum mmul_status add_casts(struct mmul_program *program, struct twin *twins,
+                                  struct mmul_error *err) {
+    struct mmul_program made;
+    // A value and an operation more for each, at most.
+    if (mmul_program_begin_copy(program, program->value_count + program->operation_count, &made,
+                                err) != MMUL_OK)
+        return err->status;
+    for (int i = 0; i < program->operation_count; i++) {
+        struct mmul_operation o = program->operations[i];
+        if (o.result >= 0)
+            twins[o.result].maker = &program->operations[i];
+        for (int j = 0; j < o.operand_count; j++)
+            if (needs_cast(&made, &o, j))
+                o.operands[j] = cast(&made, o.operands[j], twins);
+        made.operations[made.operation_count++] = o;
+    }
+    mmul_program_end_copy(program, &made);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_error *err) {
+    unsigned char *wants = NULL;
+    struct twin *twins = NULL; // of every value
+    bool meets = false;
+    if (program->value_count == 0)
+        return MMUL_OK;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(wants, program->value_count),
+                          MMUL_WANT(twins, program->value_count));
+    if (status == MMUL_OK)
+        choose_types(program, wants);
+    for (int i = 0; status == MMUL_OK && i < program->operation_count; i++)
+        for (int j = 0; j < program->operations[i].operand_count; j++)
+            meets |= needs_cast(program, &program->operations[i], j);
+    if (meets)
+        status = add_casts(program, twins, err);
+    mmul_free(wants);
+    mmul_free(twins);
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- search
+
+static double elements(struct mmul_shape s) {
+    return (double)mmul_shape_matrices(s) * (double)s.rows * (double)s.cols;
+}
+
+// Rows of the result are made on the rank that has those of the first factor, and the second one is everywhere: that
+// is less to have and to move only where the product is larger than both.
+static bool is_worth_it(const struct mmul_program *p, const struct mmul_operation *product) {
+    return elements(p->values[product->result].shape) >
+           elements(p->values[product->operands[0]].shape) +
+               elements(p->values[product->operands[1]].shape);
+}
+
+// Of every value the product that makes it, and how many operations read it.
+struct use {
+    int product; // -1: none
+    int readers;
+};
+
+static void find_uses(const struct mmul_program *p, struct use *uses) {
+    for (int i = 0; i < p->value_count; i++)
+        uses[i] = (struct use){.product = -1};
+    for (int i = 0; i < p->operation_count; i++) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (o->kind == MMUL_MATMUL && is_worth_it(p, o))
+            uses[o->result].product = i;
+        for (int j = 0; j < o->operand_count; j++)
+            if (o->operands[j] != MMUL_NUMBER)
+                uses[o->operands[j]].readers++;
+    }
+}
+
+// The product's operation stays in its place as one that is gone: it has the kind of none.
+static void join(struct mmul_program *p, struct mmul_operation *topk, const struct use *uses) {
+    if (topk->kind != MMUL_TOPK)
+        return;
+    const struct use of = uses[topk->operands[0]];
+    if (of.product < 0 || of.readers != 1)
+        return;
+    struct mmul_operation *product = &p->operations[of.product];
+    topk->kind = MMUL_SEARCH;
+    topk->operand_count = MMUL_FACTORS;
+    for (int i = 0; i < MMUL_FACTORS; i++)
+        topk->operands[i] = product->operands[i];
+    product->kind = MMUL_OPERATION_KINDS;
+}
+
+enum mmul_status mmul_program_search(struct mmul_program *program, struct mmul_error *err) {
+    struct mmul_program *p = program;
+    struct use *uses = NULL;
+    int left = 0;
+    if (p->value_count == 0)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(uses, p->value_count, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    find_uses(p, uses);
+    for (int i = 0; i < p->operation_count; i++)
+        join(p, &p->operations[i], uses);
+    for (int i = 0; i < p->operation_count; i++)
+        if (p->operations[i].kind != MMUL_OPERATION_KINDS)
+            p->operations[left++] = p->operations[i];
+    p->operation_count = left;
+    mmul_program_find_last_uses(p);
+    mmul_free(uses);
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------ fold
+
+// What is loaded is read as it is in its file, and what is read the other way round has other rows.
+static bool is_in_rows(const struct mmul_program *p, int value) {
+    const struct mmul_operation *maker = p->operations;
+    while (maker->result != value)
+        maker++;
+    if (maker->kind == MMUL_PLACE)
+        return is_in_rows(p, maker->operands[0]);
+    return maker->kind != MMUL_LOAD && maker->kind != MMUL_TRANSPOSE;
+}
+
+static bool is_folded(const struct mmul_program *p, const struct mmul_operation *o) {
+    return (o->kind == MMUL_MATMUL || o->kind == MMUL_SEARCH) &&
+           mmul_shape_matrices(p->values[o->operands[0]].shape) > 1 &&
+           mmul_shape_matrices(p->values[o->operands[1]].shape) == 1 &&
+           is_in_rows(p, o->operands[0]);
+}
+
+// A value beside those that there are, with the name of another one.
+static int add_value(struct mmul_program *p, int like, struct mmul_shape shape) {
+    p->values[p->value_count] = p->values[like];
+    p->values[p->value_count].shape = shape;
+    p->values[p->value_count].is_integer = false;
+    return p->value_count++;
+}
+
+static void add_reshape(struct mmul_program *p, int from, int to) {
+    struct mmul_operation *o = &p->operations[p->operation_count++];
+    *o = (struct mmul_operation){
+        .kind = MMUL_RESHAPE, .operands = {from}, .operand_count = 1, .result = to};
+    o->with.shape = p->values[to].shape;
+}
+
+static void fold(struct mmul_program *p, const struct mmul_operation *o) {
+    const struct mmul_shape x = p->values[o->operands[0]].shape, y = p->values[o->result].shape;
+    const int64_t rows = mmul_shape_matrices(x) * x.rows;
+    struct mmul_operation product = *o;
+    product.operands[0] = add_value(p, o->operands[0], (struct mmul_shape){1, 1, rows, x.cols});
+    product.result = add_value(p, o->result, (struct mmul_shape){1, 1, rows, y.cols});
+    add_reshape(p, o->operands[0], product.operands[0]);
+    p->operations[p->operation_count++] = product;
+    add_reshape(p, product.result, o->result);
+}
+
+enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err) {
+    struct mmul_program made;
+    int count = 0;
+    for (int i = 0; i < program->operation_count; i++)
+        count += is_folded(program, &program->operations[i]);
+    if (count == 0)
+        return MMUL_OK;
+    // Two values and two operations more for each.
+    const int most = program->operation_count > program->value_count ? program->operation_count
+                                                                     : program->value_count;
+    if (mmul_program_begin_copy(program, 2 * count + most, &made, err) != MMUL_OK)
+        return err->status;
+    for (int i = 0; i < program->operation_count; i++)
+        if (is_folded(program, &program->operations[i]))
+            fold(&made, &program->operations[i]);
+        else
+            made.operations[made.operation_count++] = program->operations[i];
+    mmul_program_end_copy(program, &made);
+    return MMUL_OK;
+}
