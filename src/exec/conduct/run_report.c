@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The recorders of a run, made before it, and from what each rank measured and recorded to the report: ranks tell root, root adds it up. Every run has one, and so has a program
-// that computes nothing; what each rank did of each operation is in it where the job asks for a record.
+// The recorders of a run, and from what each rank measured and recorded to the report: ranks tell root, root adds it
+// up. Every run has one, and so has a program that computes nothing; what each rank did of each operation is in it
+// where the job asks for a record.
 #include <math.h>
 #include <string.h>
 

@@ -208,15 +208,10 @@ static enum mmul_status take_named(struct assigning *s, int i, struct mmul_error
     return MMUL_OK;
 }
 
-static bool is_automatic(const struct mmul_assign_request *request) {
-    return strcmp(request->device, "auto") == 0;
-}
-
 static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *err) {
-    for (int i = 0; i < s->ranks; i++) {
-        s->out[i] = (struct mmul_assignment){.device_index = -1};
-        s->out[i].chosen = is_automatic(&s->requests[i]);
-    }
+    for (int i = 0; i < s->ranks; i++)
+        s->out[i] = (struct mmul_assignment){.device_index = -1,
+                                             .chosen = strcmp(s->requests[i].device, "auto") == 0};
     for (int i = 0; i < s->ranks; i++) {
         enum mmul_status status = s->out[i].chosen ? MMUL_OK : take_named(s, i, err);
         if (status != MMUL_OK)
@@ -234,22 +229,6 @@ static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *e
 static bool computes_on_cpu(const struct assigning *s, int i) {
     int device = s->out[i].device_index;
     return device < 0 || s->devices[device].type == MMUL_DEVICE_CPU;
-}
-
-static int count_cpu_ranks(const struct assigning *s) {
-    int count = 0;
-    for (int i = 0; i < s->ranks; i++)
-        count += computes_on_cpu(s, i);
-    return count;
-}
-
-// The cores that can be given away, as a list of units. Returns how many.
-static int list_cores(const struct mmul_topology *topology, int *cores) {
-    int count = 0;
-    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
-        if (mmul_cpuset_has(&topology->core_lead, unit))
-            cores[count++] = unit;
-    return count;
 }
 
 // Cores [begin, end) of part `index` of `parts`; more parts than cores share them.
@@ -328,9 +307,14 @@ static void assign_fallback(const struct assigning *s, int i, const int *cores, 
 }
 
 static void assign_cores(struct assigning *s) {
-    int cores[MMUL_CORES_MAX];
-    int count = list_cores(s->topology, cores), cpu_ranks = count_cpu_ranks(s), next_cpu = 0;
-    int gpu_ranks = s->ranks - cpu_ranks, next_gpu = 0;
+    int cores[MMUL_CORES_MAX]; // that can be given away
+    int count = 0, cpu_ranks = 0, next_cpu = 0, next_gpu = 0;
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
+        if (mmul_cpuset_has(&s->topology->core_lead, unit))
+            cores[count++] = unit;
+    for (int i = 0; i < s->ranks; i++)
+        cpu_ranks += computes_on_cpu(s, i);
+    int gpu_ranks = s->ranks - cpu_ranks;
     int reserved = count >= cpu_ranks + gpu_ranks ? gpu_ranks : 0;
     for (int i = 0; i < s->ranks; i++) {
         int begin, end;
