@@ -111,24 +111,16 @@ static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_hea
     calls->notice(calls->context, text);
 }
 
-// The words of lending in what has come.
-static void hear_lending(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
-                         enum kind kind) {
-    const int64_t *words = peer->receive.values + LENDING;
-    if (kind == QUESTION) {
-        heartbeat->is_asked = true;
-        memcpy(heartbeat->question, words, sizeof heartbeat->question);
-    } else {
-        peer->counts = false;
-        mmul_lending_end(&heartbeat->lending, words);
-    }
-}
-
 static void hear(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     enum kind kind = (enum kind)peer->receive.values[KIND];
     bool lends = kind == QUESTION || kind == ANSWER;
-    if (lends)
-        hear_lending(heartbeat, peer, kind);
+    if (kind == QUESTION) {
+        heartbeat->is_asked = true;
+        memcpy(heartbeat->question, peer->receive.values + LENDING, sizeof heartbeat->question);
+    } else if (kind == ANSWER) {
+        peer->counts = false;
+        mmul_lending_end(&heartbeat->lending, peer->receive.values + LENDING);
+    }
     memcpy(peer->heard, peer->receive.values, (lends ? LENDING : MMUL_WORDS) * sizeof *peer->heard);
     if (peer->named > 0)
         notice(heartbeat, peer, "moves again, after %.0f s", peer->silent);
@@ -313,63 +305,46 @@ void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat) {
         look(heartbeat);
 }
 
-// Looks, in naps, until `condition` holds of every peer. Who cannot be heard any more, because MPI has
-// failed, is not waited for.
-static void look_until(struct mmul_heartbeat *heartbeat,
-                       bool (*condition)(struct mmul_heartbeat *, struct mmul_heartbeat_peer *)) {
-    double nap = 20e-6;
-    for (int i = 0; i < heartbeat->peer_count;) {
-        if (condition(heartbeat, &heartbeat->peers[i])) {
-            i++;
-            continue;
-        }
-        mmul_clock_nap(nap);
-        nap = nap < 1e-3 ? 1.5 * nap : nap;
-        lend(heartbeat);
-        look(heartbeat);
+// What root, and then the others, wait for before they go their ways.
+enum farewell { HEAR_LEAVING, SAY_OVER, HEAR_BYE, SAY_LEAVING, HEAR_OVER, SAY_BYE, SENT };
+
+// Who cannot be heard any more, because MPI has failed, is not waited for.
+static bool is_through(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                       enum farewell farewell) {
+    switch (farewell) {
+    case HEAR_LEAVING:
+        return peer->last == LEAVING || peer->last == BYE || peer->receive.failed;
+    case SAY_OVER:
+        return say(heartbeat, peer, OVER);
+    case HEAR_BYE:
+        return (peer->last == BYE || peer->receive.failed) && is_done(heartbeat, peer, &peer->send);
+    case SAY_LEAVING:
+        return say(heartbeat, peer, LEAVING);
+    case HEAR_OVER:
+        return heartbeat->is_over || peer->receive.failed;
+    case SAY_BYE:
+        return say(heartbeat, peer, BYE);
+    default:
+        return is_done(heartbeat, peer, &peer->send);
     }
 }
 
-static bool has_left(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    (void)heartbeat;
-    return peer->last == LEAVING || peer->last == BYE || peer->receive.failed;
-}
-
-static bool is_told_over(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    return say(heartbeat, peer, OVER);
-}
-
-static bool has_gone(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    return (peer->last == BYE || peer->receive.failed) && is_done(heartbeat, peer, &peer->send);
-}
-
-static bool has_said_leaving(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    return say(heartbeat, peer, LEAVING);
-}
-
-static bool has_heard_over(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    return heartbeat->is_over || peer->receive.failed;
-}
-
-static bool has_said_bye(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    return say(heartbeat, peer, BYE);
-}
-
-static bool is_sent(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    return is_done(heartbeat, peer, &peer->send);
-}
-
 void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
-    if (is_root(heartbeat)) {
-        look_until(heartbeat, has_left);
-        heartbeat->is_over = true; // nothing but that is said from here on
-        look_until(heartbeat, is_told_over);
-        look_until(heartbeat, has_gone);
-    } else {
-        look_until(heartbeat, has_said_leaving);
-        look_until(heartbeat, has_heard_over);
-        look_until(heartbeat, has_said_bye);
-        look_until(heartbeat, is_sent);
+    const enum farewell last = is_root(heartbeat) ? HEAR_BYE : SENT;
+    for (enum farewell f = is_root(heartbeat) ? HEAR_LEAVING : SAY_LEAVING; f <= last; f++) {
+        if (f == SAY_OVER)
+            heartbeat->is_over = true; // nothing but that is said from here on
+        double nap = 20e-6;
+        for (int i = 0; i < heartbeat->peer_count;) {
+            if (is_through(heartbeat, &heartbeat->peers[i], f)) {
+                i++;
+                continue;
+            }
+            mmul_clock_nap(nap);
+            nap = nap < 1e-3 ? 1.5 * nap : nap;
+            lend(heartbeat);
+            look(heartbeat);
+        }
     }
 }
 
@@ -384,9 +359,8 @@ enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mm
     if (status == MMUL_OK) {
         heartbeat->own = &heartbeat->peers[peers];
         heartbeat->own->rank = comm->rank;
-    }
-    if (status == MMUL_OK)
         status = mmul_lending_init(&heartbeat->lending, &run->site, err);
+    }
     heartbeat->answers = comm->node_index > 0 && comm->node_rank == 0 && run->site.lent != NULL;
     for (int i = 0; status == MMUL_OK && i < peers; i++) {
         heartbeat->peers[i].rank = comm->rank > 0 ? 0 : i + 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One job from its plans to the stored results. Creates the stages, the transport, the segment, the
-// worker; then two threads carry the stages out, and an agreement over world ends it. Commits no file:
-// that is the caller's last step.
+// worker; then two threads carry the stages out, and an agreement over world ends it. The compute thread takes one
+// stage after the other, each by the functions of its kind, waits for counters (exec/memory/progress.h) of what a
+// stage needs, and makes no MPI call. Commits no file: that is the caller's last step.
 #include "exec/conduct/run.h"
 
 #include <math.h>
@@ -10,12 +11,11 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/conduct/compute.h"
 #include "exec/conduct/heartbeat.h"
 #include "exec/conduct/outlook.h"
-#include "exec/conduct/run_trace.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/pipeline.h"
+#include "exec/steps/stage_work.h"
 #include "exec/tasks/work.h"
 #include "exec/tasks/write_back.h"
 #include "exec/traffic/mover.h"
@@ -28,8 +28,8 @@
 static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
     bool *works = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(works, comm->node_count, "nodes", err);
-    status = mmul_comm_agree(comm, status, err);
+    enum mmul_status status =
+        mmul_comm_agree(comm, MMUL_ALLOCATE(works, comm->node_count, "nodes", err), err);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
         for (int node = 0; run->stages[i].is.schedule != NULL && node < comm->node_count; node++)
             works[node] |= mmul_schedule_nodes(run->stages[i].is.schedule)[node].takes_part;
@@ -41,10 +41,9 @@ static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error
 
 static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_run_request *request,
                                       struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(run->stages, request->stage_count, "stages", err);
-    if (status == MMUL_OK)
-        status =
-            MMUL_ALLOCATE(run->site.makers, run->site.values->plan->place_count, "stages", err);
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("stages", err, MMUL_WANT(run->stages, request->stage_count),
+                          MMUL_WANT(run->site.makers, run->site.values->plan->place_count));
     if (status == MMUL_OK && request->options->records)
         status = MMUL_ALLOCATE(run->parts, request->stage_count, "a record", err);
     for (int i = 0; status == MMUL_OK && i < request->stage_count; i++) {
@@ -79,17 +78,6 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
     return status;
 }
 
-static void share_memory(struct mmul_run *run, struct mmul_segment_size *size) {
-    int ends[MMUL_SEGMENT_PARTS] = {0};
-    for (int i = 0; i < run->stage_count; i++) {
-        struct mmul_stage *stage = &run->stages[i];
-        const int part = mmul_segment_size_add(size, stage->is.schedule != NULL, stage->bytes);
-        stage->memory_part = part;
-        stage->memory_needs = ends[part];
-        ends[part] = i + 1;
-    }
-}
-
 static void rouse(void *context) {
     mmul_progress_rouse(context);
 }
@@ -100,7 +88,14 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     const int ranks = run->site.context->comm->node_size;
     int64_t begins[MMUL_SEGMENT_PARTS];
     int64_t at = MMUL_RUN_COUNTERS + (int64_t)ranks * MMUL_RUN_COUNTERS_EACH;
-    share_memory(run, &size);
+    int ends[MMUL_SEGMENT_PARTS] = {0};
+    for (int i = 0; i < run->stage_count; i++) {
+        struct mmul_stage *stage = &run->stages[i];
+        const int part = mmul_segment_size_add(&size, stage->is.schedule != NULL, stage->bytes);
+        stage->memory_part = part;
+        stage->memory_needs = ends[part];
+        ends[part] = i + 1;
+    }
     enum mmul_status status =
         mmul_shared_create(run->site.context->comm, mmul_segment_size_bytes(&size, ranks, begins),
                            &run->site.segment, err);
@@ -120,14 +115,6 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     return MMUL_OK;
 }
 
-static enum mmul_status open_views(struct mmul_run *run, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
-        if (run->stages[i].is.kind->open != NULL)
-            status = run->stages[i].is.kind->open(&run->stages[i], err);
-    return status;
-}
-
 static enum mmul_status create_works(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[0]);
     enum mmul_status status = mmul_worker_init(&run->site.worker, run->site.context, &options, err);
@@ -144,8 +131,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
                                  struct mmul_error *err) {
     struct mmul_run *made = NULL;
     const struct mmul_comm *comm = context->comm;
-    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a run", err);
-    status = mmul_comm_agree(comm, status, err);
+    enum mmul_status status = mmul_comm_agree(comm, MMUL_ALLOCATE(made, 1, "a run", err), err);
     if (status != MMUL_OK) {
         mmul_free(made); // nothing in it yet
         return status;
@@ -170,8 +156,9 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
         status = mmul_run_create_trace(&made->site, err);
-    if (status == MMUL_OK)
-        status = open_views(made, err);
+    for (int i = 0; status == MMUL_OK && i < made->stage_count; i++)
+        if (made->stages[i].is.kind->open != NULL)
+            status = made->stages[i].is.kind->open(&made->stages[i], err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_works(made, err), err);
     if (status == MMUL_OK)
@@ -202,6 +189,139 @@ void mmul_run_destroy(struct mmul_run *run) {
     mmul_free(run);
 }
 
+// --------------------------------------------------------------------------------------- computing
+
+// For what is_over and has_come of a kind ask for, in the stage at hand.
+static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
+    struct mmul_stage *stage = context;
+    return mmul_stage_wait(stage, rank, counter, goal, &stage->site->mine.scatter_seconds, -1);
+}
+
+// Until all ranks of the node have done their part of so many stages.
+static bool wait_for_node(struct mmul_stage *stage, int stages) {
+    struct mmul_site *site = stage->site;
+    bool done = true;
+    for (int i = 0; done && i < site->context->comm->node_size; i++)
+        done = mmul_stage_wait(stage, i, &site->progress->ranks[i].stages_done, stages,
+                               &site->mine.scatter_seconds, -1);
+    return done;
+}
+
+// Where a device, or the check, may have something of a value that was there before.
+static void forget_memory(struct mmul_stage *stage, int place) {
+    const struct mmul_memory memory = mmul_values_memory(stage->site->values, place);
+    if (memory.begin == NULL)
+        return;
+    mmul_worker_forget_memory(&stage->site->worker, memory.begin, memory.end);
+    mmul_verifier_forget_memory(&stage->site->verifier_room, memory.begin, memory.end);
+}
+
+// What is wrong with the data of an operation stands where that was asked for.
+static void keep_failure(struct mmul_stage *stage, const struct mmul_error *failed) {
+    const struct mmul_program_step *step = stage->is.step;
+    const char *origin = "";
+    struct mmul_error err = *failed;
+    if (err.status == MMUL_ERR_DATA)
+        origin = stage->site->values->plan->program->operations[step->operation].origin;
+    if (origin[0] != '\0')
+        mmul_fail(&err, failed->status, "%s: %s", origin, failed->text);
+    mmul_failure_keep(&stage->site->failure, &err);
+}
+
+// Others' part of the stages before one, where they are late and this rank would wait for them.
+static void help(struct mmul_run *run, int stages) {
+    struct mmul_error err; // a device that was replaced leaves its words in it
+    for (int i = run->stages_over; i < stages; i++) {
+        struct mmul_stage *stage = run->helped = &run->stages[i];
+        if (stage->is.kind->help != NULL && stage->is.kind->help(stage, &err) != MMUL_OK)
+            keep_failure(stage, &err);
+    }
+    run->helped = NULL;
+}
+
+// Its memory is free, and the values that it reads are complete. False: the run was cancelled.
+static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
+    const struct mmul_stage *after = stage->is.after >= 0 ? &run->stages[stage->is.after] : NULL;
+    struct mmul_error err;
+    help(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
+    for (; run->stages_over < stage->index - 1; run->stages_over++)
+        if (!run->stages[run->stages_over].is.kind->is_over(&run->stages[run->stages_over], reach,
+                                                            stage))
+            return false;
+    if (!wait_for_node(stage, stage->node_needs))
+        return false;
+    if (after != NULL && !after->is.kind->has_come(after, reach, stage))
+        return false;
+    if (stage->is.kind->begin != NULL)
+        stage->is.kind->begin(stage);
+    forget_memory(stage, stage->is.step->result);
+    if (stage->is.also != NULL)
+        forget_memory(stage, stage->is.also->result);
+    const struct mmul_worker_options options = mmul_stage_worker_options(stage);
+    if (mmul_worker_turn(&run->site.worker, &options, &err) == MMUL_OK)
+        return true;
+    mmul_failure_keep(&run->site.failure, &err);
+    return false;
+}
+
+// Waits for what each stage and task needs, multiplies, checks, and counts what is done. A failure goes to
+// run->site.failure and cancels the node's other work.
+static void compute_stages(struct mmul_run *run) {
+    const int rank = run->site.context->comm->node_rank;
+    struct mmul_report_rank *mine = &run->site.mine;
+    for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
+        struct mmul_stage *stage = &run->stages[run->stage_at_hand];
+        const bool is_looked_at = run->parts != NULL || stage->is.kind->copies;
+        struct mmul_report_part part = {0};
+        struct mmul_error err; // a device that was replaced leaves its words in it
+        if (run->site.trace != NULL)
+            atomic_store(&run->site.trace->stage, run->stage_at_hand);
+        if (is_looked_at) // entered again, the watch adds up what goes on
+            mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+        const double computing_before = mine->compute_seconds;
+        if (run->parts != NULL)
+            part = mmul_run_begin_part(run);
+        if (!stage->is_begun && !begin_stage(run, stage))
+            return;
+        stage->is_begun = true;
+        if (stage->is.kind->compute(stage, &err) != MMUL_OK)
+            keep_failure(stage, &err);
+        if (mmul_stage_is_cancelled(stage))
+            return;
+        if (is_looked_at)
+            mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+        if (run->parts != NULL)
+            mmul_run_end_part(run, stage->index, &part);
+        if (stage->is.kind->copies) { // what has been counted as computing since then
+            mine->copy_seconds += mine->compute_seconds - computing_before;
+            mine->compute_seconds = computing_before;
+        }
+        mmul_progress_raise(run->site.progress, rank, &run->site.progress->ranks[rank].stages_done,
+                            stage->index + 1, stage->index + 1);
+    }
+    help(run, run->stage_count); // the last ones
+}
+
+// Main thread: a device that has not ended its product in time is abandoned and replaced; true: then compute_stages
+// has to be called again, on another thread, and goes on with what is at hand.
+static bool give_up_device(struct mmul_run *run) {
+    struct mmul_error err;
+    enum mmul_status status;
+    if (!mmul_watchdog_give_up(&run->site.watchdog, &status, &err))
+        return false;
+    struct mmul_stage *stage = run->helped != NULL ? run->helped : &run->stages[run->stage_at_hand];
+    mmul_verifier_forget(&stage->verifier);
+    mmul_epilogue_abandon(&run->site.epilogue_room);
+    if (stage->is.kind->abandon != NULL)
+        stage->is.kind->abandon(stage);
+    mmul_worker_abandon(&run->site.worker);
+    if (status != MMUL_OK) {
+        mmul_failure_keep(&run->site.failure, &err);
+        mmul_failure_void(&run->site.failure);
+    }
+    return true;
+}
+
 // --------------------------------------------------------------------------------------- running
 
 // The threads of a rank.
@@ -217,7 +337,7 @@ struct threads {
 static void compute(void *context) {
     struct mmul_run *run = ((struct threads *)context)->run;
     mmul_stopwatch_enter(&run->site.watch, &run->site.mine.compute_seconds);
-    mmul_run_compute(run);
+    compute_stages(run);
     run->computed = mmul_clock_now();
     mmul_stopwatch_enter_at(&run->site.watch, NULL, run->computed);
     atomic_store(&run->has_computed, true);
@@ -232,7 +352,7 @@ static void store(void *context) {
 
 static void cancel(void *context) {
     struct threads *threads = context;
-    mmul_run_cancel(threads->run);
+    mmul_failure_void(&threads->run->site.failure); // the others need not wait for this rank
     atomic_store(&threads->run->has_computed, true);
 }
 
@@ -287,7 +407,7 @@ static enum mmul_attention attend(void *context) {
     struct threads *threads = context;
     enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
     mmul_heartbeat_attend(&threads->heartbeat);
-    if (mmul_run_give_up_device(threads->run))
+    if (give_up_device(threads->run))
         return MMUL_ATTEND_ABANDONED;
     if (threads->run->site.context->comm->node_rank == 0)
         traffic = mmul_mover_attend(&threads->mover);
@@ -312,21 +432,17 @@ static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_err
     return status;
 }
 
-static bool writes_back(const struct mmul_run *run) {
-    bool any = false;
-    for (int i = 0; i < run->stage_count; i++)
-        any |= mmul_write_back_is_here(&run->stages[i]);
-    return any;
-}
-
 enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
     struct threads threads = {.run = run};
+    bool writes_back = false;
+    for (int i = 0; i < run->stage_count; i++)
+        writes_back |= mmul_write_back_is_here(&run->stages[i]);
     const struct mmul_pipeline pipeline = {
         .cancel = cancel,
         .compute = compute,
         .attend = attend,
-        .store = writes_back(run) ? store : NULL,
+        .store = writes_back ? store : NULL,
         .bell = &run->site.progress->ranks[comm->node_rank].attending,
         .context = &threads};
     enum mmul_status status = MMUL_OK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The fourth noun: a run owns every buffer of one job and carries its stages out. On every rank one
-// thread computes stage after stage (exec/conduct/compute) while the other one keeps the traffic moving
+// thread computes stage after stage while the other one keeps the traffic moving
 // (exec/traffic/mover), which may be ahead by a stage; they wait for counters of each other (exec/memory/progress.h).
 #pragma once
 
@@ -59,6 +59,9 @@ void mmul_report_end(struct mmul_report *report, double begin, double committing
 // Compute thread. What this rank does of a stage, from the one call to the other.
 struct mmul_report_part mmul_run_begin_part(struct mmul_run *run);
 void mmul_run_end_part(struct mmul_run *run, int stage, const struct mmul_report_part *begun);
+
+// Collective. A recorder for this rank, when the job asks for one: of a size that depends on the number of ranks alone.
+enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err);
 
 // Local.
 void mmul_run_destroy(struct mmul_run *run);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-// From what each rank measured to the report: ranks tell root, root adds it up. Every run has one, and so has a program
-// that computes nothing; what each rank did of each operation is in it where the job asks for a record.
+// The recorders of a run, and from what each rank measured and recorded to the report: ranks tell root, root adds it
+// up. Every run has one, and so has a program that computes nothing; what each rank did of each operation is in it
+// where the job asks for a record.
 #include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
+#include "comm/clocks.h"
 #include "exec/conduct/run.h"
-#include "exec/conduct/run_trace.h"
 #include "exec/steps/product.h"
 #include "exec/tasks/work.h"
+#include "model/trace.h"
 
 // ------------------------------------------------------------------------------------------- ranks
 
@@ -95,15 +97,6 @@ static void add_ranks(struct mmul_report *report) {
     }
 }
 
-static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *unused) {
-    for (int i = 0; i < cluster->device_count; i++) {
-        const struct mmul_device_entry *d = &cluster->devices[i];
-        if (d->used_by < 0)
-            mmul_text_add(unused, "unused: %s %s (%s): %s\n", cluster->nodes[d->node].host,
-                          d->info.id, d->info.name, d->info.reason);
-    }
-}
-
 enum mmul_status mmul_report_create(const struct mmul_context *context,
                                     const struct mmul_program_plan *plan,
                                     struct mmul_report **report, struct mmul_error *err) {
@@ -126,7 +119,13 @@ enum mmul_status mmul_report_create(const struct mmul_context *context,
     made->predicted_seconds = plan->seconds;
     made->memory_bytes = plan->node_bytes_most;
     made->network_bytes = llround(plan->network_bytes);
-    list_unused(context->cluster, &made->unused);
+    for (int i = 0; i < context->cluster->device_count; i++) {
+        const struct mmul_device_entry *d = &context->cluster->devices[i];
+        if (d->used_by < 0)
+            mmul_text_add(&made->unused, "unused: %s %s (%s): %s\n",
+                          context->cluster->nodes[d->node].host, d->info.id, d->info.name,
+                          d->info.reason);
+    }
     *report = made;
     return MMUL_OK;
 }
@@ -173,31 +172,89 @@ static void correct_speeds(struct mmul_cluster *cluster, enum mmul_dtype dtype,
     }
 }
 
-// Root: what is known of it beside what ranks tell.
-static void describe_files(const struct mmul_run *run, struct mmul_report *report) {
+static void add_product(const struct mmul_run *run, struct mmul_report *report) {
     const struct mmul_stage *stage = &run->stages[0];
     const struct mmul_schedule *schedule = stage->is.schedule;
-    report->bytes_read = stage->product->files.bytes_read;
-    for (int node = 0; node < schedule->node_count; node++)
-        report->bytes_read += bytes_read_in_place(report, schedule, node);
-    if (stage->is.files.output != NULL)
-        report->bytes_written =
-            stage->product->files.done_bytes / mmul_problem_result_each(&schedule->problem) *
-            (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
-}
-
-static void add_product(const struct mmul_run *run, struct mmul_report *report) {
-    const struct mmul_schedule *schedule = run->stages[0].is.schedule;
     report->is_product = true;
     report->problem = schedule->problem;
     report->axis = schedule->axis;
     report->total = schedule->total;
     report->predicted_seconds = schedule->predicted_seconds;
     mmul_text_copy(report->faster, sizeof report->faster, schedule->faster);
-    if (run->site.context->comm->rank == 0)
-        describe_files(run, report);
+    if (run->site.context->comm->rank == 0) { // what is known of files beside what ranks tell
+        report->bytes_read = stage->product->files.bytes_read;
+        for (int node = 0; node < schedule->node_count; node++)
+            report->bytes_read += bytes_read_in_place(report, schedule, node);
+        if (stage->is.files.output != NULL)
+            report->bytes_written =
+                stage->product->files.done_bytes / mmul_problem_result_each(&schedule->problem) *
+                (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
+    }
     correct_speeds(run->site.context->cluster, mmul_problem_result_dtype(&schedule->problem),
                    report);
+}
+
+// ------------------------------------------------------------------------------------------ traces
+
+// Events of a rank, 40 bytes each; those of all ranks have room on root together.
+static const int64_t LEAST_EVENTS = 1 << 10, MOST_EVENTS = 1 << 16, EVENTS_OF_ALL = 1 << 22;
+
+enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err) {
+    int64_t share = EVENTS_OF_ALL / site->context->comm->size;
+    enum mmul_status status = MMUL_OK;
+    if (site->options->records)
+        status = mmul_trace_create(mmul_larger(LEAST_EVENTS, mmul_smaller(share, MOST_EVENTS)),
+                                   &site->trace, err);
+    return mmul_comm_agree(site->context->comm, status, err);
+}
+
+static enum mmul_status collect_events(struct mmul_site *site, struct mmul_traces *traces,
+                                       struct mmul_error *err) {
+    const struct mmul_comm *comm = site->context->comm;
+    int64_t *sizes = NULL, kept = 0;
+    enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "a trace", err);
+    for (int i = 0; status == MMUL_OK && i < comm->size; i++) {
+        kept += traces->ranks[i].kept;
+        sizes[i] = traces->ranks[i].kept * (int64_t)sizeof *traces->events;
+    }
+    if (status == MMUL_OK && comm->rank == 0)
+        status = MMUL_ALLOCATE(traces->events, kept, "a trace", err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_collect(comm, site->trace->events, sizes, traces->events, err);
+    mmul_free(sizes);
+    return status;
+}
+
+// Collective, of a run with recorders. What all ranks have recorded, in root's `report`, with a last event of root's
+// for the commit that is to come.
+static enum mmul_status collect_trace(struct mmul_site *site, struct mmul_report *report,
+                                      struct mmul_error *err) {
+    const struct mmul_comm *comm = site->context->comm;
+    struct mmul_traces *traces = NULL;
+    struct mmul_trace_rank mine = {0};
+    if (comm->rank == 0) // its times are known later
+        mmul_trace_add(site->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
+    mine.kept = mmul_trace_kept(site->trace);
+    mine.dropped = mmul_trace_dropped(site->trace);
+    enum mmul_status status = MMUL_ALLOCATE(traces, 1, "a trace", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(traces->ranks, comm->size, "a trace", err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_clocks_compare(comm, &mine.ahead_seconds, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, &mine, sizeof mine, traces->ranks, err);
+    if (status == MMUL_OK)
+        status = collect_events(site, traces, err);
+    if (status != MMUL_OK || comm->rank != 0) {
+        mmul_traces_destroy(traces);
+        return status;
+    }
+    traces->size = comm->size;
+    traces->begin = site->begin;
+    report->traces = traces;
+    return MMUL_OK;
 }
 
 // -------------------------------------------------------------------------------------- operations
@@ -262,9 +319,8 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
     int64_t *sizes = NULL;
     enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "a record", err);
     if (status == MMUL_OK && comm->rank == 0)
-        status = MMUL_ALLOCATE(report->operations, count, "a record", err);
-    if (status == MMUL_OK && comm->rank == 0)
-        status = MMUL_ALLOCATE(report->parts, comm->size * count, "a record", err);
+        status = MMUL_ALLOCATE_ALL("a record", err, MMUL_WANT(report->operations, count),
+                                   MMUL_WANT(report->parts, comm->size * count));
     status = mmul_comm_agree(comm, status, err);
     for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++)
         sizes[rank] = count * (int64_t)sizeof *run->parts;
@@ -274,7 +330,7 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
         status = mmul_comm_collect(comm, run->parts, sizes, report->parts, err);
     mmul_free(sizes);
     if (status == MMUL_OK)
-        status = mmul_run_collect_trace(&run->site, report, err);
+        status = collect_trace(&run->site, report, err);
     if (status != MMUL_OK || comm->rank != 0)
         return status;
     report->operation_count = run->stage_count;

@@ -57,24 +57,8 @@ static int count_listed(const struct mmul_cluster *cluster) {
     return count;
 }
 
-// Nobody has given weights, and there is something to multiply.
-static bool is_automatic(const struct mmul_context *context, const struct mmul_program *program,
-                         const struct mmul_job *job) {
-    return (job->weights == NULL || strcmp(job->weights, "auto") == 0) &&
-           count_listed(context->cluster) == 0 && work_of(program).flops > 0;
-}
-
-// All ranks have a weight, or none has.
-static enum mmul_status listed_weights(const struct mmul_cluster *cluster, double *weights,
-                                       struct mmul_error *err) {
-    const int count = count_listed(cluster);
-    if (count < cluster->size)
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "the device file gives weights to %d of %d ranks: all or none", count,
-                         cluster->size);
-    for (int rank = 0; rank < cluster->size; rank++)
-        weights[rank] = cluster->ranks[rank].listed_weight;
-    return MMUL_OK;
+static bool gives_weights(const struct mmul_job *job) {
+    return job->weights != NULL && strcmp(job->weights, "auto") != 0;
 }
 
 // Speeds in what most of it is computed, where all are known, else equal ones; or as given.
@@ -84,10 +68,13 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
                                        struct mmul_error *err) {
     const struct mmul_cluster *cluster = context->cluster;
     const struct work work = work_of(program);
-    if (job->weights != NULL && strcmp(job->weights, "auto") != 0)
+    if (gives_weights(job))
         return mmul_weights_give(job->weights, cluster->size, weights, err);
-    if (count_listed(cluster) > 0)
-        return listed_weights(cluster, weights, err);
+    const int listed = count_listed(cluster);
+    if (listed > 0 && listed < cluster->size)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "the device file gives weights to %d of %d ranks: all or none", listed,
+                         cluster->size);
     const bool mostly_double = work.in_double > work.flops / 2,
                has_single = mmul_cluster_has_speeds(cluster, 1U << MMUL_F32),
                has_double = mmul_cluster_has_speeds(cluster, 1U << MMUL_F64);
@@ -95,7 +82,9 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
         has_double && (mostly_double || !has_single) ? MMUL_F64 : MMUL_F32;
     const bool known = has_single || has_double;
     for (int rank = 0; rank < cluster->size; rank++)
-        weights[rank] = known ? mmul_rank_flops(&cluster->ranks[rank], dtype) : 1;
+        weights[rank] = listed > 0 ? cluster->ranks[rank].listed_weight
+                        : known    ? mmul_rank_flops(&cluster->ranks[rank], dtype)
+                                   : 1;
     return MMUL_OK;
 }
 
@@ -109,11 +98,9 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
     size_t kept_bytes = (size_t)told->kept_count * sizeof *made->kept;
     enum mmul_status status = mmul_program_create(&made, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->values, told->value_count, "a program", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->operations, told->operation_count, "a program", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->kept, told->kept_count, "a program", err);
+        status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, told->value_count),
+                                   MMUL_WANT(made->operations, told->operation_count),
+                                   MMUL_WANT(made->kept, told->kept_count));
     if (status == MMUL_OK && comm->rank == 0 && told->kept_count > 0)
         memcpy(made->kept, program->kept, kept_bytes);
     if (status == MMUL_OK && comm->rank == 0 && told->operation_count > 0) {
@@ -168,7 +155,9 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
     struct told told = {.value_count = program->value_count,
                         .operation_count = program->operation_count,
                         .kept_count = program->kept_count,
-                        .is_automatic = is_automatic(context, program, job),
+                        .is_automatic = !gives_weights(job) &&
+                                        count_listed(context->cluster) == 0 &&
+                                        work_of(program).flops > 0,
                         .options = job->options};
     told.measures = told.is_automatic && is_worth_measuring(context, program, job);
     told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
@@ -187,9 +176,9 @@ static enum mmul_status share_weights(const struct mmul_context *context,
     if (status == MMUL_OK && comm->rank == 0) {
         status = choose_weights(context, program, job, *weights, err);
         if (status == MMUL_OK)
-            status = job->weights == NULL || strcmp(job->weights, "auto") == 0
-                         ? mmul_kept_weights(program, comm->size, *weights, err)
-                         : mmul_kept_check_weights(program, comm->size, *weights, err);
+            status = gives_weights(job)
+                         ? mmul_kept_check_weights(program, comm->size, *weights, err)
+                         : mmul_kept_weights(program, comm->size, *weights, err);
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
@@ -315,12 +304,10 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
                                       const struct mmul_job *job, struct mmul_program_plan **plan,
                                       struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
-    struct told told = {0};
     struct mmul_program *copy = NULL;
     struct mmul_program_plan *made = NULL;
     double *weights = NULL;
-    if (comm->rank == 0)
-        told = tell(context, program, job);
+    struct told told = comm->rank == 0 ? tell(context, program, job) : (struct told){0};
     enum mmul_status status = mmul_comm_broadcast(comm, &told, sizeof told, err);
     if (status == MMUL_OK)
         status = send_program(comm, program, &told, &copy, err);

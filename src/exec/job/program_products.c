@@ -53,6 +53,13 @@ static enum mmul_dtype dtype_of(const struct mmul_program_plan *plan,
     return program->values[program->operations[step->operation].result].dtype;
 }
 
+// Of the operand that is not split, where it comes in parts; else NULL.
+static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
+                                    const struct mmul_program_step *step) {
+    const int whole = step->operands[step->axis == MMUL_ROWS ? 1 : 0];
+    return step->spreads ? plan->places[whole].placement.row_offsets : NULL;
+}
+
 struct mmul_product_files mmul_program_files(const struct mmul_program_plan *plan,
                                              const struct mmul_program_step *step) {
     enum { C_IN = MMUL_FACTORS };
@@ -137,11 +144,10 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
                                               .transpose_b = step->turned[1],
                                               .alpha = scale.is_given ? scale.alpha : 1,
                                               .beta = scale.beta};
-    const struct mmul_program_place *whole =
-        &plan->places[step->operands[step->axis == MMUL_ROWS ? 1 : 0]];
     // Nothing of it stays on the ranks; then all of it comes from files, and it may be split either way.
     const bool is_free = step->offsets == NULL;
-    const bool is_whole_free = is_free && whole->placement.kind == MMUL_PLACE_FILE;
+    const bool is_whole_free =
+        is_free && is_file(plan, step->operands[step->axis == MMUL_ROWS ? 1 : 0]);
     const enum mmul_split_choice split =
         step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
     const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
@@ -157,7 +163,7 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
         .taken_bytes = p->taken_bytes,
         .memory_limit_bytes = options->memory_bytes,
         .device_memory_limit_bytes = options->device_memory_bytes,
-        .whole_offsets = step->spreads ? whole->placement.row_offsets : NULL,
+        .whole_offsets = whole_offsets(plan, step),
         .split = is_whole_free ? options->split : split,
         .rule = is_free ? options->split_rule : MMUL_SPLIT_EXACT,
         .panels = true,
@@ -192,27 +198,12 @@ struct different {
     int count;
 };
 
-static bool has_file(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
-    const int places[] = {step->operands[0], step->operands[1], step->result};
-    for (int i = 0; i < 3; i++)
-        if (plan->places[places[i]].placement.kind == MMUL_PLACE_FILE)
-            return true;
-    return false;
-}
-
-static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
-                                    const struct mmul_program_step *step) {
-    const int whole = step->operands[step->axis == MMUL_ROWS ? 1 : 0];
-    return step->spreads ? plan->places[whole].placement.row_offsets : NULL;
-}
-
 // Nothing that make_plan asks for differs; neither has files. Offsets of equal parts are the same array.
 static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_program_step *x,
                      const struct mmul_program_step *y) {
-    const struct mmul_value *values = plan->program->values;
     for (int i = 0; i < MMUL_FACTORS; i++) {
-        const struct mmul_value *of_x = &values[plan->places[x->operands[i]].value],
-                                *of_y = &values[plan->places[y->operands[i]].value];
+        const struct mmul_value *of_x = value_of(plan, x->operands[i]),
+                                *of_y = value_of(plan, y->operands[i]);
         if (!mmul_shape_equal(of_x->shape, of_y->shape) || of_x->dtype != of_y->dtype ||
             x->turned[i] != y->turned[i])
             return false;
@@ -225,7 +216,8 @@ static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_pro
 static const struct mmul_program_step *find_equal(struct different *known,
                                                   const struct mmul_program_plan *plan,
                                                   const struct mmul_program_step *step) {
-    if (has_file(plan, step))
+    if (is_file(plan, step->operands[0]) || is_file(plan, step->operands[1]) ||
+        is_file(plan, step->result))
         return NULL;
     for (int i = 0; i < DIFFERENT_MOST && i < known->count; i++)
         if (is_equal(plan, known->steps[i], step))
@@ -348,7 +340,6 @@ static void find_extra(const struct planning *p) {
 
 // With what there is, or the least that would do is in the plan.
 static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
-    const struct mmul_cluster *cluster = p->context->cluster;
     bool fit = false;
     struct mmul_error ignored = {.status = MMUL_OK};
     enum mmul_status status, refused = try_plans(p, ALL, &fit, err);
@@ -361,10 +352,10 @@ static enum mmul_status make_plans(const struct planning *p, struct mmul_error *
     status = try_plans(p, LEAST, &fit, later);
     if (status != MMUL_OK)
         return refused == MMUL_OK ? status : refused;
-    if (!fit)
-        p->plan->needed_bytes = mmul_program_needs(p->plan, cluster);
-    if (!fit)
+    if (!fit) {
+        p->plan->needed_bytes = mmul_program_needs(p->plan, p->context->cluster);
         return refused;
+    }
     find_extra(p);
     if (try_plans(p, LEAST_AND_EXTRA, &fit, &ignored) == MMUL_OK && fit)
         return MMUL_OK;
@@ -377,27 +368,13 @@ static enum mmul_status make_plans(const struct planning *p, struct mmul_error *
 static enum mmul_status send(const struct mmul_comm *comm, struct mmul_schedule **schedule,
                              struct mmul_error *err) {
     int64_t bytes = comm->rank == 0 ? (*schedule)->bytes : 0;
-    struct mmul_schedule *block = *schedule;
     enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
     if (status == MMUL_OK && comm->rank != 0) {
-        block = mmul_allocate(bytes, 1, "the plan", err);
-        status = block == NULL ? err->status : MMUL_OK;
+        *schedule = mmul_allocate(bytes, 1, "the plan", err);
+        status = *schedule == NULL ? err->status : MMUL_OK;
     }
     status = mmul_comm_agree(comm, status, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, block, bytes, err);
-    *schedule = block;
-    return status;
-}
-
-// Root's plans on all ranks.
-static enum mmul_status send_plans(const struct planning *p, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < p->count; i++)
-        status = send(p->context->comm, &p->products[i].step->schedule, err);
-    if (status == MMUL_OK)
-        share_equal_plans(p->plan);
-    return status;
+    return status == MMUL_OK ? mmul_comm_broadcast(comm, *schedule, bytes, err) : status;
 }
 
 enum mmul_status mmul_program_plan_products(struct mmul_context *context,
@@ -408,15 +385,10 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     const struct mmul_comm *comm = context->comm;
     const int64_t nodes = comm->node_count;
     struct mmul_error ignored;
-    enum mmul_status status = MMUL_ALLOCATE(p.taken_bytes, nodes, "nodes", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(p.most_bytes, nodes, "nodes", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(p.extra_bytes, nodes, "nodes", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(p.products, plan->step_count, "products", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(p.maps, plan->step_count * nodes, "products", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "products", err, MMUL_WANT(p.taken_bytes, nodes), MMUL_WANT(p.most_bytes, nodes),
+        MMUL_WANT(p.extra_bytes, nodes), MMUL_WANT(p.products, plan->step_count),
+        MMUL_WANT(p.maps, plan->step_count * nodes));
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = find_products(&p, err);
@@ -425,8 +397,10 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
         status = make_plans(&p, err);
     }
     status = mmul_comm_agree(comm, status, err);
+    for (int i = 0; status == MMUL_OK && i < p.count; i++)
+        status = send(comm, &p.products[i].step->schedule, err);
     if (status == MMUL_OK)
-        status = send_plans(&p, err);
+        share_equal_plans(plan);
     if (status == MMUL_OK || status == MMUL_ERR_SYSTEM)
         (void)mmul_comm_broadcast(comm, &plan->needed_bytes, sizeof plan->needed_bytes, &ignored);
     if (status == MMUL_OK) {

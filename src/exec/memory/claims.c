@@ -9,16 +9,13 @@ static uint64_t pack(struct mmul_range range) {
     return (uint64_t)range.begin << 32 | (uint64_t)range.end;
 }
 
-static struct mmul_range unpack(uint64_t word) {
-    return (struct mmul_range){(int64_t)(word >> 32), (int64_t)(word & UINT32_MAX)};
-}
-
 void mmul_unbegun_set(mmul_unbegun *unbegun, struct mmul_range left) {
     atomic_store(unbegun, pack(left));
 }
 
 struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun) {
-    return unpack(atomic_load(unbegun));
+    const uint64_t word = atomic_load(unbegun);
+    return (struct mmul_range){(int64_t)(word >> 32), (int64_t)(word & UINT32_MAX)};
 }
 
 bool mmul_unbegun_take(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count) {

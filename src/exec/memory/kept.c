@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Sets of shards as memory of a run, and how those that it makes get their names. Which sets may be read is
-// kept_find's.
+// Sets of shards as memory of a run, and how those that it makes get their names; which sets a program reads, and
+// whether each is what it was when it was kept: every rank looks at its own folder, and whatever one of them finds
+// wrong is everybody's error; and sets of what the ranks have in their own memory.
 #include "exec/memory/kept.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/rows.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "io/output_file.h"
@@ -14,6 +18,7 @@
 #include "io/shard_list.h"
 #include "io/shard_map.h"
 #include "io/shard_set.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 
 // A set of the program as this rank sees it.
@@ -44,6 +49,10 @@ static const char *folder_of(const struct mmul_context *context, int rank) {
     return folder;
 }
 
+static const char *host_of(const struct mmul_context *context, int rank) {
+    return context->cluster->nodes[context->comm->rank_node[rank]].host;
+}
+
 static int find_place(const struct mmul_values *v, int kept) {
     for (int i = 0; i < v->plan->place_count; i++)
         if (v->plan->places[i].kept == kept)
@@ -51,48 +60,49 @@ static int find_place(const struct mmul_values *v, int kept) {
     return -1;
 }
 
-static struct mmul_shape whole_of(const struct mmul_values *v, int place) {
-    return v->plan->program->values[v->plan->places[place].value].shape;
+static const struct mmul_value *value_of(const struct mmul_values *v, int place) {
+    return &v->plan->program->values[v->plan->places[place].value];
 }
 
-// What rank i has: rows of all matrices one below the other, or columns.
-static struct mmul_shape part_of(const struct mmul_values *v, int place, int rank) {
-    const struct mmul_placement *p = &v->plan->places[place].placement;
-    const struct mmul_shape whole = whole_of(v, place);
-    struct mmul_shape shape = {1, 1, mmul_shape_matrices(whole) * whole.rows, whole.cols};
-    if (p->kind == MMUL_PLACE_ROWS)
-        shape.rows = p->row_offsets[rank + 1] - p->row_offsets[rank];
-    else
-        shape.cols = p->col_offsets[rank + 1] - p->col_offsets[rank];
-    return shape;
-}
+// Shard `rank`, in the folder of that rank: mmul_kept_share_folders was called.
+struct shard {
+    const char *name; // of the set
+    int rank;
+    struct mmul_shape shape; // [1, 1, rows, cols], either of which may be 0
+    enum mmul_dtype dtype;
+    bool is_made; // else it is read
+};
 
-static enum mmul_dtype type_of(const struct mmul_values *v, int place) {
-    return v->plan->program->values[v->plan->places[place].value].dtype;
-}
-
-static struct mmul_kept_shard shard_of(const struct mmul_values *v, int kept, int rank) {
+// What a rank has: rows of all matrices one below the other, or columns.
+static struct shard shard_of(const struct mmul_values *v, int kept, int rank) {
     const struct mmul_kept *set = &v->plan->program->kept[kept];
     const int place = v->kept[kept].place;
-    return (struct mmul_kept_shard){.name = set->name,
-                                    .rank = rank,
-                                    .shape = part_of(v, place, rank),
-                                    .dtype = type_of(v, place),
-                                    .is_made = set->is_made};
+    const struct mmul_placement *p = &v->plan->places[place].placement;
+    const struct mmul_value *value = value_of(v, place);
+    struct shard shard = {
+        .name = set->name,
+        .rank = rank,
+        .shape = {1, 1, mmul_shape_matrices(value->shape) * value->shape.rows, value->shape.cols},
+        .dtype = value->dtype,
+        .is_made = set->is_made};
+    if (p->kind == MMUL_PLACE_ROWS)
+        shard.shape.rows = p->row_offsets[rank + 1] - p->row_offsets[rank];
+    else
+        shard.shape.cols = p->col_offsets[rank + 1] - p->col_offsets[rank];
+    return shard;
 }
 
 // ---------------------------------------------------------------------------------------- opening
 
-static enum mmul_status path_of(const struct mmul_context *context,
-                                const struct mmul_kept_shard *shard, char **path,
-                                struct mmul_error *err) {
+static enum mmul_status path_of(const struct mmul_context *context, const struct shard *shard,
+                                char **path, struct mmul_error *err) {
     return mmul_shard_path(folder_of(context, shard->rank), shard->name, shard->rank,
                            mmul_shard_format(shard->dtype), path, err);
 }
 
-enum mmul_status mmul_kept_begin_shard(const struct mmul_context *context,
-                                       const struct mmul_kept_shard *shard,
-                                       struct mmul_output **output, struct mmul_error *err) {
+// Local; agree afterwards. Begins a shard of this rank's, under a temporary name. Fails as mmul_output_create.
+static enum mmul_status create_shard(const struct mmul_context *context, const struct shard *shard,
+                                     struct mmul_output **output, struct mmul_error *err) {
     char *path = NULL;
     enum mmul_status status = mmul_shard_folder_create(context->shard_folder, err);
     if (status == MMUL_OK)
@@ -109,9 +119,9 @@ enum mmul_status mmul_kept_begin_shard(const struct mmul_context *context,
     return status;
 }
 
-enum mmul_status mmul_kept_map_shard(const struct mmul_context *context,
-                                     const struct mmul_kept_shard *shard,
-                                     struct mmul_shard_map *map, struct mmul_error *err) {
+// Local; agree afterwards. Maps one that is there, or that was begun. Fails as mmul_shard_map_open.
+static enum mmul_status map_shard(const struct mmul_context *context, const struct shard *shard,
+                                  struct mmul_shard_map *map, struct mmul_error *err) {
     char *path = NULL;
     enum mmul_status status = path_of(context, shard, &path, err);
     if (status == MMUL_OK && shard->is_made) {
@@ -138,34 +148,30 @@ static enum mmul_status map_shards(const struct mmul_context *context, struct mm
     for (int rank = 0, i = 0; status == MMUL_OK && rank < v->plan->costs.size; rank++) {
         if (v->plan->costs.rank_node[rank] != v->node)
             continue;
-        const struct mmul_kept_shard shard = shard_of(v, kept, rank);
-        status = mmul_kept_map_shard(context, &shard, &use->maps[i], err);
+        const struct shard shard = shard_of(v, kept, rank);
+        status = map_shard(context, &shard, &use->maps[i], err);
         v->kept_parts[(int64_t)use->place * v->node_size + i] = use->maps[i].elements;
         i++;
     }
     return status;
 }
 
-static enum mmul_status begin_shard(const struct mmul_context *context, struct mmul_values *v,
-                                    int kept, struct mmul_error *err) {
-    const struct mmul_kept_shard shard = shard_of(v, kept, v->rank);
-    enum mmul_status status = mmul_kept_begin_shard(context, &shard, &v->kept[kept].output, err);
-    if (status == MMUL_OK)
-        mmul_output_set_sync(v->kept[kept].output, !v->plan->program->kept[kept].no_sync);
-    return status;
-}
-
 enum mmul_status mmul_kept_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err) {
     const struct mmul_program *program = values->plan->program;
-    enum mmul_status status = MMUL_ALLOCATE(values->kept, program->kept_count, "kept values", err);
-    status = mmul_comm_agree(context->comm, status, err);
+    enum mmul_status status = mmul_comm_agree(
+        context->comm, MMUL_ALLOCATE(values->kept, program->kept_count, "kept values", err), err);
     if (status == MMUL_OK)
         status = mmul_kept_share_folders(context, err);
     for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
-        values->kept[i].place = find_place(values, i);
-        if (values->kept[i].place >= 0 && program->kept[i].is_made)
-            status = begin_shard(context, values, i, err);
+        struct mmul_kept_use *use = &values->kept[i];
+        use->place = find_place(values, i);
+        if (use->place < 0 || !program->kept[i].is_made)
+            continue;
+        const struct shard own = shard_of(values, i, values->rank);
+        status = create_shard(context, &own, &use->output, err);
+        if (status == MMUL_OK)
+            mmul_output_set_sync(use->output, !program->kept[i].no_sync);
     }
     status = mmul_comm_agree(context->comm, status, err);
     for (int i = 0; status == MMUL_OK && i < program->kept_count; i++)
@@ -193,8 +199,9 @@ struct shard_facts {
     int64_t changed_ns;
 };
 
-enum mmul_status mmul_kept_create_set(const struct mmul_context *context,
-                                      struct mmul_shard_set **set, struct mmul_error *err) {
+// Local. A description with the hosts of the ranks and everything else zero. Fails with MMUL_ERR_SYSTEM (memory).
+static enum mmul_status create_set(const struct mmul_context *context, struct mmul_shard_set **set,
+                                   struct mmul_error *err) {
     const int size = context->comm->size;
     struct mmul_shard_set *made = NULL;
     enum mmul_status status = mmul_shard_set_create(size, &made, err);
@@ -205,25 +212,25 @@ enum mmul_status mmul_kept_create_set(const struct mmul_context *context,
         return status;
     }
     for (int rank = 0; rank < size; rank++)
-        mmul_text_copy(made->kept->hosts[rank], MMUL_SHARD_HOST_BYTES,
-                       context->cluster->nodes[context->comm->rank_node[rank]].host);
+        mmul_text_copy(made->kept->hosts[rank], MMUL_SHARD_HOST_BYTES, host_of(context, rank));
     *set = made;
     return MMUL_OK;
 }
 
-static enum mmul_status describe(const struct mmul_context *context, const struct mmul_values *v,
-                                 int kept, struct mmul_shard_set **set, struct mmul_error *err) {
+static enum mmul_status describe_value(const struct mmul_context *context,
+                                       const struct mmul_values *v, int kept,
+                                       struct mmul_shard_set **set, struct mmul_error *err) {
     const int place = v->kept[kept].place, size = context->comm->size;
     const struct mmul_placement *p = &v->plan->places[place].placement;
     const bool rows = p->kind == MMUL_PLACE_ROWS;
-    enum mmul_status status = mmul_kept_create_set(context, set, err);
+    enum mmul_status status = create_set(context, set, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_shard_set *made = *set;
     made->axis = rows ? MMUL_ROWS : MMUL_COLS;
-    made->shape = whole_of(v, place);
-    made->dtype = type_of(v, place);
-    made->kept->has_integers = v->plan->program->values[v->plan->places[place].value].is_integer;
+    made->shape = value_of(v, place)->shape;
+    made->dtype = value_of(v, place)->dtype;
+    made->kept->has_integers = value_of(v, place)->is_integer;
     memcpy(made->offsets, rows ? p->row_offsets : p->col_offsets,
            (size_t)(size + 1) * sizeof *made->offsets);
     memcpy(made->kept->weights, v->plan->weights, (size_t)size * sizeof *made->kept->weights);
@@ -265,9 +272,11 @@ static enum mmul_status share_facts(const struct mmul_context *context,
     return status;
 }
 
-enum mmul_status mmul_kept_publish(struct mmul_context *context, const char *name,
-                                   struct mmul_shard_set *set, const struct mmul_shard_map *map,
-                                   struct mmul_output **output, struct mmul_error *err) {
+// Collective over world, after all have written theirs into `map`. Gives the shards their names. The set, which says
+// how the whole is cut, gets checksums and the rest. *output: used up. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
+static enum mmul_status publish(struct mmul_context *context, const char *name,
+                                struct mmul_shard_set *set, const struct mmul_shard_map *map,
+                                struct mmul_output **output, struct mmul_error *err) {
     struct shard_facts mine = {0};
     uint64_t job = mmul_random_seed();
     enum mmul_status status = mmul_comm_broadcast(context->comm, &job, sizeof job, err);
@@ -310,10 +319,10 @@ enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_valu
     if (use->place < 0)
         return MMUL_OK;
     enum mmul_status status =
-        mmul_comm_agree(context->comm, describe(context, values, kept, &set, err), err);
+        mmul_comm_agree(context->comm, describe_value(context, values, kept, &set, err), err);
     if (status == MMUL_OK)
-        status = mmul_kept_publish(context, values->plan->program->kept[kept].name, set,
-                                   &use->maps[values->node_rank], &use->output, err);
+        status = publish(context, values->plan->program->kept[kept].name, set,
+                         &use->maps[values->node_rank], &use->output, err);
     mmul_shard_set_destroy(set);
     return status;
 }
@@ -328,4 +337,315 @@ void mmul_kept_close(struct mmul_values *values) {
     }
     mmul_free(values->kept);
     values->kept = NULL;
+}
+
+// ----------------------------------------------------------------------------------------- finding
+
+// Maps nothing, and reads a shard only where its checksum has to decide.
+// In front of whatever is wrong: whose it is.
+static enum mmul_status name_failure(const char *name, struct mmul_error *err) {
+    char text[sizeof err->text];
+    memcpy(text, err->text, sizeof text);
+    snprintf(err->text, sizeof err->text, "cannot use kept '%s': %.900s", name, text);
+    return err->status;
+}
+
+static enum mmul_status check_ranks(const struct mmul_context *context,
+                                    const struct mmul_shard_set *set, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    if (set->parts != comm->size) {
+        mmul_fail(err, MMUL_ERR_DATA, "%d rank%s kept it, this job has %d", set->parts,
+                  set->parts == 1 ? " has" : "s have", comm->size);
+        mmul_hint(err, "run it on %d rank%s, or make a file of it: mpimatmul join", set->parts,
+                  set->parts == 1 ? "" : "s");
+        return err->status;
+    }
+    if (set->kept == NULL)
+        return MMUL_OK;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (strcmp(set->kept->hosts[rank], host_of(context, rank)) == 0)
+            continue;
+        mmul_fail(err, MMUL_ERR_DATA, "rank %d has kept its shard on '%s', and is on '%s' now",
+                  rank, set->kept->hosts[rank], host_of(context, rank));
+        mmul_hint(err, "start the ranks on the same machines, in the same order");
+        return err->status;
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status check_shard(const struct mmul_shard_set *set, int part,
+                                    const struct mmul_shard_map *map, struct mmul_error *err) {
+    if (set->kept != NULL && map->changed_ns == set->kept->changed_ns[part])
+        return MMUL_OK;
+    const uint64_t hash = mmul_shard_map_hash(map);
+    enum mmul_status status = mmul_shard_map_check(map, err);
+    if (status != MMUL_OK || hash == set->hashes[part])
+        return status;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "shard '%s' has changed: its XXH3 is %016llx, its set says %016llx", map->name,
+                     (unsigned long long)hash, (unsigned long long)set->hashes[part]);
+}
+
+static enum mmul_status look_at_shard(const char *folder, const char *name,
+                                      const struct mmul_shard_set *set, int part,
+                                      struct mmul_error *err) {
+    char *path = NULL;
+    struct mmul_shard_map map = {.fd = -1};
+    enum mmul_status status =
+        mmul_shard_path(folder, name, part, mmul_shard_format(set->dtype), &path, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_shard_map_open(path, mmul_shard_shape(set, part), set->dtype, false, &map, err);
+    if (status == MMUL_OK)
+        status = check_shard(set, part, &map, err);
+    mmul_shard_map_close(&map);
+    mmul_free(path);
+    return status;
+}
+
+static enum mmul_status load_description(const char *folder, const struct mmul_kept *kept,
+                                         struct mmul_shard_set **set, struct mmul_error *err) {
+    char *path = NULL;
+    uint64_t hash = 0;
+    enum mmul_status status = mmul_shard_folder_check(folder, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_path(folder, kept->name, &path, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_hash(path, &hash, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_load(path, set, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_check_whole(*set, kept->name, err);
+    if (status == MMUL_OK && hash != kept->description) {
+        status =
+            mmul_fail(err, MMUL_ERR_DATA, "'%s' is stale: root has a set of another job", path);
+        mmul_hint(err, "keep it again on these ranks");
+    }
+    mmul_free(path);
+    return status;
+}
+
+static enum mmul_status take_set(struct mmul_kept *kept, const struct mmul_shard_set *set,
+                                 struct mmul_error *err) {
+    const int parts = set->parts;
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a kept value", err, MMUL_WANT(kept->offsets, parts + 1), MMUL_WANT(kept->weights, parts));
+    if (status != MMUL_OK)
+        return status;
+    kept->parts = parts;
+    kept->has_weights = set->kept != NULL;
+    memcpy(kept->offsets, set->offsets, (size_t)(parts + 1) * sizeof *kept->offsets);
+    if (kept->has_weights)
+        memcpy(kept->weights, set->kept->weights, (size_t)parts * sizeof *kept->weights);
+    return MMUL_OK;
+}
+
+static enum mmul_status find_set(const struct mmul_context *context, struct mmul_kept *kept,
+                                 struct mmul_error *err) {
+    const char *folder = context->shard_folder;
+    struct mmul_shard_set *set = NULL;
+    enum mmul_status status = load_description(folder, kept, &set, err);
+    if (status == MMUL_OK)
+        status = check_ranks(context, set, err);
+    if (status == MMUL_OK)
+        status = look_at_shard(folder, kept->name, set, context->comm->rank, err);
+    if (status == MMUL_OK)
+        status = take_set(kept, set, err);
+    mmul_shard_set_destroy(set);
+    return status == MMUL_OK ? status : name_failure(kept->name, err);
+}
+
+enum mmul_status mmul_kept_find(struct mmul_context *context, struct mmul_program *program,
+                                struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
+        if (!program->kept[i].is_made)
+            status = find_set(context, &program->kept[i], err);
+        status = mmul_comm_agree(context->comm, status, err);
+    }
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- weights
+
+static bool is_split_so(const struct mmul_kept *set, int size, const double *weights,
+                        int64_t *offsets) {
+    struct mmul_error ignored;
+    return mmul_split_offsets(set->offsets[size], size, weights, MMUL_SPLIT_EXACT, offsets,
+                              &ignored) == MMUL_OK &&
+           memcmp(offsets, set->offsets, (size_t)(size + 1) * sizeof *offsets) == 0;
+}
+
+enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size, double *weights,
+                                   struct mmul_error *err) {
+    const struct mmul_kept *largest = NULL;
+    int64_t *offsets = NULL, count, most = 0;
+    for (int i = 0; i < program->kept_count; i++) {
+        const struct mmul_kept *set = &program->kept[i];
+        if (set->is_made || !mmul_shape_count(set->shape, &count) || count <= most)
+            continue;
+        largest = set;
+        most = count;
+    }
+    if (largest == NULL)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(offsets, size + 1, "weights", err);
+    if (status != MMUL_OK)
+        return status;
+    // Values of other sizes that the same job has kept were split by the same weights; of groups only the
+    // shares themselves say where they are.
+    if (largest->has_weights && is_split_so(largest, size, largest->weights, offsets))
+        memcpy(weights, largest->weights, (size_t)size * sizeof *weights);
+    else
+        for (int rank = 0; rank < size; rank++)
+            weights[rank] = (double)(largest->offsets[rank + 1] - largest->offsets[rank]);
+    mmul_free(offsets);
+    return MMUL_OK;
+}
+
+static bool are_same_weights(const double *x, const double *y, int count) {
+    double x_sum = 0, y_sum = 0, most = 0;
+    for (int i = 0; i < count; i++) {
+        x_sum += x[i];
+        y_sum += y[i];
+    }
+    for (int i = 0; i < count; i++)
+        most = fmax(most, fabs(x[i] / x_sum - y[i] / y_sum));
+    return most <= 1e-9;
+}
+
+enum mmul_status mmul_kept_check_weights(const struct mmul_program *program, int size,
+                                         const double *weights, struct mmul_error *err) {
+    int64_t *offsets = NULL;
+    char have[96], want[96];
+    enum mmul_status status = MMUL_ALLOCATE(offsets, size + 1, "weights", err);
+    for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
+        const struct mmul_kept *set = &program->kept[i];
+        if (set->is_made || is_split_so(set, size, weights, offsets) ||
+            (set->has_weights && are_same_weights(set->weights, weights, size)))
+            continue;
+        struct mmul_placement placement = {
+            .kind = MMUL_PLACE_ROWS, .row_parts = size, .col_parts = 1};
+        placement.row_offsets = set->offsets;
+        mmul_placement_format(&placement, have);
+        placement.row_offsets = offsets;
+        mmul_placement_format(&placement, want);
+        status = mmul_fail(err, MMUL_ERR_USAGE,
+                           "cannot use kept '%s': its parts are %s, the weights make %s", set->name,
+                           have + strlen("rows "), want + strlen("rows "));
+        mmul_hint(err, "leave the weights out: the job then has those of the set");
+    }
+    mmul_free(offsets);
+    return status;
+}
+
+// --------------------------------------------------------------------------- parts that ranks have
+
+// What all have to know of each one's part.
+struct part_facts {
+    int64_t rows, cols;
+    uint64_t name; // its checksum
+    int32_t dtype, axis;
+};
+
+static enum mmul_status check_own(const char *name, const struct mmul_local_part *p,
+                                  struct mmul_error *err) {
+    if (mmul_shard_name_check(name, err) != MMUL_OK)
+        return err->status;
+    if (p->dtype != MMUL_F32 && p->dtype != MMUL_F64)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot keep '%s' as %s: expected float32 or float64",
+                         name, mmul_dtype_name(p->dtype));
+    if (p->rows < 0 || p->cols < 0 || p->row_step < p->cols ||
+        (p->data == NULL && p->rows > 0 && p->cols > 0))
+        return mmul_fail(err, MMUL_ERR_USAGE,
+                         "cannot keep %lld x %lld elements as a part of '%s': rows are %lld apart",
+                         (long long)p->rows, (long long)p->cols, name, (long long)p->row_step);
+    return MMUL_OK;
+}
+
+// The whole, and where each part begins: the same on all ranks.
+static enum mmul_status put_together(const char *name, const struct part_facts *all,
+                                     struct mmul_shard_set *set, struct mmul_error *err) {
+    const bool rows = all[0].axis == MMUL_ROWS;
+    set->axis = (enum mmul_axis)all[0].axis;
+    set->dtype = (enum mmul_dtype)all[0].dtype;
+    for (int rank = 0; rank < set->parts; rank++) {
+        const int64_t along = rows ? all[rank].rows : all[rank].cols;
+        if (all[rank].name != all[0].name)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "cannot keep '%s': rank %d calls it otherwise than rank 0", name,
+                             rank);
+        if (all[rank].axis != all[0].axis || all[rank].dtype != all[0].dtype)
+            return mmul_fail(err, MMUL_ERR_DATA,
+                             "cannot keep '%s': rank %d gives %s of %s, rank 0 %s of %s", name,
+                             rank, all[rank].axis == MMUL_ROWS ? "rows" : "columns",
+                             mmul_dtype_name((enum mmul_dtype)all[rank].dtype),
+                             rows ? "rows" : "columns", mmul_dtype_name(set->dtype));
+        if ((rows ? all[rank].cols : all[rank].rows) != (rows ? all[0].cols : all[0].rows))
+            return mmul_fail(err, MMUL_ERR_DATA,
+                             "cannot keep '%s': rank %d has %lld x %lld of it, rank 0 %lld x %lld",
+                             name, rank, (long long)all[rank].rows, (long long)all[rank].cols,
+                             (long long)all[0].rows, (long long)all[0].cols);
+        set->kept->weights[rank] = (double)along;
+        if (__builtin_add_overflow(set->offsets[rank], along, &set->offsets[rank + 1]))
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot keep '%s': it is too large", name);
+    }
+    const int64_t length = set->offsets[set->parts];
+    set->shape = rows ? (struct mmul_shape){1, 1, length, all[0].cols}
+                      : (struct mmul_shape){1, 1, all[0].rows, length};
+    if (set->shape.rows == 0 || set->shape.cols == 0)
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot keep '%s': no rank has any of it", name);
+    return MMUL_OK;
+}
+
+// Collective over world: the description of what all have.
+static enum mmul_status describe_parts(struct mmul_context *context, const char *name,
+                                       const struct mmul_local_part *part,
+                                       struct mmul_shard_set **set, struct mmul_error *err) {
+    const struct part_facts mine = {part->rows, part->cols, mmul_hash(name, strlen(name)),
+                                    (int32_t)part->dtype, (int32_t)part->axis};
+    struct part_facts *all = NULL;
+    enum mmul_status status = check_own(name, part, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(all, context->comm->size, "facts of parts", err);
+    if (status == MMUL_OK)
+        status = create_set(context, set, err);
+    status = mmul_comm_agree(context->comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(context->comm, &mine, sizeof mine, all, err);
+    if (status == MMUL_OK)
+        status = put_together(name, all, *set, err);
+    mmul_free(all);
+    return status;
+}
+
+enum mmul_status mmul_kept_make(struct mmul_context *context, const char *name,
+                                const struct mmul_local_part *part, struct mmul_error *err) {
+    struct mmul_shard_set *set = NULL;
+    struct mmul_output *output = NULL;
+    struct mmul_shard_map map = {.fd = -1};
+    const struct shard shard = {.name = name,
+                                .rank = context->comm->rank,
+                                .shape = {1, 1, part->rows, part->cols},
+                                .dtype = part->dtype,
+                                .is_made = true};
+    enum mmul_status status = describe_parts(context, name, part, &set, err);
+    if (status == MMUL_OK)
+        status = mmul_kept_share_folders(context, err);
+    if (status == MMUL_OK) {
+        status = create_shard(context, &shard, &output, err);
+        if (status == MMUL_OK)
+            status = map_shard(context, &shard, &map, err);
+        const int64_t each = (int64_t)mmul_dtype_bytes(part->dtype), bytes = part->cols * each;
+        if (status == MMUL_OK && bytes > 0 && part->rows > 0)
+            mmul_copy_rows(part->data, part->row_step * each, map.elements, bytes, part->rows,
+                           bytes);
+        status = mmul_comm_agree(context->comm, status, err);
+    }
+    if (status == MMUL_OK)
+        status = publish(context, name, set, &map, &output, err);
+    mmul_shard_map_close(&map);
+    mmul_output_destroy(output);
+    mmul_shard_set_destroy(set);
+    return status;
 }

@@ -14,8 +14,6 @@
 #pragma once
 
 #include "exec/memory/values.h"
-#include "io/shard_map.h"
-#include "io/shard_set.h"
 
 // Collective over world. Lets all know each other's folders, which are each rank's own. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_kept_share_folders(struct mmul_context *context, struct mmul_error *err);
@@ -58,37 +56,6 @@ enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_valu
 // Local. What was made and not committed goes.
 void mmul_kept_close(struct mmul_values *values);
 
-// ------------------------------------------------------------------- of one set, as the above has it
-
-// Shard `rank`, in the folder of that rank: mmul_kept_share_folders was called.
-struct mmul_kept_shard {
-    const char *name; // of the set
-    int rank;
-    struct mmul_shape shape; // [1, 1, rows, cols], either of which may be 0
-    enum mmul_dtype dtype;
-    bool is_made; // else it is read
-};
-
-// Local; agree afterwards. Begins a shard of this rank's, under a temporary name. Fails as mmul_output_create.
-enum mmul_status mmul_kept_begin_shard(const struct mmul_context *context,
-                                       const struct mmul_kept_shard *shard,
-                                       struct mmul_output **output, struct mmul_error *err);
-
-// Local; agree afterwards. Maps one that is there, or that was begun. Fails as mmul_shard_map_open.
-enum mmul_status mmul_kept_map_shard(const struct mmul_context *context,
-                                     const struct mmul_kept_shard *shard,
-                                     struct mmul_shard_map *map, struct mmul_error *err);
-
-// Local. A description with the hosts of the ranks and everything else zero. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_kept_create_set(const struct mmul_context *context,
-                                      struct mmul_shard_set **set, struct mmul_error *err);
-
-// Collective over world, after all have written theirs into `map`. Gives the shards their names. The set, which says
-// how the whole is cut, gets checksums and the rest. *output: used up. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
-enum mmul_status mmul_kept_publish(struct mmul_context *context, const char *name,
-                                   struct mmul_shard_set *set, const struct mmul_shard_map *map,
-                                   struct mmul_output **output, struct mmul_error *err);
-
-// Collective over world. mmul_keep_part: a set of what the ranks have in their memory. kept_part.c.
+// Collective over world. mmul_keep_part: a set of what the ranks have in their memory.
 enum mmul_status mmul_kept_make(struct mmul_context *context, const char *name,
                                 const struct mmul_local_part *part, struct mmul_error *err);

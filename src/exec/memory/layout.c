@@ -5,18 +5,6 @@
 #include "base/memory.h"
 #include "plan/lists/footprint.h"
 
-// In later rounds panels that stay are where they came.
-static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
-    int64_t loaded = 0;
-    for (int64_t i = 0; i < l->panels; i++)
-        slot_of_panel[i] = -1;
-    for (int64_t i = 0; i < l->passes; i++) {
-        if (mmul_schedule_loads(l->schedule, l->node_index, mmul_schedule_pass(l->schedule, i)))
-            slot_of_panel[i % l->panels] = loaded++ % l->node->whole_slots;
-        l->slot[i] = slot_of_panel[i % l->panels];
-    }
-}
-
 enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_schedule *schedule,
                                   int node, struct mmul_error *err) {
     const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[node];
@@ -32,15 +20,22 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     layout->slot_bytes = mmul_page_ceiling(n->whole_slot_bytes);
     layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
     layout->bytes = mmul_schedule_lanes_bytes(n);
-    enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->passes, "the schedule", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
-    if (status == MMUL_OK)
-        assign_slots(layout, slot_of_panel);
-    else
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("the schedule", err, MMUL_WANT(layout->slot, layout->passes),
+                          MMUL_WANT(slot_of_panel, layout->panels));
+    if (status != MMUL_OK) {
         mmul_layout_fini(layout);
+        return status;
+    }
+    for (int64_t i = 0; i < layout->panels; i++)
+        slot_of_panel[i] = -1;
+    for (int64_t i = 0, loaded = 0; i < layout->passes; i++) {
+        if (mmul_schedule_loads(schedule, node, mmul_schedule_pass(schedule, i)))
+            slot_of_panel[i % layout->panels] = loaded++ % n->whole_slots;
+        layout->slot[i] = slot_of_panel[i % layout->panels]; // in later rounds where they came
+    }
     mmul_free(slot_of_panel);
-    return status;
+    return MMUL_OK;
 }
 
 void mmul_layout_fini(struct mmul_layout *layout) {

@@ -56,11 +56,9 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
                                      .node = comm->node_index,
                                      .node_rank = comm->node_rank,
                                      .node_size = comm->node_size};
-        status = MMUL_ALLOCATE(made->offsets, (int64_t)plan->place_count * comm->node_size,
-                               "values", err);
-        if (status == MMUL_OK)
-            status = MMUL_ALLOCATE(made->kept_parts, (int64_t)plan->place_count * comm->node_size,
-                                   "values", err);
+        const int64_t parts = (int64_t)plan->place_count * comm->node_size;
+        status = MMUL_ALLOCATE_ALL("values", err, MMUL_WANT(made->offsets, parts),
+                                   MMUL_WANT(made->kept_parts, parts));
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)

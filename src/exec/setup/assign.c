@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Devices first (named ones, then automatic ones), cores second. Opens nothing; only the hint for a
-// GPU that is not there looks at the machine.
+// GPU that is not there looks at the machine. And the text of `--device @FILE`, for one rank at a time: such files have
+// tens of lines.
 #include "exec/setup/assign.h"
 
 #include <math.h>
@@ -207,15 +208,10 @@ static enum mmul_status take_named(struct assigning *s, int i, struct mmul_error
     return MMUL_OK;
 }
 
-static bool is_automatic(const struct mmul_assign_request *request) {
-    return strcmp(request->device, "auto") == 0;
-}
-
 static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *err) {
-    for (int i = 0; i < s->ranks; i++) {
-        s->out[i] = (struct mmul_assignment){.device_index = -1};
-        s->out[i].chosen = is_automatic(&s->requests[i]);
-    }
+    for (int i = 0; i < s->ranks; i++)
+        s->out[i] = (struct mmul_assignment){.device_index = -1,
+                                             .chosen = strcmp(s->requests[i].device, "auto") == 0};
     for (int i = 0; i < s->ranks; i++) {
         enum mmul_status status = s->out[i].chosen ? MMUL_OK : take_named(s, i, err);
         if (status != MMUL_OK)
@@ -233,22 +229,6 @@ static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *e
 static bool computes_on_cpu(const struct assigning *s, int i) {
     int device = s->out[i].device_index;
     return device < 0 || s->devices[device].type == MMUL_DEVICE_CPU;
-}
-
-static int count_cpu_ranks(const struct assigning *s) {
-    int count = 0;
-    for (int i = 0; i < s->ranks; i++)
-        count += computes_on_cpu(s, i);
-    return count;
-}
-
-// The cores that can be given away, as a list of units. Returns how many.
-static int list_cores(const struct mmul_topology *topology, int *cores) {
-    int count = 0;
-    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
-        if (mmul_cpuset_has(&topology->core_lead, unit))
-            cores[count++] = unit;
-    return count;
 }
 
 // Cores [begin, end) of part `index` of `parts`; more parts than cores share them.
@@ -327,9 +307,14 @@ static void assign_fallback(const struct assigning *s, int i, const int *cores, 
 }
 
 static void assign_cores(struct assigning *s) {
-    int cores[MMUL_CORES_MAX];
-    int count = list_cores(s->topology, cores), cpu_ranks = count_cpu_ranks(s), next_cpu = 0;
-    int gpu_ranks = s->ranks - cpu_ranks, next_gpu = 0;
+    int cores[MMUL_CORES_MAX]; // that can be given away
+    int count = 0, cpu_ranks = 0, next_cpu = 0, next_gpu = 0;
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
+        if (mmul_cpuset_has(&s->topology->core_lead, unit))
+            cores[count++] = unit;
+    for (int i = 0; i < s->ranks; i++)
+        cpu_ranks += computes_on_cpu(s, i);
+    int gpu_ranks = s->ranks - cpu_ranks;
     int reserved = count >= cpu_ranks + gpu_ranks ? gpu_ranks : 0;
     for (int i = 0; i < s->ranks; i++) {
         int begin, end;
@@ -375,4 +360,80 @@ enum mmul_status mmul_assign(const struct mmul_assign_node *node,
     for (int i = 0; i < node->ranks; i++)
         note_sharing(&s, i);
     return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------ a file
+
+enum { LINE_BYTES = 1024 };
+
+struct line {
+    char host[64], devices[LINE_BYTES];
+    double weight; // negative: none
+};
+
+static enum mmul_status malformed(const char *path, int number, struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' line %d is not 'host device[,device...] [weight]'",
+                     path, number);
+}
+
+// Splits one line; an empty one has an empty host.
+static enum mmul_status parse_line(const char *path, int number, char *text, struct line *line,
+                                   struct mmul_error *err) {
+    char *words[4] = {NULL}, *rest = NULL;
+    int count = 0;
+    text[strcspn(text, "#")] = '\0';
+    for (char *word = strtok_r(text, " \t\r", &rest); word != NULL && count < 4;
+         word = strtok_r(NULL, " \t\r", &rest))
+        words[count++] = word;
+    *line = (struct line){.weight = -1};
+    if (count == 0)
+        return MMUL_OK;
+    if (count == 1 || count > 3)
+        return malformed(path, number, err);
+    mmul_text_copy(line->host, sizeof line->host, words[0]);
+    mmul_text_copy(line->devices, sizeof line->devices, words[1]);
+    struct mmul_error ignored;
+    if (count == 3 && (mmul_parse_double(words[2], "weight", &line->weight, &ignored) != MMUL_OK ||
+                       line->weight < 0))
+        return malformed(path, number, err);
+    return MMUL_OK;
+}
+
+// The index-th device of the comma list, or NULL; `index` goes down by those passed over.
+static const char *pick_device(char *devices, int *index) {
+    char *rest = NULL;
+    for (char *one = strtok_r(devices, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest))
+        if ((*index)-- == 0)
+            return one;
+    return NULL;
+}
+
+enum mmul_status mmul_assign_from_file(const char *text, const char *path, const char *host,
+                                       int node_rank, struct mmul_assign_line *line,
+                                       struct mmul_error *err) {
+    char copy[LINE_BYTES];
+    struct line parsed;
+    int index = node_rank;
+    for (int number = 1; *text != '\0'; number++) {
+        size_t length = strcspn(text, "\n");
+        if (length >= sizeof copy)
+            return malformed(path, number, err);
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+        text += length + (text[length] == '\n');
+        enum mmul_status status = parse_line(path, number, copy, &parsed, err);
+        if (status != MMUL_OK)
+            return status;
+        const char *found =
+            strcmp(parsed.host, host) == 0 ? pick_device(parsed.devices, &index) : NULL;
+        if (found == NULL)
+            continue;
+        mmul_text_copy(line->device, sizeof line->device, found);
+        line->weight = parsed.weight;
+        return MMUL_OK;
+    }
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' has no device for rank %d of host '%s'", path, node_rank,
+              host);
+    mmul_hint(err, "list one device per rank of each host, by the name `hostname` prints there");
+    return MMUL_ERR_DATA;
 }

@@ -70,8 +70,8 @@ static enum mmul_status share_description(const struct mmul_context *context,
     const struct mmul_comm *comm = context->comm;
     const struct description mine = describe(context, speed);
     struct description *all = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "speeds", err);
-    status = mmul_comm_agree(comm, status, err);
+    enum mmul_status status =
+        mmul_comm_agree(comm, MMUL_ALLOCATE(all, comm->size, "speeds", err), err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
     for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++) {
@@ -87,13 +87,6 @@ static enum mmul_status share_description(const struct mmul_context *context,
     }
     mmul_free(all);
     return status;
-}
-
-// What this context knows of its device, if it still is the same one.
-static struct mmul_speed known_speed(const struct mmul_context *context) {
-    const struct mmul_rank_info *known = &context->cluster->ranks[context->comm->rank];
-    const struct mmul_speed nothing = {.origin = MMUL_SPEED_NONE};
-    return strcmp(known->device_name, context->device_name) == 0 ? known->speed : nothing;
 }
 
 // ---------------------------------------------------------------------------------------- stored
@@ -263,8 +256,8 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
     struct mmul_cluster *cluster = c->context->cluster;
     const int count = cluster->node_count;
     struct mmul_link *links = NULL; // with root, then around the ring
-    enum mmul_status status = MMUL_ALLOCATE(links, 2 * count, "links", err);
-    status = mmul_comm_agree(comm, status, err);
+    enum mmul_status status =
+        mmul_comm_agree(comm, MMUL_ALLOCATE(links, 2 * count, "links", err), err);
     if (status == MMUL_OK && comm->node_rank == 0)
         status =
             mmul_links_measure(comm->leaders, comm->alarm,
@@ -329,8 +322,12 @@ static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_
 enum mmul_status mmul_calibrate(struct mmul_context *context,
                                 const struct mmul_calibrate_options *options,
                                 struct mmul_error *err) {
-    struct calibration c = {.context = context, .options = options, .speed = known_speed(context)};
+    struct calibration c = {
+        .context = context, .options = options, .speed = {.origin = MMUL_SPEED_NONE}};
     const struct mmul_cluster *cluster = context->cluster;
+    const struct mmul_rank_info *known = &cluster->ranks[context->comm->rank];
+    if (strcmp(known->device_name, context->device_name) == 0) // it still is the same one
+        c.speed = known->speed;
     enum mmul_status status = share_description(context, &c.speed, err);
     if (status != MMUL_OK)
         return status;
@@ -342,13 +339,13 @@ enum mmul_status mmul_calibrate(struct mmul_context *context,
         status = recall(&c, err);
     if (options->depth == MMUL_CALIBRATE_STORED)
         return status;
-    c.speed = cluster->ranks[context->comm->rank].speed;
+    c.speed = known->speed;
     if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster, options->types))
         status = measure_devices(&c, err);
     bool links = mmul_cluster_has_links(cluster);
     if (status == MMUL_OK && !links)
         status = measure_links(&c, err);
-    c.speed = cluster->ranks[context->comm->rank].speed;
+    c.speed = known->speed;
     if (status == MMUL_OK && !links)
         status = measure_traffic(&c, err);
     return status;

@@ -28,26 +28,6 @@ struct discovery {
     int device_count;
 };
 
-static void discovery_fini(struct discovery *d) {
-    mmul_free(d->device_file);
-    mmul_free(d->requests);
-    mmul_free(d->node_requests);
-    mmul_free(d->assignments);
-    mmul_free(d->devices);
-}
-
-static enum mmul_status discovery_init(struct discovery *d, struct mmul_error *err) {
-    const struct mmul_comm *comm = d->context->comm;
-    enum mmul_status status = MMUL_ALLOCATE(d->requests, comm->size, "requests", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(d->node_requests, comm->node_size, "requests", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(d->assignments, comm->node_size, "assignments", err);
-    if (status == MMUL_OK)
-        status = mmul_topology_discover(&d->topology, err);
-    return mmul_comm_agree(comm, status, err);
-}
-
 // ---------------------------------------------------------------------------------------- wishes
 
 // Root's --device @FILE goes to all ranks; the file need not exist elsewhere.
@@ -82,19 +62,15 @@ static enum mmul_status make_request(struct discovery *d, const char *wish,
     d->listed_weight = -1;
     if (wish[0] == '@' && d->device_file == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wish);
-    if (wish[0] == '@') {
-        struct mmul_assign_line line;
-        enum mmul_status status = mmul_assign_from_file(d->device_file, wish + 1, d->topology.host,
-                                                        d->context->comm->node_rank, &line, err);
-        if (status != MMUL_OK)
-            return status;
+    struct mmul_assign_line line;
+    if (wish[0] == '@' && mmul_assign_from_file(d->device_file, wish + 1, d->topology.host,
+                                                d->context->comm->node_rank, &line, err) != MMUL_OK)
+        return err->status;
+    if (wish[0] == '@')
         d->listed_weight = line.weight;
-        mmul_text_copy(mine->device, sizeof mine->device, line.device);
-        return MMUL_OK;
-    }
-    if (strlen(wish) >= sizeof mine->device)
+    else if (strlen(wish) >= sizeof mine->device)
         return mmul_fail(err, MMUL_ERR_USAGE, "--device: '%.60s...' is too long", wish);
-    mmul_text_copy(mine->device, sizeof mine->device, wish);
+    mmul_text_copy(mine->device, sizeof mine->device, wish[0] == '@' ? line.device : wish);
     return MMUL_OK;
 }
 
@@ -121,8 +97,8 @@ static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
                                        struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
     int found = d->options->device_count + d->options->warning_count, *all = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "devices", err);
-    status = mmul_comm_agree(comm, status, err);
+    enum mmul_status status =
+        mmul_comm_agree(comm, MMUL_ALLOCATE(all, comm->size, "devices", err), err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &found, sizeof found, all, err);
     *speaker = status == MMUL_OK && found > 0;
@@ -340,17 +316,27 @@ enum mmul_status mmul_discover(struct mmul_context *context,
                                struct mmul_error *err) {
     struct discovery d = {.context = context, .options = options};
     struct mmul_device_entry *entries = NULL;
+    const struct mmul_comm *comm = context->comm;
     int count = 0;
-    enum mmul_status status = discovery_init(&d, err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL("requests", err, MMUL_WANT(d.requests, comm->size),
+                                                MMUL_WANT(d.node_requests, comm->node_size),
+                                                MMUL_WANT(d.assignments, comm->node_size));
+    if (status == MMUL_OK)
+        status = mmul_topology_discover(&d.topology, err);
+    status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = share_requests(&d, err);
     if (status == MMUL_OK)
         status = share_devices(&d, &entries, &count, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(context->comm, take_place(&d, err), err);
+        status = mmul_comm_agree(comm, take_place(&d, err), err);
     if (status == MMUL_OK)
         status = share_cluster(&d, entries, count, err);
     mmul_free(entries);
-    discovery_fini(&d);
+    mmul_free(d.device_file);
+    mmul_free(d.requests);
+    mmul_free(d.node_requests);
+    mmul_free(d.assignments);
+    mmul_free(d.devices);
     return status;
 }

@@ -87,24 +87,16 @@ void mmul_profile_recall(struct mmul_context *context, struct mmul_recalled *rec
 
 // ------------------------------------------------------------------------------------------ keep
 
-static enum mmul_status choose_path(const struct mmul_context *context, char path[static 512],
-                                    struct mmul_error *err) {
-    path[0] = '\0';
-    if (context->comm->node_rank != 0)
-        return MMUL_OK;
-    const char *host = context->cluster->nodes[context->comm->node_index].host;
-    enum mmul_status status = mmul_profile_path(host, path, err);
-    return status == MMUL_OK ? mmul_profile_prepare(path, err) : status;
-}
-
 enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
     struct mmul_cluster *cluster = context->cluster;
-    char mine[sizeof cluster->nodes->profile];
+    char mine[sizeof cluster->nodes->profile] = "";
     char(*all)[sizeof mine] = NULL;
     enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "paths", err);
-    if (status == MMUL_OK)
-        status = choose_path(context, mine, err);
+    if (status == MMUL_OK && comm->node_rank == 0)
+        status = mmul_profile_path(cluster->nodes[comm->node_index].host, mine, err);
+    if (status == MMUL_OK && comm->node_rank == 0)
+        status = mmul_profile_prepare(mine, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, mine, sizeof mine, all, err);
@@ -203,12 +195,12 @@ enum mmul_status mmul_profile_keep(struct mmul_context *context, struct mmul_err
     if (profile == NULL)
         return status;
     status = add_speeds(context, profile, err);
-    if (status != MMUL_OK) {
-        mmul_free(profile);
-        return status;
+    if (status == MMUL_OK) {
+        add_links(context, profile);
+        return store_profile(context, profile, err);
     }
-    add_links(context, profile);
-    return store_profile(context, profile, err);
+    mmul_free(profile);
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------ tests

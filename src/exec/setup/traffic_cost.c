@@ -95,17 +95,13 @@ static void exchange_packets(struct meter *m, double now) {
     m->last = m->last || !m->message.active || !m->back.active;
 }
 
-static void begin_phase(struct meter *m, enum phase phase) {
-    double now = mmul_clock_now();
-    if (phase < OVER)
-        m->sums[phase].begin = now;
+static void begin_packet(struct meter *m, enum phase phase, double now) {
     if (phase == SENDING)
         send_packet(m, now);
     else if (phase == RECEIVING)
         receive_packet(m);
     else if (phase == BOTH)
         exchange_packets(m, now);
-    atomic_store(&m->phase, phase);
 }
 
 static void end_phase(struct meter *m, enum phase phase) {
@@ -113,11 +109,16 @@ static void end_phase(struct meter *m, enum phase phase) {
     const enum phase second = m->sends_first ? RECEIVING : SENDING;
     m->sums[phase].seconds += mmul_clock_now() - m->sums[phase].begin;
     m->turns -= phase == BOTH;
-    begin_phase(m, phase == QUIET    ? first
-                   : phase == first  ? second
-                   : phase == second ? BOTH
-                   : m->turns > 0    ? QUIET
-                                     : OVER);
+    const enum phase next = phase == QUIET    ? first
+                            : phase == first  ? second
+                            : phase == second ? BOTH
+                            : m->turns > 0    ? QUIET
+                                              : OVER;
+    const double now = mmul_clock_now();
+    if (next < OVER)
+        m->sums[next].begin = now;
+    begin_packet(m, next, now);
+    atomic_store(&m->phase, next);
 }
 
 static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
@@ -130,12 +131,8 @@ static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
     if (m->last || (phase == RECEIVING && m->packet[0] != 0) ||
         (phase == BOTH && m->packet[m->packet_bytes] != 0))
         end_phase(m, phase);
-    else if (phase == BOTH)
-        exchange_packets(m, mmul_clock_now());
-    else if (phase == SENDING)
-        send_packet(m, mmul_clock_now());
     else
-        receive_packet(m);
+        begin_packet(m, phase, mmul_clock_now());
     return MMUL_ATTEND_MOVED;
 }
 
@@ -241,15 +238,6 @@ static void measure_pairs(struct side *side, int count, struct mmul_speed *speed
         mmul_failure_keep(&side->failure, &err);
 }
 
-static enum mmul_status prepare(struct side *side, int count, struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(side->packet, 2 * MMUL_PACKET_BYTES, "packets", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(side->nodes, count, "nodes", err);
-    for (int i = 0; status == MMUL_OK && i < count; i++)
-        side->nodes[i] = i;
-    return status;
-}
-
 enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, bool thorough,
                                            struct mmul_speed *speed, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
@@ -257,7 +245,10 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     struct side side = {.context = context, .thorough = thorough};
     if (comm->node_rank != 0 || count == 1)
         return MMUL_OK;
-    err->status = prepare(&side, count, err);
+    err->status = MMUL_ALLOCATE_ALL("packets", err, MMUL_WANT(side.packet, 2 * MMUL_PACKET_BYTES),
+                                    MMUL_WANT(side.nodes, count));
+    for (int i = 0; err->status == MMUL_OK && i < count; i++)
+        side.nodes[i] = i;
     side.peers = (struct mmul_peers){.mpi = comm->leaders,
                                      .failure = &side.failure,
                                      .nodes = side.nodes,
