@@ -23,10 +23,8 @@ struct grid {
 
 // False: this rank has no place in the mesh.
 static bool find_place(struct mmul_stage *stage, struct grid *g) {
-    *g = (struct grid){
-        .stage = stage, .plan = stage->site->values->plan, .own = mmul_block_own(stage)};
-    return mmul_program_grid_part(g->plan, stage->is.step, stage->site->context->comm->rank,
-                                  &g->part);
+    *g = (struct grid){.stage = stage, .plan = stage->plan, .own = mmul_block_own(stage)};
+    return mmul_program_grid_part(g->plan, stage->is.step, stage->comm->rank, &g->part);
 }
 
 // The rank's rows of its columns of B.

@@ -123,7 +123,7 @@ static bool find_stacks(struct making *m) {
 
 static struct making begin_making(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, int64_t matrices) {
-    const struct mmul_program *program = stage->site->values->plan->program;
+    const struct mmul_program *program = stage->plan->program;
     const struct mmul_operation *o = &program->operations[stage->is.step->operation];
     struct making m = {.stage = stage,
                        .part = part,

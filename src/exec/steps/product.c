@@ -31,7 +31,7 @@ static unsigned find_lasting(const struct mmul_stage *stage) {
 }
 
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const int rank = comm->rank, spread = stage->is.places.spread;
     if (schedule == NULL)
@@ -62,7 +62,7 @@ static unsigned values_of(const struct mmul_stage *stage) {
 }
 
 enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     unsigned *maps = NULL;
     if (stage->product == NULL)
         return MMUL_OK;
@@ -95,7 +95,7 @@ void mmul_product_fini(struct mmul_stage *stage) {
     if (stage->product == NULL)
         return;
     // A lost device's driver, or MPI, may still read them.
-    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->site->context->comm))
+    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->comm))
         mmul_views_close(&stage->product->views);
     mmul_layout_fini(&stage->product->layout);
     mmul_free(stage->product);
@@ -124,7 +124,7 @@ void mmul_product_count_mapped(struct mmul_stage *stage) {
     if (stage->product == NULL || stage->product->mapped.c == NULL)
         return;
     int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);
-    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; i < stage->comm->node_size; i++)
         bytes += each * atomic_load(&stage->progress->ranks[i].elements_done);
     if (bytes > stage->product->mapped_bytes)
         mmul_files_count(&stage->product->files, bytes - stage->product->mapped_bytes);

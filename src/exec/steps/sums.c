@@ -23,20 +23,20 @@ static double *vector_of(const struct mmul_stage *stage, int node_rank) {
 }
 
 static struct mmul_stage_progress_rank *mine_of(const struct mmul_stage *stage) {
-    return &stage->progress->ranks[stage->site->context->comm->node_rank];
+    return &stage->progress->ranks[stage->comm->node_rank];
 }
 
 double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
     int64_t begin = begin_of(stage, round);
-    double *mine = vector_of(stage, stage->site->context->comm->node_rank) + begin;
+    double *mine = vector_of(stage, stage->comm->node_rank) + begin;
     memset(mine, 0, (size_t)(stage->sums.ends[round] - begin) * sizeof *mine);
     return mine;
 }
 
 // Gives it and waits until all have; NULL: the run was cancelled.
 static const double *exchange(struct mmul_stage *stage, int round) {
-    mmul_progress_raise(stage->site->progress, stage->site->context->comm->node_rank,
-                        &mine_of(stage)->sums_given, round + 1, stage->index + 1);
+    mmul_progress_raise(stage->site->progress, stage->comm->node_rank, &mine_of(stage)->sums_given,
+                        round + 1, stage->index + 1);
     if (!mmul_stage_wait_for_sums(stage, round))
         return NULL;
     return vector_of(stage, 0) + begin_of(stage, round);
@@ -62,14 +62,14 @@ bool mmul_sums_are_over(const struct mmul_stage *stage) {
 
 bool mmul_sums_are_given(const struct mmul_stage *stage, int round) {
     bool given = true;
-    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; i < stage->comm->node_size; i++)
         given = given && atomic_load(&stage->progress->ranks[i].sums_given) > round;
     return given || mmul_failure_is_void(&stage->site->failure);
 }
 
 static void add_node(const struct mmul_stage *stage, int64_t begin, int64_t end) {
     double *sum = vector_of(stage, 0);
-    for (int rank = 1; rank < stage->site->context->comm->node_size; rank++) {
+    for (int rank = 1; rank < stage->comm->node_size; rank++) {
         const double *other = vector_of(stage, rank);
         for (int64_t i = begin; i < end; i++)
             sum[i] += other[i];

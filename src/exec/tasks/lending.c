@@ -38,7 +38,7 @@ bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     // C over C_in: what comes from elsewhere and is not meant would be what is added to.
     bool c_in_stays = schedule->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
-    return stage->site->context->comm->node_index == 0 && schedule->problem.alpha != 0 &&
+    return stage->comm->node_index == 0 && schedule->problem.alpha != 0 &&
            stage->product->me->end > stage->product->me->begin && m->split != NULL &&
            m->whole != NULL && m->c != NULL && c_in_stays && has_work_elsewhere(stage);
 }
@@ -97,14 +97,13 @@ static void ask_for(const struct mmul_lending *lending, int64_t *question) {
     question[RATE] = atomic_load(&ranks[lending->borrower].rate);
     question[LINES_MOST] = ranks[lending->borrower].loan.lines_most;
     question[NODE_RATE] = 0;
-    for (int i = 0; i < lending->stage->site->context->comm->node_size; i++)
+    for (int i = 0; i < lending->stage->comm->node_size; i++)
         question[NODE_RATE] += atomic_load(&ranks[i].rate);
 }
 
 int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
     bool any;
-    for (int i = 0; lending->stage != NULL && i < lending->stage->site->context->comm->node_size;
-         i++) {
+    for (int i = 0; lending->stage != NULL && i < lending->stage->comm->node_size; i++) {
         if (atomic_load(&loan_of(lending, i)->state) != MMUL_LOAN_WANTED)
             continue;
         int node = find_lender(lending, &any);

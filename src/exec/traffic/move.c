@@ -13,7 +13,7 @@
 struct mmul_moving mmul_stage_moving(const struct mmul_stage *stage) {
     if (stage->is.kind != &mmul_move_kind)
         return (struct mmul_moving){.count = 0};
-    return (struct mmul_moving){.plan = stage->site->values->plan,
+    return (struct mmul_moving){.plan = stage->plan,
                                 .steps = {stage->is.step, stage->is.also},
                                 .count = stage->is.also != NULL ? 2 : 1,
                                 .panels = stage->is.panels};
@@ -43,12 +43,12 @@ static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
 // What is moved.
 static const struct mmul_value *value_of(const struct mmul_stage *stage,
                                          const struct mmul_program_step *step) {
-    const struct mmul_program_plan *plan = stage->site->values->plan;
+    const struct mmul_program_plan *plan = stage->plan;
     return &plan->program->values[plan->places[step->operands[0]].value];
 }
 
 static bool is_file(const struct mmul_stage *stage, int place) {
-    return stage->site->values->plan->places[place].placement.kind == MMUL_PLACE_FILE;
+    return stage->plan->places[place].placement.kind == MMUL_PLACE_FILE;
 }
 
 enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,
@@ -146,7 +146,7 @@ static enum mmul_status copy_all(struct mmul_stage *stage, struct mmul_error *er
 
 static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     (void)err;
-    bool is_all_here = stage->site->values->plan->costs.node_count == 1;
+    bool is_all_here = stage->plan->costs.node_count == 1;
     for (int i = 0; i < mmul_stage_moving(stage).count; i++) {
         const struct mmul_move move = move_of(stage, i);
         is_all_here = is_all_here && !is_of_file(&move);
