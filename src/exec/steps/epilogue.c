@@ -26,16 +26,6 @@ bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
     return stage->epilogue.step != NULL && fused_of(stage, 0)->before < 0;
 }
 
-// Of all its values (plan/program/program_epilogue.c).
-static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = stage->plan;
-    return plan->program->values[plan->places[stage->epilogue.step->result].value].dtype;
-}
-
-static struct mmul_block_walk walk_of(const struct mmul_stage *stage) {
-    return mmul_step_blocks(stage->plan, &stage->epilogue.blocks, stage->comm->rank);
-}
-
 // -------------------------------------------------------------------------------------------- tiles
 
 // Rows [row, row + rows) of a block; of many matrices: as if they were one.
@@ -238,7 +228,8 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
     int64_t index = 0;
     if (stage->epilogue.step == NULL || stage->epilogue.elements == 0 || stage->epilogue.in_parts)
         return MMUL_OK;
-    struct mmul_block_walk walk = walk_of(stage);
+    struct mmul_block_walk walk =
+        mmul_step_blocks(stage->plan, &stage->epilogue.blocks, stage->comm->rank);
     enum mmul_status status = create_between(&stage->site->epilogue_room, err);
     while (status == MMUL_OK && mmul_program_next_fused(&walk, &block))
         if (mmul_region_count(block) > 0)
@@ -322,15 +313,6 @@ static bool goes_in_parts(const struct mmul_stage *stage) {
     return in_parts;
 }
 
-static enum mmul_status reserve(struct mmul_epilogue_room *room, size_t bytes,
-                                struct mmul_error *err) {
-    if (bytes > room->bytes) {
-        mmul_epilogue_room_fini(room);
-        room->bytes = bytes;
-    }
-    return create_between(room, err);
-}
-
 enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                     struct mmul_error *err) {
     struct mmul_epilogue *epilogue = &stage->epilogue;
@@ -340,13 +322,19 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     epilogue->blocks.made = step->result;
     const struct mmul_epilogue_size size =
         mmul_program_epilogue_size(stage->plan, step, stage->comm->rank);
-    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage));
+    // Of all its values (plan/program/program_epilogue.c).
+    const enum mmul_dtype dtype =
+        stage->plan->program->values[stage->plan->places[step->result].value].dtype;
+    const size_t bytes = (size_t)size.tile * mmul_dtype_bytes(dtype);
+    struct mmul_epilogue_room *room = &stage->site->epilogue_room;
     epilogue->all = size.all;
     epilogue->elements = size.tile;
     epilogue->in_parts = goes_in_parts(stage);
-    return epilogue->elements > 0
-               ? reserve(&stage->site->epilogue_room, (size_t)(epilogue->elements * each), err)
-               : MMUL_OK;
+    if (bytes > room->bytes) {
+        mmul_epilogue_room_fini(room);
+        room->bytes = bytes;
+    }
+    return size.tile > 0 ? create_between(room, err) : MMUL_OK;
 }
 
 void mmul_epilogue_room_fini(struct mmul_epilogue_room *room) {

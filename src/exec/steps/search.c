@@ -15,10 +15,6 @@
 #include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 
-static int64_t cols_of(const struct mmul_stage *stage) {
-    return stage->plan->program->values[stage->operation->operands[1]].shape.cols;
-}
-
 // Of the product and of the result.
 static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
     return stage->plan->program->values[stage->operation->result].dtype;
@@ -193,7 +189,8 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
 enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, struct mmul_error *err) {
     const struct mmul_region b = block->at;
-    const int64_t cols = cols_of(stage), k = stage->operation->with.count;
+    const int64_t cols = stage->plan->program->values[stage->operation->operands[1]].shape.cols,
+                  k = stage->operation->with.count;
     struct mmul_search *s = stage->search;
     enum mmul_status status = create_memory(stage, err);
     mmul_verifier_forget(&stage->verifier);

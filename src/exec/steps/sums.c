@@ -14,16 +14,8 @@ static int64_t begin_of(const struct mmul_stage *stage, int round) {
     return round > 0 ? stage->sums.ends[round - 1] : 0;
 }
 
-static int64_t count_of(const struct mmul_stage *stage) {
-    return begin_of(stage, stage->sums.rounds);
-}
-
 static double *vector_of(const struct mmul_stage *stage, int node_rank) {
-    return (double *)(void *)stage->memory + node_rank * count_of(stage);
-}
-
-static struct mmul_stage_progress_rank *mine_of(const struct mmul_stage *stage) {
-    return &stage->progress->ranks[stage->comm->node_rank];
+    return (double *)(void *)stage->memory + node_rank * begin_of(stage, stage->sums.rounds);
 }
 
 double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
@@ -35,8 +27,9 @@ double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
 
 // Gives it and waits until all have; NULL: the run was cancelled.
 static const double *exchange(struct mmul_stage *stage, int round) {
-    mmul_progress_raise(stage->site->progress, stage->comm->node_rank, &mine_of(stage)->sums_given,
-                        round + 1, stage->index + 1);
+    mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
+                        &stage->progress->ranks[stage->comm->node_rank].sums_given, round + 1,
+                        stage->index + 1);
     if (!mmul_stage_wait_for_sums(stage, round))
         return NULL;
     return vector_of(stage, 0) + begin_of(stage, round);
@@ -76,8 +69,7 @@ static void add_node(const struct mmul_stage *stage, int64_t begin, int64_t end)
     }
 }
 
-bool mmul_sums_advance(struct mmul_sums_traffic *traffic, struct mmul_stage *stage) {
-    struct mmul_sums_traffic *t = traffic;
+bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage) {
     const struct mmul_peers *leaders = &stage->site->transport.leaders;
     int round = (int)atomic_load(&stage->progress->sums_made);
     if (t->is_under_way && !mmul_sum_is_over(leaders, &t->sum))

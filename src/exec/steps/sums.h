@@ -36,7 +36,7 @@ struct mmul_sums_traffic {
 };
 
 // True when something happened; never waits.
-bool mmul_sums_advance(struct mmul_sums_traffic *traffic, struct mmul_stage *stage);
+bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage);
 bool mmul_sums_are_over(const struct mmul_stage *stage);
 
 // By all ranks of the node; when all is void nobody has to.

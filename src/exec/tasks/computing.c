@@ -18,10 +18,6 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-static bool is_void(const struct mmul_stage *stage) {
-    return mmul_failure_is_void(&stage->site->failure);
-}
-
 // -------------------------------------------------------------------------------------- products
 
 static bool is_mine(const struct mmul_stage *stage) {
@@ -130,7 +126,8 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_
     struct mmul_block_walk walk = walk_at_hand(stage);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
-    while (status == MMUL_OK && !is_void(stage) && mmul_blocks_next(&walk, &block)) {
+    while (status == MMUL_OK && !mmul_failure_is_void(&stage->site->failure) &&
+           mmul_blocks_next(&walk, &block)) {
         if (mmul_region_count(block.at) == 0)
             continue;
         if (stage->operation->kind == MMUL_MATMUL)
@@ -201,14 +198,6 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
     return status;
 }
 
-static enum mmul_status make_at_hand(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_work *work = &stage->works->at_hand;
-    const struct mmul_part part = mmul_block_part(stage, work->rank, work->task.pass);
-    mmul_product_forget_buffers(stage, work->task.pass);
-    return stage->is.panels > 0 ? make_in_panels(stage, &part, err)
-                                : make_blocks(stage, &part, err);
-}
-
 // ----------------------------------------------------------------------------------------- tasks
 
 // Pieces and panel are there, and the slot for C is free.
@@ -236,7 +225,11 @@ static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct
             (is_mine(stage) && !wait_for_step(stage, works->at_hand.task.pass)))
             break;
         mmul_works_begin(stage);
-        status = make_at_hand(stage, err);
+        const struct mmul_pass pass = works->at_hand.task.pass;
+        const struct mmul_part part = mmul_block_part(stage, works->at_hand.rank, pass);
+        mmul_product_forget_buffers(stage, pass);
+        status = stage->is.panels > 0 ? make_in_panels(stage, &part, err)
+                                      : make_blocks(stage, &part, err);
         if (status != MMUL_OK)
             break;
         mmul_works_end(stage);
@@ -273,7 +266,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     }
     if (stage->search != NULL)
         mmul_search_release(stage->search);
-    if (stage->sums.rounds > 0 && !is_void(stage))
+    if (stage->sums.rounds > 0 && !mmul_failure_is_void(&stage->site->failure))
         status = mmul_grid_check(stage, err);
     if (status == MMUL_OK)
         status = mmul_epilogue_make(stage, err);

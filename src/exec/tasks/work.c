@@ -86,11 +86,6 @@ static double first_rate(const struct mmul_stage *stage) {
            (2.0 * (double)mmul_larger(1, own_tasks(stage)->terms));
 }
 
-static bool multiplies(const struct mmul_stage *stage) {
-    const struct mmul_program *program = stage->plan->program;
-    return program->operations[stage->is.step->operation].kind == MMUL_MATMUL;
-}
-
 // The list of a rank of this node.
 static struct mmul_tasks list_of(const struct mmul_stage *stage, int rank) {
     return stage->is.schedule != NULL
@@ -110,11 +105,10 @@ static int64_t find_lines_most(const struct mmul_stage *stage) {
 static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works **works,
                                struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE(*works, 1, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE((*works)->tasks, comm->node_size, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE((*works)->paces, comm->node_size + 1, "tasks", err);
-    return status;
+    return status != MMUL_OK
+               ? status
+               : MMUL_ALLOCATE_ALL("tasks", err, MMUL_WANT((*works)->tasks, comm->node_size),
+                                   MMUL_WANT((*works)->paces, comm->node_size + 1));
 }
 
 static void destroy(struct mmul_works *works) {
@@ -166,23 +160,19 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     return MMUL_OK;
 }
 
-// What is nobody else's is of the stage at hand.
-static void take_turn(struct mmul_stage *stage) {
-    const struct mmul_comm *comm = stage->comm;
-    struct mmul_works *works = stage->works = stage->site->works;
-    *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
-    works->tasks[comm->node_rank] = list_of(stage, comm->rank);
-    begin_list(stage);
-}
-
 void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     if (stage->works == NULL) {
-        take_turn(stage);
+        // What is nobody else's is of the stage at hand.
+        struct mmul_works *works = stage->works = stage->site->works;
+        *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
+        works->tasks[stage->comm->node_rank] = list_of(stage, stage->comm->rank);
+        begin_list(stage);
         return;
     }
     int64_t positions = own_tasks(stage)->positions;
-    atomic_store(&progress->rate, multiplies(stage) ? (int64_t)first_rate(stage) : 0);
+    atomic_store(&progress->rate,
+                 stage->operation->kind == MMUL_MATMUL ? (int64_t)first_rate(stage) : 0);
     if (may_claim(stage))
         mmul_unbegun_set(&progress->unbegun,
                          (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
@@ -454,20 +444,6 @@ static bool borrow(struct mmul_stage *stage) {
     return true;
 }
 
-bool mmul_works_next(struct mmul_stage *stage) {
-    bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
-    if (take_slice(stage) || take_own(stage))
-        return true;
-    if (left)
-        mmul_stopwatch_enter(&stage->site->watch, NULL);
-    while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
-        if (claim(stage, &left))
-            return true;
-        mmul_clock_nap(NAP_SECONDS);
-    }
-    return borrow(stage);
-}
-
 // Has a rank with something to do not come to this stage yet?
 static bool is_anybody_late(const struct mmul_stage *stage) {
     bool late = false;
@@ -480,17 +456,28 @@ static bool is_anybody_late(const struct mmul_stage *stage) {
     return late;
 }
 
-bool mmul_works_help(struct mmul_stage *stage) {
+// Claims of what others have not begun, while they have something, in case they fall behind; `late`: also of who has
+// not come to this stage yet. False: nothing was left of it.
+static bool claim_any(struct mmul_stage *stage, bool late) {
     bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
-    mmul_stopwatch_enter(&stage->site->watch, NULL);
+    if (left)
+        mmul_stopwatch_enter(&stage->site->watch, NULL);
     while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
-        const bool late = is_anybody_late(stage); // before the words
+        const bool may_come = late && is_anybody_late(stage); // before the words
         if (claim(stage, &left))
             return true;
-        left |= late;
+        left |= may_come;
         mmul_clock_nap(NAP_SECONDS);
     }
     return false;
+}
+
+bool mmul_works_next(struct mmul_stage *stage) {
+    return take_slice(stage) || take_own(stage) || claim_any(stage, false) || borrow(stage);
+}
+
+bool mmul_works_help(struct mmul_stage *stage) {
+    return claim_any(stage, true);
 }
 
 // ----------------------------------------------------------------------------------- begin, end
@@ -517,16 +504,6 @@ void mmul_works_begin(struct mmul_stage *stage) {
     atomic_store(&progress->begun, (int64_t)(stage->works->begun * 1e9));
 }
 
-// What was done before counts half, so that one odd call does not decide.
-static void tell_rate(struct mmul_works *works, struct mmul_stage_progress_rank *progress,
-                      double elements) {
-    works->elements = works->elements / 2 + elements;
-    works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
-    if (works->seconds > 0)
-        atomic_store(&progress->rate, (int64_t)(works->elements / works->seconds) + 1);
-    atomic_store(&progress->begun, 0);
-}
-
 // Lines of a block of this node are, wherever they were computed.
 static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
     struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
@@ -542,8 +519,13 @@ void mmul_works_end(struct mmul_stage *stage) {
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *own = own_progress(stage);
-    if (is_looked_at(stage))
-        tell_rate(works, own, (double)elements);
+    if (is_looked_at(stage)) { // what was done before counts half: one odd call does not decide
+        works->elements = works->elements / 2 + (double)elements;
+        works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
+        if (works->seconds > 0)
+            atomic_store(&own->rate, (int64_t)(works->elements / works->seconds) + 1);
+        atomic_store(&own->begun, 0);
+    }
     atomic_fetch_add(&own->elements_done, elements);
     if (work->owner == stage->comm->node_rank) {
         works->own_elements += elements;

@@ -2,11 +2,12 @@
 // Pieces of values, where they are and where they belong; and what of a move stays on the node.
 #include "exec/traffic/move.h"
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/steps/carried_sums.h"
+#include "exec/steps/maps.h"
 #include "exec/steps/site.h"
-#include "exec/traffic/loads.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
@@ -31,6 +32,80 @@ static bool is_of_file(const struct mmul_move *move) {
 bool mmul_move_is_load(const struct mmul_stage *stage) {
     return move_of(stage, 0).from.kind == MMUL_PLACE_FILE &&
            (stage->is.also == NULL || move_of(stage, 1).from.kind == MMUL_PLACE_FILE);
+}
+
+// ------------------------------------------------------------------------------------------ files
+
+// A region of a value that is in files of root's, in C order, of the value's type: what is loaded, and slices and rows
+// of it that are looked up, of which no more is read than is wanted. Fails as mmul_matrix_read_float, and with
+// MMUL_ERR_DATA (an index that is not in its table).
+static enum mmul_status load(const struct mmul_program *program, int value,
+                             struct mmul_region region, void *to, struct mmul_error *err);
+
+static enum mmul_status read_slice(const struct mmul_program *program,
+                                   const struct mmul_operation *slice, struct mmul_region region,
+                                   void *to, struct mmul_error *err) {
+    const struct mmul_shape have = program->values[slice->operands[0]].shape,
+                            made = program->values[slice->result].shape;
+    const int64_t *begin = slice->with.begin;
+    const int64_t batch = region.matrix / made.depth + begin[0],
+                  depth = region.matrix % made.depth + begin[1];
+    const struct mmul_region from = {batch * have.depth + depth, region.row_begin + begin[2],
+                                     region.row_end + begin[2], region.col_begin + begin[3],
+                                     region.col_end + begin[3]};
+    return load(program, slice->operands[0], from, to, err);
+}
+
+// Rows of one matrix of the result are looked up by elements of one row of indices; runs of rows that follow each
+// other in the table are read at once.
+static enum mmul_status look_up(const struct mmul_program *program,
+                                const struct mmul_operation *take, struct mmul_region region,
+                                void *to, struct mmul_error *err) {
+    enum { MOST = 256 };
+    const struct mmul_value *table = &program->values[take->operands[0]];
+    const struct mmul_shape ids = program->values[take->operands[1]].shape;
+    const int64_t cols = region.col_end - region.col_begin, row = region.matrix % ids.rows;
+    const int64_t row_bytes = cols * (int64_t)mmul_dtype_bytes(table->dtype);
+    double at[MOST]; // room for either type
+    const enum mmul_dtype ids_dtype = program->values[take->operands[1]].dtype;
+    char *next = to;
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = region.row_begin, end; status == MMUL_OK && i < region.row_end; i = end) {
+        end = mmul_smaller(i + MOST, region.row_end);
+        const struct mmul_region wanted = {region.matrix / ids.rows, row, row + 1, i, end};
+        status = load(program, take->operands[1], wanted, at, err);
+        if (status == MMUL_OK)
+            status = mmul_maps_check_rows(at, ids_dtype, 1, end - i, table, err);
+        for (int64_t j = 0, n = 1; status == MMUL_OK && j < end - i; j += n) {
+            const int64_t first = (int64_t)mmul_dtype_real(ids_dtype, at, j);
+            for (n = 1;
+                 j + n < end - i && mmul_dtype_real(ids_dtype, at, j + n) == (double)(first + n);)
+                n++;
+            const struct mmul_region rows = {0, first, first + n, region.col_begin, region.col_end};
+            status = load(program, take->operands[0], rows, next, err);
+            next += n * row_bytes;
+        }
+    }
+    return status;
+}
+
+static enum mmul_status load(const struct mmul_program *program, int value,
+                             struct mmul_region region, void *to, struct mmul_error *err) {
+    const struct mmul_operation *maker = program->operations;
+    while (maker->result != value)
+        maker++;
+    switch (maker->kind) {
+    case MMUL_SLICE:
+        return read_slice(program, maker, region, to, err);
+    case MMUL_TAKE:
+        return look_up(program, maker, region, to, err);
+    default:
+        return program->values[value].dtype == MMUL_F64
+                   ? mmul_matrix_read_double(maker->matrix, region, 0, mmul_region_count(region),
+                                             to, err)
+                   : mmul_matrix_read_float(maker->matrix, region, 0, mmul_region_count(region), to,
+                                            err);
+    }
 }
 
 // ----------------------------------------------------------------------------------------- pieces
@@ -59,8 +134,7 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
     const int place = step_of(stage, transfer)->operands[0];
     bool found = false;
     if (is_file(stage, place))
-        return mmul_loads_read(v->plan->program, v->plan->places[place].value, piece->region, to,
-                               err);
+        return load(v->plan->program, v->plan->places[place].value, piece->region, to, err);
     for (int rank = 0; rank < costs->size && (!found || piece->is_sum); rank++) {
         bool is_holder = piece->from_rank < 0 || piece->from_rank == rank;
         if (costs->rank_node[rank] != v->node || !is_holder)
@@ -133,15 +207,6 @@ static enum mmul_status copy_here(struct mmul_stage *stage, int index, char *sta
     return status;
 }
 
-static enum mmul_status copy_all(struct mmul_stage *stage, struct mmul_error *err) {
-    char *staging = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_PART_BYTES, "moves", err);
-    for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
-        status = copy_here(stage, i, staging, err);
-    mmul_free(staging);
-    return status;
-}
-
 // ------------------------------------------------------------------------------------ the stage
 
 static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
@@ -158,7 +223,11 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
 // What belongs to this rank and stays on the node, when all ranks of it have what they had to make. The other nodes'
 // summands travel while this one's are looked at.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
-    enum mmul_status status = copy_all(stage, err);
+    char *staging = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_PART_BYTES, "moves", err);
+    for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
+        status = copy_here(stage, i, staging, err);
+    mmul_free(staging);
     return status == MMUL_OK && stage->sums.rounds > 0 ? mmul_carried_sums_check(stage, err)
                                                        : status;
 }
