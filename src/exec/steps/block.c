@@ -231,10 +231,6 @@ char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
     return text;
 }
 
-struct mmul_panel mmul_block_rows(const struct mmul_block *block) {
-    return (struct mmul_panel){block->at.row_begin, block->at.row_end};
-}
-
 enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, struct mmul_panel rows,
                                   struct mmul_error *err) {

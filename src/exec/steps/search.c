@@ -36,8 +36,9 @@ static enum mmul_status create_memory(struct mmul_stage *stage, struct mmul_erro
     return MMUL_OK;
 }
 
-void mmul_search_abandon(struct mmul_search *search) {
-    search->product = search->best = NULL;
+void mmul_search_abandon(struct mmul_stage *stage) {
+    if (stage->search != NULL)
+        stage->search->product = stage->search->best = NULL;
 }
 
 void mmul_search_release(struct mmul_search *search) {

@@ -11,23 +11,18 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
     return stage->site->makers[mmul_program_base(stage->plan, place)];
 }
 
-// Stages that all ranks of the node must have done before a place is read; 0: its part is the rank's own.
-static int find_need(const struct mmul_stage *stage, int place) {
-    if (place < 0)
-        return 0;
-    const struct mmul_program_plan *plan = stage->plan;
-    const int base = mmul_program_base(plan, place);
-    const bool is_shared = plan->places[base].placement.kind == MMUL_PLACE_REPLICATE;
-    return is_shared ? mmul_stage_maker(stage, place) : 0;
-}
-
-// Ranks of a node make what is whole on it together.
+// Stages that all ranks of the node must have done before: those that make what it reads, where that is whole on the
+// node, which its ranks make together; of other places its part is the rank's own.
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
     int needs = stage->is.after_all ? stage->index : 0;
-    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++)
-        needs =
-            mmul_larger(needs, find_need(stage, mmul_program_step_operand(stage->plan, step, i)));
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+        const int place = mmul_program_step_operand(stage->plan, step, i);
+        if (place >= 0 &&
+            stage->plan->places[mmul_program_base(stage->plan, place)].placement.kind ==
+                MMUL_PLACE_REPLICATE)
+            needs = mmul_larger(needs, mmul_stage_maker(stage, place));
+    }
     return needs;
 }
 

@@ -335,11 +335,6 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     return mmul_stage_create_verifier(stage, &need, stage->site->options->verify_seed, err);
 }
 
-static void abandon(struct mmul_stage *stage) {
-    if (stage->search != NULL)
-        mmul_search_abandon(stage->search);
-}
-
 static void fini(struct mmul_stage *stage) {
     mmul_search_fini(stage);
     mmul_works_fini(stage);
@@ -390,7 +385,7 @@ const struct mmul_stage_kind mmul_computing_kind = {.init = init,
                                                     .begin = mmul_works_enter,
                                                     .compute = compute,
                                                     .help = help,
-                                                    .abandon = abandon,
+                                                    .abandon = mmul_search_abandon,
                                                     .is_over = is_over,
                                                     .note_computed = note_computed,
                                                     .has_left = has_left,

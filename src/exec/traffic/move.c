@@ -5,9 +5,9 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/steps/carried_sums.h"
 #include "exec/steps/maps.h"
 #include "exec/steps/site.h"
+#include "exec/steps/sums.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 

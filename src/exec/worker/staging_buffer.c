@@ -13,16 +13,15 @@ enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging
     if (staging->capacity >= bytes)
         return MMUL_OK;
     mmul_staging_buffer_fini(staging);
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 2; i++) {
+    staging->capacity = bytes;
+    for (int i = 0; i < 2; i++) {
         staging->memory[i] = mmul_allocate_raw(bytes, 1, "results on their way", err);
-        status = staging->memory[i] == NULL ? err->status : MMUL_OK;
+        if (staging->memory[i] == NULL) {
+            mmul_staging_buffer_fini(staging);
+            return err->status;
+        }
     }
-    if (status == MMUL_OK)
-        staging->capacity = bytes;
-    else
-        mmul_staging_buffer_fini(staging);
-    return status;
+    return MMUL_OK;
 }
 
 void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging) {
@@ -61,13 +60,6 @@ static enum mmul_status begin_piece(struct mmul_staging_buffer *staging, struct 
                                 err);
 }
 
-static void copy_piece(const struct piece *piece, const char *memory,
-                       const struct mmul_download *d) {
-    int64_t each = (int64_t)mmul_dtype_bytes(d->dtype), row_bytes = piece->cols * each;
-    char *to = (char *)d->host + (piece->row * d->host_ld + piece->col) * each;
-    mmul_copy_rows(memory, row_bytes, to, d->host_ld * each, piece->rows, row_bytes);
-}
-
 enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
                                            struct mmul_device *device,
                                            const struct mmul_download *d, struct mmul_error *err) {
@@ -90,7 +82,9 @@ enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
         if (status == MMUL_OK && has_more)
             status = begin_piece(staging, device, d, &coming, 1 - turn, err);
         if (status == MMUL_OK)
-            copy_piece(&here, staging->memory[turn], d);
+            mmul_copy_rows(staging->memory[turn], here.cols * each,
+                           (char *)d->host + (here.row * d->host_ld + here.col) * each,
+                           d->host_ld * each, here.rows, here.cols * each);
         turn = 1 - turn;
     }
     return status;
