@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lays the vectors out, and carries them. The check of summands walks the parts of the result: of a summand all of them,
-// of the result its own.
+// Lays the vectors out, and carries them. The check of summands walks the parts of the result: of a summand all of
+// them, of the result its own.
 #include "exec/steps/sums.h"
 
 #include <string.h>
