@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "exec/steps/carried_sums.h"
+#include "exec/steps/sums.h"
 
 enum { LENGTH = 1000, SUMMANDS = 7 };
 

@@ -11,14 +11,6 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
-    return stage->site->values->plan;
-}
-
-static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
-    return &plan_of(stage)->program->operations[stage->is.step->operation];
-}
-
 struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     struct mmul_part part = {.rank = rank, .pass = pass};
@@ -43,7 +35,7 @@ struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struc
 }
 
 struct mmul_part mmul_block_own(const struct mmul_stage *stage) {
-    return mmul_block_part(stage, stage->site->context->comm->rank, (struct mmul_pass){0});
+    return mmul_block_part(stage, stage->comm->rank, (struct mmul_pass){0});
 }
 
 // ------------------------------------------------------------------------------- matrices of a product
@@ -165,9 +157,9 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
 
 // Which matrix of a value meets matrix t of the result: sizes of 1 repeat.
 static int64_t matrix_of(const struct mmul_stage *stage, int place, int64_t t) {
-    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape have = plan->program->values[plan->places[place].value].shape,
-                            made = mmul_program_shape(plan->program, operation_of(stage));
+                            made = mmul_program_shape(plan->program, stage->operation);
     const int64_t batch = have.batch == 1 ? 0 : t / made.depth,
                   depth = have.depth == 1 ? 0 : t % made.depth;
     return batch * have.depth + depth;
@@ -235,12 +227,8 @@ char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                  (long long)(rows ? block.row_end : block.col_end), (long long)block.matrix);
     if (schedule == NULL)
         snprintf(text + length, MMUL_BLOCK_NAME_BYTES - (size_t)length, " of '%.90s'",
-                 plan_of(stage)->program->values[operation_of(stage)->result].name);
+                 stage->plan->program->values[stage->operation->result].name);
     return text;
-}
-
-struct mmul_panel mmul_block_rows(const struct mmul_block *block) {
-    return (struct mmul_panel){block->at.row_begin, block->at.row_end};
 }
 
 enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,

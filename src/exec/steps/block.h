@@ -39,7 +39,6 @@ char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]);
 
 // The check of a block by itself, of which these rows are looked at. Fails as a check does.
-struct mmul_panel mmul_block_rows(const struct mmul_block *block);
 enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, struct mmul_panel rows,
                                   struct mmul_error *err);

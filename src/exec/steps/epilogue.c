@@ -18,30 +18,12 @@
 #include "model/matrix.h"
 #include "plan/program/program_footprint.h"
 
-static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
-    return stage->site->values->plan;
-}
-
-static int rank_of(const struct mmul_stage *stage) {
-    return stage->site->context->comm->rank;
-}
-
 static const struct mmul_program_fused *fused_of(const struct mmul_stage *stage, int i) {
-    return &plan_of(stage)->fused[stage->epilogue.step->first_fused + i];
+    return &stage->plan->fused[stage->epilogue.step->first_fused + i];
 }
 
 bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
     return stage->epilogue.step != NULL && fused_of(stage, 0)->before < 0;
-}
-
-// Of all its values (plan/program/program_epilogue.c).
-static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = plan_of(stage);
-    return plan->program->values[plan->places[stage->epilogue.step->result].value].dtype;
-}
-
-static struct mmul_block_walk walk_of(const struct mmul_stage *stage) {
-    return mmul_step_blocks(plan_of(stage), &stage->epilogue.blocks, rank_of(stage));
 }
 
 // -------------------------------------------------------------------------------------------- tiles
@@ -57,12 +39,12 @@ struct tile {
 // Where a part of a value begins, whose rows are those of the tile.
 static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int place,
                                         const struct tile *tile, bool is_spread) {
-    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
     const int64_t row = is_vector ? 0 : tile->row, col = is_spread && s.cols > 1 ? tile->col : 0;
     const struct mmul_view view =
-        mmul_values_view(stage->site->values, place, rank_of(stage), row / s.rows);
+        mmul_values_view(stage->site->values, place, stage->comm->rank, row / s.rows);
     return (struct mmul_host_operand){.at = mmul_view_element(&view, row % s.rows, col),
                                       .dtype = view.dtype,
                                       .row_step = is_vector         ? 0
@@ -79,12 +61,12 @@ static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int plac
 static struct mmul_host_operand part_of(const struct mmul_stage *stage, int place,
                                         const struct tile *tile, struct mmul_shape result,
                                         bool is_elements, bool is_first) {
-    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const int64_t batch = s.batch == 1 ? 0 : tile->matrix / result.depth;
     const int64_t depth = s.depth == 1 ? 0 : tile->matrix % result.depth;
     const struct mmul_view view =
-        mmul_values_view(stage->site->values, place, rank_of(stage), batch * s.depth + depth);
+        mmul_values_view(stage->site->values, place, stage->comm->rank, batch * s.depth + depth);
     return mmul_maps_part(&view, tile->row, is_elements || is_first ? tile->rows : 1,
                           is_elements ? tile->col : 0, is_elements ? tile->cols : s.cols);
 }
@@ -100,7 +82,7 @@ struct making {
 
 static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *tile,
                                   const struct making *m, struct mmul_error *err) {
-    const struct mmul_program *program = plan_of(stage)->program;
+    const struct mmul_program *program = stage->plan->program;
     const struct mmul_operation *o = &program->operations[m->fused->operation];
     const struct mmul_shape shape = program->values[o->result].shape;
     const bool by_rows = stage->epilogue.step->by_rows,
@@ -201,7 +183,7 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
     struct mmul_epilogue *epilogue = &stage->epilogue;
     const int place = epilogue->step->result;
     const int64_t matrix_rows =
-        plan_of(stage)->program->values[plan_of(stage)->places[place].value].shape.rows;
+        stage->plan->program->values[stage->plan->places[place].value].shape.rows;
     const int64_t cols = block.col_end - block.col_begin, each = epilogue->elements / cols;
     enum mmul_status status = MMUL_OK;
     for (int64_t i = mmul_divide_up(block.row_end - block.row_begin, each) - 1;
@@ -214,7 +196,7 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
         const bool by_rows = epilogue->step->by_rows;
         const int64_t matrix = by_rows ? row / matrix_rows : block.matrix;
         struct mmul_view view =
-            mmul_values_view(stage->site->values, place, rank_of(stage), matrix);
+            mmul_values_view(stage->site->values, place, stage->comm->rank, matrix);
         const struct tile tile = {
             .matrix = block.matrix,
             .row = row,
@@ -246,7 +228,8 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
     int64_t index = 0;
     if (stage->epilogue.step == NULL || stage->epilogue.elements == 0 || stage->epilogue.in_parts)
         return MMUL_OK;
-    struct mmul_block_walk walk = walk_of(stage);
+    struct mmul_block_walk walk =
+        mmul_step_blocks(stage->plan, &stage->epilogue.blocks, stage->comm->rank);
     enum mmul_status status = create_between(&stage->site->epilogue_room, err);
     while (status == MMUL_OK && mmul_program_next_fused(&walk, &block))
         if (mmul_region_count(block) > 0)
@@ -257,7 +240,7 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
 // Tiles that a fused operation has on a device at most beside what it begins with: what was before it, what it reads of
 // other values, what it makes.
 static int64_t tiles_of_fused(const struct mmul_stage *stage) {
-    const struct mmul_program *program = plan_of(stage)->program;
+    const struct mmul_program *program = stage->plan->program;
     int64_t most = 0;
     for (int i = 0; i < stage->epilogue.step->fused_count; i++) {
         const struct mmul_program_fused *fused = fused_of(stage, i);
@@ -283,7 +266,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
     if (!epilogue->in_parts || mmul_region_count(part) == 0)
         return MMUL_OK;
     if (epilogue->step->by_rows) {
-        const struct mmul_program_plan *plan = plan_of(stage);
+        const struct mmul_program_plan *plan = stage->plan;
         const int value = plan->places[epilogue->step->made].value;
         const int64_t before = part.matrix * plan->program->values[value].shape.rows;
         part.row_begin += before;
@@ -299,8 +282,8 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
 // Does a product that has no schedule make all of the rank's part at once?
 static bool comes_at_once(const struct mmul_stage *stage) {
     const struct mmul_operation *o =
-        &plan_of(stage)->program->operations[stage->epilogue.step->operation];
-    struct mmul_block_walk walk = mmul_step_blocks(plan_of(stage), stage->is.step, rank_of(stage));
+        &stage->plan->program->operations[stage->epilogue.step->operation];
+    struct mmul_block_walk walk = mmul_step_blocks(stage->plan, stage->is.step, stage->comm->rank);
     struct mmul_block block;
     while (mmul_blocks_next(&walk, &block))
         if (mmul_region_count(block.at) > 0)
@@ -313,11 +296,11 @@ static bool comes_at_once(const struct mmul_stage *stage) {
 // Of a product whose blocks this rank alone computes: are there fused operations that need more of a row than comes at
 // once?
 static bool goes_in_parts(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *product = stage->is.schedule;
     if (product == NULL)
         return comes_at_once(stage);
-    if (mmul_schedule_nodes(product)[stage->site->context->comm->node_index].claims)
+    if (mmul_schedule_nodes(product)[stage->comm->node_index].claims)
         return false;
     const enum mmul_placement_kind kind = plan->places[stage->epilogue.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
@@ -330,15 +313,6 @@ static bool goes_in_parts(const struct mmul_stage *stage) {
     return in_parts;
 }
 
-static enum mmul_status reserve(struct mmul_epilogue_room *room, size_t bytes,
-                                struct mmul_error *err) {
-    if (bytes > room->bytes) {
-        mmul_epilogue_room_fini(room);
-        room->bytes = bytes;
-    }
-    return create_between(room, err);
-}
-
 enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                     struct mmul_error *err) {
     struct mmul_epilogue *epilogue = &stage->epilogue;
@@ -347,14 +321,20 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     *epilogue = (struct mmul_epilogue){.step = step, .blocks = *step};
     epilogue->blocks.made = step->result;
     const struct mmul_epilogue_size size =
-        mmul_program_epilogue_size(plan_of(stage), step, rank_of(stage));
-    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage));
+        mmul_program_epilogue_size(stage->plan, step, stage->comm->rank);
+    // Of all its values (plan/program/program_epilogue.c).
+    const enum mmul_dtype dtype =
+        stage->plan->program->values[stage->plan->places[step->result].value].dtype;
+    const size_t bytes = (size_t)size.tile * mmul_dtype_bytes(dtype);
+    struct mmul_epilogue_room *room = &stage->site->epilogue_room;
     epilogue->all = size.all;
     epilogue->elements = size.tile;
     epilogue->in_parts = goes_in_parts(stage);
-    return epilogue->elements > 0
-               ? reserve(&stage->site->epilogue_room, (size_t)(epilogue->elements * each), err)
-               : MMUL_OK;
+    if (bytes > room->bytes) {
+        mmul_epilogue_room_fini(room);
+        room->bytes = bytes;
+    }
+    return size.tile > 0 ? create_between(room, err) : MMUL_OK;
 }
 
 void mmul_epilogue_room_fini(struct mmul_epilogue_room *room) {

@@ -23,10 +23,8 @@ struct grid {
 
 // False: this rank has no place in the mesh.
 static bool find_place(struct mmul_stage *stage, struct grid *g) {
-    *g = (struct grid){
-        .stage = stage, .plan = stage->site->values->plan, .own = mmul_block_own(stage)};
-    return mmul_program_grid_part(g->plan, stage->is.step, stage->site->context->comm->rank,
-                                  &g->part);
+    *g = (struct grid){.stage = stage, .plan = stage->plan, .own = mmul_block_own(stage)};
+    return mmul_program_grid_part(g->plan, stage->is.step, stage->comm->rank, &g->part);
 }
 
 // The rank's rows of its columns of B.
@@ -140,7 +138,7 @@ static enum mmul_status judge(struct mmul_stage *stage, const double *const *sum
     bool said;
     while (status == MMUL_OK && next_block(g, &walk, sums, &block, &said)) {
         const struct mmul_product product = mmul_block_product(g->stage, &g->own, &block);
-        struct mmul_panel rows = mmul_block_rows(&block);
+        struct mmul_panel rows = {block.at.row_begin, block.at.row_end};
         if (said)
             rows = find_rows(g, block.at, &product, sums[RESIDUALS]);
         g->stage->verifier.lines_checked +=
@@ -159,7 +157,9 @@ static enum mmul_status check_alone(const struct grid *g, struct mmul_error *err
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && mmul_blocks_next(&walk, &block))
         if (mmul_region_count(block.at) > 0)
-            status = mmul_block_check(g->stage, &g->own, &block, mmul_block_rows(&block), err);
+            status =
+                mmul_block_check(g->stage, &g->own, &block,
+                                 (struct mmul_panel){block.at.row_begin, block.at.row_end}, err);
     return status;
 }
 
@@ -193,8 +193,6 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
 }
 
 enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_parallel threads = {stage->site->context->fallback_threads,
-                                          mmul_pipeline_share};
     struct grid g;
     (void)find_place(stage, &g); // else all of it is empty
     const int64_t most = mmul_grid_part_most(&g.part);
@@ -205,6 +203,7 @@ enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_erro
     *room = (struct mmul_grid_room){.most = most};
     enum mmul_status status = mmul_check_create(most, most, &room->check, err);
     if (status == MMUL_OK)
-        mmul_check_share(room->check, threads);
+        mmul_check_share(room->check, (struct mmul_parallel){stage->site->context->fallback_threads,
+                                                             mmul_pipeline_share});
     return status;
 }

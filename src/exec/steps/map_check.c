@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "exec/setup/fallback.h"
 #include "exec/steps/site.h"
-#include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 
 enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a part of a row
@@ -171,23 +170,16 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
                                      uint64_t seed, int64_t *wrong, int64_t *looked_at,
                                      struct mmul_error *err) {
     const int64_t rows = host->map.matrices * host->map.rows;
-    enum mmul_status status = MMUL_OK;
+    const bool is_small = mmul_host_map_work(host) <= WORK_MOST; // all of it, matrix by matrix
+    const struct sample s =
+        is_small ? (struct sample){.rows = rows, .width = host->map.cols, .pieces = rows}
+                 : choose(host, seed);
+    enum mmul_status status = bring_pieces(host, &s, err);
     *wrong = 0;
-    *looked_at = rows;
-    if (mmul_host_map_work(host) <= WORK_MOST) {
-        const struct sample all = {.rows = rows, .width = host->map.cols, .pieces = rows};
-        status = bring_pieces(host, &all, err);
-        for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
-            const struct mmul_host_map matrix = mmul_host_map_matrix(host, t);
-            status = judge_piece(&matrix, judge, wrong, err);
-        }
-        return status;
-    }
-    const struct sample s = choose(host, seed);
     *looked_at = s.pieces;
-    status = bring_pieces(host, &s, err);
-    for (int64_t p = 0; status == MMUL_OK && p < s.pieces; p++) {
-        const struct mmul_host_map piece = find_piece(host, &s, p);
+    for (int64_t p = 0; status == MMUL_OK && p < (is_small ? host->map.matrices : s.pieces); p++) {
+        const struct mmul_host_map piece =
+            is_small ? mmul_host_map_matrix(host, p) : find_piece(host, &s, p);
         status = judge_piece(&piece, judge, wrong, err);
     }
     return status;

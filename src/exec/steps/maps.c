@@ -5,7 +5,6 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/setup/pipeline.h"
-#include "exec/steps/generate_blocks.h"
 #include "exec/steps/map_check.h"
 #include "exec/steps/site.h"
 #include "model/dtype.h"
@@ -121,9 +120,18 @@ static bool find_stacks(struct making *m) {
     return true;
 }
 
+// Rows [row, ..) and columns [col, ..) of an operand; its matrices follow each other as they do.
+static void set_part(struct making *m, int operand, int64_t row, int64_t rows, int64_t col,
+                     int64_t cols) {
+    const struct mmul_view view = view_operand(m, operand, m->block.matrix);
+    const struct mmul_stack stack = m->host.operands[operand].stack;
+    m->host.operands[operand] = mmul_maps_part(&view, row, rows, col, cols);
+    m->host.operands[operand].stack = stack;
+}
+
 static struct making begin_making(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, int64_t matrices) {
-    const struct mmul_program *program = stage->site->values->plan->program;
+    const struct mmul_program *program = stage->plan->program;
     const struct mmul_operation *o = &program->operations[stage->is.step->operation];
     struct making m = {.stage = stage,
                        .part = part,
@@ -192,14 +200,12 @@ static void lower_mean(const struct making *m, double share) {
 static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
     const bool down = m->operation->with.axis == -2;
     const struct mmul_region b = m->block;
-    const struct mmul_view view = view_operand(m, 0, b.matrix);
     const struct mmul_shape have = shape_of(m, 0);
     const int64_t inner = m->inner_end - m->inner_begin, all = down ? have.rows : have.cols;
-    const struct mmul_stack stack = m->host.operands[0].stack;
-    m->host.operands[0] =
-        down ? mmul_maps_part(&view, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin)
-             : mmul_maps_part(&view, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
-    m->host.operands[0].stack = stack;
+    if (down)
+        set_part(m, 0, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin);
+    else
+        set_part(m, 0, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
     enum mmul_status status = make(m, b, err);
     if (status != MMUL_OK || m->operation->kind != MMUL_MEAN || inner == all)
         return status;
@@ -221,16 +227,63 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
             continue;
         }
         const struct mmul_shape have = shape_of(m, i);
-        const struct mmul_view view = view_operand(m, i, b.matrix);
-        const struct mmul_stack stack = m->host.operands[i].stack;
         const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
         const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
-        m->host.operands[i] =
-            mmul_maps_part(&view, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin,
-                           all ? 0 : b.col_begin, all ? have.cols : b.col_end - b.col_begin);
-        m->host.operands[i].stack = stack;
+        set_part(m, i, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
+                 all ? have.cols : b.col_end - b.col_begin);
     }
     return make(m, m->block, err);
+}
+
+// -------------------------------------------------------------------------------------- generated
+
+// Elements of the result by their positions, whoever makes them; doubles are the floats of the same places.
+static void generate_run(const struct making *m, int64_t begin, int64_t end, void *to) {
+    enum { MOST = 1024 };
+    const struct mmul_operation *o = m->operation;
+    float made[MOST];
+    double *doubles = to;
+    if (m->result.dtype == MMUL_F32) {
+        mmul_generate(o->generator, o->seed, m->shape, begin, end, to);
+        return;
+    }
+    for (int64_t e = begin, next; e < end; e = next) {
+        next = mmul_smaller(e + MOST, end);
+        mmul_generate(o->generator, o->seed, m->shape, e, next, made);
+        for (int64_t i = e; i < next; i++)
+            doubles[i - begin] = (double)made[i - e];
+    }
+}
+
+// By the threads of the rank.
+struct generating {
+    const struct making *m;
+    int64_t rows_each;
+};
+
+static void generate_part(void *context, int index) {
+    const struct generating *g = context;
+    const struct making *m = g->m;
+    const struct mmul_region b = m->block;
+    int64_t begin = b.row_begin + index * g->rows_each;
+    int64_t end = mmul_smaller(begin + g->rows_each, b.row_end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = (b.matrix * m->shape.rows + i) * m->shape.cols + b.col_begin;
+        generate_run(m, first, first + b.col_end - b.col_begin,
+                     mmul_view_element(&m->result, i, b.col_begin));
+    }
+}
+
+static void generate(const struct making *m) {
+    enum { ROWS_LEAST = 16 };
+    const int64_t rows = m->block.row_end - m->block.row_begin;
+    const int64_t parts =
+        mmul_smaller(m->stage->site->context->fallback_threads, rows / ROWS_LEAST);
+    struct generating g = {m, parts > 1 ? (rows + parts - 1) / parts : rows};
+    if (parts > 1)
+        mmul_pipeline_share((int)parts, generate_part, &g);
+    else
+        generate_part(&g, 0);
 }
 
 // ----------------------------------------------------------------------------------------- copies
@@ -432,13 +485,9 @@ static enum mmul_status attend(struct making *m, struct mmul_error *err) {
     const int64_t rows = b.row_end - b.row_begin;
     for (int i = 0; i < m->operation->operand_count; i++) {
         const struct mmul_shape have = shape_of(m, i);
-        const struct mmul_view view = view_operand(m, i, b.matrix);
-        const struct mmul_stack stack = m->host.operands[i].stack;
         const bool by_row = i == 0 || i == 3;
-        m->host.operands[i] =
-            mmul_maps_part(&view, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
-                           i == 3 ? shape_of(m, 1).rows : have.cols);
-        m->host.operands[i].stack = stack;
+        set_part(m, i, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
+                 i == 3 ? shape_of(m, 1).rows : have.cols);
     }
     return make(m, m->block, err);
 }
@@ -450,8 +499,7 @@ static enum mmul_status make_block(struct making *m, struct mmul_error *err) {
     case MMUL_CLASS_OWN:
         for (int64_t t = 0; t < m->matrices; t++) {
             const struct making one = from_matrix(m, t, 1);
-            mmul_blocks_generate(m->operation, m->shape, &one.result, one.block,
-                                 m->stage->site->context->fallback_threads);
+            generate(&one);
         }
         return MMUL_OK;
     case MMUL_CLASS_REDUCE:

@@ -10,15 +10,16 @@
 
 static void borrow_files(struct mmul_stage *stage) {
     const struct mmul_product_files *files = &stage->is.files;
-    bool rows = stage->is.schedule->axis == MMUL_ROWS;
-    stage->product->files = (struct mmul_files){.split = rows ? files->a : files->b,
-                                                .whole = rows ? files->b : files->a,
-                                                .c_in = files->c_in,
-                                                .output = files->output,
-                                                .spread = stage->is.places.spread};
-    stage->product->files.result_bytes =
-        stage->is.schedule->total * mmul_problem_result_each(&stage->is.schedule->problem) *
-        mmul_problem_result_width(&stage->is.schedule->problem, stage->is.schedule->axis);
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const bool rows = schedule->axis == MMUL_ROWS;
+    stage->product->files = (struct mmul_files){
+        .split = rows ? files->a : files->b,
+        .whole = rows ? files->b : files->a,
+        .c_in = files->c_in,
+        .output = files->output,
+        .spread = stage->is.places.spread,
+        .result_bytes = schedule->total * mmul_problem_result_each(&schedule->problem) *
+                        mmul_problem_result_width(&schedule->problem, schedule->axis)};
 }
 
 // Values do not change; what comes in pieces, panels or slots makes room for others.
@@ -31,7 +32,7 @@ static unsigned find_lasting(const struct mmul_stage *stage) {
 }
 
 enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const int rank = comm->rank, spread = stage->is.places.spread;
     if (schedule == NULL)
@@ -62,7 +63,7 @@ static unsigned values_of(const struct mmul_stage *stage) {
 }
 
 enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     unsigned *maps = NULL;
     if (stage->product == NULL)
         return MMUL_OK;
@@ -95,7 +96,7 @@ void mmul_product_fini(struct mmul_stage *stage) {
     if (stage->product == NULL)
         return;
     // A lost device's driver, or MPI, may still read them.
-    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->site->context->comm))
+    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->comm))
         mmul_views_close(&stage->product->views);
     mmul_layout_fini(&stage->product->layout);
     mmul_free(stage->product);
@@ -116,18 +117,14 @@ void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass
         mmul_verifier_forget(&stage->verifier);
 }
 
-void mmul_files_count(struct mmul_files *files, int64_t bytes) {
-    files->done_bytes += bytes;
-}
-
 void mmul_product_count_mapped(struct mmul_stage *stage) {
     if (stage->product == NULL || stage->product->mapped.c == NULL)
         return;
     int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.schedule->problem);
-    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; i < stage->comm->node_size; i++)
         bytes += each * atomic_load(&stage->progress->ranks[i].elements_done);
     if (bytes > stage->product->mapped_bytes)
-        mmul_files_count(&stage->product->files, bytes - stage->product->mapped_bytes);
+        stage->product->files.done_bytes += bytes - stage->product->mapped_bytes;
     stage->product->mapped_bytes = bytes;
 }
 

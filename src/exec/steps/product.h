@@ -55,9 +55,6 @@ enum mmul_status mmul_product_check(const struct mmul_stage *stage, struct mmul_
 void mmul_product_end(struct mmul_stage *stage);
 void mmul_product_fini(struct mmul_stage *stage);
 
-// Counts bytes of C (as float32) that are there.
-void mmul_files_count(struct mmul_files *files, int64_t bytes);
-
 // Root, whose node computes into the mapped file: what there is of that is counted.
 void mmul_product_count_mapped(struct mmul_stage *stage);
 

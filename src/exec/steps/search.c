@@ -15,17 +15,9 @@
 #include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 
-static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
-    return &stage->site->values->plan->program->operations[stage->is.step->operation];
-}
-
-static int64_t cols_of(const struct mmul_stage *stage) {
-    return stage->site->values->plan->program->values[operation_of(stage)->operands[1]].shape.cols;
-}
-
 // Of the product and of the result.
 static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
-    return stage->site->values->plan->program->values[operation_of(stage)->result].dtype;
+    return stage->plan->program->values[stage->operation->result].dtype;
 }
 
 static enum mmul_status create_memory(struct mmul_stage *stage, struct mmul_error *err) {
@@ -44,8 +36,9 @@ static enum mmul_status create_memory(struct mmul_stage *stage, struct mmul_erro
     return MMUL_OK;
 }
 
-void mmul_search_abandon(struct mmul_search *search) {
-    search->product = search->best = NULL;
+void mmul_search_abandon(struct mmul_stage *stage) {
+    if (stage->search != NULL)
+        stage->search->product = stage->search->best = NULL;
 }
 
 void mmul_search_release(struct mmul_search *search) {
@@ -58,8 +51,7 @@ void mmul_search_release(struct mmul_search *search) {
 enum mmul_status mmul_search_init(struct mmul_stage *stage, int64_t rows, struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE(stage->search, 1, "a search", err);
     if (status == MMUL_OK)
-        stage->search->is =
-            mmul_program_search_size(stage->site->values->plan, stage->is.step, rows);
+        stage->search->is = mmul_program_search_size(stage->plan, stage->is.step, rows);
     return status;
 }
 
@@ -101,7 +93,7 @@ static struct mmul_product product_of(const struct mmul_stage *stage, const stru
 
 static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *tile,
                                   const char *place, struct mmul_error *err) {
-    struct mmul_parameters with = operation_of(stage)->with;
+    struct mmul_parameters with = stage->operation->with;
     with.count = tile->best;
     const struct mmul_host_map host = {
         .map = {.kind = MMUL_TOPK,
@@ -156,7 +148,7 @@ static void merge(enum mmul_dtype dtype, struct list left, struct list right, in
 static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
     const struct mmul_search *s = stage->search;
     const enum mmul_dtype dtype = dtype_of(stage);
-    const int64_t k = operation_of(stage)->with.count, begin = tile->at.col_begin;
+    const int64_t k = stage->operation->with.count, begin = tile->at.col_begin;
     const struct mmul_view view = mmul_block_result(stage, tile->part, tile->at.matrix);
     for (int64_t i = 0; i < tile->rows; i++) {
         void *to = mmul_view_element(&view, tile->at.row_begin + i, 0);
@@ -198,7 +190,8 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
 enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, struct mmul_error *err) {
     const struct mmul_region b = block->at;
-    const int64_t cols = cols_of(stage), k = operation_of(stage)->with.count;
+    const int64_t cols = stage->plan->program->values[stage->operation->operands[1]].shape.cols,
+                  k = stage->operation->with.count;
     struct mmul_search *s = stage->search;
     enum mmul_status status = create_memory(stage, err);
     mmul_verifier_forget(&stage->verifier);

@@ -18,8 +18,8 @@ struct mmul_search {
     void *merged;  // one row of 2k
 };
 
-// The device hangs, and may still write there.
-void mmul_search_abandon(struct mmul_search *search);
+// The device hangs, and may still write to the memory of a stage that searches; of any other nothing happens.
+void mmul_search_abandon(struct mmul_stage *stage);
 
 // Its memory; sizes stay, and it can be made again.
 void mmul_search_release(struct mmul_search *search);

@@ -8,26 +8,21 @@
 #include "exec/steps/site.h"
 
 int mmul_stage_maker(const struct mmul_stage *stage, int place) {
-    return stage->site->makers[mmul_program_base(stage->site->values->plan, place)];
+    return stage->site->makers[mmul_program_base(stage->plan, place)];
 }
 
-// Stages that all ranks of the node must have done before a place is read; 0: its part is the rank's own.
-static int find_need(const struct mmul_stage *stage, int place) {
-    if (place < 0)
-        return 0;
-    const struct mmul_program_plan *plan = stage->site->values->plan;
-    const int base = mmul_program_base(plan, place);
-    const bool is_shared = plan->places[base].placement.kind == MMUL_PLACE_REPLICATE;
-    return is_shared ? mmul_stage_maker(stage, place) : 0;
-}
-
-// Ranks of a node make what is whole on it together.
+// Stages that all ranks of the node must have done before: those that make what it reads, where that is whole on the
+// node, which its ranks make together; of other places its part is the rank's own.
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
     int needs = stage->is.after_all ? stage->index : 0;
-    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++)
-        needs = mmul_larger(
-            needs, find_need(stage, mmul_program_step_operand(stage->site->values->plan, step, i)));
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+        const int place = mmul_program_step_operand(stage->plan, step, i);
+        if (place >= 0 &&
+            stage->plan->places[mmul_program_base(stage->plan, place)].placement.kind ==
+                MMUL_PLACE_REPLICATE)
+            needs = mmul_larger(needs, mmul_stage_maker(stage, place));
+    }
     return needs;
 }
 
@@ -35,7 +30,14 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
                                  const struct mmul_stage_request *request, struct mmul_error *err) {
     const struct mmul_program_plan *plan = site->values->plan;
     const int result = request->step->result;
-    *stage = (struct mmul_stage){.site = site, .index = index, .is = *request};
+    const int operation = request->step->operation;
+    *stage = (struct mmul_stage){.site = site,
+                                 .comm = site->context->comm,
+                                 .plan = plan,
+                                 .operation =
+                                     operation >= 0 ? &plan->program->operations[operation] : NULL,
+                                 .index = index,
+                                 .is = *request};
     stage->node_needs = find_needs(stage);
     stage->sums = mmul_program_sums(plan, request->step);
     stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
@@ -56,7 +58,7 @@ void mmul_stage_fini(struct mmul_stage *stage) {
 bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     const struct mmul_run_progress *progress = stage->site->progress;
     bool done = true;
-    for (int i = 0; done && i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; done && i < stage->comm->node_size; i++)
         done = reach(context, i, &progress->ranks[i].stages_done, stage->index + 1);
     return done;
 }

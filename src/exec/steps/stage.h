@@ -85,8 +85,11 @@ struct mmul_stage_kind {
 };
 
 struct mmul_stage {
-    struct mmul_site *site;               // borrowed
-    const struct mmul_stage *panels_from; // borrowed: is.panels_of; NULL: none
+    struct mmul_site *site;                 // borrowed
+    const struct mmul_stage *panels_from;   // borrowed: is.panels_of; NULL: none
+    const struct mmul_comm *comm;           // borrowed: the site's
+    const struct mmul_program_plan *plan;   // borrowed: that of its values
+    const struct mmul_operation *operation; // borrowed: that of its step; NULL: it moves
     int index;
     struct mmul_stage_request is;       // what it was made from; borrowed pointers
     struct mmul_product_stage *product; // owned; NULL: it has no schedule

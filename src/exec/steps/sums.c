@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Lays the vectors out, and carries them. What they mean is their readers' business.
+// Lays the vectors out, and carries them. The check of summands walks the parts of the result: of a summand all of
+// them, of the result its own.
 #include "exec/steps/sums.h"
 
 #include <string.h>
 
 #include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
 #include "exec/steps/site.h"
 #include "exec/steps/stage_work.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
 
 enum { COUNT_MOST = 1 << 24 }; // of one sum: MPI counts them in int
 
@@ -14,29 +19,22 @@ static int64_t begin_of(const struct mmul_stage *stage, int round) {
     return round > 0 ? stage->sums.ends[round - 1] : 0;
 }
 
-static int64_t count_of(const struct mmul_stage *stage) {
-    return begin_of(stage, stage->sums.rounds);
-}
-
 static double *vector_of(const struct mmul_stage *stage, int node_rank) {
-    return (double *)(void *)stage->memory + node_rank * count_of(stage);
-}
-
-static struct mmul_stage_progress_rank *mine_of(const struct mmul_stage *stage) {
-    return &stage->progress->ranks[stage->site->context->comm->node_rank];
+    return (double *)(void *)stage->memory + node_rank * begin_of(stage, stage->sums.rounds);
 }
 
 double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
     int64_t begin = begin_of(stage, round);
-    double *mine = vector_of(stage, stage->site->context->comm->node_rank) + begin;
+    double *mine = vector_of(stage, stage->comm->node_rank) + begin;
     memset(mine, 0, (size_t)(stage->sums.ends[round] - begin) * sizeof *mine);
     return mine;
 }
 
 // Gives it and waits until all have; NULL: the run was cancelled.
 static const double *exchange(struct mmul_stage *stage, int round) {
-    mmul_progress_raise(stage->site->progress, stage->site->context->comm->node_rank,
-                        &mine_of(stage)->sums_given, round + 1, stage->index + 1);
+    mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
+                        &stage->progress->ranks[stage->comm->node_rank].sums_given, round + 1,
+                        stage->index + 1);
     if (!mmul_stage_wait_for_sums(stage, round))
         return NULL;
     return vector_of(stage, 0) + begin_of(stage, round);
@@ -62,22 +60,21 @@ bool mmul_sums_are_over(const struct mmul_stage *stage) {
 
 bool mmul_sums_are_given(const struct mmul_stage *stage, int round) {
     bool given = true;
-    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; i < stage->comm->node_size; i++)
         given = given && atomic_load(&stage->progress->ranks[i].sums_given) > round;
     return given || mmul_failure_is_void(&stage->site->failure);
 }
 
 static void add_node(const struct mmul_stage *stage, int64_t begin, int64_t end) {
     double *sum = vector_of(stage, 0);
-    for (int rank = 1; rank < stage->site->context->comm->node_size; rank++) {
+    for (int rank = 1; rank < stage->comm->node_size; rank++) {
         const double *other = vector_of(stage, rank);
         for (int64_t i = begin; i < end; i++)
             sum[i] += other[i];
     }
 }
 
-bool mmul_sums_advance(struct mmul_sums_traffic *traffic, struct mmul_stage *stage) {
-    struct mmul_sums_traffic *t = traffic;
+bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage) {
     const struct mmul_peers *leaders = &stage->site->transport.leaders;
     int round = (int)atomic_load(&stage->progress->sums_made);
     if (t->is_under_way && !mmul_sum_is_over(leaders, &t->sum))
@@ -95,4 +92,123 @@ bool mmul_sums_advance(struct mmul_sums_traffic *traffic, struct mmul_stage *sta
                             round + 1, 0);
     }
     return true;
+}
+
+// ------------------------------------------------------------------------------ summands of a move
+
+// What its sums are of.
+struct lines {
+    const struct mmul_values *values;
+    struct mmul_move move;
+    struct mmul_sum_lines sums;
+};
+
+static struct lines lines_of(const struct mmul_stage *stage) {
+    const struct mmul_values *values = stage->site->values;
+    struct lines l = {.values = values,
+                      .move = mmul_program_plan_move(values->plan, stage->is.step)};
+    l.sums = mmul_program_sum_lines(&l.move);
+    return l;
+}
+
+// Where the lines of one matrix are, as a holder has them.
+static int64_t place_of(const struct lines *l, int rank, int64_t matrix) {
+    int64_t part =
+        l->sums.count > l->sums.matrices * l->sums.length ? rank / l->move.to.col_parts : 0;
+    return (part * l->sums.matrices + matrix) * l->sums.length;
+}
+
+// What the view has of the region, onto its lines.
+static void add(const struct lines *l, const struct mmul_view *view, struct mmul_region r,
+                double *sums, double *sizes) {
+    const int64_t cols = r.col_end - r.col_begin, along = view->transposed ? view->ld : 1;
+    for (int64_t i = r.row_begin; i < r.row_end; i++) {
+        const void *row = mmul_view_element(view, i, r.col_begin);
+        double sum = 0, size = 0;
+        for (int64_t j = 0; l->sums.by_cols && j < cols; j++) {
+            sums[r.col_begin + j] += mmul_dtype_real(view->dtype, row, j * along);
+            sizes[r.col_begin + j] += fabs(mmul_dtype_real(view->dtype, row, j * along));
+        }
+        for (int64_t j = 0; !l->sums.by_cols && j < cols; j++) {
+            sum += mmul_dtype_real(view->dtype, row, j * along);
+            size += fabs(mmul_dtype_real(view->dtype, row, j * along));
+        }
+        if (!l->sums.by_cols) {
+            sums[i] += sum;
+            sizes[i] += size;
+        }
+    }
+}
+
+// A rank's part of the result, of copies that of the first.
+static struct mmul_part_range part_of(const struct lines *l, int rank) {
+    bool counts = mmul_placement_is_whole(l->move.to.kind)
+                      ? rank == 0
+                      : mmul_placement_copies(&l->move.to, rank).first == rank;
+    return counts ? mmul_placement_part(&l->move.to, l->move.shape, rank)
+                  : (struct mmul_part_range){0};
+}
+
+static void give(struct mmul_stage *stage, int round, const double *const *sums) {
+    const struct lines l = lines_of(stage);
+    double *mine = mmul_sums_mine(stage, round);
+    (void)sums; // there are none before
+    for (int rank = 0; rank < l.move.size; rank++) {
+        const struct mmul_part_range part = part_of(&l, rank);
+        for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
+            int64_t ignored, at = place_of(&l, rank, t);
+            const struct mmul_view view =
+                mmul_values_view(l.values, stage->is.step->operands[0], l.values->rank, t);
+            add(&l, &view, mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
+                mine + at, mine + l.sums.count + at);
+        }
+    }
+}
+
+static enum mmul_status fail(const struct mmul_stage *stage, const struct lines *l, int64_t matrix,
+                             int64_t line, struct mmul_error *err) {
+    const struct mmul_program_plan *plan = l->values->plan;
+    const int value = plan->places[stage->is.step->result].value;
+    mmul_fail(err, MMUL_ERR_WRONG,
+              "rank %d: sum of summands is wrong in %s %lld of matrix %lld of '%.90s'",
+              l->values->rank, l->sums.by_cols ? "column" : "row", (long long)line,
+              (long long)matrix, plan->program->values[value].name);
+    mmul_hint(err, "suspect the memory or the processor of that machine");
+    return MMUL_ERR_WRONG;
+}
+
+// When the result is here.
+static enum mmul_status judge(struct mmul_stage *stage, const double *const *sums,
+                              struct mmul_error *err) {
+    const struct lines l = lines_of(stage);
+    if (!mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived, stage->is.panels,
+                         &stage->site->mine.scatter_seconds, -1))
+        return MMUL_OK; // another failure has ended the run
+    const int rank = l.values->rank;
+    const struct mmul_part_range part =
+        mmul_placement_part(&l.move.to, l.move.shape, l.values->rank);
+    const int64_t terms = l.sums.by_cols ? l.move.shape.rows : l.move.shape.cols;
+    double *found = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.sums.length, "the check of sums", err);
+    for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
+        const struct mmul_view view = mmul_values_view(l.values, stage->is.step->result, rank, t);
+        const double *expected = sums[0] + place_of(&l, rank, t);
+        const struct mmul_region r = view.region;
+        int64_t begin = l.sums.by_cols ? r.col_begin : r.row_begin;
+        int64_t end = l.sums.by_cols ? r.col_end : r.row_end;
+        memset(found, 0, (size_t)(2 * l.sums.length) * sizeof *found);
+        add(&l, &view, r, found, found + l.sums.length);
+        stage->verifier.lines_checked += end - begin;
+        for (int64_t i = begin; status == MMUL_OK && i < end; i++)
+            if (!mmul_carried_sum_is_right(found[i], expected[i], expected[l.sums.count + i],
+                                           l.move.size, view.dtype, terms))
+                status = fail(stage, &l, t, i, err);
+    }
+    mmul_free(found);
+    return status;
+}
+
+enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
+    static const struct mmul_sums_check check = {.give = give, .judge = judge};
+    return mmul_sums_check(stage, &check, err);
 }

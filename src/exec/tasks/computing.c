@@ -18,27 +18,15 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
-    return stage->site->values->plan;
-}
-
-static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
-    return &plan_of(stage)->program->operations[stage->is.step->operation];
-}
-
-static bool is_void(const struct mmul_stage *stage) {
-    return mmul_failure_is_void(&stage->site->failure);
-}
-
 // -------------------------------------------------------------------------------------- products
 
 static bool is_mine(const struct mmul_stage *stage) {
-    return stage->works->at_hand.owner == stage->site->context->comm->node_rank;
+    return stage->works->at_hand.owner == stage->comm->node_rank;
 }
 
 // When what is at hand is made.
 static bool has_all_terms(const struct mmul_stage *stage) {
-    const int rank = stage->site->context->comm->node_rank;
+    const int rank = stage->comm->node_rank;
     return stage->works->at_hand.end == stage->works->tasks[rank].terms;
 }
 
@@ -127,7 +115,7 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_par
 // Those of what is at hand.
 static struct mmul_block_walk walk_at_hand(const struct mmul_stage *stage) {
     const struct mmul_work *work = &stage->works->at_hand;
-    struct mmul_tasks tasks = stage->works->tasks[stage->site->context->comm->node_rank];
+    struct mmul_tasks tasks = stage->works->tasks[stage->comm->node_rank];
     tasks.rank = work->rank;
     return mmul_task_blocks(&tasks, &work->task,
                             (struct mmul_range){work->line_begin, work->line_end});
@@ -138,12 +126,13 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_
     struct mmul_block_walk walk = walk_at_hand(stage);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
-    while (status == MMUL_OK && !is_void(stage) && mmul_blocks_next(&walk, &block)) {
+    while (status == MMUL_OK && !mmul_failure_is_void(&stage->site->failure) &&
+           mmul_blocks_next(&walk, &block)) {
         if (mmul_region_count(block.at) == 0)
             continue;
-        if (operation_of(stage)->kind == MMUL_MATMUL)
+        if (stage->operation->kind == MMUL_MATMUL)
             status = multiply(stage, part, &block, err);
-        else if (operation_of(stage)->kind == MMUL_SEARCH)
+        else if (stage->operation->kind == MMUL_SEARCH)
             status = mmul_search_make(stage, part, &block, err);
         else
             status =
@@ -176,8 +165,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_pa
 // The terms of all panels in [*done, here) that follow each other.
 static struct mmul_panel take_terms(const struct mmul_stage *stage, int here, int *done) {
     const int panels = stage->is.panels;
-    const int first =
-        mmul_program_plan_first_panel(plan_of(stage), stage->site->values->node, panels);
+    const int first = mmul_program_plan_first_panel(stage->plan, stage->site->values->node, panels);
     const int64_t k = stage->works->at_hand.end;
     struct mmul_panel terms = mmul_move_panel(k, panels, first, (*done)++);
     while (*done < here) {
@@ -210,14 +198,6 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
     return status;
 }
 
-static enum mmul_status make_at_hand(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_work *work = &stage->works->at_hand;
-    const struct mmul_part part = mmul_block_part(stage, work->rank, work->task.pass);
-    mmul_product_forget_buffers(stage, work->task.pass);
-    return stage->is.panels > 0 ? make_in_panels(stage, &part, err)
-                                : make_blocks(stage, &part, err);
-}
-
 // ----------------------------------------------------------------------------------------- tasks
 
 // Pieces and panel are there, and the slot for C is free.
@@ -245,7 +225,11 @@ static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct
             (is_mine(stage) && !wait_for_step(stage, works->at_hand.task.pass)))
             break;
         mmul_works_begin(stage);
-        status = make_at_hand(stage, err);
+        const struct mmul_pass pass = works->at_hand.task.pass;
+        const struct mmul_part part = mmul_block_part(stage, works->at_hand.rank, pass);
+        mmul_product_forget_buffers(stage, pass);
+        status = stage->is.panels > 0 ? make_in_panels(stage, &part, err)
+                                      : make_blocks(stage, &part, err);
         if (status != MMUL_OK)
             break;
         mmul_works_end(stage);
@@ -256,12 +240,12 @@ static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct
 
 // A rank has no terms for some matrices of its summand.
 static void clear_summand(const struct mmul_stage *stage) {
-    if (!mmul_step_makes_summands(plan_of(stage), stage->is.step))
+    if (!mmul_step_makes_summands(stage->plan, stage->is.step))
         return;
     const struct mmul_part part = mmul_block_own(stage);
-    const struct mmul_block_walk walk = mmul_step_blocks(plan_of(stage), stage->is.step, part.rank);
+    const struct mmul_block_walk walk = mmul_step_blocks(stage->plan, stage->is.step, part.rank);
     const int64_t matrices =
-        mmul_shape_matrices(mmul_program_shape(plan_of(stage)->program, operation_of(stage)));
+        mmul_shape_matrices(mmul_program_shape(stage->plan->program, stage->operation));
     for (int64_t t = 0; t < matrices; t++) {
         const struct mmul_view z = mmul_block_result(stage, &part, t);
         if (t < walk.matrix || t >= walk.end)
@@ -270,7 +254,7 @@ static void clear_summand(const struct mmul_stage *stage) {
 }
 
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
-    const int rank = stage->site->context->comm->node_rank;
+    const int rank = stage->comm->node_rank;
     enum mmul_status status = MMUL_OK;
     if (!mmul_epilogue_is_all(stage)) {
         clear_summand(stage);
@@ -282,7 +266,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     }
     if (stage->search != NULL)
         mmul_search_release(stage->search);
-    if (stage->sums.rounds > 0 && !is_void(stage))
+    if (stage->sums.rounds > 0 && !mmul_failure_is_void(&stage->site->failure))
         status = mmul_grid_check(stage, err);
     if (status == MMUL_OK)
         status = mmul_epilogue_make(stage, err);
@@ -306,10 +290,10 @@ static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
 
 static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_block_sizes sizes,
                                     struct mmul_tile *tile, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     const struct mmul_rank_info *info = &stage->site->context->cluster->ranks[comm->rank];
     const size_t each =
-        mmul_dtype_bytes(plan_of(stage)->program->values[operation_of(stage)->result].dtype);
+        mmul_dtype_bytes(stage->plan->program->values[stage->operation->result].dtype);
     const struct mmul_tile_request request = {
         .m = sizes.m,
         .n = sizes.n,
@@ -317,15 +301,15 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_
         .a_bytes_each = each,
         .b_bytes_each = each,
         .host_memory = info->host_memory,
-        .memory_bytes = plan_of(stage)->ranks[comm->rank].device_bytes,
+        .memory_bytes = stage->plan->ranks[comm->rank].device_bytes,
         .max_allocation_bytes = info->device.max_allocation_bytes};
     return mmul_tile_choose(&request, tile, err);
 }
 
 // Of what has no schedule. Values do not change; a result to which terms are added is not one yet.
 static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *err) {
-    const int rank = stage->site->context->comm->rank;
-    const struct mmul_program_plan *plan = plan_of(stage);
+    const int rank = stage->comm->rank;
+    const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_block_sizes sizes = mmul_program_block_sizes(plan, stage->is.step, rank);
     enum mmul_status status = MMUL_OK;
     // Products' temporary memory stays.
@@ -336,24 +320,19 @@ static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *e
         status = mmul_grid_check_init(stage, err);
     if (status != MMUL_OK || sizes.m == 0)
         return status;
-    if (operation_of(stage)->kind == MMUL_SEARCH)
+    if (stage->operation->kind == MMUL_SEARCH)
         status = mmul_search_init(stage, sizes.m, err);
     return status == MMUL_OK ? choose_tile(stage, sizes, &stage->work.tile, err) : status;
 }
 
 static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_check_need need =
-        mmul_program_check_need(plan_of(stage), stage->is.step, stage->site->context->comm->rank);
+        mmul_program_check_need(stage->plan, stage->is.step, stage->comm->rank);
     enum mmul_status status =
         stage->is.schedule != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
     if (status != MMUL_OK || need.piece_units == 0)
         return status;
     return mmul_stage_create_verifier(stage, &need, stage->site->options->verify_seed, err);
-}
-
-static void abandon(struct mmul_stage *stage) {
-    if (stage->search != NULL)
-        mmul_search_abandon(stage->search);
 }
 
 static void fini(struct mmul_stage *stage) {
@@ -366,7 +345,7 @@ static void fini(struct mmul_stage *stage) {
 
 static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     bool computed = true;
-    for (int i = 0; computed && i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; computed && i < stage->comm->node_size; i++)
         computed = reach(context, i, &stage->progress->ranks[i].passes_done, stage->works->passes);
     return computed;
 }
@@ -395,7 +374,7 @@ static bool has_left(const struct mmul_stage *stage) {
 
 static bool note_computed(struct mmul_stage *stage) {
     const bool computed = stage->product == NULL || is_computed(stage, has_reached, NULL);
-    if (stage->site->context->comm->rank == 0)
+    if (stage->comm->rank == 0)
         mmul_product_count_mapped(stage);
     return computed;
 }
@@ -406,7 +385,7 @@ const struct mmul_stage_kind mmul_computing_kind = {.init = init,
                                                     .begin = mmul_works_enter,
                                                     .compute = compute,
                                                     .help = help,
-                                                    .abandon = abandon,
+                                                    .abandon = mmul_search_abandon,
                                                     .is_over = is_over,
                                                     .note_computed = note_computed,
                                                     .has_left = has_left,

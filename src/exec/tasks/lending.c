@@ -38,7 +38,7 @@ bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     // C over C_in: what comes from elsewhere and is not meant would be what is added to.
     bool c_in_stays = schedule->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
-    return stage->site->context->comm->node_index == 0 && schedule->problem.alpha != 0 &&
+    return stage->comm->node_index == 0 && schedule->problem.alpha != 0 &&
            stage->product->me->end > stage->product->me->begin && m->split != NULL &&
            m->whole != NULL && m->c != NULL && c_in_stays && has_work_elsewhere(stage);
 }
@@ -52,9 +52,9 @@ enum mmul_status mmul_lending_init(struct mmul_lending *lending, struct mmul_sit
     *lending = (struct mmul_lending){0};
     if (comm->rank != 0 || stage == NULL || !has_work_elsewhere(stage))
         return MMUL_OK;
-    enum mmul_status status = MMUL_ALLOCATE(lending->lenders, comm->node_count, "claims", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(lending->lent, LENT_MOST, "claims", err);
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("claims", err, MMUL_WANT(lending->lenders, comm->node_count),
+                          MMUL_WANT(lending->lent, LENT_MOST));
     if (status != MMUL_OK)
         return status;
     lending->stage = stage;
@@ -92,21 +92,12 @@ static int find_lender(const struct mmul_lending *lending, bool *any) {
     return last;
 }
 
-static void ask_for(const struct mmul_lending *lending, int64_t *question) {
-    const struct mmul_stage_progress_rank *ranks = lending->stage->progress->ranks;
-    question[RATE] = atomic_load(&ranks[lending->borrower].rate);
-    question[LINES_MOST] = ranks[lending->borrower].loan.lines_most;
-    question[NODE_RATE] = 0;
-    for (int i = 0; i < lending->stage->site->context->comm->node_size; i++)
-        question[NODE_RATE] += atomic_load(&ranks[i].rate);
-}
-
 int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
     bool any;
-    for (int i = 0; lending->stage != NULL && i < lending->stage->site->context->comm->node_size;
-         i++) {
+    for (int i = 0; lending->stage != NULL && i < lending->stage->comm->node_size; i++) {
         if (atomic_load(&loan_of(lending, i)->state) != MMUL_LOAN_WANTED)
             continue;
+        const struct mmul_stage_progress_rank *ranks = lending->stage->progress->ranks;
         int node = find_lender(lending, &any);
         if (!any)
             atomic_store(&loan_of(lending, i)->state, MMUL_LOAN_REFUSED);
@@ -115,7 +106,11 @@ int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
         lending->borrower = i;
         lending->node = node;
         lending->leader = lending->lenders[node].leader;
-        ask_for(lending, question);
+        question[RATE] = atomic_load(&ranks[i].rate);
+        question[LINES_MOST] = ranks[i].loan.lines_most;
+        question[NODE_RATE] = 0;
+        for (int j = 0; j < lending->stage->comm->node_size; j++)
+            question[NODE_RATE] += atomic_load(&ranks[j].rate);
         return lending->leader;
     }
     return -1;
@@ -124,16 +119,6 @@ int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
 struct mmul_task mmul_lending_task(const struct mmul_stage *stage, const struct mmul_loan *loan) {
     const struct mmul_tasks tasks = mmul_tasks_of(stage->is.schedule, loan->rank, 0, false);
     return mmul_tasks_at(&tasks, loan->task);
-}
-
-static void remember(struct mmul_lending *lending, const struct mmul_loan *loan) {
-    struct mmul_files *files = &lending->stage->product->files;
-    const struct mmul_task task = mmul_lending_task(lending->stage, loan);
-    lending->lent[files->lent_count++] =
-        (struct mmul_lent){.rank = loan->rank,
-                           .pass = task.pass.index,
-                           .lines = {loan->line_begin, loan->line_end},
-                           .width = {task.begin, task.end}};
 }
 
 void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer) {
@@ -152,7 +137,13 @@ void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer) {
     loan->task = answer[TASK];
     loan->line_begin = answer[LINE_BEGIN];
     loan->line_end = answer[LINE_END];
-    remember(lending, loan);
+    struct mmul_files *files = &lending->stage->product->files;
+    const struct mmul_task task = mmul_lending_task(lending->stage, loan);
+    lending->lent[files->lent_count++] =
+        (struct mmul_lent){.rank = loan->rank,
+                           .pass = task.pass.index,
+                           .lines = {loan->line_begin, loan->line_end},
+                           .width = {task.begin, task.end}};
     atomic_store(&loan->state, MMUL_LOAN_GIVEN);
 }
 

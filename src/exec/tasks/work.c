@@ -24,17 +24,17 @@ static struct mmul_stage_progress_rank *progress_of(const struct mmul_stage *sta
 }
 
 static struct mmul_stage_progress_rank *own_progress(const struct mmul_stage *stage) {
-    return progress_of(stage, stage->site->context->comm->node_rank);
+    return progress_of(stage, stage->comm->node_rank);
 }
 
 static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
-    return &stage->works->tasks[stage->site->context->comm->node_rank];
+    return &stage->works->tasks[stage->comm->node_rank];
 }
 
 static bool may_claim(const struct mmul_stage *stage) {
     return stage->is.schedule != NULL
                ? stage->is.schedule->claim_share > 0
-               : stage->is.step->claim_share > 0 && stage->site->context->comm->node_size > 1;
+               : stage->is.step->claim_share > 0 && stage->comm->node_size > 1;
 }
 
 // Lines that it has kept are left, and slices of their terms.
@@ -79,16 +79,11 @@ static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
 // Of a product.
 static double first_rate(const struct mmul_stage *stage) {
     const struct mmul_context *context = stage->site->context;
-    const struct mmul_program_plan *plan = stage->site->values->plan;
+    const struct mmul_program_plan *plan = stage->plan;
     const enum mmul_dtype dtype =
         plan->program->values[plan->places[stage->is.step->made].value].dtype;
     return mmul_rank_flops(&context->cluster->ranks[context->comm->rank], dtype) /
            (2.0 * (double)mmul_larger(1, own_tasks(stage)->terms));
-}
-
-static bool multiplies(const struct mmul_stage *stage) {
-    const struct mmul_program *program = stage->site->values->plan->program;
-    return program->operations[stage->is.step->operation].kind == MMUL_MATMUL;
 }
 
 // The list of a rank of this node.
@@ -96,25 +91,24 @@ static struct mmul_tasks list_of(const struct mmul_stage *stage, int rank) {
     return stage->is.schedule != NULL
                ? mmul_tasks_of(stage->is.schedule, rank, mmul_write_back_slice(stage),
                                mmul_write_back_follows(stage))
-               : mmul_tasks_of_step(stage->site->values->plan, stage->is.step, rank);
+               : mmul_tasks_of_step(stage->plan, stage->is.step, rank);
 }
 
 static int64_t find_lines_most(const struct mmul_stage *stage) {
-    const int rank = stage->site->context->comm->rank;
+    const int rank = stage->comm->rank;
     return stage->is.schedule != NULL
                ? mmul_schedule_lines_most(stage->is.schedule, rank)
-               : mmul_program_block_sizes(stage->site->values->plan, stage->is.step, rank).m;
+               : mmul_program_block_sizes(stage->plan, stage->is.step, rank).m;
 }
 
 // Memory for lists of all ranks of the node.
 static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works **works,
                                struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE(*works, 1, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE((*works)->tasks, comm->node_size, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE((*works)->paces, comm->node_size + 1, "tasks", err);
-    return status;
+    return status != MMUL_OK
+               ? status
+               : MMUL_ALLOCATE_ALL("tasks", err, MMUL_WANT((*works)->tasks, comm->node_size),
+                                   MMUL_WANT((*works)->paces, comm->node_size + 1));
 }
 
 static void destroy(struct mmul_works *works) {
@@ -149,7 +143,7 @@ static void begin_list(struct mmul_stage *stage) {
 }
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     if (stage->is.schedule == NULL && !may_claim(stage))
         return MMUL_OK;
     enum mmul_status status = create(comm, &stage->works, err);
@@ -166,23 +160,19 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     return MMUL_OK;
 }
 
-// What is nobody else's is of the stage at hand.
-static void take_turn(struct mmul_stage *stage) {
-    const struct mmul_comm *comm = stage->site->context->comm;
-    struct mmul_works *works = stage->works = stage->site->works;
-    *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
-    works->tasks[comm->node_rank] = list_of(stage, comm->rank);
-    begin_list(stage);
-}
-
 void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     if (stage->works == NULL) {
-        take_turn(stage);
+        // What is nobody else's is of the stage at hand.
+        struct mmul_works *works = stage->works = stage->site->works;
+        *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
+        works->tasks[stage->comm->node_rank] = list_of(stage, stage->comm->rank);
+        begin_list(stage);
         return;
     }
     int64_t positions = own_tasks(stage)->positions;
-    atomic_store(&progress->rate, multiplies(stage) ? (int64_t)first_rate(stage) : 0);
+    atomic_store(&progress->rate,
+                 stage->operation->kind == MMUL_MATMUL ? (int64_t)first_rate(stage) : 0);
     if (may_claim(stage))
         mmul_unbegun_set(&progress->unbegun,
                          (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
@@ -229,7 +219,7 @@ static double left_of(const struct mmul_stage *stage, int rank, struct mmul_rang
 // How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
 // whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
 static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(stage)->rate);
     for (int i = 0; mine > 0 && i < comm->node_size; i++) {
         const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
@@ -253,7 +243,7 @@ static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces)
 static double level_of(struct mmul_stage *stage) {
     const struct mmul_stage_progress *progress = stage->progress;
     struct mmul_pace *paces = stage->works->paces;
-    int size = stage->site->context->comm->node_size;
+    int size = stage->comm->node_size;
     double until = (double)atomic_load(&progress->borrowed_until) * 1e-9 - mmul_clock_now();
     paces[size] = (struct mmul_pace){.until = fmax(0, until),
                                      .rate = (double)atomic_load(&progress->borrower_rate)};
@@ -277,7 +267,7 @@ static void let_go(struct mmul_stage *stage, int64_t there) {
     struct mmul_works *works = stage->works;
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
-    struct mmul_pace *mine = &works->paces[stage->site->context->comm->node_rank];
+    struct mmul_pace *mine = &works->paces[stage->comm->node_rank];
     const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
     const struct mmul_rest rest =
         rest_of(stage, &task, works->kept, own_tasks(stage)->positions, there);
@@ -305,7 +295,7 @@ static bool take_slice(struct mmul_stage *stage) {
                  adds_slices(stage) ? tasks->sums - works->slice : 0);
     if (!any)
         return false;
-    works->at_hand = (struct mmul_work){.owner = stage->site->context->comm->node_rank,
+    works->at_hand = (struct mmul_work){.owner = stage->comm->node_rank,
                                         .rank = tasks->rank,
                                         .task = mmul_tasks_at(tasks, 0),
                                         .line_end = works->kept,
@@ -323,8 +313,7 @@ static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
     if (!may_claim(stage) || count == 0 || !look_around(stage, works->paces))
         return count;
     return mmul_pace_take(
-        level_of(stage), worth_seconds(stage),
-        works->paces[stage->site->context->comm->node_rank].rate,
+        level_of(stage), worth_seconds(stage), works->paces[stage->comm->node_rank].rate,
         rest_of(stage, &own->task, count, full, atomic_load(&own_progress(stage)->terms_there)));
 }
 
@@ -335,7 +324,7 @@ static bool take_own(struct mmul_stage *stage) {
     bool claims = may_claim(stage);
     struct mmul_range left = {works->front, tasks->positions};
     struct mmul_task_cursor *own = &works->own;
-    const int mine = stage->site->context->comm->node_rank;
+    const int mine = stage->comm->node_rank;
     int64_t count;
     do {
         if (claims)
@@ -349,7 +338,7 @@ static bool take_own(struct mmul_stage *stage) {
             return false;
     } while (claims && !mmul_unbegun_take(&progress->unbegun, left, count));
     works->front = left.begin + count;
-    works->at_hand = work_of(stage, stage->site->context->comm->node_rank, own, left.begin, count,
+    works->at_hand = work_of(stage, stage->comm->node_rank, own, left.begin, count,
                              atomic_load(&progress->terms_there));
     return true;
 }
@@ -417,7 +406,7 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
 static bool claim(struct mmul_stage *stage, bool *left) {
     struct mmul_works *works = stage->works;
     const struct mmul_pace *paces = works->paces;
-    int size = stage->site->context->comm->node_size;
+    int size = stage->comm->node_size;
     double end;
     *left = false;
     for (int i = 0; i < size; i++) // before the words: it lets go of lines before its last slice
@@ -426,8 +415,8 @@ static bool claim(struct mmul_stage *stage, bool *left) {
         return false;
     int last = find_last(paces, size, &end);
     *left |= last >= 0;
-    const struct claimant self = {paces[stage->site->context->comm->node_rank].rate,
-                                  mmul_pace_level(paces, size), stage->works->lines_most, true};
+    const struct claimant self = {paces[stage->comm->node_rank].rate, mmul_pace_level(paces, size),
+                                  stage->works->lines_most, true};
     return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
 }
 
@@ -455,24 +444,10 @@ static bool borrow(struct mmul_stage *stage) {
     return true;
 }
 
-bool mmul_works_next(struct mmul_stage *stage) {
-    bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
-    if (take_slice(stage) || take_own(stage))
-        return true;
-    if (left)
-        mmul_stopwatch_enter(&stage->site->watch, NULL);
-    while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
-        if (claim(stage, &left))
-            return true;
-        mmul_clock_nap(NAP_SECONDS);
-    }
-    return borrow(stage);
-}
-
 // Has a rank with something to do not come to this stage yet?
 static bool is_anybody_late(const struct mmul_stage *stage) {
     bool late = false;
-    for (int i = 0; i < stage->site->context->comm->node_size; i++) {
+    for (int i = 0; i < stage->comm->node_size; i++) {
         const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
         const int64_t all = stage->works->tasks[i].positions;
         late |= all > 0 && atomic_load(&progress->lines_left) == all &&
@@ -481,17 +456,28 @@ static bool is_anybody_late(const struct mmul_stage *stage) {
     return late;
 }
 
-bool mmul_works_help(struct mmul_stage *stage) {
+// Claims of what others have not begun, while they have something, in case they fall behind; `late`: also of who has
+// not come to this stage yet. False: nothing was left of it.
+static bool claim_any(struct mmul_stage *stage, bool late) {
     bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
-    mmul_stopwatch_enter(&stage->site->watch, NULL);
+    if (left)
+        mmul_stopwatch_enter(&stage->site->watch, NULL);
     while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
-        const bool late = is_anybody_late(stage); // before the words
+        const bool may_come = late && is_anybody_late(stage); // before the words
         if (claim(stage, &left))
             return true;
-        left |= late;
+        left |= may_come;
         mmul_clock_nap(NAP_SECONDS);
     }
     return false;
+}
+
+bool mmul_works_next(struct mmul_stage *stage) {
+    return take_slice(stage) || take_own(stage) || claim_any(stage, false) || borrow(stage);
+}
+
+bool mmul_works_help(struct mmul_stage *stage) {
+    return claim_any(stage, true);
 }
 
 // ----------------------------------------------------------------------------------- begin, end
@@ -518,16 +504,6 @@ void mmul_works_begin(struct mmul_stage *stage) {
     atomic_store(&progress->begun, (int64_t)(stage->works->begun * 1e9));
 }
 
-// What was done before counts half, so that one odd call does not decide.
-static void tell_rate(struct mmul_works *works, struct mmul_stage_progress_rank *progress,
-                      double elements) {
-    works->elements = works->elements / 2 + elements;
-    works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
-    if (works->seconds > 0)
-        atomic_store(&progress->rate, (int64_t)(works->elements / works->seconds) + 1);
-    atomic_store(&progress->begun, 0);
-}
-
 // Lines of a block of this node are, wherever they were computed.
 static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
     struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
@@ -543,10 +519,15 @@ void mmul_works_end(struct mmul_stage *stage) {
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *own = own_progress(stage);
-    if (is_looked_at(stage))
-        tell_rate(works, own, (double)elements);
+    if (is_looked_at(stage)) { // what was done before counts half: one odd call does not decide
+        works->elements = works->elements / 2 + (double)elements;
+        works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
+        if (works->seconds > 0)
+            atomic_store(&own->rate, (int64_t)(works->elements / works->seconds) + 1);
+        atomic_store(&own->begun, 0);
+    }
     atomic_fetch_add(&own->elements_done, elements);
-    if (work->owner == stage->site->context->comm->node_rank) {
+    if (work->owner == stage->comm->node_rank) {
         works->own_elements += elements;
     } else {
         works->claimed_elements += elements;
@@ -561,7 +542,7 @@ void mmul_works_end(struct mmul_stage *stage) {
 // Has somebody not begun yet, or may somebody let go of more? What it will have is not known then.
 static bool may_have_more(const struct mmul_stage *stage) {
     bool more = false;
-    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+    for (int i = 0; i < stage->comm->node_size; i++)
         more |= atomic_load(&progress_of(stage, i)->rate) == 0 ||
                 atomic_load(&progress_of(stage, i)->slices_left) > 0;
     return more;
@@ -570,7 +551,7 @@ static bool may_have_more(const struct mmul_stage *stage) {
 bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
                      struct mmul_work *work, double *seconds) {
     struct mmul_pace *paces = stage->works->lender;
-    int size = stage->site->context->comm->node_size;
+    int size = stage->comm->node_size;
     bool more = may_have_more(stage); // before the words
     *seconds = more;
     if (!look_around(stage, paces))

@@ -32,19 +32,13 @@ int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
     return units >= p->k ? units : 0;
 }
 
-// Of the rows of all matrices.
-static int64_t row_of(const struct mmul_stage *stage, int64_t matrix, int64_t row) {
-    return matrix * mmul_problem_units(&stage->is.schedule->problem, stage->is.schedule->axis) +
-           row;
-}
-
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
                           struct mmul_region block) {
-    struct mmul_stage_progress_rank *progress =
-        &stage->progress->ranks[stage->site->context->comm->node_rank];
+    struct mmul_stage_progress_rank *progress = &stage->progress->ranks[stage->comm->node_rank];
     if (applies(stage) && task->end - task->begin == stage->is.schedule->problem.n)
         atomic_store(&progress->rows_complete,
-                     row_of(stage, block.matrix, block.row_end) - stage->product->me->begin);
+                     block.matrix * mmul_problem_units(&stage->is.schedule->problem, MMUL_ROWS) +
+                         block.row_end - stage->product->me->begin);
 }
 
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
@@ -64,7 +58,7 @@ bool mmul_write_back_follows(const struct mmul_stage *stage) {
 }
 
 bool mmul_write_back_is_here(const struct mmul_stage *stage) {
-    return stage->site->context->comm->rank == 0 && mmul_write_back_follows(stage);
+    return stage->comm->rank == 0 && mmul_write_back_follows(stage);
 }
 
 // A rank's next stretch; true when there was one.
@@ -87,7 +81,7 @@ static bool hand_over(struct mmul_stage *stage, int rank,
 }
 
 void mmul_write_back(struct mmul_stage *stage) {
-    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_comm *comm = stage->comm;
     bool computing = true;
     while (computing && atomic_load(&stage->site->progress->cancelled) == 0) {
         struct mmul_stage_progress_rank *progress =

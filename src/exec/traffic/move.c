@@ -2,18 +2,19 @@
 // Pieces of values, where they are and where they belong; and what of a move stays on the node.
 #include "exec/traffic/move.h"
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "exec/steps/carried_sums.h"
+#include "exec/steps/maps.h"
 #include "exec/steps/site.h"
-#include "exec/traffic/loads.h"
+#include "exec/steps/sums.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
 struct mmul_moving mmul_stage_moving(const struct mmul_stage *stage) {
     if (stage->is.kind != &mmul_move_kind)
         return (struct mmul_moving){.count = 0};
-    return (struct mmul_moving){.plan = stage->site->values->plan,
+    return (struct mmul_moving){.plan = stage->plan,
                                 .steps = {stage->is.step, stage->is.also},
                                 .count = stage->is.also != NULL ? 2 : 1,
                                 .panels = stage->is.panels};
@@ -33,6 +34,80 @@ bool mmul_move_is_load(const struct mmul_stage *stage) {
            (stage->is.also == NULL || move_of(stage, 1).from.kind == MMUL_PLACE_FILE);
 }
 
+// ------------------------------------------------------------------------------------------ files
+
+// A region of a value that is in files of root's, in C order, of the value's type: what is loaded, and slices and rows
+// of it that are looked up, of which no more is read than is wanted. Fails as mmul_matrix_read_float, and with
+// MMUL_ERR_DATA (an index that is not in its table).
+static enum mmul_status load(const struct mmul_program *program, int value,
+                             struct mmul_region region, void *to, struct mmul_error *err);
+
+static enum mmul_status read_slice(const struct mmul_program *program,
+                                   const struct mmul_operation *slice, struct mmul_region region,
+                                   void *to, struct mmul_error *err) {
+    const struct mmul_shape have = program->values[slice->operands[0]].shape,
+                            made = program->values[slice->result].shape;
+    const int64_t *begin = slice->with.begin;
+    const int64_t batch = region.matrix / made.depth + begin[0],
+                  depth = region.matrix % made.depth + begin[1];
+    const struct mmul_region from = {batch * have.depth + depth, region.row_begin + begin[2],
+                                     region.row_end + begin[2], region.col_begin + begin[3],
+                                     region.col_end + begin[3]};
+    return load(program, slice->operands[0], from, to, err);
+}
+
+// Rows of one matrix of the result are looked up by elements of one row of indices; runs of rows that follow each
+// other in the table are read at once.
+static enum mmul_status look_up(const struct mmul_program *program,
+                                const struct mmul_operation *take, struct mmul_region region,
+                                void *to, struct mmul_error *err) {
+    enum { MOST = 256 };
+    const struct mmul_value *table = &program->values[take->operands[0]];
+    const struct mmul_shape ids = program->values[take->operands[1]].shape;
+    const int64_t cols = region.col_end - region.col_begin, row = region.matrix % ids.rows;
+    const int64_t row_bytes = cols * (int64_t)mmul_dtype_bytes(table->dtype);
+    double at[MOST]; // room for either type
+    const enum mmul_dtype ids_dtype = program->values[take->operands[1]].dtype;
+    char *next = to;
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = region.row_begin, end; status == MMUL_OK && i < region.row_end; i = end) {
+        end = mmul_smaller(i + MOST, region.row_end);
+        const struct mmul_region wanted = {region.matrix / ids.rows, row, row + 1, i, end};
+        status = load(program, take->operands[1], wanted, at, err);
+        if (status == MMUL_OK)
+            status = mmul_maps_check_rows(at, ids_dtype, 1, end - i, table, err);
+        for (int64_t j = 0, n = 1; status == MMUL_OK && j < end - i; j += n) {
+            const int64_t first = (int64_t)mmul_dtype_real(ids_dtype, at, j);
+            for (n = 1;
+                 j + n < end - i && mmul_dtype_real(ids_dtype, at, j + n) == (double)(first + n);)
+                n++;
+            const struct mmul_region rows = {0, first, first + n, region.col_begin, region.col_end};
+            status = load(program, take->operands[0], rows, next, err);
+            next += n * row_bytes;
+        }
+    }
+    return status;
+}
+
+static enum mmul_status load(const struct mmul_program *program, int value,
+                             struct mmul_region region, void *to, struct mmul_error *err) {
+    const struct mmul_operation *maker = program->operations;
+    while (maker->result != value)
+        maker++;
+    switch (maker->kind) {
+    case MMUL_SLICE:
+        return read_slice(program, maker, region, to, err);
+    case MMUL_TAKE:
+        return look_up(program, maker, region, to, err);
+    default:
+        return program->values[value].dtype == MMUL_F64
+                   ? mmul_matrix_read_double(maker->matrix, region, 0, mmul_region_count(region),
+                                             to, err)
+                   : mmul_matrix_read_float(maker->matrix, region, 0, mmul_region_count(region), to,
+                                            err);
+    }
+}
+
 // ----------------------------------------------------------------------------------------- pieces
 
 static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
@@ -43,12 +118,12 @@ static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
 // What is moved.
 static const struct mmul_value *value_of(const struct mmul_stage *stage,
                                          const struct mmul_program_step *step) {
-    const struct mmul_program_plan *plan = stage->site->values->plan;
+    const struct mmul_program_plan *plan = stage->plan;
     return &plan->program->values[plan->places[step->operands[0]].value];
 }
 
 static bool is_file(const struct mmul_stage *stage, int place) {
-    return stage->site->values->plan->places[place].placement.kind == MMUL_PLACE_FILE;
+    return stage->plan->places[place].placement.kind == MMUL_PLACE_FILE;
 }
 
 enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,
@@ -59,8 +134,7 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
     const int place = step_of(stage, transfer)->operands[0];
     bool found = false;
     if (is_file(stage, place))
-        return mmul_loads_read(v->plan->program, v->plan->places[place].value, piece->region, to,
-                               err);
+        return load(v->plan->program, v->plan->places[place].value, piece->region, to, err);
     for (int rank = 0; rank < costs->size && (!found || piece->is_sum); rank++) {
         bool is_holder = piece->from_rank < 0 || piece->from_rank == rank;
         if (costs->rank_node[rank] != v->node || !is_holder)
@@ -133,20 +207,11 @@ static enum mmul_status copy_here(struct mmul_stage *stage, int index, char *sta
     return status;
 }
 
-static enum mmul_status copy_all(struct mmul_stage *stage, struct mmul_error *err) {
-    char *staging = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_PART_BYTES, "moves", err);
-    for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
-        status = copy_here(stage, i, staging, err);
-    mmul_free(staging);
-    return status;
-}
-
 // ------------------------------------------------------------------------------------ the stage
 
 static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     (void)err;
-    bool is_all_here = stage->site->values->plan->costs.node_count == 1;
+    bool is_all_here = stage->plan->costs.node_count == 1;
     for (int i = 0; i < mmul_stage_moving(stage).count; i++) {
         const struct mmul_move move = move_of(stage, i);
         is_all_here = is_all_here && !is_of_file(&move);
@@ -158,7 +223,11 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
 // What belongs to this rank and stays on the node, when all ranks of it have what they had to make. The other nodes'
 // summands travel while this one's are looked at.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
-    enum mmul_status status = copy_all(stage, err);
+    char *staging = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_PART_BYTES, "moves", err);
+    for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
+        status = copy_here(stage, i, staging, err);
+    mmul_free(staging);
     return status == MMUL_OK && stage->sums.rounds > 0 ? mmul_carried_sums_check(stage, err)
                                                        : status;
 }

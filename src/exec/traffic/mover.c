@@ -22,10 +22,13 @@ static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, 
     mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
 }
 
-// Tells the ranks of the node. A panel is here when both channels have brought what they bring of it.
-static void tell(const struct mmul_mover *m, int index) {
+// Tells the ranks of the node, too. A panel is here when both channels have brought what they bring of it.
+static void raise(struct mmul_mover *m, int index, enum mmul_counter counter, int64_t value) {
     const struct mmul_stage *stage = &m->stages[index];
-    const int64_t *counters = m->moved[index].counters;
+    int64_t *counters = m->moved[index].counters;
+    if (counter == MMUL_NOTHING || counters[counter] >= value)
+        return;
+    counters[counter] = value;
     if (stage->product == NULL)
         return;
     int64_t loaded = counters[MMUL_PASSES_LOADED];
@@ -34,14 +37,6 @@ static void tell(const struct mmul_mover *m, int index) {
     count_for_all(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
     count_for_all(m, &stage->progress->passes_loaded, loaded);
     count_for_all(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
-}
-
-static void raise(struct mmul_mover *m, int stage, enum mmul_counter counter, int64_t value) {
-    int64_t *own = &m->moved[stage].counters[counter];
-    if (counter == MMUL_NOTHING || *own >= value)
-        return;
-    *own = value;
-    tell(m, stage);
 }
 
 // Have all ranks of this node done their part of so many stages? When all is void nobody has to.
@@ -141,12 +136,6 @@ static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route
     return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
 }
 
-// The rank at the other end of a piece of a value.
-static int64_t peer_of(const struct mmul_mover *m, const struct mmul_transfer *transfer) {
-    const int node = transfer->from >= 0 ? transfer->from : transfer->to;
-    return m->site->context->cluster->nodes[node].leader;
-}
-
 static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
     const struct mmul_transfer *transfer = &route->next;
     const struct mmul_stage *stage = &m->stages[route->stage];
@@ -166,7 +155,10 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
         .numbers = {by_round ? transfer->pass.round : transfer->pass.index, bytes},
         .kind = kind_of_span(transfer, stage->product == NULL && mmul_move_is_load(stage))};
     if (transfer->content == MMUL_CONTENT_PART) {
-        span->numbers[0] = transfer->route == MMUL_ROUTE_COPY ? bytes : peer_of(m, transfer);
+        const int other = transfer->from >= 0 ? transfer->from : transfer->to;
+        span->numbers[0] = transfer->route == MMUL_ROUTE_COPY
+                               ? bytes
+                               : m->site->context->cluster->nodes[other].leader;
         span->numbers[1] = transfer->route == MMUL_ROUTE_COPY ? 0 : bytes;
     }
 }
@@ -228,16 +220,6 @@ static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     raise(m, route->stage, mmul_route_brings(stage->is.schedule, index, route->list.node), reached);
     raise(m, route->stage, mmul_route_frees(index), reached);
     route->has_next = mmul_transfers_next(&route->list, &route->next);
-}
-
-// The next list with a transfer in it; the last stage's stays when there is none.
-static void find_list(struct mmul_mover *m, enum mmul_route index) {
-    struct mmul_mover_route *route = &m->routes[index];
-    while (!route->has_next && route->stage + 1 < m->stage_count) {
-        route->stage++;
-        if (goes_by(&m->stages[route->stage], index))
-            begin_list(m, index);
-    }
 }
 
 // Counts what is here, and what has left, for the stages it belongs to.
@@ -314,12 +296,6 @@ static int64_t find_news(struct mmul_mover *m) {
     return from;
 }
 
-// Asks the ranks for it. True: for other news than before, so that what has been missed is to be looked for.
-static bool ask_for_news(struct mmul_mover *m) {
-    const int64_t from = find_news(m);
-    return atomic_exchange(&m->site->progress->news_from, from) != from;
-}
-
 // Panels of which this node has all that comes, and nothing is to leave any more of the last one.
 static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *stage) {
     const struct mmul_mover_stage *of = &m->moved[stage->index];
@@ -378,7 +354,10 @@ static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
 static bool advance(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     bool moved = false;
-    find_list(m, index);
+    // The next list with a transfer in it; the last stage's stays when there is none.
+    while (!route->has_next && route->stage + 1 < m->stage_count)
+        if (goes_by(&m->stages[++route->stage], index))
+            begin_list(m, index);
     if (route->has_next && mmul_channel_is_free(&route->channel) && may_begin(m, route)) {
         begin(m, route);
         moved = true;
@@ -400,7 +379,9 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     moved |= tell_arrivals(m);
     moved |= advance_sums(m);
     moved |= end_stages(m);
-    moved |= ask_for_news(m);
+    const int64_t from = find_news(m);
+    // Other news than before: what has been missed is to be looked for.
+    moved |= atomic_exchange(&m->site->progress->news_from, from) != from;
     if (moved)
         return MMUL_ATTEND_MOVED;
     return m->over == m->stage_count ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
@@ -408,15 +389,12 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
 
 // ------------------------------------------------------------------------------------ start, end
 
-static enum mmul_channel_kind kind_of(enum mmul_route route) {
-    static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
-        [MMUL_ROUTE_SCATTER] = MMUL_CHANNEL_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_CHANNEL_RELAY,
-        [MMUL_ROUTE_GATHER] = MMUL_CHANNEL_GATHER,   [MMUL_ROUTE_READ] = MMUL_CHANNEL_LOAD,
-        [MMUL_ROUTE_LOAD] = MMUL_CHANNEL_LOAD,       [MMUL_ROUTE_STORE] = MMUL_CHANNEL_STORE,
-        [MMUL_ROUTE_SEND] = MMUL_CHANNEL_SEND,       [MMUL_ROUTE_RECEIVE] = MMUL_CHANNEL_RECEIVE,
-        [MMUL_ROUTE_COPY] = MMUL_CHANNEL_LOAD};
-    return kinds[route];
-}
+static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
+    [MMUL_ROUTE_SCATTER] = MMUL_CHANNEL_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_CHANNEL_RELAY,
+    [MMUL_ROUTE_GATHER] = MMUL_CHANNEL_GATHER,   [MMUL_ROUTE_READ] = MMUL_CHANNEL_LOAD,
+    [MMUL_ROUTE_LOAD] = MMUL_CHANNEL_LOAD,       [MMUL_ROUTE_STORE] = MMUL_CHANNEL_STORE,
+    [MMUL_ROUTE_SEND] = MMUL_CHANNEL_SEND,       [MMUL_ROUTE_RECEIVE] = MMUL_CHANNEL_RECEIVE,
+    [MMUL_ROUTE_COPY] = MMUL_CHANNEL_LOAD};
 
 // Buffers for the largest of its stages, the same at both ends of the channel. *ends: it ends here, in files of
 // root's or in values. False: no stage has a transfer on it.
@@ -444,7 +422,7 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
                                    struct mmul_error *err) {
     struct mmul_mover_route *route = &m->routes[index];
     const struct mmul_comm *comm = m->site->context->comm;
-    enum mmul_channel_kind kind = kind_of(index);
+    enum mmul_channel_kind kind = kinds[index];
     enum mmul_status status = MMUL_OK;
     int64_t bytes = 0;
     bool ends = comm->rank == 0;
@@ -471,13 +449,6 @@ static void begin_counting(struct mmul_mover *m, int index) {
         count_for_all(m, &stage->progress->has_arrived, stage->is.panels);
 }
 
-static bool has_copies(const struct mmul_mover *m) {
-    bool any = false;
-    for (int i = 0; i < m->stage_count; i++)
-        any |= m->moved[i].is_on[MMUL_ROUTE_COPY];
-    return any;
-}
-
 enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
                                  struct mmul_stage *stages, int stage_count,
                                  struct mmul_error *err) {
@@ -485,11 +456,14 @@ enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *sit
     enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count, "traffic", err);
     for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
         status = init_route(mover, (enum mmul_route)i, err);
-    if (status == MMUL_OK && has_copies(mover))
-        status = MMUL_ALLOCATE_RAW(mover->staging, MMUL_PART_BYTES, "moves", err);
-    for (int i = 0; status == MMUL_OK && i < stage_count; i++)
+    bool copies = false;
+    for (int i = 0; status == MMUL_OK && i < stage_count; i++) {
+        copies |= mover->moved[i].is_on[MMUL_ROUTE_COPY];
         begin_counting(mover, i);
-    return status;
+    }
+    return status == MMUL_OK && copies
+               ? MMUL_ALLOCATE_RAW(mover->staging, MMUL_PART_BYTES, "moves", err)
+               : status;
 }
 
 void mmul_mover_fini(struct mmul_mover *mover) {

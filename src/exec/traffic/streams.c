@@ -49,13 +49,6 @@ static int64_t element_bytes(const struct passing *p) {
 
 // ---------------------------------------------------------------------------------- rectangles
 
-static struct mmul_matrix *input_of(const struct passing *p) {
-    const struct mmul_files *files = files_of(p);
-    return content_of(p) == MMUL_CONTENT_PIECES  ? files->split
-           : content_of(p) == MMUL_CONTENT_PANEL ? files->whole
-                                                 : files->c_in;
-}
-
 static enum mmul_status transfer(struct passing *p, struct mmul_region region, int64_t begin,
                                  int64_t end, char *memory, struct mmul_error *err) {
     struct mmul_files *files = files_of(p);
@@ -71,7 +64,9 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
                               floats);
         return MMUL_OK;
     }
-    struct mmul_matrix *input = input_of(p);
+    struct mmul_matrix *input = content_of(p) == MMUL_CONTENT_PIECES  ? files->split
+                                : content_of(p) == MMUL_CONTENT_PANEL ? files->whole
+                                                                      : files->c_in;
     int64_t elements = end - begin;
     enum mmul_status status;
     if (content_of(p) == MMUL_CONTENT_C_IN) {
@@ -245,7 +240,7 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     if (from == NULL) // it is in its place, and counted as it was computed
         return MMUL_OK;
     enum mmul_status status = pass_node(&p, node, err);
-    mmul_files_count(files_of(&p), p.written);
+    files_of(&p)->done_bytes += p.written;
     return status;
 }
 

@@ -13,16 +13,15 @@ enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging
     if (staging->capacity >= bytes)
         return MMUL_OK;
     mmul_staging_buffer_fini(staging);
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 2; i++) {
+    staging->capacity = bytes;
+    for (int i = 0; i < 2; i++) {
         staging->memory[i] = mmul_allocate_raw(bytes, 1, "results on their way", err);
-        status = staging->memory[i] == NULL ? err->status : MMUL_OK;
+        if (staging->memory[i] == NULL) {
+            mmul_staging_buffer_fini(staging);
+            return err->status;
+        }
     }
-    if (status == MMUL_OK)
-        staging->capacity = bytes;
-    else
-        mmul_staging_buffer_fini(staging);
-    return status;
+    return MMUL_OK;
 }
 
 void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging) {
@@ -35,15 +34,6 @@ void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging) {
 struct piece {
     int64_t row, col, rows, cols;
 };
-
-// The sides of all pieces but the last of a row or column of them.
-static struct piece first_piece(const struct mmul_staging_buffer *staging,
-                                const struct mmul_download *d) {
-    int64_t capacity = staging->capacity / (int64_t)mmul_dtype_bytes(d->dtype);
-    int64_t most_cols = mmul_smaller(d->cols, capacity);
-    int64_t most_rows = mmul_smaller(d->rows, capacity / most_cols);
-    return (struct piece){.rows = most_rows, .cols = most_cols};
-}
 
 // false when `piece` was the last one.
 static bool next_piece(const struct piece *first, int64_t rows, int64_t cols, struct piece *piece) {
@@ -70,40 +60,31 @@ static enum mmul_status begin_piece(struct mmul_staging_buffer *staging, struct 
                                 err);
 }
 
-static enum mmul_status end_piece(struct mmul_staging_buffer *staging, struct mmul_device *device,
-                                  struct mmul_operand from, struct mmul_error *err) {
-    enum mmul_status status = mmul_device_wait_buffer(device, from.buffer, err);
-    staging->is_under_way = status != MMUL_OK;
-    return status;
-}
-
-static void copy_piece(const struct piece *piece, const char *memory,
-                       const struct mmul_download *d) {
-    int64_t each = (int64_t)mmul_dtype_bytes(d->dtype), row_bytes = piece->cols * each;
-    char *to = (char *)d->host + (piece->row * d->host_ld + piece->col) * each;
-    mmul_copy_rows(memory, row_bytes, to, d->host_ld * each, piece->rows, row_bytes);
-}
-
 enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
                                            struct mmul_device *device,
                                            const struct mmul_download *d, struct mmul_error *err) {
-    enum mmul_status status = mmul_staging_buffer_reserve(
-        staging, d->rows * d->cols * (int64_t)mmul_dtype_bytes(d->dtype), err);
+    const int64_t each = (int64_t)mmul_dtype_bytes(d->dtype);
+    enum mmul_status status = mmul_staging_buffer_reserve(staging, d->rows * d->cols * each, err);
     if (status != MMUL_OK)
         return status;
-    const struct piece first = first_piece(staging, d);
+    // The sides of all pieces but the last of a row or column of them.
+    const int64_t capacity = staging->capacity / each, cols = mmul_smaller(d->cols, capacity);
+    const struct piece first = {.rows = mmul_smaller(d->rows, capacity / cols), .cols = cols};
     struct piece coming = first;
     int turn = 0;
     bool has_more = true;
     status = begin_piece(staging, device, d, &coming, turn, err);
     while (status == MMUL_OK && has_more) {
         struct piece here = coming;
-        status = end_piece(staging, device, d->from, err);
+        status = mmul_device_wait_buffer(device, d->from.buffer, err);
+        staging->is_under_way = status != MMUL_OK;
         has_more = next_piece(&first, d->rows, d->cols, &coming);
         if (status == MMUL_OK && has_more)
             status = begin_piece(staging, device, d, &coming, 1 - turn, err);
         if (status == MMUL_OK)
-            copy_piece(&here, staging->memory[turn], d);
+            mmul_copy_rows(staging->memory[turn], here.cols * each,
+                           (char *)d->host + (here.row * d->host_ld + here.col) * each,
+                           d->host_ld * each, here.rows, here.cols * each);
         turn = 1 - turn;
     }
     return status;

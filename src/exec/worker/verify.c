@@ -326,40 +326,37 @@ struct caught {
 
 // Until nothing is wrong in the block; nothing of it is left of the device that made it.
 static enum mmul_status mend(struct mmul_verifier *v, struct mmul_worker *worker,
-                             const struct caught *caught, struct mmul_error *err) {
-    const struct mmul_product *p = caught->product;
-    const char *place = caught->place;
-    struct mmul_check *check = caught->check;
-    int64_t wrong = caught->wrong;
+                             struct caught caught, struct mmul_error *err) {
+    const struct mmul_product *p = caught.product;
     const struct mmul_context *context = worker->context;
     bool is_makers = !v->is_excused; // what is wrong was made by the device at hand
     bool is_recut = false;
     enum mmul_status status = MMUL_OK;
-    while (status == MMUL_OK && wrong > 0) {
-        const int64_t found = wrong;
+    while (status == MMUL_OK && caught.wrong > 0) {
+        const int64_t found = caught.wrong;
         const int replacements = context->replacements;
         const bool recuts = is_makers && !is_recut && mmul_device_recuts(context->device);
         if (is_makers && !recuts)
-            status = distrust(v, worker, wrong, place, err);
+            status = distrust(v, worker, caught.wrong, caught.place, err);
         if (!is_recut) { // all of it
             memset(v->room->wrong, 1, (size_t)p->m);
-            wrong = p->m;
+            caught.wrong = p->m;
         }
         mmul_worker_forget(worker); // what a device that stays keeps of operands
         mmul_worker_forget_memory(worker, NULL, NULL);
         if (status == MMUL_OK)
-            status = recuts ? recut(v, worker, p, err) : recompute(v, worker, p, wrong, err);
+            status = recuts ? recut(v, worker, p, err) : recompute(v, worker, p, caught.wrong, err);
         if (status != MMUL_OK)
             break;
-        wrong = mmul_check_rows(check, p, 0, p->m, v->room->wrong);
-        if (recuts && wrong > 0) // what is right by one x alone would stay
-            status = judge_again(v, p, &check, &wrong, err);
+        caught.wrong = mmul_check_rows(caught.check, p, 0, p->m, v->room->wrong);
+        if (recuts && caught.wrong > 0) // what is right by one x alone would stay
+            status = judge_again(v, p, &caught.check, &caught.wrong, err);
         is_recut |= recuts;
         is_makers = !recuts;
         if (recuts && context->replacements == replacements)
-            status = distrust(v, worker, found, place, err);
-        if (status == MMUL_OK && wrong > 0)
-            status = look(v, 0, wrong, err);
+            status = distrust(v, worker, found, caught.place, err);
+        if (status == MMUL_OK && caught.wrong > 0)
+            status = look(v, 0, caught.wrong, err);
     }
     return status;
 }
@@ -391,6 +388,5 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
         return status;
     wrong = mmul_larger(wrong, seen);
     verifier->lines_wrong += wrong;
-    const struct caught caught = {&p, check, wrong, block->place};
-    return mend(verifier, worker, &caught, err);
+    return mend(verifier, worker, (struct caught){&p, check, wrong, block->place}, err);
 }

@@ -40,7 +40,7 @@ struct source {
     struct mmul_tile_cache *cache;
 };
 
-bool mmul_worker_is_lasting(const struct mmul_worker *worker, enum mmul_lasting which) {
+static bool is_lasting(const struct mmul_worker *worker, enum mmul_lasting which) {
     return (worker->options.lasting & which) != 0;
 }
 
@@ -51,17 +51,13 @@ static enum mmul_status source_init(struct mmul_worker *worker, struct source *s
     struct mmul_tile_cache *passing = which == MMUL_LASTING_A   ? &worker->a
                                       : which == MMUL_LASTING_B ? &worker->b
                                                                 : &worker->c;
-    *source = (struct source){
-        .whole = whole, .cache = mmul_worker_is_lasting(worker, which) ? &worker->kept : passing};
+    *source = (struct source){.whole = whole,
+                              .cache = is_lasting(worker, which) ? &worker->kept : passing};
     if (!mmul_worker_in_place(worker, whole.dtype))
         return MMUL_OK;
     return mmul_device_buffer_borrow(
         worker->context->device, whole.dtype, (void *)(uintptr_t)whole.at,
         (whole.rows - 1) * whole.ld + whole.cols, &source->borrowed, err);
-}
-
-static void source_fini(struct mmul_worker *worker, struct source *source) {
-    mmul_device_buffer_destroy(worker->context->device, source->borrowed);
 }
 
 // A rectangle of a matrix.
@@ -187,7 +183,7 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
     pending->m = 0;
     const struct mmul_host_tile tile = host_tile(&job->c, (struct block){at.m0, at.n0, at.m, at.n});
     enum mmul_status status = mmul_worker_bring(job->worker, at.at, &tile, err);
-    bool stays = status == MMUL_OK && mmul_worker_is_lasting(job->worker, MMUL_LASTING_C);
+    bool stays = status == MMUL_OK && is_lasting(job->worker, MMUL_LASTING_C);
     mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
     return status;
 }
@@ -207,19 +203,10 @@ static bool leaves(const struct job *job) {
                  operands = kept_bytes(job, &job->a) + kept_bytes(job, &job->b),
                  beside = fmax(operands, (double)worker->beside_bytes);
     return worker->beside_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
-           job->c.whole.dtype == MMUL_F32 && mmul_worker_is_lasting(worker, MMUL_LASTING_C) &&
+           job->c.whole.dtype == MMUL_F32 && is_lasting(worker, MMUL_LASTING_C) &&
            mmul_device_can_map(worker->context->device) && count <= INT32_MAX &&
            (info.max_allocation_bytes == 0 || bytes <= (double)info.max_allocation_bytes) &&
            bytes + beside <= (double)worker->kept.bytes_most;
-}
-
-static enum mmul_status begin_leaving(struct job *job, struct mmul_error *err) {
-    const struct mmul_product *p = job->p;
-    if (!leaves(job))
-        return MMUL_OK;
-    mmul_tile_cache_pin(&job->worker->kept);
-    return mmul_tile_cache_take(&job->worker->kept, job->worker->context->device, MMUL_F32,
-                                p->m * p->n, &job->all, err);
 }
 
 static int c_lanes(const struct job *job) {
@@ -285,7 +272,13 @@ static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmu
 
 static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) {
     struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
-    enum mmul_status status = begin_leaving(job, err);
+    struct mmul_worker *worker = job->worker;
+    enum mmul_status status = MMUL_OK;
+    if (leaves(job)) {
+        mmul_tile_cache_pin(&worker->kept);
+        status = mmul_tile_cache_take(&worker->kept, worker->context->device, MMUL_F32,
+                                      job->p->m * job->p->n, &job->all, err);
+    }
     for (turn_round(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
         for (turn_round(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
             bool is_first = true;
@@ -296,24 +289,21 @@ static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) 
             job->tiles++;
         }
     if (status == MMUL_OK && job->all != NULL) {
-        mmul_worker_leave(job->worker, job->all, &job->c.whole);
-        job->worker->told = 0;
+        mmul_worker_leave(worker, job->all, &job->c.whole);
+        worker->told = 0;
     }
     for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
         status = bring_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
-    return status == MMUL_OK ? mmul_device_wait(job->worker->context->device, err) : status;
-}
-
-// A device that copies nothing needs no tiles.
-static struct mmul_tile tile_for(const struct mmul_worker *worker, const struct mmul_product *p) {
-    if (mmul_worker_in_place(worker, p->a_dtype) && mmul_worker_in_place(worker, p->b_dtype))
-        return (struct mmul_tile){.m = p->m, .n = p->n, .k = p->k};
-    return worker->tile;
+    return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
 }
 
 static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
                                            struct mmul_error *err) {
-    const struct mmul_tile tile = tile_for(worker, p);
+    // A device that copies nothing needs no tiles.
+    const bool in_place =
+        mmul_worker_in_place(worker, p->a_dtype) && mmul_worker_in_place(worker, p->b_dtype);
+    const struct mmul_tile tile =
+        in_place ? (struct mmul_tile){.m = p->m, .n = p->n, .k = p->k} : worker->tile;
     struct job job = {.worker = worker,
                       .p = p,
                       .ways = {[SIDE_M] = {.size = p->m, .most = tile.m},
@@ -331,9 +321,9 @@ static enum mmul_status multiply_on_device(struct mmul_worker *worker, const str
         status = source_init(worker, &job.c, c, MMUL_LASTING_C, err);
     if (status == MMUL_OK)
         status = multiply_steps(&job, err);
-    source_fini(worker, &job.c);
-    source_fini(worker, &job.b);
-    source_fini(worker, &job.a);
+    mmul_device_buffer_destroy(worker->context->device, job.c.borrowed);
+    mmul_device_buffer_destroy(worker->context->device, job.b.borrowed);
+    mmul_device_buffer_destroy(worker->context->device, job.a.borrowed);
     return status;
 }
 
@@ -351,7 +341,7 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
     return mmul_tile_choose(&request, &worker->tile, err);
 }
 
-void mmul_worker_drop_lanes(struct mmul_worker *worker) {
+static void drop_lanes(struct mmul_worker *worker) {
     mmul_tile_cache_drop(&worker->a, worker->context->device);
     mmul_tile_cache_drop(&worker->b, worker->context->device);
     mmul_tile_cache_drop(&worker->c, worker->context->device);
@@ -367,7 +357,7 @@ static void leave_device(struct mmul_worker *worker) {
     worker->is_to_repeat |= worker->absent[0] != NULL;
     memset(worker->absent, 0, sizeof worker->absent);
     worker->left = mmul_worker_traffic(worker);
-    mmul_worker_drop_lanes(worker);
+    drop_lanes(worker);
     mmul_tile_cache_drop(&worker->kept, worker->context->device);
     worker->kept.most = MMUL_CACHED_TILES; // the next one may need several at once
     mmul_staging_buffer_fini(&worker->staging);
@@ -455,6 +445,132 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
         if (status != MMUL_OK)
             return status;
     }
+}
+
+// ---------------------------------------------------------------------- for the products that follow
+
+// The plan only estimates what a gemm needs beside its operands; the device knows. Tiles whose
+// temporary memory would be more than one allocation may be are halved along their longest side.
+static struct mmul_tile fit_temporary(const struct mmul_device *device, enum mmul_dtype dtype,
+                                      struct mmul_tile tile) {
+    struct mmul_device_info info;
+    mmul_device_describe(device, &info);
+    while (mmul_device_gemm_temporary_bytes(device, dtype, tile.m, tile.n, tile.k) >
+           info.max_allocation_bytes) {
+        int64_t *side = tile.m >= tile.n && tile.m >= tile.k ? &tile.m
+                        : tile.n >= tile.k                   ? &tile.n
+                                                             : &tile.k;
+        if (*side == 1)
+            break;
+        *side = (*side + 1) / 2;
+        // Operands that had one tile have two, of half the size: the second lane costs nothing.
+        if (side != &tile.n && tile.a_lanes == 1)
+            tile.a_lanes = 2;
+        if (side != &tile.m && tile.b_lanes == 1)
+            tile.b_lanes = 2;
+        if (side != &tile.k && tile.c_lanes == 1)
+            tile.c_lanes = 2;
+    }
+    return tile;
+}
+
+// Entries for tiles of what is not lasting, and for that what memory these leave.
+static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_error *err) {
+    const struct mmul_worker_options *o = &worker->options;
+    const struct mmul_tile t = worker->tile;
+    const enum mmul_dtype c_dtype = mmul_dtype_computed(o->a_dtype, o->b_dtype);
+    const int64_t each = (int64_t)mmul_dtype_bytes(c_dtype);
+    const struct {
+        struct mmul_tile_cache *lanes;
+        enum mmul_dtype dtype;
+        enum mmul_lasting which;
+        int count;
+        int64_t capacity;
+    } matrices[] = {{&worker->a, o->a_dtype, MMUL_LASTING_A, t.a_lanes, t.m * t.k},
+                    {&worker->b, o->b_dtype, MMUL_LASTING_B, t.b_lanes, t.k * t.n},
+                    {&worker->c, c_dtype, MMUL_LASTING_C, t.c_lanes, t.m * t.n}};
+    struct mmul_device *device = worker->context->device;
+    const int64_t spare = o->tile.spare_bytes;
+    int64_t kept = spare, tile = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!is_lasting(worker, matrices[i].which))
+            continue;
+        kept += matrices[i].count * matrices[i].capacity * each;
+        tile = mmul_larger(tile, matrices[i].capacity * each);
+    }
+    // A step uses four entries at most: with so much more than a tile in each of them all still fit.
+    enum mmul_status status =
+        mmul_tile_cache_limit(&worker->kept, device, kept, tile + spare / 4, err);
+    for (int i = 0; status == MMUL_OK && i < 3; i++)
+        if (!mmul_worker_in_place(worker, matrices[i].dtype) &&
+            !is_lasting(worker, matrices[i].which))
+            status = mmul_tile_cache_reserve(matrices[i].lanes, device, c_dtype, matrices[i].count,
+                                             matrices[i].capacity, err);
+    return status;
+}
+
+// For products as in the options.
+static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *err) {
+    struct mmul_tile *tile = &worker->tile;
+    struct mmul_device *device = worker->context->device;
+    const enum mmul_dtype c_dtype =
+        mmul_dtype_computed(worker->options.a_dtype, worker->options.b_dtype);
+    *tile = worker->options.tile;
+    if (tile->m == 0)
+        return MMUL_OK;
+    if (!mmul_device_can_borrow(device))
+        *tile = fit_temporary(device, c_dtype, *tile);
+    enum mmul_status status = MMUL_OK;
+    if (!mmul_worker_in_place(worker, c_dtype))
+        status = mmul_staging_buffer_reserve(
+            &worker->staging, tile->m * tile->n * (int64_t)mmul_dtype_bytes(c_dtype), err);
+    if (status != MMUL_OK)
+        return status;
+    status = reserve_tiles(worker, err);
+    return status == MMUL_OK ? status
+                             : mmul_worker_fall_back(worker, err); // entries come when needed
+}
+
+enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
+                                  const struct mmul_worker_options *options,
+                                  struct mmul_error *err) {
+    *worker = (struct mmul_worker){.context = context, .options = *options};
+    return prepare(worker, err);
+}
+
+static bool are_alike(const struct mmul_worker_options *a, const struct mmul_worker_options *b) {
+    const struct mmul_tile *s = &a->tile, *t = &b->tile;
+    return s->m == t->m && s->n == t->n && s->k == t->k && s->a_lanes == t->a_lanes &&
+           s->b_lanes == t->b_lanes && s->c_lanes == t->c_lanes &&
+           s->spare_bytes == t->spare_bytes && a->a_dtype == b->a_dtype &&
+           a->b_dtype == b->b_dtype && a->lasting == b->lasting;
+}
+
+// No products: all that the device has to spare is for values.
+static enum mmul_status turn_to_maps(struct mmul_worker *worker,
+                                     const struct mmul_worker_options *options,
+                                     struct mmul_error *err) {
+    struct mmul_device *device = worker->context->device;
+    if (options->kept_bytes == 0 || mmul_device_can_borrow(device))
+        return MMUL_OK;
+    drop_lanes(worker);
+    worker->options = *options;
+    enum mmul_status status =
+        mmul_tile_cache_limit(&worker->kept, device, options->kept_bytes, INT64_MAX, err);
+    return status == MMUL_OK ? status : mmul_worker_fall_back(worker, err);
+}
+
+enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
+                                  const struct mmul_worker_options *options,
+                                  struct mmul_error *err) {
+    mmul_worker_forget(worker);
+    if (options->tile.m == 0)
+        return turn_to_maps(worker, options, err);
+    if (are_alike(&worker->options, options))
+        return MMUL_OK;
+    drop_lanes(worker);
+    worker->options = *options;
+    return prepare(worker, err);
 }
 
 void mmul_worker_fini(struct mmul_worker *worker) {

@@ -142,9 +142,9 @@ enum mmul_status mmul_worker_sum_bits(struct mmul_worker *worker, struct mmul_op
                                       const struct mmul_host_tile *tile, uint32_t *bits,
                                       struct mmul_error *err);
 
-// For worker_turn.c and worker_map.c: whether the device uses such operands where they lie; whether the matrix is
-// kept from product to product; entries for what is not; from a device that failed to the next one.
+// The same of a tile in host memory.
+uint32_t mmul_worker_bits(const struct mmul_host_tile *tile);
+
+// For worker_map.c: whether the device uses such operands where they lie; from a device that failed to the next one.
 bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype);
-bool mmul_worker_is_lasting(const struct mmul_worker *worker, enum mmul_lasting which);
-void mmul_worker_drop_lanes(struct mmul_worker *worker);
 enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err);

@@ -7,8 +7,131 @@
 
 #include "base/integer.h"
 #include "base/status.h"
-#include "device/project.h"
 #include "model/dtype.h"
+
+// ------------------------------------------------------------------------------------------- parts
+
+static enum mmul_operation_class class_of(const struct mmul_host_map *host) {
+    return mmul_operation_row(host->map.kind)->class;
+}
+
+struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_t row, int64_t rows,
+                                        int64_t col, int64_t cols) {
+    struct mmul_host_map part = *host;
+    part.map.rows = rows;
+    part.map.cols = cols;
+    part.map.row += row;
+    part.map.col += col;
+    part.result = mmul_dtype_ahead(host->dtype, part.result, row * host->ld + col);
+    for (int i = 0; i < part.map.operand_count; i++) {
+        struct mmul_host_operand *o = &part.operands[i];
+        const struct mmul_map_part of =
+            mmul_map_operand_part(&host->map, i, (struct mmul_map_part){row, rows, col, cols});
+        if (o->at != NULL)
+            o->at = mmul_dtype_ahead(o->dtype, o->at, of.row * o->row_step + of.col * o->col_step);
+        o->rows = of.rows < 0 ? o->rows : of.rows;
+        o->cols = of.cols < 0 ? o->cols : of.cols;
+    }
+    return part;
+}
+
+struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int64_t t) {
+    struct mmul_host_map one = *host;
+    for (int i = 0; i < one.map.operand_count; i++) {
+        struct mmul_host_operand *o = &one.operands[i];
+        if (o->at != NULL)
+            o->at = mmul_dtype_ahead(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, t));
+    }
+    one.result = mmul_dtype_ahead(host->dtype, one.result, t * host->map.result_step);
+    one.map.matrix += t;
+    one.map.matrices = 1;
+    return one;
+}
+
+// Of a matrix.
+static double work_each(const struct mmul_host_map *host) {
+    const struct mmul_host_operand *o = host->operands;
+    const double rows = (double)host->map.rows, cols = (double)host->map.cols;
+    switch (class_of(host)) {
+    case MMUL_CLASS_ATTENTION:
+        return rows * (double)o[1].rows * ((double)o[0].cols + cols);
+    case MMUL_CLASS_REDUCE:
+        return (double)o[0].rows * (double)o[0].cols;
+    case MMUL_CLASS_ROWS:
+        return rows * (double)o[0].cols *
+               (host->map.kind == MMUL_TOPK ? (double)host->map.with->count : 2);
+    default:
+        return rows * cols * (1 + host->map.operand_count);
+    }
+}
+
+double mmul_host_map_work(const struct mmul_host_map *host) {
+    return work_each(host) * (double)host->map.matrices;
+}
+
+// ------------------------------------------------------------------------------------------- stacks
+
+// Does row i of every matrix depend on rows i alone, and not on i?
+static bool is_by_rows(const struct mmul_host_map *host) {
+    const struct mmul_map *map = &host->map;
+    switch (class_of(host)) {
+    case MMUL_CLASS_ROWS:
+        return map->kind != MMUL_ROPE && (map->kind != MMUL_SOFTMAX || !map->with->causal);
+    case MMUL_CLASS_REDUCE:
+        return !mmul_map_is_down(&host->map);
+    case MMUL_CLASS_ATTENTION:
+        return false;
+    default:
+        return true;
+    }
+}
+
+// Each matrix of an operand `each` behind the one before it?
+static bool follows(const struct mmul_host_map *host, int i, int64_t each) {
+    for (int64_t t = 1; t < host->map.matrices; t++)
+        if (mmul_stack_offset(&host->map, host->operands[i].stack, t) != t * each)
+            return false;
+    return true;
+}
+
+// Makes the rows of all its matrices those of one; false: they do not lie so. A lookup has its indices in a row.
+static bool flatten_operand(const struct mmul_host_map *host, int i, struct mmul_host_operand *o) {
+    const enum mmul_operation_class class = class_of(host);
+    const int64_t matrices = host->map.matrices;
+    if (o->at == NULL)
+        o->rows *= matrices;
+    if (o->at == NULL || (class == MMUL_CLASS_ROWS && i > 0) ||
+        (class == MMUL_CLASS_LOOKUP && i == 0))
+        return o->at == NULL || follows(host, i, 0);
+    int64_t *step = class == MMUL_CLASS_LOOKUP ? &o->col_step : &o->row_step;
+    int64_t *count = class == MMUL_CLASS_LOOKUP ? &o->cols : &o->rows;
+    if (*count == 1)
+        *step = mmul_stack_offset(&host->map, o->stack, 1);
+    const bool is_flat = *step >= 0 && follows(host, i, *count * *step);
+    *count *= matrices;
+    o->stack = (struct mmul_stack){0, 0, 1};
+    return is_flat;
+}
+
+struct mmul_host_map mmul_host_map_flatten(const struct mmul_host_map *host) {
+    struct mmul_host_map flat = *host;
+    struct mmul_map *map = &flat.map;
+    const int64_t matrices = map->matrices;
+    if (matrices == 1 || !is_by_rows(host))
+        return *host;
+    if (map->rows == 1)
+        flat.ld = map->result_step;
+    if (map->result_step != map->rows * flat.ld)
+        return *host;
+    for (int i = 0; i < map->operand_count; i++)
+        if (!flatten_operand(host, i, &flat.operands[i]))
+            return *host;
+    map->rows *= matrices;
+    map->shape = (struct mmul_shape){1, 1, map->rows, map->shape.cols};
+    map->row = map->matrix = 0;
+    map->matrices = 1;
+    return flat;
+}
 
 // ----------------------------------------------------------------------------------- in host memory
 
@@ -198,17 +321,13 @@ static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_
 
 // -------------------------------------------------------------------------------------- on a device
 
-// Is it what the device alone has of an operand?
-static bool is_absent(struct mmul_worker *worker, const struct mmul_host_map *host, int operand) {
-    struct stored s;
-    return host->operands[operand].at != NULL && find_stored(host, operand, &s) &&
-           mmul_worker_is_absent(worker, &s.tile);
-}
-
+// Is there an operand that the device alone has?
 static bool reads_absent(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    struct stored s;
     bool reads = false;
     for (int i = 0; i < host->map.operand_count; i++)
-        reads |= is_absent(worker, host, i);
+        reads |= host->operands[i].at != NULL && find_stored(host, i, &s) &&
+                 mmul_worker_is_absent(worker, &s.tile);
     return reads;
 }
 
@@ -254,19 +373,9 @@ static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *
     return map->result_step == map->rows * host->ld && fits(worker, host);
 }
 
-// Rows of the block that fit the device's memory; 0: not even one does.
-static int64_t rows_at_once(struct mmul_worker *worker, const struct mmul_host_map *host) {
-    for (int64_t rows = host->map.rows;; rows = (rows + 1) / 2) {
-        const struct mmul_host_map part = mmul_host_map_part(host, 0, rows, 0, host->map.cols);
-        if (fits(worker, &part))
-            return rows;
-        if (rows == 1)
-            return 0;
-    }
-}
-
-// Rows at once; 0: the CPU does it. A table is not sent for a few of its rows, nor is a handful of elements that
-// are only copied, and what lies apart in host memory would go up one by one.
+// Rows at once that fit the device's memory; 0: the CPU does it, or not even one fits. A table is not sent for a few of
+// its rows, nor is a handful of elements that are only copied, and what lies apart in host memory would go up one by
+// one.
 static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_host_map *host) {
     enum { COPIED_LEAST = 1024 };
     const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
@@ -283,16 +392,13 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
         return 0;
     if (class == MMUL_CLASS_COPY && host->map.rows * host->map.cols < COPIED_LEAST)
         return 0;
-    return rows_at_once(worker, host);
-}
-
-// The sum of bits of what has arrived.
-static uint32_t sum_bits(const struct mmul_host_map *host, int64_t rows) {
-    const float *result = host->result;
-    uint32_t sum = 0;
-    for (int64_t i = 0; i < rows; i++)
-        sum += mmul_project_bits(result + i * host->ld, host->map.cols, i * host->map.cols);
-    return sum;
+    for (int64_t rows = host->map.rows;; rows = (rows + 1) / 2) {
+        const struct mmul_host_map part = mmul_host_map_part(host, 0, rows, 0, host->map.cols);
+        if (fits(worker, &part))
+            return rows;
+        if (rows == 1)
+            return 0;
+    }
 }
 
 static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul_host_map *host,
@@ -323,7 +429,7 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     if (status == MMUL_OK && carries && host->may_leave)
         status = mmul_worker_sum_bits(worker, map.result, &made, &arrived, err);
     else if (status == MMUL_OK && carries)
-        arrived = sum_bits(host, rows);
+        arrived = mmul_worker_bits(&made);
     const bool is_same = status == MMUL_OK && carries && arrived == carried;
     if (status == MMUL_OK && carries)
         worker->carried_wrong += !is_same;

@@ -117,7 +117,7 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return between(c, from, to);
 }
 
-// Of a sum, as its check has them (exec/steps/carried_sums.h).
+// Of a sum, as its check has them (exec/steps/sums.h).
 static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
     bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
     return (double)shape.batch * (double)shape.depth * (double)(by_cols ? shape.cols : shape.rows);
