@@ -34,7 +34,7 @@ bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
     return stage->epilogue.step != NULL && fused_of(stage, 0)->before < 0;
 }
 
-// Of all its values (plan/program/program_epilogue.c).
+// Of all its values (plan/program/program_fuse.c).
 static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
     return plan->program->values[plan->places[stage->epilogue.step->result].value].dtype;
