@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "folder.h"
-#include "plan/parts/partition.h"
+#include "plan/parts/share.h"
 
 enum { PARTS_MAX = 8 };
 

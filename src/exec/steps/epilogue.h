@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a step does to its result in the end (plan/program/program_epilogue.c), on one rank: some rows after the other,
+// What a step does to its result in the end (plan/program/program_fuse.c), on one rank: some rows after the other,
 // each of which goes through all fused operations while it is in the processor's caches, or on the device. What is
 // between two fused operations is in memory of a few rows, which all epilogues of a run have in turn. The compute
 // thread's; moves nothing.

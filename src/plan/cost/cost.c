@@ -31,10 +31,6 @@ static bool maps_whole(const struct mmul_cost *cost, int node) {
     return maps_of(cost, node) & mmul_maps_whole(cost->request.axis);
 }
 
-static bool maps_pieces(const struct mmul_cost *cost, int node) {
-    return maps_of(cost, node) & mmul_maps_split(cost->request.axis);
-}
-
 // Seconds per byte that root's file costs beside the link, whichever is slower.
 static double file_seconds_per_byte(const struct mmul_cost *cost) {
     unsigned maps = maps_of(cost, cost->root_node), all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
@@ -126,11 +122,8 @@ enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struc
                                .size = size,
                                .node_count = nodes,
                                .root_node = request->cluster->ranks[0].node};
-    status = MMUL_ALLOCATE(made->ranks, size, "the cost model", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->nodes, nodes, "the cost model", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->chain, nodes, "the chain", err);
+    status = MMUL_ALLOCATE_ALL("the cost model", err, MMUL_WANT(made->ranks, size),
+                               MMUL_WANT(made->nodes, nodes), MMUL_WANT(made->chain, nodes));
     if (status == MMUL_OK)
         status = order_chain(made, err);
     if (status == MMUL_OK) {
@@ -234,7 +227,8 @@ static void set_nodes(struct mmul_cost *cost) {
         node->link = 1 / mmul_cost_root_link(cost->request.cluster, i).bytes_per_second;
         node->link = node->link > file ? node->link : file;
         node->remote = i != cost->root_node;
-        node->takes_pieces = node->in && node->remote && !maps_pieces(cost, i);
+        node->takes_pieces =
+            node->in && node->remote && !(maps_of(cost, i) & mmul_maps_split(cost->request.axis));
         node->takes_panels =
             node->in && node->remote && cost->panel_bytes > 0 && !maps_whole(cost, i);
         node->returns = node->in && node->remote && !(maps_of(cost, i) & MMUL_MAPS_C);
@@ -272,13 +266,6 @@ void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut
 }
 
 // ------------------------------------------------------------------------------------- coupling
-
-static void sum_node_units(struct mmul_cost *cost, const double *units) {
-    for (int i = 0; i < cost->node_count; i++)
-        cost->nodes[i].units = 0;
-    for (int rank = 0; rank < cost->size; rank++)
-        cost->nodes[cost->ranks[rank].node].units += units[rank];
-}
 
 static void couple_links(struct mmul_cost *cost) {
     double all = 0, taking = 0, returning = 0;
@@ -331,7 +318,10 @@ static void couple_order(struct mmul_cost *cost, const double *units) {
 }
 
 void mmul_cost_couple(struct mmul_cost *cost, const double *units) {
-    sum_node_units(cost, units);
+    for (int i = 0; i < cost->node_count; i++)
+        cost->nodes[i].units = 0;
+    for (int rank = 0; rank < cost->size; rank++)
+        cost->nodes[cost->ranks[rank].node].units += units[rank];
     couple_links(cost);
     couple_cpu(cost);
     couple_order(cost, units);
@@ -383,17 +373,16 @@ double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_
 
 // -------------------------------------------------------------------------------- the whole run
 
-// When the first block that comes back over the network is complete.
-static double first_block(const struct mmul_cost *cost, const double *units,
-                          struct mmul_cost_links links) {
+double mmul_cost_first_block(const struct mmul_cost *cost, const double *units, double part,
+                             struct mmul_cost_links links) {
     double first = INFINITY;
     for (int rank = 0; rank < cost->size; rank++) {
         const struct mmul_cost_rank *r = &cost->ranks[rank];
-        if (!(units[rank] > 0) || !cost->nodes[r->node].returns)
+        const double own = units[rank] * part;
+        if (!(own > 0) || !cost->nodes[r->node].returns)
             continue;
-        double end = mmul_cost_arrival(cost, rank, links).first +
-                     mmul_pass_seconds(&r->pass, units[rank] / cost->rounds);
-        first = end < first ? end : first;
+        first = fmin(first, mmul_cost_arrival(cost, rank, links).first +
+                                mmul_pass_seconds(&r->pass, own / cost->rounds));
     }
     return first;
 }
@@ -404,7 +393,7 @@ double mmul_cost_evaluate(struct mmul_cost *cost, const double *units) {
     for (int i = 0; i < cost->node_count; i++)
         s += cost->nodes[i].remote ? cost->nodes[i].units * cost->nodes[i].link : 0;
     struct mmul_cost_links links = mmul_cost_links(cost, s);
-    double received = first_block(cost, units, links) + links.result;
+    double received = mmul_cost_first_block(cost, units, 1, links) + links.result;
     cost->seconds = 0;
     for (int rank = 0; rank < cost->size; rank++) {
         struct mmul_cost_rank *r = &cost->ranks[rank];

@@ -119,6 +119,11 @@ struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int ran
 double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
                        double seconds);
 
+// When the first block that comes back over the network is complete, of ranks with a part of these units;
+// INFINITY: none does.
+double mmul_cost_first_block(const struct mmul_cost *cost, const double *units, double part,
+                             struct mmul_cost_links links);
+
 // Couples, then sums up the whole run: returns the seconds and fills in what says "of the last
 // evaluation". Ranks that are not in have no units.
 double mmul_cost_evaluate(struct mmul_cost *cost, const double *units);

@@ -7,16 +7,9 @@
 #include "base/memory.h"
 #include "model/matrix.h"
 
-static struct mmul_schedule_rank *plan_ranks(struct mmul_schedule *schedule) {
-    return (struct mmul_schedule_rank *)(schedule + 1);
-}
-
-static struct mmul_schedule_node *plan_nodes(struct mmul_schedule *schedule) {
-    return (struct mmul_schedule_node *)(plan_ranks(schedule) + schedule->size);
-}
-
 void mmul_schedule_set_member(struct mmul_schedule *schedule, int node, bool takes_part) {
-    plan_nodes(schedule)[node].takes_part = takes_part;
+    struct mmul_schedule_rank *ranks = (struct mmul_schedule_rank *)(schedule + 1);
+    ((struct mmul_schedule_node *)(ranks + schedule->size))[node].takes_part = takes_part;
 }
 
 const struct mmul_schedule_rank *mmul_schedule_ranks(const struct mmul_schedule *schedule) {
@@ -116,11 +109,21 @@ bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch) {
     return false;
 }
 
+static struct mmul_walk walk_of(const struct mmul_schedule *schedule, int rank,
+                                struct mmul_pass pass) {
+    return mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
+}
+
+static bool rank_works(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
+    struct mmul_stretch ignored;
+    struct mmul_walk walk = walk_of(schedule, rank, pass);
+    return mmul_schedule_next(&walk, &ignored);
+}
+
 int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
     struct mmul_stretch s;
     int64_t units = 0;
-    struct mmul_walk walk =
-        mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
+    struct mmul_walk walk = walk_of(schedule, rank, pass);
     while (mmul_schedule_next(&walk, &s))
         units += s.end - s.begin;
     return units;
@@ -131,37 +134,23 @@ int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank) 
     int64_t passes = mmul_schedule_passes(schedule), count = 0;
     if (whole_matrices(schedule) == 1)
         return mmul_smaller(r->end - r->begin, schedule->rounds) * mmul_schedule_panels(schedule);
-    for (int64_t i = 0; i < passes; i++) {
-        struct mmul_pass pass = mmul_schedule_pass(schedule, i);
-        struct mmul_stretch s;
-        struct mmul_walk walk =
-            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
-        count += mmul_schedule_next(&walk, &s);
-    }
+    for (int64_t i = 0; i < passes; i++)
+        count += rank_works(schedule, rank, mmul_schedule_pass(schedule, i));
     return count;
 }
 
 // ---------------------------------------------------------------------------------------- nodes
 
 static bool node_works(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
-    for (int rank = 0; rank < schedule->size; rank++) {
-        struct mmul_stretch s;
-        if (mmul_schedule_ranks(schedule)[rank].node != node)
-            continue;
-        struct mmul_walk walk =
-            mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
-        if (mmul_schedule_next(&walk, &s))
+    for (int rank = 0; rank < schedule->size; rank++)
+        if (mmul_schedule_ranks(schedule)[rank].node == node && rank_works(schedule, rank, pass))
             return true;
-    }
     return false;
 }
 
-static bool maps_whole(const struct mmul_schedule *schedule, int node) {
-    return mmul_schedule_nodes(schedule)[node].maps & mmul_maps_whole(schedule->axis);
-}
-
 bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
-    if (schedule->problem.alpha == 0 || maps_whole(schedule, node) ||
+    if (schedule->problem.alpha == 0 ||
+        (mmul_schedule_nodes(schedule)[node].maps & mmul_maps_whole(schedule->axis)) != 0 ||
         !node_works(schedule, node, pass))
         return false;
     if (!mmul_schedule_nodes(schedule)[node].whole_stays)

@@ -120,9 +120,6 @@ struct mmul_transfers mmul_transfers_of_moving(const struct mmul_moving *moving,
 // False at the end of the list.
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer);
 
-// The parts (transfers.c chooses).
-bool mmul_moving_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer);
-
 // What those taken so far have brought about when all of them are here; before the first, 0 unless the
 // list begins later.
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers);

@@ -14,22 +14,18 @@ enum { TURNS = 3, BEGINNINGS = 7 };
 enum mmul_status mmul_mesh_init(struct mmul_mesh *mesh, const struct mmul_mesh_request *request,
                                 struct mmul_error *err) {
     struct mmul_mesh made = {0};
-    enum mmul_status status = MMUL_OK;
-    double **shares[] = {&made.row_shares, &made.col_shares, &made.row_rest, &made.col_rest};
-    for (int i = 0; status == MMUL_OK && i < 4; i++)
-        status = MMUL_ALLOCATE(*shares[i], request->size, "a mesh", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made.nodes, request->node_count, "a mesh", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made.last_row, request->node_count, "a mesh", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made.last_col, request->node_count, "a mesh", err);
-    if (status == MMUL_OK)
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a mesh", err, MMUL_WANT(made.row_shares, request->size),
+        MMUL_WANT(made.col_shares, request->size), MMUL_WANT(made.row_rest, request->size),
+        MMUL_WANT(made.col_rest, request->size), MMUL_WANT(made.nodes, request->node_count),
+        MMUL_WANT(made.last_row, request->node_count),
+        MMUL_WANT(made.last_col, request->node_count));
+    if (status == MMUL_OK) {
         mmul_mesh_set(&made, request, 1, request->size, 0);
-    if (status == MMUL_OK)
         *mesh = made;
-    else
+    } else {
         mmul_mesh_fini(&made);
+    }
     return status;
 }
 
@@ -59,11 +55,6 @@ int64_t mmul_mesh_begin(const double *shares, int line, int64_t total) {
 
 // ---------------------------------------------------------------------------------------- shares
 
-static double rate_at(const struct mmul_mesh *mesh, const double *rates, bool by_rows, int line,
-                      int place) {
-    return by_rows ? rates[line * mesh->cols + place] : rates[place * mesh->cols + line];
-}
-
 // The best shares of lines (rows, or columns) for given shares across. False when they are all 0.
 static bool fit(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
                 const double *across, double *shares) {
@@ -71,9 +62,10 @@ static bool fit(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
     double sum = 0;
     for (int line = 0; line < lines; line++) {
         double least = INFINITY;
-        for (int place = 0; place < places; place++)
-            if (across[place] > 0)
-                least = fmin(least, rate_at(mesh, rates, by_rows, line, place) / across[place]);
+        for (int place = 0; place < places; place++) {
+            int rank = by_rows ? line * mesh->cols + place : place * mesh->cols + line;
+            least = across[place] > 0 ? fmin(least, rates[rank] / across[place]) : least;
+        }
         shares[line] = isfinite(least) ? least : 0;
         sum += shares[line];
     }

@@ -80,7 +80,13 @@ static struct mmul_part_range part_to(const struct mmul_move_walk *w) {
     return mmul_placement_part(&w->move->to, w->move->shape, w->to_rank);
 }
 
-static void begin_pair(struct mmul_move_walk *w) {
+static void next_pair(struct mmul_move_walk *w) {
+    w->to_rank = w->from_rank != NOBODY ? next_target(w, w->to_rank) : NOBODY;
+    if (w->to_rank == NOBODY) {
+        w->from_rank = next_source(w, w->from_rank);
+        if (w->from_rank != NOBODY)
+            w->to_rank = next_target(w, NOBODY);
+    }
     if (w->from_rank != NOBODY && w->to_rank != NOBODY)
         w->matrix = mmul_larger(part_from(w).matrix_begin, part_to(w).matrix_begin);
 }
@@ -93,43 +99,27 @@ struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node
                                .most_elements = most_elements,
                                .from_rank = NOBODY,
                                .to_rank = NOBODY};
-    if (!connects(move, from_node, to_node))
-        return w;
-    w.from_rank = next_source(&w, NOBODY);
-    if (w.from_rank != NOBODY)
-        w.to_rank = next_target(&w, NOBODY);
-    begin_pair(&w);
+    if (connects(move, from_node, to_node))
+        next_pair(&w);
     return w;
 }
 
-static void next_pair(struct mmul_move_walk *w) {
-    w->to_rank = next_target(w, w->to_rank);
-    if (w->to_rank == NOBODY) {
-        w->from_rank = next_source(w, w->from_rank);
-        if (w->from_rank != NOBODY)
-            w->to_rank = next_target(w, NOBODY);
-    }
-    begin_pair(w);
+static struct mmul_region intersect(struct mmul_region a, struct mmul_region b) {
+    return (struct mmul_region){
+        a.matrix, mmul_larger(a.row_begin, b.row_begin), mmul_smaller(a.row_end, b.row_end),
+        mmul_larger(a.col_begin, b.col_begin), mmul_smaller(a.col_end, b.col_end)};
 }
 
 // What both holders have of the matrix; may be empty.
 static struct mmul_region common(const struct mmul_move_walk *w) {
     const struct mmul_move *move = w->move;
     int64_t ignored;
-    struct mmul_region a =
-        mmul_placement_region(&move->from, move->shape, w->from_rank, w->matrix, &ignored);
-    struct mmul_region b =
-        mmul_placement_region(&move->to, move->shape, w->to_rank, w->matrix, &ignored);
-    struct mmul_region both = {
-        w->matrix, mmul_larger(a.row_begin, b.row_begin), mmul_smaller(a.row_end, b.row_end),
-        mmul_larger(a.col_begin, b.col_begin), mmul_smaller(a.col_end, b.col_end)};
-    const struct mmul_region only = move->window;
-    if (only.row_end == 0)
-        return both;
-    return (struct mmul_region){w->matrix, mmul_larger(both.row_begin, only.row_begin),
-                                mmul_smaller(both.row_end, only.row_end),
-                                mmul_larger(both.col_begin, only.col_begin),
-                                mmul_smaller(both.col_end, only.col_end)};
+    const struct mmul_region both = intersect(
+        mmul_placement_region(&move->from, move->shape, w->from_rank, w->matrix, &ignored),
+        mmul_placement_region(&move->to, move->shape, w->to_rank, w->matrix, &ignored));
+    struct mmul_region r = move->window.row_end == 0 ? both : intersect(both, move->window);
+    r.matrix = w->matrix;
+    return r;
 }
 
 static bool is_empty(struct mmul_region region) {

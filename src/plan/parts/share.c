@@ -1,10 +1,127 @@
 // SPDX-License-Identifier: MIT
-// Shares by weight, then clipped: nodes that overflow are fixed at their capacity and what is left
-// is shared again among the rest, until nothing overflows. At most one round per node.
+// Splits a range into parts by weights: exactly, by largest remainder, or by the rule of a hundred
+// pieces that the original files were made with. It knows nothing of speeds or memory: whoever
+// wants to balance, chooses the weights. Then clips: nodes that overflow are fixed at their capacity
+// and what is left is shared again among the rest, until nothing overflows. At most one round per node.
 #include "plan/parts/share.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/weights.h"
+
+// ---------------------------------------------------------------------------------- by weights
+
+struct share {
+    int64_t remainder; // in 2^-20 of an element: rounding noise must not decide a tie
+    int part;
+};
+
+// The largest weight, and the sum relative to it, so that no finite weights overflow it.
+static double largest(const double *weights, int parts, double *relative_sum) {
+    double most = 0;
+    for (int i = 0; i < parts; i++)
+        most = weights[i] > most ? weights[i] : most;
+    *relative_sum = 0;
+    for (int i = 0; i < parts; i++)
+        *relative_sum += weights[i] / most;
+    return most;
+}
+
+static int last_weighted(const double *weights, int parts) {
+    int last = parts - 1;
+    while (weights[last] <= 0)
+        last--;
+    return last;
+}
+
+static int by_remainder(const void *a, const void *b) {
+    const struct share *x = a, *y = b;
+    if (x->remainder != y->remainder)
+        return x->remainder > y->remainder ? -1 : 1;
+    return (x->part > y->part) - (x->part < y->part);
+}
+
+// Whole elements of every quota into sizes, what is left of it into shares; parts of weight zero
+// take no part. Returns how many shares there are.
+static int floor_quotas(int64_t total, int parts, const double *weights, int64_t *sizes,
+                        struct share *shares, int64_t *left) {
+    double sum, most = largest(weights, parts, &sum);
+    double noise = (double)total * 0x1p-50;
+    int count = 0;
+    *left = total;
+    for (int i = 0; i < parts; i++) {
+        double quota = (double)total * (weights[i] / most / sum);
+        double whole = floor(quota + noise); // 2.9999999999999996 is a 3
+        sizes[i] = (int64_t)whole;
+        *left -= sizes[i];
+        if (weights[i] > 0)
+            shares[count++] = (struct share){llround((quota - whole) * 0x1p20), i};
+    }
+    return count;
+}
+
+static enum mmul_status split_exact(int64_t total, int parts, const double *weights,
+                                    int64_t *offsets, struct mmul_error *err) {
+    struct share *shares = mmul_allocate_raw(parts, sizeof *shares, "the shares", err);
+    if (shares == NULL)
+        return err->status;
+    int64_t left;
+    int count = floor_quotas(total, parts, weights, offsets, shares, &left);
+    qsort(shares, (size_t)count, sizeof *shares, by_remainder);
+    // In exact arithmetic 0 <= left < count; totals beyond 2^50 may round either way.
+    for (int s = 0; s < count && left > 0; s++, left--)
+        offsets[shares[s].part]++;
+    offsets[last_weighted(weights, parts)] += left;
+    int64_t begin = 0;
+    for (int i = 0; i < parts; i++) {
+        int64_t size = offsets[i];
+        offsets[i] = begin;
+        begin += size;
+    }
+    offsets[parts] = begin;
+    mmul_free(shares);
+    return MMUL_OK;
+}
+
+// n elements are cut into P = min(n, 100) pieces, the first n mod P of them one longer; part i
+// takes floor(P p_i + 1e-9) of them in order, the last part with a weight also what is left.
+static void split_hundred(int64_t total, int parts, const double *weights, int64_t *offsets) {
+    int64_t pieces = total < 100 ? total : 100;
+    int64_t base = pieces > 0 ? total / pieces : 0;
+    int64_t longer = pieces > 0 ? total % pieces : 0;
+    double sum, most = largest(weights, parts, &sum);
+    int last = last_weighted(weights, parts);
+    int64_t taken = 0;
+    offsets[0] = 0;
+    for (int i = 0; i < parts; i++) {
+        taken += (int64_t)floor((double)pieces * (weights[i] / most / sum) + 1e-9);
+        if (i >= last || taken > pieces)
+            taken = pieces;
+        offsets[i + 1] = taken * base + (taken < longer ? taken : longer);
+    }
+}
+
+enum mmul_status mmul_split_offsets(int64_t total, int parts, const double *weights,
+                                    enum mmul_split_rule rule, int64_t *offsets,
+                                    struct mmul_error *err) {
+    if (total < 0 || parts < 1) {
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot split %lld into %d parts", (long long)total,
+                         parts);
+    }
+    enum mmul_status status = mmul_weights_check(weights, parts, MMUL_ERR_USAGE, err);
+    if (status != MMUL_OK)
+        return status;
+    if (rule == MMUL_SPLIT_EXACT)
+        return split_exact(total, parts, weights, offsets, err);
+    split_hundred(total, parts, weights, offsets);
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------- within capacities
 
 // Work space of one call.
 struct sharing {
@@ -12,31 +129,9 @@ struct sharing {
     double *weights;     // of the ranks still free
     int64_t *offsets;    // size + 1
     int64_t *node_units; // node_count
-    bool *own_clipped;   // where nobody wants to know
+    bool *clipped;       // node_count: they have what they hold
     int64_t *counts;     // the result, borrowed
-    bool *clipped;       // the result, borrowed
 };
-
-static void sharing_fini(struct sharing *s) {
-    mmul_free(s->weights);
-    mmul_free(s->offsets);
-    mmul_free(s->node_units);
-    mmul_free(s->own_clipped);
-}
-
-static enum mmul_status sharing_init(struct sharing *s, struct mmul_error *err) {
-    const struct mmul_share_request *r = s->request;
-    enum mmul_status status = MMUL_ALLOCATE(s->weights, r->size, "weights", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->offsets, r->size + 1, "offsets", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->node_units, r->node_count, "node shares", err);
-    if (status == MMUL_OK && s->clipped == NULL)
-        status = MMUL_ALLOCATE(s->own_clipped, r->node_count, "node shares", err);
-    if (s->clipped == NULL)
-        s->clipped = s->own_clipped;
-    return status;
-}
 
 // Shares `units` among the ranks of which `wanted` (clipped or free, of one node or of all) holds.
 static enum mmul_status share_among(struct sharing *s, int64_t units, int node,
@@ -56,27 +151,10 @@ static enum mmul_status share_among(struct sharing *s, int64_t units, int node,
     return status;
 }
 
-// What the free nodes have to take.
-static int64_t units_left(const struct sharing *s) {
-    int64_t left = s->request->total;
-    for (int node = 0; node < s->request->node_count; node++)
-        if (s->clipped[node])
-            left -= s->request->node_capacity[node];
-    return left;
-}
-
-static bool weight_left(const struct sharing *s) {
-    for (int rank = 0; rank < s->request->size; rank++)
-        if (!s->clipped[s->request->rank_node[rank]] && s->request->weights[rank] > 0)
-            return true;
-    return false;
-}
-
 // Fixes the nodes that overflow; true when there were any.
 static bool clip_nodes(struct sharing *s) {
     const struct mmul_share_request *r = s->request;
-    for (int node = 0; node < r->node_count; node++)
-        s->node_units[node] = 0;
+    memset(s->node_units, 0, (size_t)r->node_count * sizeof *s->node_units);
     for (int rank = 0; rank < r->size; rank++)
         s->node_units[r->rank_node[rank]] += s->counts[rank];
     bool any = false;
@@ -89,31 +167,42 @@ static bool clip_nodes(struct sharing *s) {
 }
 
 static enum mmul_status share_rounds(struct sharing *s, struct mmul_error *err) {
-    enum mmul_status status = share_among(s, s->request->total, -1, err);
+    const struct mmul_share_request *r = s->request;
+    enum mmul_status status = share_among(s, r->total, -1, err);
     while (status == MMUL_OK && clip_nodes(s)) {
-        int64_t left = units_left(s);
-        if (!weight_left(s))
+        int64_t left = r->total; // for the nodes that are free
+        bool any = false;
+        for (int node = 0; node < r->node_count; node++)
+            left -= s->clipped[node] ? r->node_capacity[node] : 0;
+        for (int rank = 0; rank < r->size; rank++)
+            any |= !s->clipped[r->rank_node[rank]] && r->weights[rank] > 0;
+        if (!any)
             return mmul_fail(err, MMUL_ERR_SYSTEM,
                              "nodes have memory for %lld of %lld rows or columns",
-                             (long long)(s->request->total - left), (long long)s->request->total);
+                             (long long)(r->total - left), (long long)r->total);
         status = share_among(s, left, -1, err);
     }
-    for (int node = 0; status == MMUL_OK && node < s->request->node_count; node++)
+    for (int node = 0; status == MMUL_OK && node < r->node_count; node++)
         if (s->clipped[node])
-            status = share_among(s, s->request->node_capacity[node], node, err);
+            status = share_among(s, r->node_capacity[node], node, err);
     return status;
 }
 
 enum mmul_status mmul_share_units(const struct mmul_share_request *request, int64_t *counts,
                                   bool *clipped, struct mmul_error *err) {
-    struct sharing s = {.request = request, .counts = counts, .clipped = clipped};
-    enum mmul_status status = sharing_init(&s, err);
-    for (int node = 0; status == MMUL_OK && node < request->node_count; node++)
-        s.clipped[node] = false;
-    for (int rank = 0; rank < request->size; rank++)
-        counts[rank] = 0;
+    const int size = request->size, nodes = request->node_count;
+    struct sharing s = {.request = request, .counts = counts};
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("shares", err, MMUL_WANT(s.weights, size), MMUL_WANT(s.offsets, size + 1),
+                          MMUL_WANT(s.node_units, nodes), MMUL_WANT(s.clipped, nodes));
+    memset(counts, 0, (size_t)size * sizeof *counts);
     if (status == MMUL_OK)
         status = share_rounds(&s, err);
-    sharing_fini(&s);
+    if (clipped != NULL && s.clipped != NULL)
+        memcpy(clipped, s.clipped, (size_t)nodes * sizeof *clipped);
+    mmul_free(s.weights);
+    mmul_free(s.offsets);
+    mmul_free(s.node_units);
+    mmul_free(s.clipped);
     return status;
 }

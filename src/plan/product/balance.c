@@ -83,18 +83,8 @@ static double fill(struct balance *b, double s) {
 
 // Seconds to spare when results come back one after another from the first block on.
 static double spare_seconds(const struct balance *b, double s) {
-    const struct mmul_cost *cost = b->cost;
-    struct mmul_cost_links links = mmul_cost_links(cost, s);
-    double first = INFINITY;
-    for (int rank = 0; rank < cost->size; rank++) {
-        const struct mmul_cost_rank *r = &cost->ranks[rank];
-        double units = b->units[rank] * b->kept;
-        if (!(units > 0) || !cost->nodes[r->node].returns)
-            continue;
-        double end = mmul_cost_arrival(cost, rank, links).first +
-                     mmul_pass_seconds(&r->pass, units / cost->rounds);
-        first = end < first ? end : first;
-    }
+    struct mmul_cost_links links = mmul_cost_links(b->cost, s);
+    double first = mmul_cost_first_block(b->cost, b->units, b->kept, links);
     return isinf(first) ? b->seconds : b->seconds - first - links.result;
 }
 

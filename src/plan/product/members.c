@@ -26,25 +26,6 @@ struct choice {
     int order_count, best;
 };
 
-static void choice_fini(struct choice *c) {
-    mmul_free(c->order);
-    mmul_free(c->place);
-    mmul_free(c->in);
-    mmul_free(c->work);
-}
-
-static enum mmul_status choice_init(struct choice *c, struct mmul_error *err) {
-    int nodes = c->cost->node_count;
-    enum mmul_status status = MMUL_ALLOCATE(c->order, nodes, "candidates", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->place, nodes, "candidates", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->in, c->cost->size, "candidates", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->work, nodes, "candidates", err);
-    return status;
-}
-
 // --------------------------------------------------------------------------------------- devices
 
 // Units per second of long passes.
@@ -199,14 +180,6 @@ static void try_numbers(struct choice *c) {
     }
 }
 
-static void name_absent(struct choice *c) {
-    for (int rank = 0; rank < c->cost->size; rank++) {
-        if (c->members->absence[rank] == MMUL_PRESENT && !c->in[rank])
-            c->members->absence[rank] = MMUL_ABSENT_LINK;
-        c->members->in[rank] = c->in[rank];
-    }
-}
-
 static void choose(struct choice *c) {
     c->members->seconds = 0;
     try_number(c, c->order_count);
@@ -216,7 +189,11 @@ static void choose(struct choice *c) {
         c->best = c->order_count;
     admit(c, c->best);
     c->members->seconds = solve(c);
-    name_absent(c);
+    for (int rank = 0; rank < c->cost->size; rank++) {
+        if (c->members->absence[rank] == MMUL_PRESENT && !c->in[rank])
+            c->members->absence[rank] = MMUL_ABSENT_LINK;
+        c->members->in[rank] = c->in[rank];
+    }
 }
 
 enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_cut *cut,
@@ -224,7 +201,10 @@ enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_c
                                      struct mmul_members *members, struct mmul_error *err) {
     struct choice c = {
         .cost = cost, .cut = cut, .total = total, .capacity = capacity, .members = members};
-    enum mmul_status status = choice_init(&c, err);
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("candidates", err, MMUL_WANT(c.order, cost->node_count),
+                          MMUL_WANT(c.place, cost->node_count), MMUL_WANT(c.work, cost->node_count),
+                          MMUL_WANT(c.in, cost->size));
     if (status == MMUL_OK) {
         mmul_cost_set(cost, NULL, cut);
         judge_devices(&c);
@@ -232,7 +212,10 @@ enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_c
     }
     if (status == MMUL_OK)
         choose(&c);
-    choice_fini(&c);
+    mmul_free(c.order);
+    mmul_free(c.place);
+    mmul_free(c.in);
+    mmul_free(c.work);
     return status;
 }
 

@@ -28,14 +28,9 @@ static void candidate_fini(struct mmul_candidate *c) {
 
 static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
                                        struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(c->units, size, "the schedule", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->counts, size, "the schedule", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->capacity, nodes, "the schedule", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(c->work_bytes, nodes, "the schedule", err);
-    return status == MMUL_OK ? MMUL_ALLOCATE(c->clipped, nodes, "the schedule", err) : status;
+    return MMUL_ALLOCATE_ALL("the schedule", err, MMUL_WANT(c->units, size),
+                             MMUL_WANT(c->counts, size), MMUL_WANT(c->capacity, nodes),
+                             MMUL_WANT(c->work_bytes, nodes), MMUL_WANT(c->clipped, nodes));
 }
 
 static void planning_fini(struct mmul_planning *p) {
@@ -60,14 +55,12 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
                     size * (int64_t)sizeof(struct mmul_schedule_rank) +
                     nodes * (int64_t)sizeof(struct mmul_schedule_node);
     p->schedule = mmul_allocate(bytes, 1, "the schedule", err);
-    if (p->schedule == NULL || MMUL_ALLOCATE(p->weights, size, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->assumed, size, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->everybody, size, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->rank_node, size, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->needs, nodes, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->maps, nodes, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->members, size, "the schedule", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->absence, size, "the schedule", err) != MMUL_OK ||
+    if (p->schedule == NULL ||
+        MMUL_ALLOCATE_ALL("the schedule", err, MMUL_WANT(p->weights, size),
+                          MMUL_WANT(p->assumed, size), MMUL_WANT(p->everybody, size),
+                          MMUL_WANT(p->rank_node, size), MMUL_WANT(p->needs, nodes),
+                          MMUL_WANT(p->maps, nodes), MMUL_WANT(p->members, size),
+                          MMUL_WANT(p->absence, size)) != MMUL_OK ||
         candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
         candidate_init(&p->walked, size, nodes, err) != MMUL_OK)
@@ -148,21 +141,15 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
 
 // ------------------------------------------------------------------------------------- the axis
 
-// Of all the node's ranks.
-static double node_weight(const struct mmul_planning *p, int node) {
-    const struct mmul_cluster *cluster = p->request->cluster;
-    double sum = 0;
-    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
-        sum += p->weights[i];
-    return sum;
-}
-
 // Bytes over the network: pieces by weight, the whole operand once per node that has any.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
+    const struct mmul_cluster *cluster = p->request->cluster;
     const struct mmul_problem *problem = &p->schedule->problem;
     double all = 0, pieces = 0, wholes = 0;
     for (int node = 0; node < p->schedule->node_count; node++) {
-        double weight = node_weight(p, node);
+        double weight = 0; // of all its ranks
+        for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+            weight += p->weights[i];
         all += weight;
         if (node == p->root_node || !(weight > 0))
             continue;
@@ -194,15 +181,6 @@ static void choose_axis(struct mmul_planning *p) {
     else
         p->schedule->axis = p->request->split == MMUL_SPLIT_COLS ? MMUL_COLS : MMUL_ROWS;
     p->schedule->total = mmul_problem_total(problem, p->schedule->axis);
-}
-
-static enum mmul_status create_cost(struct mmul_planning *p, struct mmul_error *err) {
-    const struct mmul_cost_request request = {.problem = &p->schedule->problem,
-                                              .axis = p->schedule->axis,
-                                              .cluster = p->request->cluster,
-                                              .node_maps = p->maps,
-                                              .assumed = p->assumed};
-    return mmul_cost_create(&request, &p->cost, err);
 }
 
 // ------------------------------------------------------------------------------------------ ranks
@@ -282,7 +260,12 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
     copy_nodes(p, p->request->most_bytes);
     choose_axis(p);
     mmul_planning_size_chunk(p);
-    return create_cost(p, err);
+    const struct mmul_cost_request request = {.problem = &p->schedule->problem,
+                                              .axis = p->schedule->axis,
+                                              .cluster = p->request->cluster,
+                                              .node_maps = p->maps,
+                                              .assumed = p->assumed};
+    return mmul_cost_create(&request, &p->cost, err);
 }
 
 // Is there a cut with so much memory on every node?

@@ -265,11 +265,6 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 
 // --------------------------------------------------------------------------------- lanes and slots
 
-static bool one_whole_matrix(const struct mmul_planning *p) {
-    return mmul_shape_matrices(
-               mmul_problem_whole_shape(&p->schedule->problem, p->schedule->axis)) == 1;
-}
-
 static void sum_rounds(struct mmul_planning *p) {
     int64_t units = mmul_problem_units(&p->schedule->problem, p->schedule->axis);
     for (int node = 0; node < p->schedule->node_count; node++)
@@ -416,7 +411,7 @@ bool mmul_planning_fit(struct mmul_planning *p) {
     reset_nodes(p);
     sum_parts(p);
     sum_rounds(p);
-    if (!one_whole_matrix(p))
+    if (mmul_shape_matrices(mmul_problem_whole_shape(&p->schedule->problem, p->schedule->axis)) > 1)
         sum_matrices(p);
     for (int i = 0; i < p->schedule->node_count; i++) {
         struct mmul_schedule_node *node = &p->nodes[i];

@@ -110,17 +110,6 @@ static int64_t root_bytes(const struct mmul_planning *p) {
                                                                          schedule->axis));
 }
 
-static void predict(struct mmul_planning *p) {
-    struct mmul_schedule *schedule = p->schedule;
-    double files = file_seconds(p);
-    schedule->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
-    schedule->transfer_seconds = p->replay->root_out_seconds + p->replay->root_in_seconds + files;
-    schedule->root_bytes = root_bytes(p);
-    if (p->speeds_known)
-        predict_whole(p);
-    name_limit(p, files);
-}
-
 // ---------------------------------------------------------------------------------------- advice
 
 // "4.1", "260", "0.041".
@@ -193,13 +182,9 @@ static void search(struct advice *a) {
 static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) {
     struct advice a = {.p = p};
     int size = p->schedule->size;
-    enum mmul_status status = MMUL_ALLOCATE(a.weights, size, "weights", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(a.in, size, "ranks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(a.out, size, "ranks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(a.best_out, size, "ranks", err);
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("ranks", err, MMUL_WANT(a.weights, size), MMUL_WANT(a.in, size),
+                          MMUL_WANT(a.out, size), MMUL_WANT(a.best_out, size));
     if (status == MMUL_OK)
         search(&a);
     mmul_free(a.weights);
@@ -232,7 +217,15 @@ enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_erro
     mmul_planning_copy(p, &p->walked, &p->best);
     if (status == MMUL_OK)
         status = mmul_planning_walk(p, err);
-    if (status == MMUL_OK)
-        predict(p);
-    return status;
+    if (status != MMUL_OK)
+        return status;
+    const double files = file_seconds(p);
+    p->schedule->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
+    p->schedule->transfer_seconds =
+        p->replay->root_out_seconds + p->replay->root_in_seconds + files;
+    p->schedule->root_bytes = root_bytes(p);
+    if (p->speeds_known)
+        predict_whole(p);
+    name_limit(p, files);
+    return MMUL_OK;
 }

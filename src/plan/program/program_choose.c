@@ -4,6 +4,9 @@
 // goes on, and none that a shorter one catches up with by moving what it lacks. Exact while no more states are open
 // than go on, which programs with few values alive at a time never exceed; beyond that the best ones go on: 512, or
 // fewer in programs of many thousand operations, which have to be planned in less time than they take.
+//
+// And whether, and between how many groups of rows, the values of a program are split (model/operation.h): what keeps
+// groups of its largest values together.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,42 +296,23 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     s->states_most = (int)mmul_larger(
         STATES_LEAST, mmul_smaller(STATES_MOST, STATES_OF_ALL / mmul_larger(1, operations)));
     s->table_size = 2 * s->states_most * RULES_MOST;
-    enum mmul_status status = MMUL_ALLOCATE(s->parents, operations * s->states_most, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->rules, operations * s->states_most, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->slots, values, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->turned, values, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->owners, values + WORD, "a plan", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a plan", err, MMUL_WANT(s->parents, operations * s->states_most),
+        MMUL_WANT(s->rules, operations * s->states_most), MMUL_WANT(s->slots, values),
+        MMUL_WANT(s->turned, values), MMUL_WANT(s->owners, values + WORD));
     if (status != MMUL_OK)
         return status;
     for (int64_t i = 0; i < values + WORD; i++)
         s->owners[i] = -1;
     give_slots(s);
     note_turned(s);
-    status = MMUL_ALLOCATE(s->have[0], (int64_t)s->states_most * s->slot_count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count,
-                               "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->scratch, s->slot_count, "a plan", err);
+    status = MMUL_ALLOCATE_ALL(
+        "a plan", err, MMUL_WANT(s->have[0], (int64_t)s->states_most * s->slot_count),
+        MMUL_WANT(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count),
+        MMUL_WANT(s->scratch, s->slot_count));
     s->now[0] = (struct state){.have = s->have[0]}; // nothing is anywhere
     s->count = 1;
     return status;
-}
-
-static void destroy_search(struct search *s) {
-    mmul_free(s->parents);
-    mmul_free(s->rules);
-    mmul_free(s->slots);
-    mmul_free(s->owners);
-    mmul_free(s->turned);
-    mmul_free(s->have[0]);
-    mmul_free(s->have[1]);
-    mmul_free(s->scratch);
-    mmul_free(s);
 }
 
 // A thousand take some tens of milliseconds.
@@ -361,6 +345,82 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
         rules[i] = &row->rules[s->rules[(int64_t)i * s->states_most + best]];
         best = s->parents[(int64_t)i * s->states_most + best];
     }
-    destroy_search(s);
+    mmul_free(s->parents);
+    mmul_free(s->rules);
+    mmul_free(s->slots);
+    mmul_free(s->owners);
+    mmul_free(s->turned);
+    mmul_free(s->have[0]);
+    mmul_free(s->have[1]);
+    mmul_free(s->scratch);
+    mmul_free(s);
     return status;
+}
+
+// ---------------------------------------------------------------------------------------- groups
+
+// Groups that operations keep, and the elements of their results.
+struct wish {
+    int64_t groups;
+    double elements;
+};
+
+static int64_t common_divisor(int64_t x, int64_t y) {
+    while (y != 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x;
+}
+
+static int compare_wishes(const void *a, const void *b) {
+    const struct wish *x = a, *y = b;
+    return (x->elements < y->elements) - (x->elements > y->elements);
+}
+
+// Of the operands that may be split at all, where that needs groups.
+static int add_wishes(const struct mmul_program *program, const struct mmul_operation *o,
+                      struct wish *wishes, int count) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    const struct mmul_operation_call call = mmul_program_call(program, o, operands);
+    const struct mmul_shape result = mmul_program_shape(program, o);
+    double elements =
+        (double)result.batch * (double)result.depth * (double)result.rows * (double)result.cols;
+    for (int i = 0; o->kind != MMUL_SAVE && i < o->operand_count; i++) {
+        if (operands[i].is_number)
+            continue;
+        int64_t groups = mmul_operation_groups(o->kind, &call, i, result);
+        int same = 0;
+        while (same < count && wishes[same].groups != groups)
+            same++;
+        if (groups == MMUL_ROW_BY_ROW || groups == 1)
+            continue;
+        wishes[same].groups = groups;
+        wishes[same].elements += elements;
+        count += same == count;
+    }
+    return count;
+}
+
+enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
+                                          int64_t *groups, struct mmul_error *err) {
+    struct wish *wishes = NULL;
+    int count = 0;
+    enum mmul_status status =
+        MMUL_ALLOCATE(wishes, (int64_t)program->operation_count * MMUL_OPERANDS, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    for (int i = 0; i < program->operation_count; i++)
+        count = add_wishes(program, &program->operations[i], wishes, count);
+    if (count > 0)
+        qsort(wishes, (size_t)count, sizeof *wishes, compare_wishes);
+    int64_t found = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t both = common_divisor(wishes[i].groups, found);
+        found = both >= size ? both : found;
+    }
+    *groups = size == 1 ? MMUL_ONE_RANK : found > 1 ? found : 1;
+    mmul_free(wishes);
+    return MMUL_OK;
 }

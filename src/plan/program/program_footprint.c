@@ -4,6 +4,7 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "model/check.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -39,29 +40,30 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
     return status;
 }
 
-// Bytes of a tile that goes through fused operations. Where operations are made in host memory, a tile and what the
-// next fused operation makes of it fit the second caches of the rank's cores; a device with memory of its own keeps
-// larger ones there from fused operation to fused operation, of such a part of its memory that what a fused operation
-// reads and makes is a small one.
-static int64_t link_tile_of(const struct mmul_rank_info *info, int64_t device_bytes) {
-    enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
-    return info->host_memory ? info->threads * info->cache_bytes / 2
-                             : mmul_smaller(MOST, device_bytes / PART_OF_MEMORY);
-}
-
 enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err) {
-    for (int rank = 0; rank < cluster->size; rank++) {
+    // Bytes of a tile that goes through fused operations. Where operations are made in host memory, a tile and what the
+    // next fused operation makes of it fit the second caches of the rank's cores; a device with memory of its own keeps
+    // larger ones there from fused operation to fused operation, of such a part of its memory that what a fused
+    // operation reads and makes is a small one.
+    enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
+    enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
+    for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
         const struct mmul_rank_info *info = &cluster->ranks[rank];
         struct mmul_program_rank *r = &plan->ranks[rank];
+        mmul_text_copy(r->host, sizeof r->host, info->host);
+        mmul_text_copy(r->device, sizeof r->device, info->device.name);
+        r->host_memory = info->host_memory;
         r->is_sampled = !info->is_trusted;
         r->copies_on_host = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
         r->device_bytes =
             mmul_schedule_device_bytes(cluster, rank, plan->options.device_memory_bytes);
-        r->fused_tile_bytes = link_tile_of(info, r->device_bytes);
+        r->fused_tile_bytes = info->host_memory
+                                  ? info->threads * info->cache_bytes / 2
+                                  : mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
     }
-    return count_products(plan, err);
+    return status == MMUL_OK ? count_products(plan, err) : status;
 }
 
 // ------------------------------------------------------------------------------ values read again

@@ -11,8 +11,8 @@
 #include "plan/lists/blocks.h"
 #include "plan/lists/footprint.h"
 
-// What the functions below need of a plan that has its places, steps and ranks: what is read again, and what devices
-// want and may have. Fails with MMUL_ERR_SYSTEM (memory).
+// What the functions below need of a plan that has its places and steps: its ranks, with what tables say of them and
+// what devices want and may have, and what is read again. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err);

@@ -9,7 +9,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/text.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_memory.h"
@@ -185,6 +185,44 @@ static void join_moves(struct mmul_program_plan *plan, int operation, bool joine
     }
 }
 
+static double bytes_of(const struct mmul_value *value) {
+    const struct mmul_shape s = value->shape;
+    return (double)s.batch * (double)s.depth * (double)s.rows * (double)s.cols *
+           (double)mmul_dtype_bytes(value->dtype);
+}
+
+// Units of a range that one node has and another one wants.
+static int64_t count_apart(const struct mmul_program_costs *costs, const int64_t *have,
+                           const int64_t *want) {
+    int64_t apart = 0;
+    for (int i = 0, j = 0; i < costs->size && j < costs->size;) {
+        int64_t begin = mmul_larger(have[i], want[j]), end = mmul_smaller(have[i + 1], want[j + 1]);
+        if (begin < end && costs->rank_node[i] != costs->rank_node[j])
+            apart += end - begin;
+        if (have[i + 1] <= want[j + 1])
+            i++;
+        else
+            j++;
+    }
+    return apart;
+}
+
+// Makes a place that of a set, where its shards are. network_bytes: of what would have to move to be as the plan's
+// shares have it. True: it is so already.
+static bool take_shards(const struct mmul_program_plan *plan, int kept,
+                        struct mmul_program_place *place, double *network_bytes) {
+    const struct mmul_kept *set = &plan->program->kept[kept];
+    const int size = plan->costs.size;
+    struct mmul_placement *p = &place->placement;
+    const int64_t **offsets = p->kind == MMUL_PLACE_ROWS ? &p->row_offsets : &p->col_offsets;
+    const int64_t *planned = *offsets;
+    place->kept = kept;
+    *offsets = set->offsets;
+    *network_bytes = (double)count_apart(&plan->costs, set->offsets, planned) /
+                     (double)planned[size] * bytes_of(&plan->program->values[place->value]);
+    return memcmp(planned, set->offsets, (size_t)(size + 1) * sizeof *planned) == 0;
+}
+
 // The value is where its shards are; where the plan's shares are others it is moved to them first.
 static enum mmul_status add_kept(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
@@ -194,7 +232,7 @@ static enum mmul_status add_kept(struct making *m, int index, struct mmul_error 
     double bytes;
     enum mmul_status status = add_place(m, o->result, o->wish, index, err);
     *place = first;
-    if (status != MMUL_OK || mmul_program_take_shards(plan, o->kept, &plan->places[first], &bytes))
+    if (status != MMUL_OK || take_shards(plan, o->kept, &plan->places[first], &bytes))
         return status;
     struct mmul_program_step *step = &plan->steps[plan->step_count];
     status = add_move(m, first, o->wish, index, err);
@@ -278,13 +316,9 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     struct mmul_program_plan *plan = m->plan;
     int64_t values = plan->program->value_count, operations = plan->program->operation_count;
     int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // each operand in two moves at most
-    enum mmul_status status = MMUL_OK;
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(m->place_of, values * KINDS, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(plan->places, steps, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(plan->steps, steps, "a plan", err);
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(m->place_of, values * KINDS),
+                          MMUL_WANT(plan->places, steps), MMUL_WANT(plan->steps, steps));
     for (int64_t i = 0; status == MMUL_OK && i < values * KINDS; i++)
         m->place_of[i] = -1;
     for (int i = 0; status == MMUL_OK && i < operations; i++)
@@ -399,20 +433,6 @@ static enum mmul_status choose_all(struct making *m, const struct mmul_cluster *
     return status;
 }
 
-// What tables say of the ranks.
-static enum mmul_status name_ranks(struct mmul_program_plan *plan,
-                                   const struct mmul_cluster *cluster, struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
-    for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
-        const struct mmul_rank_info *info = &cluster->ranks[rank];
-        struct mmul_program_rank *to = &plan->ranks[rank];
-        mmul_text_copy(to->host, sizeof to->host, info->host);
-        mmul_text_copy(to->device, sizeof to->device, info->device.name);
-        to->host_memory = info->host_memory;
-    }
-    return status;
-}
-
 static bool is_from_files(const struct mmul_program *program) {
     bool any = false;
     for (int i = 0; i < program->operation_count; i++)
@@ -453,11 +473,9 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     if (status == MMUL_OK) {
         mmul_program_plan_add_up(m.plan);
         status = mmul_program_lay_out(m.plan, err);
-        if (status == MMUL_OK)
-            status = name_ranks(m.plan, cluster, err);
-        if (status == MMUL_OK)
-            status = mmul_program_footprint_prepare(m.plan, cluster, err);
     }
+    if (status == MMUL_OK)
+        status = mmul_program_footprint_prepare(m.plan, cluster, err);
     mmul_free(m.rules);
     mmul_free(m.place_of);
     if (status == MMUL_OK)

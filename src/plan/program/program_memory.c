@@ -25,20 +25,18 @@ struct life {
     int64_t bytes;
 };
 
-static void read_at(const struct mmul_program_plan *plan, struct life *lives, int place,
-                    int stage) {
-    struct life *base = &lives[mmul_program_base(plan, place)];
-    lives[place].is_read = true;
-    base->end = stage > base->end ? stage : base->end;
-}
-
 // What a step reads and makes, in the stage that carries it out.
 static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                       int stage, struct life *lives) {
     const struct mmul_program_place *made = &plan->places[step->result];
-    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++)
-        if (mmul_program_step_operand(plan, step, i) >= 0)
-            read_at(plan, lives, mmul_program_step_operand(plan, step, i), stage);
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+        const int place = mmul_program_step_operand(plan, step, i);
+        if (place < 0)
+            continue;
+        struct life *base = &lives[mmul_program_base(plan, place)];
+        lives[place].is_read = true;
+        base->end = stage > base->end ? stage : base->end;
+    }
     // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
     bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
     lives[step->result].begin = is_added_to ? 0 : stage;
@@ -81,10 +79,6 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
 
 // ------------------------------------------------------------------------------------- one node
 
-static bool meet(const struct life *a, const struct life *b) {
-    return a->begin <= b->end + 1 && b->begin <= a->end + 1;
-}
-
 // Places with memory that were laid out, in order, but for those whose ends no other one will meet: a program has many
 // steps, and few values at a time.
 struct neighbours {
@@ -121,8 +115,9 @@ static int64_t find_room(const struct life *lives, const int64_t *offsets, int p
         for (int i = 0; i < n->count; i++) {
             const struct life *other = &lives[n->places[i]];
             int64_t begin = offsets[(int64_t)n->places[i] * nodes];
-            bool is_there = meet(other, &lives[place]) && begin < at + lives[place].bytes &&
-                            at < begin + other->bytes;
+            bool meet =
+                other->begin <= lives[place].end + 1 && lives[place].begin <= other->end + 1;
+            bool is_there = meet && begin < at + lives[place].bytes && at < begin + other->bytes;
             at = is_there ? begin + other->bytes : at;
             moved |= is_there;
         }
@@ -164,14 +159,6 @@ static bool measure_node(const struct mmul_program_plan *plan, const int64_t *by
         lives[i].bytes = now;
     }
     return differs;
-}
-
-static void copy_node(struct mmul_program_plan *plan, int from, int to) {
-    const int nodes = plan->costs.node_count;
-    for (int64_t i = 0; i < plan->place_count; i++)
-        plan->offsets[i * nodes + to] = plan->offsets[i * nodes + from];
-    plan->node_bytes[to] = plan->node_bytes[from];
-    plan->shard_bytes[to] = plan->shard_bytes[from];
 }
 
 // ------------------------------------------------------------------------------------ all nodes
@@ -285,33 +272,27 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmu
     int64_t *bytes = NULL, count = (int64_t)plan->place_count * nodes;
     struct life *lives = NULL;
     struct neighbours neighbours = {0};
-    enum mmul_status status = MMUL_ALLOCATE(plan->node_bytes, nodes, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(plan->shard_bytes, nodes, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(plan->segment_bytes, nodes, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(plan->own_bytes, plan->costs.size, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(plan->offsets, count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(bytes, count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(lives, plan->place_count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(neighbours.places, plan->place_count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(neighbours.first, plan->place_count, "a plan", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a plan", err, MMUL_WANT(plan->node_bytes, nodes), MMUL_WANT(plan->shard_bytes, nodes),
+        MMUL_WANT(plan->segment_bytes, nodes), MMUL_WANT(plan->own_bytes, plan->costs.size),
+        MMUL_WANT(plan->offsets, count), MMUL_WANT(bytes, count),
+        MMUL_WANT(lives, plan->place_count), MMUL_WANT(neighbours.places, plan->place_count),
+        MMUL_WANT(neighbours.first, plan->place_count));
     if (status == MMUL_OK) {
         note_steps(plan, lives);
         keep_results(plan, lives);
         add_bytes(plan, bytes);
         note_first(plan, lives, &neighbours);
-        for (int node = 0; node < nodes; node++)
-            if (measure_node(plan, bytes, node, lives))
+        for (int node = 0; node < nodes; node++) {
+            if (measure_node(plan, bytes, node, lives)) {
                 lay_out_node(plan, lives, node, &neighbours);
-            else
-                copy_node(plan, node - 1, node);
+                continue;
+            }
+            for (int64_t i = 0; i < plan->place_count; i++)
+                plan->offsets[i * nodes + node] = plan->offsets[i * nodes + node - 1];
+            plan->node_bytes[node] = plan->node_bytes[node - 1];
+            plan->shard_bytes[node] = plan->shard_bytes[node - 1];
+        }
         for (int node = 0; node < nodes; node++)
             plan->node_bytes_most = mmul_larger(plan->node_bytes_most,
                                                 plan->node_bytes[node] + plan->shard_bytes[node]);

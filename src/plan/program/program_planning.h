@@ -6,7 +6,7 @@
 
 #include "plan/lists/program_plan.h"
 
-// ------------------------------------------------------------------------------ program_groups.c
+// ------------------------------------------------------------------------------ program_choose.c
 
 // Between how many groups of rows the values may be split so that most of what the program does with groups
 // stays on its rank, each of which gets one at least; 1: it does nothing of the kind; MMUL_ONE_RANK. Fails with
@@ -14,28 +14,17 @@
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err);
 
-// ------------------------------------------------------------------------------ program_choose.c
-
 // One rule per operation, and the seconds of all. Fails as above.
 enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_program_costs *costs,
                                      const struct mmul_rule **rules, double *seconds,
                                      struct mmul_error *err);
 
-// -------------------------------------------------------------------------------- program_kept.c
-
-// Makes a place that of a set, where its shards are. network_bytes: of what would have to move to be as the plan's
-// shares have it. True: it is so already.
-bool mmul_program_take_shards(const struct mmul_program_plan *plan, int kept,
-                              struct mmul_program_place *place, double *network_bytes);
-
 // -------------------------------------------------------------------------------- program_fuse.c
 
 // Finds the products that are split by rows or columns, and lets them bring from files, and take to
 // them, what nobody else reads: the moves that did that are gone then. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err);
-
-// ------------------------------------------------------------------------------- program_epilogue.c
 
 // Lets operations that have to do with a row, or an element, of what a step makes be done with it, where nobody
 // else reads that: their steps are gone then, and so are the values between. Fails with MMUL_ERR_SYSTEM (memory).

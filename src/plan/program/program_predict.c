@@ -112,15 +112,10 @@ static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_c
                              struct mmul_error *err) {
     struct job job = {.count = 0};
     struct mmul_replay *replay = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(job.stages, plan->step_count, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(job.costs, plan->step_count, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(job.makers, plan->place_count, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(job.maps, cluster->node_count, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(job.in, cluster->size, "the simulation", err);
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "the simulation", err, MMUL_WANT(job.stages, plan->step_count),
+        MMUL_WANT(job.costs, plan->step_count), MMUL_WANT(job.makers, plan->place_count),
+        MMUL_WANT(job.maps, cluster->node_count), MMUL_WANT(job.in, cluster->size));
     if (status == MMUL_OK)
         status = find_stages(&job, plan, cluster, err);
     const struct mmul_replay_request request = {

@@ -156,14 +156,11 @@ enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
     struct look look = {.cluster = cluster, .stages = stages, .count = count};
     int size = cluster->size, nodes = cluster->node_count, *first = NULL;
     *classes = (struct mmul_rank_classes){0};
-    if (MMUL_ALLOCATE(classes->rank_of, size, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(classes->node_of, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(classes->members, size, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(classes->nodes, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(classes->home, size, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(classes->leaders, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(classes->last, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(first, nodes, "the simulation", err) != MMUL_OK) {
+    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(classes->rank_of, size),
+                          MMUL_WANT(classes->node_of, nodes), MMUL_WANT(classes->members, size),
+                          MMUL_WANT(classes->nodes, nodes), MMUL_WANT(classes->home, size),
+                          MMUL_WANT(classes->leaders, nodes), MMUL_WANT(classes->last, nodes),
+                          MMUL_WANT(first, nodes)) != MMUL_OK) {
         mmul_rank_classes_fini(classes);
         return err->status;
     }

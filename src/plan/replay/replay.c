@@ -1,45 +1,191 @@
 // SPDX-License-Identifier: MIT
 // The clock goes from event to event. Between two of them everything that is under way goes on at a
 // rate; at each, what has what it waits for begins. Knows no formula of when things happen.
-#include "plan/replay/replay_parts.h"
+#include "plan/replay/replay.h"
 
 #include <math.h>
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "plan/lists/tasks.h"
 
 static const double LEAST_RATE = 0.05; // of computing, whatever traffic takes
 static const double TOO_SHORT = 1e-12; // seconds
 
-// ----------------------------------------------------------------------------------------- ranks
+// What is under way.
+struct activity {
+    bool is_on;
+    double begin, left; // seconds, at full rate
+    double load;        // of its node's leader, CPU seconds per second
+};
 
-static void look_at_steps(struct mmul_replay_stage *stage, int node) {
-    int64_t least = mmul_schedule_passes(stage->schedule);
-    for (int rank = 0; rank < stage->schedule->size; rank++)
-        if (mmul_schedule_ranks(stage->schedule)[rank].node == node)
-            least = mmul_smaller(least, stage->passes_done[rank]);
-    stage->counters[node][MMUL_PASSES_DONE] = least;
+// A channel at a node.
+struct channel {
+    int stage, stage_on;           // of the next transfer, of what is under way
+    int64_t position, position_on; // in the list
+    struct mmul_transfers list;
+    bool has_next;
+    struct mmul_transfer next, on; // the next one, the one under way
+    struct activity activity;      // scatter, gather: only root's runs down
+};
+
+struct node {
+    struct channel channels[MMUL_ROUTES];
+    double rate; // at which its leader computes
+};
+
+struct computer {
+    int stage;
+    int64_t index; // of the task that is next, or under way
+    struct mmul_tasks tasks;
+    struct mmul_task task;
+    struct activity activity;
+    double compute_seconds, end;
+    double later; // by so much, for the rounds that are left out
+};
+
+// A block of C on its way: when the one before it was in the result, and from when until when it went.
+struct delivery {
+    double before, begin, end;
+};
+
+// Of a product: what its lists count, and when.
+struct stage {
+    struct mmul_schedule *schedule; // folded; NULL: it has none, and nothing of all this
+    const struct mmul_cost *cost;
+    double panel_seconds_per_byte;      // of the slowest hop
+    int64_t (*counters)[MMUL_COUNTERS]; // by node
+    int64_t positions;                  // of the relay's lists
+    double *begun, *ended;    // by node and position: it moves, is there; INFINITY: not yet
+    struct mmul_count *frees; // by node and position: when it has gone on
+    struct delivery *last;    // by node: of its last block
+    int64_t *passes_done;     // by rank
+    double *element_seconds;  // by rank
+    double left_out;          // rounds, for each of the second half of those that are walked
+    int before;               // the product but one before it; -1: none
+};
+
+struct simulation {
+    const struct mmul_replay_request *request;
+    struct mmul_rank_classes classes;
+    struct stage *stages;
+    struct node *nodes;
+    struct computer *ranks;
+    int64_t *bytes; // by node: of the exchange that begins
+    struct mmul_replay *result;
+    double now;
+};
+
+static void raise_counter(struct stage *stage, int node, struct mmul_count count) {
+    int64_t *own = &stage->counters[node][count.counter];
+    if (count.counter != MMUL_NOTHING && *own < count.value)
+        *own = count.value;
 }
 
-static void begin_stage(const struct mmul_replay_simulation *s, int index) {
-    struct mmul_replay_computer *r = &s->ranks[index];
+// ---------------------------------------------------------------- before the clock starts
+
+// Mean seconds of an element of C of those for whom the rank stands; what root's lists read and write
+// is not computing.
+static void find_element_seconds(const struct simulation *s, struct stage *stage,
+                                 const struct mmul_stage_plan *whole) {
+    const struct mmul_cost *cost = whole->cost;
+    for (int rank = 0; rank < whole->schedule->size; rank++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(whole->schedule)[rank];
+        int classes = s->classes.rank_of[rank];
+        struct mmul_pass_cost pass = cost->ranks[rank].pass;
+        if (r->node == cost->root_node && pass.knots > 0)
+            pass = mmul_cost_pass(cost, rank, 0);
+        if (r->end > r->begin)
+            stage->element_seconds[classes] +=
+                cost->passes *
+                mmul_pass_seconds(&pass, (double)(r->end - r->begin) / cost->rounds) /
+                s->classes.members[classes];
+    }
+    double rounds = (double)stage->schedule->rounds, part = rounds / cost->rounds;
+    for (int rank = 0; rank < s->classes.size; rank++) {
+        const struct mmul_tasks tasks = mmul_tasks_of(stage->schedule, rank, 0, false);
+        double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
+        stage->element_seconds[rank] += elements > 0 ? whole->seconds : 0;
+        stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
+    }
+    stage->left_out = (cost->rounds - rounds) / ceil(rounds / 2);
+}
+
+static void reset_stage(const struct simulation *s, struct stage *stage) {
+    const struct mmul_cost *cost = stage->cost;
+    for (int node = 0; node < cost->node_count; node++) // of a spread operand there is no chain
+        if (cost->nodes[node].remote)
+            stage->panel_seconds_per_byte =
+                fmax(stage->panel_seconds_per_byte, cost->nodes[node].link);
+    if (cost->last_in_chain >= 0)
+        stage->panel_seconds_per_byte = cost->nodes[cost->last_in_chain].gap / cost->panel_bytes;
+    for (int64_t i = 0; i < s->classes.node_count * stage->positions; i++)
+        stage->begun[i] = stage->ended[i] = INFINITY;
+    for (int node = 0; node < s->classes.node_count; node++)
+        for (int route = 0; route < MMUL_ROUTES; route++) {
+            const struct mmul_transfers list =
+                mmul_transfers_make(stage->schedule, node, (enum mmul_route)route);
+            int64_t reached = mmul_transfers_reached(&list);
+            raise_counter(
+                stage, node,
+                (struct mmul_count){mmul_route_brings(stage->schedule, list.route, node), reached});
+            raise_counter(stage, node, (struct mmul_count){mmul_route_frees(list.route), reached});
+        }
+}
+
+static enum mmul_status stage_init(const struct simulation *s, const struct mmul_stage_plan *whole,
+                                   struct stage *stage, struct mmul_error *err) {
+    int nodes = s->classes.node_count, size = s->classes.size;
+    if (whole->schedule == NULL)
+        return MMUL_OK;
+    stage->cost = whole->cost;
+    if (mmul_rank_classes_plan(&s->classes, whole->schedule, &stage->schedule, err) != MMUL_OK)
+        return err->status;
+    stage->positions = mmul_transfers_make(stage->schedule, 0, MMUL_ROUTE_RELAY).end;
+    int64_t panels = nodes * stage->positions;
+    if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(stage->counters, nodes),
+                          MMUL_WANT(stage->begun, panels), MMUL_WANT(stage->ended, panels),
+                          MMUL_WANT(stage->frees, panels), MMUL_WANT(stage->last, nodes),
+                          MMUL_WANT(stage->passes_done, size),
+                          MMUL_WANT(stage->element_seconds, size)) != MMUL_OK)
+        return err->status;
+    find_element_seconds(s, stage, whole);
+    reset_stage(s, stage);
+    return MMUL_OK;
+}
+
+static void stage_fini(struct stage *stage) {
+    mmul_schedule_free(stage->schedule);
+    mmul_free(stage->counters);
+    mmul_free(stage->begun);
+    mmul_free(stage->ended);
+    mmul_free(stage->frees);
+    mmul_free(stage->last);
+    mmul_free(stage->passes_done);
+    mmul_free(stage->element_seconds);
+}
+
+// ----------------------------------------------------------------------------------------- ranks
+
+static void begin_stage(const struct simulation *s, int index) {
+    struct computer *r = &s->ranks[index];
     r->index = 0;
     if (r->stage < s->request->count && s->stages[r->stage].schedule != NULL)
         r->tasks = mmul_tasks_of(s->stages[r->stage].schedule, index, 0, false);
 }
 
-static void end_stage(const struct mmul_replay_simulation *s, int index) {
-    struct mmul_replay_computer *r = &s->ranks[index];
+static void end_stage(const struct simulation *s, int index) {
+    struct computer *r = &s->ranks[index];
     double *end = &s->result->ends[r->stage++];
     *end = fmax(*end, s->now + r->later);
     begin_stage(s, index);
 }
 
 // The next task, of this stage or the next; all before it is done.
-static void find_task(struct mmul_replay_simulation *s, int index) {
-    struct mmul_replay_computer *r = &s->ranks[index];
+static void find_task(struct simulation *s, int index) {
+    struct computer *r = &s->ranks[index];
     while (r->stage < s->request->count && s->stages[r->stage].schedule != NULL) {
-        struct mmul_replay_stage *stage = &s->stages[r->stage];
+        struct stage *stage = &s->stages[r->stage];
         int node = s->classes.home[index];
         for (; r->index < r->tasks.count; r->index++) {
             r->task = mmul_tasks_at(&r->tasks, r->index);
@@ -49,7 +195,11 @@ static void find_task(struct mmul_replay_simulation *s, int index) {
         bool is_over = r->index == r->tasks.count;
         stage->passes_done[index] =
             is_over ? mmul_schedule_passes(stage->schedule) : r->task.pass.index;
-        look_at_steps(stage, node);
+        int64_t least = mmul_schedule_passes(stage->schedule);
+        for (int rank = 0; rank < stage->schedule->size; rank++)
+            if (mmul_schedule_ranks(stage->schedule)[rank].node == node)
+                least = mmul_smaller(least, stage->passes_done[rank]);
+        stage->counters[node][MMUL_PASSES_DONE] = least;
         if (!is_over)
             return;
         end_stage(s, index);
@@ -57,7 +207,7 @@ static void find_task(struct mmul_replay_simulation *s, int index) {
 }
 
 // Are all ranks of a node, or of all (-1), through with so many stages?
-static bool are_through(const struct mmul_replay_simulation *s, int node, int stages) {
+static bool are_through(const struct simulation *s, int node, int stages) {
     for (int rank = 0; rank < s->classes.size; rank++)
         if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
             return false;
@@ -65,7 +215,7 @@ static bool are_through(const struct mmul_replay_simulation *s, int node, int st
 }
 
 // Nobody is more than a stage ahead of the others of its node.
-static bool has_whom_it_waits_for(const struct mmul_replay_simulation *s, int index) {
+static bool has_whom_it_waits_for(const struct simulation *s, int index) {
     const int stage = s->ranks[index].stage, node = s->classes.home[index];
     enum mmul_waits waits = s->request->stages[stage].waits;
     if (waits == MMUL_WAITS_NOBODY)
@@ -73,14 +223,14 @@ static bool has_whom_it_waits_for(const struct mmul_replay_simulation *s, int in
     return are_through(s, waits == MMUL_WAITS_ALL ? -1 : node, stage);
 }
 
-static bool begin_task(struct mmul_replay_simulation *s, int index) {
-    struct mmul_replay_computer *r = &s->ranks[index];
+static bool begin_task(struct simulation *s, int index) {
+    struct computer *r = &s->ranks[index];
     if (r->activity.is_on || r->stage == s->request->count || !has_whom_it_waits_for(s, index))
         return false;
-    const struct mmul_replay_stage *stage = &s->stages[r->stage];
-    r->activity = (struct mmul_replay_activity){.begin = s->now,
-                                                .left = s->request->stages[r->stage].seconds,
-                                                .is_on = stage->schedule == NULL};
+    const struct stage *stage = &s->stages[r->stage];
+    r->activity = (struct activity){.begin = s->now,
+                                    .left = s->request->stages[r->stage].seconds,
+                                    .is_on = stage->schedule == NULL};
     if (stage->schedule == NULL)
         return true;
     int node = s->classes.home[index];
@@ -100,10 +250,10 @@ static bool begin_task(struct mmul_replay_simulation *s, int index) {
     return true;
 }
 
-static void end_task(struct mmul_replay_simulation *s, int index) {
-    struct mmul_replay_computer *r = &s->ranks[index];
+static void end_task(struct simulation *s, int index) {
+    struct computer *r = &s->ranks[index];
     r->activity.is_on = false;
-    const struct mmul_replay_stage *stage = &s->stages[r->stage];
+    const struct stage *stage = &s->stages[r->stage];
     if (stage->schedule == NULL) {
         r->end = s->now;
         end_stage(s, index);
@@ -121,21 +271,21 @@ static void end_task(struct mmul_replay_simulation *s, int index) {
 // ----------------------------------------------------------------------------------------- channels
 
 // The first product from there on; the number of stages if there is none.
-static int find_product(const struct mmul_replay_simulation *s, int stage) {
+static int find_product(const struct simulation *s, int stage) {
     while (stage < s->request->count && s->stages[stage].schedule == NULL)
         stage++;
     return stage;
 }
 
-static void open_list(const struct mmul_replay_simulation *s, int node, int route, int stage) {
-    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+static void open_list(const struct simulation *s, int node, int route, int stage) {
+    struct channel *channel = &s->nodes[node].channels[route];
     channel->stage = stage;
     channel->list = mmul_transfers_make(s->stages[stage].schedule, node, (enum mmul_route)route);
     channel->position = channel->list.next;
 }
 
-static void find_transfer(struct mmul_replay_simulation *s, int node, int route) {
-    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+static void find_transfer(struct simulation *s, int node, int route) {
+    struct channel *channel = &s->nodes[node].channels[route];
     channel->position = channel->list.next;
     while (!(channel->has_next = mmul_transfers_next(&channel->list, &channel->next))) {
         int stage = find_product(s, channel->stage + 1);
@@ -145,15 +295,12 @@ static void find_transfer(struct mmul_replay_simulation *s, int node, int route)
     }
 }
 
-// Lanes and slots are those of the product but one before; what ranks send each other they have made.
-static bool may_use_stage(const struct mmul_replay_simulation *s, int node, int stage) {
-    return are_through(s, node, s->stages[stage].before + 1) &&
-           are_through(s, node, s->request->stages[stage].needs + 1);
-}
-
-static bool may_begin(const struct mmul_replay_simulation *s, int node,
-                      const struct mmul_replay_channel *channel) {
-    if (!channel->has_next || channel->activity.is_on || !may_use_stage(s, node, channel->stage))
+static bool may_begin(const struct simulation *s, int node, const struct channel *channel) {
+    if (!channel->has_next || channel->activity.is_on)
+        return false;
+    // Lanes and slots are those of the product but one before; what ranks send each other they have made.
+    if (!are_through(s, node, s->stages[channel->stage].before + 1) ||
+        !are_through(s, node, s->request->stages[channel->stage].needs + 1))
         return false;
     const int64_t *counters = s->stages[channel->stage].counters[node];
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
@@ -162,48 +309,46 @@ static bool may_begin(const struct mmul_replay_simulation *s, int node,
     return true;
 }
 
-static const struct mmul_cost_node *cost_node(const struct mmul_replay_simulation *s, int stage,
-                                              int node) {
+static const struct mmul_cost_node *cost_node(const struct simulation *s, int stage, int node) {
     return &s->stages[stage].cost->nodes[s->classes.last[node]];
 }
 
-static void begin_transfer(struct mmul_replay_simulation *s, int node, int route, double seconds,
-                           double load) {
-    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+static void begin_transfer(struct simulation *s, int node, int route, double seconds, double load) {
+    struct channel *channel = &s->nodes[node].channels[route];
     channel->on = channel->next;
     channel->stage_on = channel->stage;
     channel->position_on = channel->position;
-    channel->activity = (struct mmul_replay_activity){
-        .is_on = true, .begin = s->now, .left = seconds, .load = load};
+    channel->activity =
+        (struct activity){.is_on = true, .begin = s->now, .left = seconds, .load = load};
     find_transfer(s, node, route);
 }
 
-static void end_transfer(struct mmul_replay_simulation *s, int node, int route) {
-    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+static void end_transfer(struct simulation *s, int node, int route) {
+    struct channel *channel = &s->nodes[node].channels[route];
     const struct mmul_replay_event event = {channel->stage_on, node, &channel->on,
                                             channel->activity.begin, s->now};
-    struct mmul_replay_stage *stage = &s->stages[channel->stage_on];
+    struct stage *stage = &s->stages[channel->stage_on];
     channel->activity.is_on = false;
-    mmul_replay_raise(stage, node, channel->on.brings);
+    raise_counter(stage, node, channel->on.brings);
     if (channel->on.brings.counter == MMUL_RESULTS_STORED && !channel->on.in_place)
         stage->last[node] =
-            (struct mmul_replay_delivery){stage->last[node].end, channel->activity.begin, s->now};
+            (struct delivery){stage->last[node].end, channel->activity.begin, s->now};
     if (s->request->tell != NULL)
         s->request->tell(s->request->context, &event);
 }
 
 // ----------------------------------------------------------------------------- scatter and gather
 
-static bool takes_part(const struct mmul_replay_simulation *s, int node, int route) {
-    const struct mmul_replay_channel *root = &s->nodes[0].channels[route],
-                                     *channel = &s->nodes[node].channels[route];
+static bool takes_part(const struct simulation *s, int node, int route) {
+    const struct channel *root = &s->nodes[0].channels[route],
+                         *channel = &s->nodes[node].channels[route];
     return channel->has_next && channel->stage == root->stage;
 }
 
 // All at once: those who give or get something have what they wait for.
-static bool begin_exchange(struct mmul_replay_simulation *s, int route) {
-    struct mmul_replay_channel *root = &s->nodes[0].channels[route];
-    const struct mmul_replay_stage *stage = &s->stages[root->stage];
+static bool begin_exchange(struct simulation *s, int route) {
+    struct channel *root = &s->nodes[0].channels[route];
+    const struct stage *stage = &s->stages[root->stage];
     double bytes = 0, seconds = 0, latency = 0;
     if (!may_begin(s, 0, root))
         return false;
@@ -231,7 +376,7 @@ static bool begin_exchange(struct mmul_replay_simulation *s, int route) {
     return true;
 }
 
-static void end_exchange(struct mmul_replay_simulation *s, int route) {
+static void end_exchange(struct simulation *s, int route) {
     for (int node = 0; node < s->classes.node_count; node++)
         if (s->nodes[node].channels[route].activity.is_on)
             end_transfer(s, node, route);
@@ -240,8 +385,8 @@ static void end_exchange(struct mmul_replay_simulation *s, int route) {
 // ------------------------------------------------------------------------------------------ relay
 
 // When the panel that begins at `begun` (or ends, at `ended`) at one node does so at the next.
-static double follows(const struct mmul_replay_simulation *s, const double *times, int stage,
-                      int64_t position, int node, int from) {
+static double follows(const struct simulation *s, const double *times, int stage, int64_t position,
+                      int node, int from) {
     if (from < 0)
         return 0;
     return times[from * s->stages[stage].positions + position] +
@@ -249,23 +394,23 @@ static double follows(const struct mmul_replay_simulation *s, const double *time
 }
 
 // When what is under way at a node, or next, has ended, or begun, at the one before it.
-static double may_end(const struct mmul_replay_simulation *s, int node) {
-    const struct mmul_replay_channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
+static double may_end(const struct simulation *s, int node) {
+    const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     return follows(s, s->stages[l->stage_on].ended, l->stage_on, l->position_on, node, l->on.from);
 }
 
-static double may_follow(const struct mmul_replay_simulation *s, int node) {
-    const struct mmul_replay_channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
+static double may_follow(const struct simulation *s, int node) {
+    const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     return follows(s, s->stages[l->stage].begun, l->stage, l->position, node, l->next.from);
 }
 
-static bool begin_relay(struct mmul_replay_simulation *s, int node) {
-    struct mmul_replay_channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
+static bool begin_relay(struct simulation *s, int node) {
+    struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     if (!may_begin(s, node, channel))
         return false;
     if (may_follow(s, node) > s->now + TOO_SHORT)
         return false;
-    const struct mmul_replay_stage *stage = &s->stages[channel->stage];
+    const struct stage *stage = &s->stages[channel->stage];
     const struct mmul_cost_node *n = cost_node(s, channel->stage, node);
     const struct mmul_transfer *panel = &channel->next;
     int64_t at = node * stage->positions + channel->position;
@@ -280,23 +425,22 @@ static bool begin_relay(struct mmul_replay_simulation *s, int node) {
 }
 
 // A panel has gone on when it is at the next node.
-static void end_relay(struct mmul_replay_simulation *s, int node) {
-    const struct mmul_replay_channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    struct mmul_replay_stage *stage = &s->stages[channel->stage_on];
+static void end_relay(struct simulation *s, int node) {
+    const struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
+    struct stage *stage = &s->stages[channel->stage_on];
     int from = channel->on.from;
     stage->ended[node * stage->positions + channel->position_on] = s->now;
     if (from >= 0)
-        mmul_replay_raise(stage, from,
-                          stage->frees[from * stage->positions + channel->position_on]);
+        raise_counter(stage, from, stage->frees[from * stage->positions + channel->position_on]);
     if (channel->on.to < 0)
-        mmul_replay_raise(stage, node, channel->on.frees);
+        raise_counter(stage, node, channel->on.frees);
     end_transfer(s, node, MMUL_ROUTE_RELAY);
 }
 
 // ------------------------------------------------------------------------------------------ events
 
-static bool begin_file(struct mmul_replay_simulation *s, int node, int route) {
-    const struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+static bool begin_file(struct simulation *s, int node, int route) {
+    const struct channel *channel = &s->nodes[node].channels[route];
     if (!may_begin(s, node, channel))
         return false;
     double bytes = channel->next.in_place ? 0 : (double)channel->next.bytes;
@@ -305,7 +449,7 @@ static bool begin_file(struct mmul_replay_simulation *s, int node, int route) {
     return true;
 }
 
-static bool begin_what_can(struct mmul_replay_simulation *s) {
+static bool begin_what_can(struct simulation *s) {
     bool any = begin_exchange(s, MMUL_ROUTE_SCATTER);
     any |= begin_exchange(s, MMUL_ROUTE_GATHER);
     for (int node = 0; node < s->classes.node_count; node++) {
@@ -318,14 +462,14 @@ static bool begin_what_can(struct mmul_replay_simulation *s) {
     return any;
 }
 
-static int out_of_root(const struct mmul_replay_simulation *s) {
-    const struct mmul_replay_channel *channels = s->nodes[0].channels;
+static int out_of_root(const struct simulation *s) {
+    const struct channel *channels = s->nodes[0].channels;
     return channels[MMUL_ROUTE_SCATTER].activity.is_on + channels[MMUL_ROUTE_RELAY].activity.is_on;
 }
 
 // Lines share what they have in common: root's link, which may be slower both ways at once, and its main
 // thread, which reads and writes.
-static double rate_of_line(const struct mmul_replay_simulation *s, int node, int route) {
+static double rate_of_line(const struct simulation *s, int node, int route) {
     static const bool in_common[MMUL_ROUTES][MMUL_ROUTES] = {
         [MMUL_ROUTE_SCATTER] = {[MMUL_ROUTE_RELAY] = true},
         [MMUL_ROUTE_RELAY] = {[MMUL_ROUTE_SCATTER] = true},
@@ -340,16 +484,16 @@ static double rate_of_line(const struct mmul_replay_simulation *s, int node, int
     return (both ? cost_node(s, s->nodes[0].channels[route].stage_on, 0)->duplex : 1) / sharing;
 }
 
-static double rate_of_rank(const struct mmul_replay_simulation *s, int index) {
+static double rate_of_rank(const struct simulation *s, int index) {
     int node = s->classes.home[index];
     return s->classes.leaders[node] == index ? s->nodes[node].rate : 1;
 }
 
-static void find_rates(struct mmul_replay_simulation *s) {
+static void find_rates(struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++) {
         double load = 0;
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            const struct mmul_replay_activity *a = &s->nodes[node].channels[route].activity;
+            const struct activity *a = &s->nodes[node].channels[route].activity;
             load += a->is_on ? a->load * rate_of_line(s, node, route) : 0;
         }
         s->nodes[node].rate = fmax(1 - load, LEAST_RATE);
@@ -357,8 +501,8 @@ static void find_rates(struct mmul_replay_simulation *s) {
 }
 
 // When a channel's transfer ends as things are, or its next panel may follow; INFINITY: others decide.
-static double next_of_line(const struct mmul_replay_simulation *s, int node, int route) {
-    const struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+static double next_of_line(const struct simulation *s, int node, int route) {
+    const struct channel *channel = &s->nodes[node].channels[route];
     double end = INFINITY;
     if (channel->activity.is_on)
         end = s->now + channel->activity.left / rate_of_line(s, node, route);
@@ -369,7 +513,7 @@ static double next_of_line(const struct mmul_replay_simulation *s, int node, int
     return end;
 }
 
-static double next_event(const struct mmul_replay_simulation *s) {
+static double next_event(const struct simulation *s) {
     double next = INFINITY;
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++)
@@ -380,12 +524,12 @@ static double next_event(const struct mmul_replay_simulation *s) {
     return next;
 }
 
-static void go_on(struct mmul_replay_activity *activity, double seconds) {
+static void go_on(struct activity *activity, double seconds) {
     if (activity->is_on)
         activity->left = fmax(0, activity->left - seconds);
 }
 
-static void go_to(struct mmul_replay_simulation *s, double next) {
+static void go_to(struct simulation *s, double next) {
     double seconds = next - s->now;
     s->result->root_out_seconds += out_of_root(s) > 0 ? seconds : 0;
     s->result->root_in_seconds +=
@@ -402,10 +546,10 @@ static void go_to(struct mmul_replay_simulation *s, double next) {
     s->now = next;
 }
 
-static void end_what_is_over(struct mmul_replay_simulation *s) {
+static void end_what_is_over(struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            const struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+            const struct channel *channel = &s->nodes[node].channels[route];
             if (!channel->activity.is_on || channel->activity.left > TOO_SHORT)
                 continue;
             if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER)
@@ -420,7 +564,7 @@ static void end_what_is_over(struct mmul_replay_simulation *s) {
             end_task(s, rank);
 }
 
-static void begin(struct mmul_replay_simulation *s) {
+static void begin(struct simulation *s) {
     const int first = find_product(s, 0);
     for (int node = 0; node < s->classes.node_count && first < s->request->count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
@@ -433,7 +577,7 @@ static void begin(struct mmul_replay_simulation *s) {
     }
 }
 
-static void walk(struct mmul_replay_simulation *s) {
+static void walk(struct simulation *s) {
     begin(s);
     for (;;) {
         while (begin_what_can(s))
@@ -450,22 +594,21 @@ static void walk(struct mmul_replay_simulation *s) {
 // ------------------------------------------------------------------------------------- the result
 
 // When its last block is in the result, had it not waited for those of others to go with it.
-static double finish_of(const struct mmul_replay_simulation *s,
-                        const struct mmul_replay_computer *r, int node) {
+static double finish_of(const struct simulation *s, const struct computer *r, int node) {
     double finish = r->end;
     for (int i = 0; i < s->request->count; i++) {
         if (s->stages[i].schedule == NULL)
             continue;
-        const struct mmul_replay_delivery *d = &s->stages[i].last[node];
+        const struct delivery *d = &s->stages[i].last[node];
         finish = fmax(finish, d->end - fmax(0, d->begin - fmax(r->end, d->before)));
     }
     return finish + r->later;
 }
 
-static void tell_ranks(const struct mmul_replay_simulation *s) {
+static void tell_ranks(const struct simulation *s) {
     for (int rank = 0; rank < s->request->cluster->size; rank++) {
         int classes = s->classes.rank_of[rank], node = s->classes.home[classes];
-        const struct mmul_replay_computer *r = &s->ranks[classes];
+        const struct computer *r = &s->ranks[classes];
         if (r->end > 0)
             s->result->ranks[rank] =
                 (struct mmul_replay_rank){r->compute_seconds, finish_of(s, r, node)};
@@ -473,20 +616,17 @@ static void tell_ranks(const struct mmul_replay_simulation *s) {
     }
 }
 
-static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_error *err) {
+static enum mmul_status simulate(struct simulation *s, struct mmul_error *err) {
     int count = s->request->count, last = -1, before = -1;
     enum mmul_status status =
         mmul_rank_classes_init(s->request->cluster, s->request->stages, count, &s->classes, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->stages, count, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->nodes, s->classes.node_count, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->ranks, s->classes.size, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->bytes, s->classes.node_count, "the simulation", err);
+        status = MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(s->stages, count),
+                                   MMUL_WANT(s->nodes, s->classes.node_count),
+                                   MMUL_WANT(s->ranks, s->classes.size),
+                                   MMUL_WANT(s->bytes, s->classes.node_count));
     for (int i = 0; status == MMUL_OK && i < count; i++) {
-        status = mmul_replay_stage_init(s, &s->request->stages[i], &s->stages[i], err);
+        status = stage_init(s, &s->request->stages[i], &s->stages[i], err);
         s->stages[i].before = before;
         before = s->stages[i].schedule != NULL ? last : before;
         last = s->stages[i].schedule != NULL ? i : last;
@@ -496,7 +636,7 @@ static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_e
         tell_ranks(s);
     }
     for (int i = 0; s->stages != NULL && i < count; i++)
-        mmul_replay_stage_fini(&s->stages[i]);
+        stage_fini(&s->stages[i]);
     mmul_free(s->stages);
     mmul_free(s->nodes);
     mmul_free(s->ranks);
@@ -507,12 +647,12 @@ static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_e
 
 enum mmul_status mmul_replay_make(const struct mmul_replay_request *request,
                                   struct mmul_replay **replay, struct mmul_error *err) {
-    struct mmul_replay_simulation s = {.request = request};
+    struct simulation s = {.request = request};
     enum mmul_status status = MMUL_ALLOCATE(s.result, 1, "the simulation", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s.result->ranks, request->cluster->size, "the simulation", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s.result->ends, request->count, "the simulation", err);
+        status = MMUL_ALLOCATE_ALL("the simulation", err,
+                                   MMUL_WANT(s.result->ranks, request->cluster->size),
+                                   MMUL_WANT(s.result->ends, request->count));
     if (status == MMUL_OK)
         status = simulate(&s, err);
     if (status == MMUL_OK)

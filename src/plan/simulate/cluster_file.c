@@ -169,38 +169,30 @@ static enum mmul_status read_device(const struct place *p, struct mmul_rank_info
     const char *kind = "", *name = "";
     double memory = (double)node->memory_bytes * 0x1p-30, up = 0, down = 0;
     int64_t threads = 1;
-    enum mmul_status status = read_text(p, "device", NULL, &kind, err);
-    if (status != MMUL_OK)
-        return status;
+    if (read_text(p, "device", NULL, &kind, err) != MMUL_OK)
+        return err->status;
     bool cpu = strcmp(kind, "cpu") == 0;
     if (!cpu && strcmp(kind, "gpu") != 0)
         return fail_key(p, "device", "is not \"cpu\" or \"gpu\"", err);
     rank->device.type = cpu ? MMUL_DEVICE_CPU : MMUL_DEVICE_GPU;
-    status = read_text(p, "name", kind, &name, err);
-    if (status == MMUL_OK)
-        status = read_flag(p, "host_memory", cpu, &rank->host_memory, err);
-    if (status == MMUL_OK)
-        status = read_integer(p, "threads", cpu && node->cores > 0 ? node->cores : 1, 4096,
-                              &threads, err);
-    if (status == MMUL_OK)
-        status = read_number(p, "memory_gib",
-                             (struct limits){rank->host_memory ? memory : REQUIRED, 1e-3, 1e6},
-                             &memory, err);
-    if (status == MMUL_OK)
-        status =
-            read_number(p, "upload_gb", (struct limits){DEFAULT_TRANSFER_GB, 1e-3, 1e6}, &up, err);
-    if (status == MMUL_OK)
-        status = read_number(p, "download_gb", (struct limits){DEFAULT_TRANSFER_GB, 1e-3, 1e6},
-                             &down, err);
-    if (status != MMUL_OK)
-        return status;
+    const struct limits gb = {DEFAULT_TRANSFER_GB, 1e-3, 1e6};
+    if (read_text(p, "name", kind, &name, err) != MMUL_OK ||
+        read_flag(p, "host_memory", cpu, &rank->host_memory, err) != MMUL_OK ||
+        read_integer(p, "threads", cpu && node->cores > 0 ? node->cores : 1, 4096, &threads, err) !=
+            MMUL_OK ||
+        read_number(p, "memory_gib",
+                    (struct limits){rank->host_memory ? memory : REQUIRED, 1e-3, 1e6}, &memory,
+                    err) != MMUL_OK ||
+        read_number(p, "upload_gb", gb, &up, err) != MMUL_OK ||
+        read_number(p, "download_gb", gb, &down, err) != MMUL_OK)
+        return err->status;
     rank->is_trusted = cpu;
     rank->threads = (int)threads;
     rank->device.memory_bytes = (int64_t)(memory * 0x1p30);
     rank->speed.upload_bytes_per_second = rank->host_memory ? 0 : up * 1e9;
     rank->speed.download_bytes_per_second = rank->host_memory ? 0 : down * 1e9;
     mmul_text_copy(rank->device_name, sizeof rank->device_name, name);
-    return status;
+    return MMUL_OK;
 }
 
 static enum mmul_status read_rank(const struct place *p, const struct mmul_node_info *node,
@@ -238,29 +230,22 @@ static enum mmul_status read_group(const struct place *p, struct group *group,
     double gbit = 0, latency = 0, memory = 0, cores = 0;
     *group = (struct group){.ranks = json_object_get(p->object, "ranks"),
                             .maps_given = json_object_get(p->object, "maps_files") != NULL};
-    enum mmul_status status = check_keys(p, known, err);
-    if (status == MMUL_OK)
-        status = read_integer(p, "count", 1, RANKS_MOST, &group->count, err);
-    if (status == MMUL_OK)
-        status = read_text(p, "name", "node", &group->name, err);
-    if (status == MMUL_OK)
-        status = read_number(p, "link_gbit", (struct limits){0, 1e-6, 1e6}, &gbit, err);
-    if (status == MMUL_OK)
-        status = read_number(p, "latency_us", (struct limits){0, 1e-3, 1e9}, &latency, err);
-    if (status == MMUL_OK)
-        status = read_number(p, "memory_gib", (struct limits){REQUIRED, 1e-3, 1e6}, &memory, err);
-    if (status == MMUL_OK)
-        status = read_number(p, "cores", (struct limits){0, 1, 4096}, &cores, err);
-    if (status == MMUL_OK)
-        status = read_flag(p, "maps_files", false, &group->maps, err);
-    if (status == MMUL_OK && json_array_size(group->ranks) == 0)
-        status = fail_key(p, "ranks", "is not a list of ranks", err);
-    if (status != MMUL_OK)
-        return status;
+    if (check_keys(p, known, err) != MMUL_OK ||
+        read_integer(p, "count", 1, RANKS_MOST, &group->count, err) != MMUL_OK ||
+        read_text(p, "name", "node", &group->name, err) != MMUL_OK ||
+        read_number(p, "link_gbit", (struct limits){0, 1e-6, 1e6}, &gbit, err) != MMUL_OK ||
+        read_number(p, "latency_us", (struct limits){0, 1e-3, 1e9}, &latency, err) != MMUL_OK ||
+        read_number(p, "memory_gib", (struct limits){REQUIRED, 1e-3, 1e6}, &memory, err) !=
+            MMUL_OK ||
+        read_number(p, "cores", (struct limits){0, 1, 4096}, &cores, err) != MMUL_OK ||
+        read_flag(p, "maps_files", false, &group->maps, err) != MMUL_OK)
+        return err->status;
+    if (json_array_size(group->ranks) == 0)
+        return fail_key(p, "ranks", "is not a list of ranks", err);
     group->node.memory_bytes = group->node.memory_available_bytes = (int64_t)(memory * 0x1p30);
     group->node.cores = group->node.cores_allowed = (int)cores;
     group->node.root_link = (struct mmul_link){gbit * 125e6, latency * 1e-6};
-    return status;
+    return MMUL_OK;
 }
 
 // A walk over all nodes: counts while `cluster` is NULL, then fills it in.
@@ -359,9 +344,8 @@ static enum mmul_status fill(struct mmul_description *made, struct reading *r, c
     enum mmul_status status =
         mmul_cluster_create((int)r->size, (int)r->node_count, 0, &made->cluster, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->node_maps, r->node_count, "nodes", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->rank_kind, r->size, "ranks", err);
+        status = MMUL_ALLOCATE_ALL("nodes", err, MMUL_WANT(made->node_maps, r->node_count),
+                                   MMUL_WANT(made->rank_kind, r->size));
     made->kinds = (int)r->kinds;
     r->cluster = made->cluster;
     r->into = made;

@@ -24,18 +24,14 @@ struct terms {
     struct nodes *nodes; // count, owned: nodes[p - 1] of the first p
 };
 
-static double node_flops(const struct mmul_cluster *cluster, enum mmul_dtype dtype, int node) {
-    double sum = 0;
-    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
-        sum += mmul_product_rate(&cluster->ranks[i], dtype, 0, 1e9, 1e9, 1e9);
-    return sum;
-}
-
 static struct nodes describe(const struct mmul_cluster *cluster, enum mmul_dtype dtype, int node) {
     bool root = node == cluster->ranks[0].node;
+    double flops = 0;
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+        flops += mmul_product_rate(&cluster->ranks[i], dtype, 0, 1e9, 1e9, 1e9);
     struct mmul_link link = mmul_cost_root_link(cluster, node);
     return (struct nodes){.root = root,
-                          .slowest = node_flops(cluster, dtype, node),
+                          .slowest = flops,
                           .rate = root ? INFINITY : link.bytes_per_second,
                           .latency = root ? 0 : link.latency_seconds,
                           .memory = (double)cluster->nodes[node].memory_available_bytes,
