@@ -8,7 +8,7 @@
 
 struct mmul_measure_request {
     enum mmul_dtype dtype; // of the products: float32, float64
-    bool thorough;         // every size, timed 5 times; else 3 times, and no further than needed
+    bool thorough;         // every size, timed 3 times; else 3 times, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
     double period_seconds; // of a quota of processor time; 0: there is none
     bool keeps_transfers;  // they are known, from another type
