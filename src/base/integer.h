@@ -16,3 +16,13 @@ static inline int64_t mmul_larger(int64_t a, int64_t b) {
 static inline int64_t mmul_divide_up(int64_t count, int64_t by) {
     return (count + by - 1) / by;
 }
+
+// The greatest one; of 0 and a count the count.
+static inline int64_t mmul_common_divisor(int64_t x, int64_t y) {
+    while (y != 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x;
+}

@@ -315,15 +315,6 @@ static int64_t rows_of(struct mmul_shape shape) {
     return mmul_shape_matrices(shape) * shape.rows;
 }
 
-static int64_t common_divisor(int64_t x, int64_t y) {
-    while (y != 0) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return x;
-}
-
 // Leading axes that both have alike: groups with one element of each.
 static int64_t alike(struct mmul_shape x, struct mmul_shape y) {
     int64_t left[AXES], right[AXES], groups = 1;
@@ -367,7 +358,7 @@ static int64_t groups_of_permute(const struct mmul_operation_call *call, struct 
         groups *= sizes[axes[s]];
     }
     return is_same ? MMUL_ROW_BY_ROW
-                   : common_divisor(groups, common_divisor(rows_of(x), rows_of(result)));
+                   : mmul_common_divisor(groups, mmul_common_divisor(rows_of(x), rows_of(result)));
 }
 
 static int64_t groups_of_concat(const struct mmul_operation_call *call) {
@@ -392,7 +383,7 @@ static int64_t groups_of_copy(enum mmul_operation_kind kind, const struct mmul_o
         return groups_of_concat(call);
     default:
         return x.cols == result.cols ? MMUL_ROW_BY_ROW
-                                     : common_divisor(rows_of(x), rows_of(result));
+                                     : mmul_common_divisor(rows_of(x), rows_of(result));
     }
 }
 

@@ -46,21 +46,18 @@ static bool is_product_alone(const struct mmul_run *run) {
 }
 
 static double flops_of(const struct mmul_stage *stage) {
-    const struct mmul_program *program = stage->site->values->plan->program;
-    return mmul_program_flops(program, &program->operations[stage->is.step->operation]);
+    return mmul_program_flops(stage->plan->program, stage->operation);
 }
 
 // A product of which nothing is predicted but by an assumed speed.
 static bool is_unknown(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = stage->site->values->plan;
-    const struct mmul_context *context = stage->site->context;
+    const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_program_place *result = &plan->places[stage->is.step->result];
     if (schedule != NULL)
         return schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
-    return stage->is.step->kind == MMUL_STEP_COMPUTE &&
-           plan->program->operations[stage->is.step->operation].kind == MMUL_MATMUL &&
-           !mmul_product_is_measured(&context->cluster->ranks[context->comm->rank],
+    return stage->is.step->kind == MMUL_STEP_COMPUTE && stage->operation->kind == MMUL_MATMUL &&
+           !mmul_product_is_measured(&stage->site->context->cluster->ranks[stage->comm->rank],
                                      plan->program->values[result->value].dtype);
 }
 
@@ -79,29 +76,32 @@ static double glance(const struct mmul_run *run) {
     return 2.0 * GLANCE_SIDE * GLANCE_SIDE * GLANCE_SIDE / glance.seconds;
 }
 
+// Of a product of such a speed, by the glance at it; of all else as predicted.
+static double seconds_of(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
+                         double predicted) {
+    return outlook->glance_flops > 0 && is_unknown(stage)
+               ? flops_of(stage) / outlook->glance_flops / stage->comm->size +
+                     stage->is.step->fused_seconds
+               : predicted;
+}
+
 static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
                                         const struct mmul_run *run,
                                         const struct mmul_stage *stage) {
-    if (is_product_alone(run)) {
-        struct mmul_outlook_work work = {.seconds = stage->is.schedule->predicted_seconds,
-                                         .bytes = (double)stage->product->files.result_bytes,
-                                         .flops = mmul_problem_flops(&stage->is.schedule->problem)};
-        if (outlook->glance_flops > 0)
-            work.seconds = work.flops / outlook->glance_flops / run->site.context->comm->size;
-        return work;
-    }
+    if (is_product_alone(run))
+        return (struct mmul_outlook_work){
+            .seconds = seconds_of(outlook, stage, stage->is.schedule->predicted_seconds),
+            .bytes = (double)stage->product->files.result_bytes,
+            .flops = mmul_problem_flops(&stage->is.schedule->problem)};
     const struct mmul_program_plan *plan = run->site.values->plan;
     const struct mmul_program_step *step = &plan->steps[stage->is.index];
     const struct mmul_value *value = &plan->program->values[plan->places[step->result].value];
     struct mmul_outlook_work work = {
-        .seconds = step->seconds,
+        .seconds = seconds_of(outlook, stage, step->seconds),
         .bytes = (double)mmul_shape_matrices(value->shape) * (double)value->shape.rows *
                  (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype)};
     if (step->kind == MMUL_STEP_COMPUTE)
         work.flops = flops_of(stage);
-    if (outlook->glance_flops > 0 && is_unknown(stage))
-        work.seconds = work.flops / outlook->glance_flops / run->site.context->comm->size +
-                       step->fused_seconds;
     for (int i = 0; i < step->fused_count; i++)
         work.flops += mmul_program_flops(
             plan->program,

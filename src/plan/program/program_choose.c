@@ -365,15 +365,6 @@ struct wish {
     double elements;
 };
 
-static int64_t common_divisor(int64_t x, int64_t y) {
-    while (y != 0) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return x;
-}
-
 static int compare_wishes(const void *a, const void *b) {
     const struct wish *x = a, *y = b;
     return (x->elements < y->elements) - (x->elements > y->elements);
@@ -417,7 +408,7 @@ enum mmul_status mmul_program_find_groups(const struct mmul_program *program, in
         qsort(wishes, (size_t)count, sizeof *wishes, compare_wishes);
     int64_t found = 0;
     for (int i = 0; i < count; i++) {
-        int64_t both = common_divisor(wishes[i].groups, found);
+        int64_t both = mmul_common_divisor(wishes[i].groups, found);
         found = both >= size ? both : found;
     }
     *groups = size == 1 ? MMUL_ONE_RANK : found > 1 ? found : 1;

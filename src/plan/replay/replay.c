@@ -208,7 +208,7 @@ static void find_task(struct simulation *s, int index) {
 
 // Are all ranks of a node, or of all (-1), through with so many stages?
 static bool are_through(const struct simulation *s, int node, int stages) {
-    for (int rank = 0; rank < s->classes.size; rank++)
+    for (int rank = 0; stages > 0 && rank < s->classes.size; rank++)
         if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
             return false;
     return true;
