@@ -6,9 +6,9 @@
 //     rank:  BEAT BEAT ... LEAVING BEAT ... BYE      root:  BEAT ... CANCEL? ... OVER
 //                           (OVER has come)^                     (all are LEAVING)^
 //
-// Root's QUESTION to a leader is followed by an ANSWER, before BYE at the latest: root is not done as long as it
-// may ask. What is awaited so is tested all the time, and is a transfer of the run: its failure is one, as is
-// that of any words of a leader that may be asked.
+// A rank's ASK is followed by root's GIVEN, root's QUESTION to a leader by an ANSWER, before BYE at the latest: root is
+// not done as long as it may ask. What is awaited so is tested all the time, and is a transfer of the run: its failure
+// is one, as is that of any words of who may ask or be asked.
 #include "exec/conduct/heartbeat.h"
 
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10;
 
 enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
-enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, QUESTION, ANSWER };
+enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, ASK, GIVEN, QUESTION, ANSWER };
 enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
 enum { LENDING = 2 }; // where the words of a question and an answer begin
 
@@ -34,6 +34,7 @@ struct mmul_heartbeat_peer {
     enum kind last;       // LEAVING and BYE stay
     double silent, named; // seconds: since the last words, and when it was named; 0: it was not
     bool was_cancelled;   // it has been told that the run is
+    bool asks;            // root: it may want lines
     bool counts;          // a question or an answer is on the way, or may be
 };
 
@@ -111,16 +112,26 @@ static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_hea
     calls->notice(calls->context, text);
 }
 
+static void hear_lending(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                         enum kind kind, const int64_t *words) {
+    if (kind == ASK) {
+        mmul_lending_want(&heartbeat->lending, peer->rank, words);
+    } else if (kind == GIVEN) {
+        mmul_lending_hear(&heartbeat->run->site, words);
+    } else if (kind == QUESTION) {
+        heartbeat->is_asked = true;
+        memcpy(heartbeat->question, words, sizeof heartbeat->question);
+    } else {
+        peer->counts = peer->asks;
+        mmul_lending_end(&heartbeat->lending, words);
+    }
+}
+
 static void hear(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     enum kind kind = (enum kind)peer->receive.values[KIND];
-    bool lends = kind == QUESTION || kind == ANSWER;
-    if (kind == QUESTION) {
-        heartbeat->is_asked = true;
-        memcpy(heartbeat->question, peer->receive.values + LENDING, sizeof heartbeat->question);
-    } else if (kind == ANSWER) {
-        peer->counts = false;
-        mmul_lending_end(&heartbeat->lending, peer->receive.values + LENDING);
-    }
+    bool lends = kind >= ASK;
+    if (lends)
+        hear_lending(heartbeat, peer, kind, peer->receive.values + LENDING);
     memcpy(peer->heard, peer->receive.values, (lends ? LENDING : MMUL_WORDS) * sizeof *peer->heard);
     if (peer->named > 0)
         notice(heartbeat, peer, "moves again, after %.0f s", peer->silent);
@@ -240,14 +251,43 @@ static void judge(struct mmul_heartbeat *heartbeat, double now) {
 
 // ----------------------------------------------------------------------------------------- lending
 
+// Words that must come.
+static bool say_lending(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                        enum kind kind, const int64_t *words) {
+    fill_words(heartbeat, kind, peer->send.values);
+    memcpy(peer->send.values + LENDING, words, MMUL_LENDING_WORDS * sizeof *words);
+    return send(heartbeat, peer);
+}
+
+// Root: hears who may ask, some at a time, and answers them.
+static void hear_askers(struct mmul_heartbeat *heartbeat) {
+    const int at_once = 64;
+    for (int i = 0; i < at_once && i < heartbeat->peer_count; i++) {
+        struct mmul_heartbeat_peer *peer =
+            &heartbeat->peers[heartbeat->turn++ % heartbeat->peer_count];
+        struct mmul_want *want = &heartbeat->lending.wants[peer->rank];
+        if (peer->asks)
+            hear_all(heartbeat, peer);
+        if (want->is_answered && is_done(heartbeat, peer, &peer->send))
+            want->is_answered = !say_lending(heartbeat, peer, GIVEN, want->words);
+    }
+}
+
 // Root: asks for somebody who wants lines, hears what is said.
 static void ask(struct mmul_heartbeat *heartbeat) {
     struct mmul_lending *lending = &heartbeat->lending;
-    int64_t question[MMUL_LENDING_WORDS];
+    int64_t question[MMUL_LENDING_WORDS], answer[MMUL_LENDING_WORDS];
+    if (is_cancelled(heartbeat))
+        mmul_lending_refuse(lending);
     bool waits = lending->is_asked;
     int rank = waits ? lending->leader : mmul_lending_find(lending, question);
     if (rank < 0)
         return;
+    if (rank == 0) {
+        mmul_lending_answer(&heartbeat->run->site, heartbeat->run->stages, question, answer);
+        mmul_lending_end(lending, answer);
+        return;
+    }
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[rank - 1];
     bool is_sent = is_done(heartbeat, peer, &peer->send);
     hear_all(heartbeat, peer);
@@ -257,29 +297,46 @@ static void ask(struct mmul_heartbeat *heartbeat) {
         mmul_lending_leave(lending);
         return;
     }
-    fill_words(heartbeat, QUESTION, peer->send.values);
-    memcpy(peer->send.values + LENDING, question, sizeof question);
     peer->counts = lending->is_asked = true;
-    (void)send(heartbeat, peer);
+    (void)say_lending(heartbeat, peer, QUESTION, question);
 }
 
-// The leader of another node.
-static void answer(struct mmul_heartbeat *heartbeat) {
+static void lend_of_root(struct mmul_heartbeat *heartbeat) {
+    int64_t words[MMUL_LENDING_WORDS];
+    if (mmul_lending_ask(&heartbeat->run->site, words))
+        mmul_lending_want(&heartbeat->lending, 0, words);
+    hear_askers(heartbeat);
+    ask(heartbeat);
+}
+
+// Another rank, which may ask, or lead a node that is asked.
+static void lend_of_others(struct mmul_heartbeat *heartbeat) {
+    struct mmul_site *site = &heartbeat->run->site;
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[0];
+    int64_t words[MMUL_LENDING_WORDS];
     hear_all(heartbeat, peer);
-    if (!is_done(heartbeat, peer, &peer->send) || !heartbeat->is_asked)
+    if (!peer->receive.active)
+        mmul_lending_give_up(site);
+    if (!is_done(heartbeat, peer, &peer->send))
         return;
-    heartbeat->is_asked = false;
-    fill_words(heartbeat, ANSWER, peer->send.values);
-    mmul_lending_answer(&heartbeat->run->site, heartbeat->question, peer->send.values + LENDING);
-    (void)send(heartbeat, peer);
+    if (heartbeat->is_asked) {
+        heartbeat->is_asked = false;
+        mmul_lending_answer(site, heartbeat->run->stages, heartbeat->question, words);
+        (void)say_lending(heartbeat, peer, ANSWER, words);
+    } else if (mmul_lending_ask(site, words)) {
+        (void)say_lending(heartbeat, peer, ASK, words);
+    }
 }
 
 static void lend(struct mmul_heartbeat *heartbeat) {
-    if (heartbeat->lending.stage != NULL)
-        ask(heartbeat);
-    else if (heartbeat->answers)
-        answer(heartbeat);
+    struct mmul_site *site = &heartbeat->run->site;
+    if (site->lends == MMUL_LENDS_NOTHING)
+        return;
+    mmul_loans_attend(site);
+    if (is_root(heartbeat))
+        lend_of_root(heartbeat);
+    else if (heartbeat->lends)
+        lend_of_others(heartbeat);
 }
 
 // ---------------------------------------------------------------------------------- all the time
@@ -359,12 +416,15 @@ enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mm
     if (status == MMUL_OK) {
         heartbeat->own = &heartbeat->peers[peers];
         heartbeat->own->rank = comm->rank;
-        status = mmul_lending_init(&heartbeat->lending, &run->site, err);
+        status = mmul_lending_init(&heartbeat->lending, &run->site, run->stages, err);
     }
-    heartbeat->answers = comm->node_index > 0 && comm->node_rank == 0 && run->site.lent != NULL;
+    heartbeat->lends = run->site.lends != MMUL_LENDS_NOTHING &&
+                       (comm->node_rank == 0 || mmul_lending_may_ask(&run->site, comm->rank));
     for (int i = 0; status == MMUL_OK && i < peers; i++) {
-        heartbeat->peers[i].rank = comm->rank > 0 ? 0 : i + 1;
-        heartbeat->peers[i].counts = heartbeat->answers;
+        struct mmul_heartbeat_peer *peer = &heartbeat->peers[i];
+        peer->rank = comm->rank > 0 ? 0 : i + 1;
+        peer->asks = comm->rank == 0 && mmul_lending_may_ask(&run->site, peer->rank);
+        peer->counts = comm->rank == 0 ? peer->asks : heartbeat->lends;
     }
     return status;
 }

@@ -19,10 +19,11 @@ struct mmul_heartbeat {
     struct mmul_heartbeat_peer
         *peers; // owned: those this rank hears; of root by rank, else one: root
     int peer_count;
-    struct mmul_heartbeat_peer *own; // what this rank would say; owned with the peers
-    struct mmul_lending lending;     // root's
-    bool answers, is_asked;          // the leader of another node: may be asked; an answer is due
+    struct mmul_heartbeat_peer *own;      // what this rank would say; owned with the peers
+    struct mmul_lending lending;          // root's
+    bool lends, is_asked;                 // another rank: may ask or be asked; an answer is due
     int64_t question[MMUL_LENDING_WORDS]; // the same
+    int turn;                             // root: whom it hears next
     double interval;                      // between words
     double looked_at;                     // clock of the last look
     double sent_at;                       // ... of the last words

@@ -16,6 +16,7 @@
 #include "exec/setup/fallback.h"
 #include "exec/setup/pipeline.h"
 #include "exec/steps/stage_work.h"
+#include "exec/tasks/loans.h"
 #include "exec/tasks/work.h"
 #include "exec/tasks/write_back.h"
 #include "exec/traffic/mover.h"
@@ -52,12 +53,32 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
         if (request->stages[i].panels_of >= 0)
             run->stages[i].panels_from = &run->stages[request->stages[i].panels_of];
     }
-    // Of programs nothing is lent (exec/tasks/lending.h).
-    const struct mmul_stage_request *first = request->stages;
-    if (status == MMUL_OK && run->stage_count == 1 && first->schedule != NULL &&
-        first->step->fused_count == 0 && first->schedule->claim_share > 0)
-        run->site.lent = &run->stages[0];
     return status;
+}
+
+// What other nodes may compute of a stage (exec/tasks/lending.h).
+static enum mmul_lends find_lends(const struct mmul_run *run, const struct mmul_stage *stage) {
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    if (schedule == NULL || schedule->claim_share == 0 || stage->comm->node_count == 1)
+        return MMUL_LENDS_NOTHING;
+    if (schedule->lends)
+        return stage->plan->lends_nothing ? MMUL_LENDS_NOTHING : MMUL_LENDS_VALUES;
+    return run->stage_count == 1 && stage->is.step->fused_count == 0 ? MMUL_LENDS_MAPPED
+                                                                     : MMUL_LENDS_NOTHING;
+}
+
+static enum mmul_status create_loans(struct mmul_run *run, struct mmul_error *err) {
+    int64_t bytes = 0;
+    for (int i = 0; i < run->stage_count; i++) {
+        struct mmul_stage *stage = &run->stages[i];
+        stage->lends = find_lends(run, stage);
+        if (stage->lends == MMUL_LENDS_VALUES)
+            bytes =
+                mmul_larger(bytes, mmul_schedule_loan_bytes(stage->is.schedule, stage->comm->rank));
+        if (stage->lends != MMUL_LENDS_NOTHING)
+            run->site.lends = stage->lends;
+    }
+    return mmul_loans_create(&run->site, bytes, err);
 }
 
 // A device whose kernels do not build is replaced like one that fails later.
@@ -143,7 +164,10 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     made->site.transport = MMUL_TRANSPORT_NONE;
     mmul_watchdog_init(&made->site.watchdog, context, made->site.options->device_timeout_seconds,
                        made->site.options->no_fallback);
-    status = mmul_comm_agree(comm, create_stages(made, request, err), err);
+    status = create_stages(made, request, err);
+    if (status == MMUL_OK)
+        status = create_loans(made, err);
+    status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_transport(made, err), err);
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
@@ -180,7 +204,10 @@ void mmul_run_destroy(struct mmul_run *run) {
     mmul_works_destroy_turns(&run->site);
     mmul_transport_fini(&run->site.transport);
     // A lost device's driver, or MPI, may still read and write what it was given.
-    if (!run->site.watchdog.has_abandoned && !mmul_comm_is_broken(run->site.context->comm))
+    const bool keeps =
+        run->site.watchdog.has_abandoned || mmul_comm_is_broken(run->site.context->comm);
+    mmul_loans_destroy(&run->site, keeps);
+    if (!keeps)
         mmul_shared_destroy(&run->site.segment);
     mmul_trace_destroy(run->site.trace);
     mmul_free(run->site.makers);
@@ -418,7 +445,9 @@ static enum mmul_attention attend(void *context) {
     }
     if (traffic != MMUL_ATTEND_FINISHED)
         return traffic;
-    return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
+    return atomic_load(&threads->run->has_computed) && mmul_loans_are_over(&threads->run->site)
+               ? MMUL_ATTEND_FINISHED
+               : MMUL_ATTEND_NOTHING;
 }
 
 // What this rank has met.

@@ -119,6 +119,29 @@ static void find_taken(const struct planning *p) {
                                (p->plan->options.memory_bytes > 0 ? p->plan->shard_bytes[node] : 0);
 }
 
+static bool lies_as(const struct mmul_program_plan *plan, int place,
+                    enum mmul_placement_kind kind) {
+    return place >= 0 && plan->places[place].placement.kind == kind;
+}
+
+// Can rows of a late rank be computed on another node, and is it worth a word to it? Rows of A and C move, B is there.
+static bool may_lend(const struct planning *p, const struct mmul_program_step *step) {
+    static const double enough_seconds = 0.05;
+    const struct mmul_program_plan *plan = p->plan;
+    const struct mmul_cluster *cluster = p->context->cluster;
+    const double flops =
+        mmul_program_flops(plan->program, &plan->program->operations[step->operation]);
+    double speed = 0;
+    for (int rank = 0; rank < cluster->size; rank++)
+        speed += mmul_rank_flops(&cluster->ranks[rank], dtype_of(plan, step));
+    return cluster->node_count > 1 && step->axis == MMUL_ROWS && !step->spreads &&
+           step->operands[MMUL_FACTORS] < 0 && lies_as(plan, step->operands[0], MMUL_PLACE_ROWS) &&
+           lies_as(plan, step->operands[1], MMUL_PLACE_REPLICATE) &&
+           lies_as(plan, step->made, MMUL_PLACE_ROWS) &&
+           mmul_shape_matrices(value_of(plan, step->made)->shape) == 1 &&
+           (plan->options.tail == MMUL_TAIL_SHARE || flops >= enough_seconds * speed);
+}
+
 // What a plan is asked for.
 struct asked {
     struct mmul_problem problem;
@@ -169,6 +192,7 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
         .panels = true,
         .tail = options->tail == MMUL_TAIL_AUTO && !is_tailed ? MMUL_TAIL_OFF : options->tail,
         .tail_share = options->tail_share,
+        .may_lend = may_lend(p, step),
         .most_bytes = most_bytes};
     return mmul_problem_make(&what, &asked->problem, err);
 }

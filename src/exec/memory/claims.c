@@ -54,8 +54,9 @@ double mmul_pace_level(const struct mmul_pace *paces, int count) {
 }
 
 static int64_t lines_in(double seconds, double rate, struct mmul_rest rest) {
+    const double few = (double)rest.full / 32; // are not left
     double lines = seconds * rate / rest.width;
-    if (lines >= (double)rest.lines)
+    if (lines >= (double)rest.lines - few)
         return rest.lines;
     return mmul_smaller(rest.lines, mmul_larger((int64_t)lines, mmul_divide_up(rest.full, 8)));
 }

@@ -16,16 +16,6 @@
 #include "exec/memory/claims.h"
 #include "plan/lists/footprint.h"
 
-// Lines of other nodes for a rank of root's (exec/tasks/lending.h): it asks, root's main thread answers.
-enum mmul_loan_state { MMUL_LOAN_NONE, MMUL_LOAN_WANTED, MMUL_LOAN_GIVEN, MMUL_LOAN_REFUSED };
-
-struct mmul_loan {
-    _Atomic int state;
-    int rank;                           // answer: whose, of the plan
-    int64_t task, line_begin, line_end; // the same: which of its tasks, lines of that
-    int64_t lines_most;                 // question: that there is room for
-};
-
 // Of a product.
 struct mmul_stage_progress_rank {
     _Atomic int64_t passes_done; // passes whose part of this rank's block is finished
@@ -42,8 +32,8 @@ struct mmul_stage_progress_rank {
     // Where it adds its terms in slices (plan/lists/tasks.h): how many it has not begun, after which nobody needs to
     // wait for lines; which terms those lines have got that nobody has begun.
     _Atomic int64_t slices_left, terms_there;
-    struct mmul_loan loan;
-    char padding[56]; // cache lines of its own
+    _Atomic int64_t lines_lent; // by the leader, to ranks of other nodes
+    char padding[24];           // cache lines of its own
 };
 
 struct mmul_stage_progress {

@@ -129,6 +129,13 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
                        dtype, false);
 }
 
+static struct mmul_view view_brought(const struct mmul_part *part, const char *data, int64_t cols,
+                                     enum mmul_dtype dtype) {
+    const struct mmul_brought *at = &part->brought;
+    return view_packed(data, (struct mmul_region){0, at->row_begin, at->row_end, 0, cols}, dtype,
+                       false);
+}
+
 // Where a block's result is: `line` is its first line among those of the pass.
 static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
                                const struct mmul_block *block) {
@@ -136,9 +143,11 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
     const struct mmul_pass pass = part->pass;
     const int64_t t = block->at.matrix;
     int64_t ignored;
-    if (schedule == NULL || stage->is.places.c >= 0)
+    if (schedule == NULL || (stage->is.places.c >= 0 && part->brought.a == NULL))
         return mmul_block_result(stage, part, t);
     const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
+    if (part->brought.a != NULL)
+        return view_brought(part, part->brought.c, schedule->problem.c.cols, dtype);
     if (stage->product->mapped.c != NULL)
         return view_mapped(stage->product->mapped.c, schedule->problem.c, t, dtype, false);
     const bool rows = schedule->axis == MMUL_ROWS;
@@ -168,6 +177,9 @@ static int64_t matrix_of(const struct mmul_stage *stage, int place, int64_t t) {
 struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
                                     int index, int64_t t) {
     const int place = stage->is.step->operands[index];
+    if (part->brought.a != NULL && index == 0)
+        return view_brought(part, part->brought.a, stage->is.schedule->problem.k,
+                            stage->is.schedule->problem.a_dtype);
     if (stage->is.schedule != NULL) {
         const bool is_split = index == (stage->is.schedule->axis == MMUL_ROWS ? 0 : 1);
         if ((is_split ? stage->is.places.split : stage->is.places.whole) < 0)

@@ -7,6 +7,13 @@
 #include "exec/steps/stage.h"
 #include "plan/lists/blocks.h"
 
+// Rows of another node's rank that were brought here, packed, and where those of C are put; a NULL: none.
+struct mmul_brought {
+    const char *a;
+    char *c;
+    int64_t row_begin, row_end; // of the matrix
+};
+
 // Whose blocks, and where what belongs to them is in the stage's memory: pieces and C_in of a product's round, full in
 // the other axis, C of the pass; not looked at where these are mapped or values, nor of what is no product.
 struct mmul_part {
@@ -15,6 +22,7 @@ struct mmul_part {
     struct mmul_range range;
     const char *pieces, *c_in;
     char *c; // packed, line after line
+    struct mmul_brought brought;
 };
 
 // Of a rank of this node, in a pass of a product; this rank's of what is none.

@@ -14,6 +14,7 @@
 #include "exec/setup/context.h"
 #include "exec/steps/epilogue.h"
 #include "exec/steps/grid_check.h"
+#include "exec/steps/stage.h"
 #include "exec/worker/verify.h"
 #include "exec/worker/watchdog.h"
 #include "exec/worker/worker.h"
@@ -32,8 +33,9 @@ struct mmul_site {
     struct mmul_context *context;           // borrowed
     const struct mmul_job_options *options; // borrowed: how it is to be run
     struct mmul_values *values;             // borrowed
-    struct mmul_stage *
-        lent; // borrowed: the one stage whose lines other nodes may have (exec/tasks/lending.h); NULL: none
+    enum mmul_lends lends;                  // any of its stages
+    struct mmul_loans *loans;               // owned: exec/tasks/loans.h; NULL: nothing is lent
+    const struct mmul_stage *lent_last;     // borrowed, compute thread: the stage before that lends
     int *makers; // owned: of places, one behind the last stage so far that makes them; 0: none does
     // What stages need while they are carried out, in turn.
     struct mmul_works *works; // owned: exec/tasks/work.h

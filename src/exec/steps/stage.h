@@ -31,6 +31,10 @@ struct mmul_stage_places {
     int split, whole, c, spread;
 };
 
+// What other nodes may compute of a stage (exec/tasks/lending.h): nothing; lines of files that root's node has mapped;
+// lines of values, which move there and back.
+enum mmul_lends { MMUL_LENDS_NOTHING, MMUL_LENDS_MAPPED, MMUL_LENDS_VALUES };
+
 struct mmul_stage_request {
     const struct mmul_stage_kind *kind;
     const struct mmul_program_step *step;
@@ -103,6 +107,7 @@ struct mmul_stage {
     struct mmul_verifier verifier;
     struct mmul_epilogue epilogue; // what is done to its result in the end
     struct mmul_sums sums;         // what its ranks add up (exec/steps/sums.h)
+    enum mmul_lends lends;
     int memory_needs; // stages that must be over before its part of the memory is its own
     int node_needs;   // stages that all ranks of the node must have done their part of before it
     bool

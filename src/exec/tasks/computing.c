@@ -226,7 +226,8 @@ static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct
             break;
         mmul_works_begin(stage);
         const struct mmul_pass pass = works->at_hand.task.pass;
-        const struct mmul_part part = mmul_block_part(stage, works->at_hand.rank, pass);
+        struct mmul_part part = mmul_block_part(stage, works->at_hand.rank, pass);
+        part.brought = works->at_hand.brought;
         mmul_product_forget_buffers(stage, pass);
         status = stage->is.panels > 0 ? make_in_panels(stage, &part, err)
                                       : make_blocks(stage, &part, err);

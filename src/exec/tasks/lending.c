@@ -2,21 +2,31 @@
 // Who is asked, and what is said. How many lines is exec/memory/claims' business, whose they are exec/tasks/work's.
 #include "exec/tasks/lending.h"
 
+#include <limits.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include "exec/steps/product.h"
 #include "exec/steps/site.h"
-#include "exec/tasks/work.h"
 
 // What was not worth a call now may be later, when a node has become slower.
-static const double AGAIN_SECONDS = 0.02;
+static const double AGAIN_SECONDS = 0.01;
 
 enum { LENT_MOST = 256 }; // rectangles that streams of results leave out
 
-enum { RATE, NODE_RATE, LINES_MOST };               // of a question
-enum { LEFT_NS, RANK, TASK, LINE_BEGIN, LINE_END }; // of an answer
+enum {
+    STAGE,
+    RATE,
+    NODE_RATE,
+    LINES_MOST,
+    ASKER,
+    FREE_NS
+};                                                  // of what is asked: the last is in so many
+enum { RANK, TASK, LINE_BEGIN, LINE_END, LEFT_NS }; // of an answer
+static const struct mmul_loan_lines NOTHING = {.begin = 0, .end = 0};
 
 struct mmul_lender {
     int leader;   // -1: nothing to lend
@@ -24,127 +34,221 @@ struct mmul_lender {
     double again; // clock: not to be asked before
 };
 
-static bool has_work_elsewhere(const struct mmul_stage *stage) {
+static bool has_work(const struct mmul_stage *stage, int node) {
+    const struct mmul_schedule *schedule = stage->is.schedule;
     bool any = false;
-    for (int node = 1; node < stage->is.schedule->node_count; node++)
-        any |= mmul_schedule_nodes(stage->is.schedule)[node].result_bytes > 0;
+    for (int rank = 0; rank < schedule->size; rank++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
+        any |= r->node == node && r->end > r->begin;
+    }
     return any;
 }
 
+int mmul_lending_leader(const struct mmul_comm *comm, int rank) {
+    int leader = 0;
+    while (comm->rank_node[leader] != comm->rank_node[rank])
+        leader++;
+    return leader;
+}
+
+bool mmul_lending_may_ask(const struct mmul_site *site, int rank) {
+    const struct mmul_comm *comm = site->context->comm;
+    return site->lends == MMUL_LENDS_VALUES   ? mmul_lending_leader(comm, rank) == rank
+           : site->lends == MMUL_LENDS_MAPPED ? comm->rank_node[rank] == 0
+                                              : false;
+}
+
 bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
-    if (stage->site->lent != stage)
-        return false;
     const struct mmul_mapped *m = &stage->product->mapped;
     const struct mmul_schedule *schedule = stage->is.schedule;
     // C over C_in: what comes from elsewhere and is not meant would be what is added to.
     bool c_in_stays = schedule->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
-    return stage->comm->node_index == 0 && schedule->problem.alpha != 0 &&
-           stage->product->me->end > stage->product->me->begin && m->split != NULL &&
-           m->whole != NULL && m->c != NULL && c_in_stays && has_work_elsewhere(stage);
+    return schedule->problem.alpha != 0 && m->split != NULL && m->whole != NULL && m->c != NULL &&
+           c_in_stays;
+}
+
+// ------------------------------------------------------------------------------------------ a rank
+
+bool mmul_lending_ask(struct mmul_site *site, int64_t *words) {
+    struct mmul_loans *loans = site->loans;
+    if (atomic_load(&loans->state) != MMUL_LOAN_WANTED)
+        return false;
+    const struct mmul_stage *stage = loans->asked_by;
+    const struct mmul_stage_progress_rank *ranks = stage->progress->ranks;
+    words[STAGE] = stage->index;
+    words[RATE] = atomic_load(&ranks[stage->comm->node_rank].rate);
+    words[NODE_RATE] = 0;
+    for (int i = 0; i < stage->comm->node_size; i++)
+        words[NODE_RATE] += atomic_load(&ranks[i].rate);
+    words[LINES_MOST] = stage->works->lines_most;
+    words[ASKER] = stage->comm->rank;
+    words[FREE_NS] = (int64_t)(fmax(0, loans->free_at - mmul_clock_now()) * 1e9);
+    atomic_store(&loans->state, MMUL_LOAN_ASKED);
+    return true;
+}
+
+void mmul_lending_hear(struct mmul_site *site, const int64_t *words) {
+    const struct mmul_loan_lines lines = {(int)words[RANK], words[TASK], words[LINE_BEGIN],
+                                          words[LINE_END]};
+    mmul_loans_answer(site, &lines);
+}
+
+void mmul_lending_give_up(struct mmul_site *site) {
+    const int state = atomic_load(&site->loans->state);
+    if (state == MMUL_LOAN_WANTED || state == MMUL_LOAN_ASKED)
+        mmul_loans_answer(site, &NOTHING);
 }
 
 // ------------------------------------------------------------------------------------------ root
 
 enum mmul_status mmul_lending_init(struct mmul_lending *lending, struct mmul_site *site,
-                                   struct mmul_error *err) {
+                                   struct mmul_stage *stages, struct mmul_error *err) {
     const struct mmul_comm *comm = site->context->comm;
-    struct mmul_stage *stage = site->lent;
-    *lending = (struct mmul_lending){0};
-    if (comm->rank != 0 || stage == NULL || !has_work_elsewhere(stage))
+    *lending = (struct mmul_lending){.stage = -1, .stages = stages};
+    if (comm->rank != 0 || site->lends == MMUL_LENDS_NOTHING)
         return MMUL_OK;
-    enum mmul_status status =
-        MMUL_ALLOCATE_ALL("claims", err, MMUL_WANT(lending->lenders, comm->node_count),
-                          MMUL_WANT(lending->lent, LENT_MOST));
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "claims", err, MMUL_WANT(lending->lenders, comm->node_count),
+        MMUL_WANT(lending->lent, LENT_MOST), MMUL_WANT(lending->wants, comm->size));
     if (status != MMUL_OK)
         return status;
-    lending->stage = stage;
-    stage->product->files.lent = lending->lent;
-    for (int rank = comm->size - 1; rank >= 0; rank--) {
-        int node = comm->rank_node[rank];
-        bool lends = node > 0 && mmul_schedule_nodes(stage->is.schedule)[node].result_bytes > 0;
-        lending->lenders[node] = (struct mmul_lender){.leader = lends ? rank : -1, .end = INFINITY};
-    }
+    lending->site = site;
+    if (site->lends == MMUL_LENDS_MAPPED)
+        stages[0].product->files.lent = lending->lent;
     return MMUL_OK;
 }
 
 void mmul_lending_fini(struct mmul_lending *lending) {
     mmul_free(lending->lenders);
+    mmul_free(lending->wants);
     mmul_free(lending->lent);
     *lending = (struct mmul_lending){0};
 }
 
-static struct mmul_loan *loan_of(const struct mmul_lending *lending, int node_rank) {
-    return &lending->stage->progress->ranks[node_rank].loan;
+// Of another stage than before: nobody was asked yet.
+static void turn_to(struct mmul_lending *lending, int stage) {
+    const struct mmul_comm *comm = lending->site->context->comm;
+    if (lending->stage == stage)
+        return;
+    lending->stage = stage;
+    for (int node = 0; node < comm->node_count; node++)
+        lending->lenders[node].leader = -1;
+    for (int rank = comm->size - 1; rank >= 0; rank--) {
+        const int node = comm->rank_node[rank];
+        if (has_work(&lending->stages[stage], node))
+            lending->lenders[node] = (struct mmul_lender){.leader = rank, .end = INFINITY};
+    }
+}
+
+static bool is_full(const struct mmul_stage *stage) {
+    return stage->lends == MMUL_LENDS_MAPPED && stage->product->files.lent_count == LENT_MOST;
 }
 
 // The node that would end last of those that may be asked now; -1: none. *any: some may be later.
-static int find_lender(const struct mmul_lending *lending, bool *any) {
-    double now = mmul_clock_now();
+static int find_lender(const struct mmul_lending *lending, int own_node, bool *any) {
+    const bool lends = !is_full(&lending->stages[lending->stage]);
+    const double now = mmul_clock_now();
     int last = -1;
     *any = false;
-    for (int node = 1; node < lending->stage->is.schedule->node_count; node++) {
+    for (int node = 0; lends && node < lending->site->context->comm->node_count; node++) {
         const struct mmul_lender *lender = &lending->lenders[node];
-        bool lends = lender->leader >= 0 && lending->stage->product->files.lent_count < LENT_MOST;
-        *any |= lends;
-        if (lends && lender->again <= now && (last < 0 || lender->end > lending->lenders[last].end))
+        if (node == own_node || lender->leader < 0)
+            continue;
+        *any = true;
+        if (lender->again <= now && (last < 0 || lender->end > lending->lenders[last].end))
             last = node;
     }
     return last;
 }
 
+static void reply(struct mmul_lending *lending, int rank, const struct mmul_loan_lines *lines) {
+    struct mmul_want *want = &lending->wants[rank];
+    lending->waiting -= want->waits;
+    want->waits = false;
+    if (rank == 0) {
+        mmul_loans_answer(lending->site, lines);
+        return;
+    }
+    want->is_answered = true;
+    want->words[RANK] = lines->rank;
+    want->words[TASK] = lines->task;
+    want->words[LINE_BEGIN] = lines->begin;
+    want->words[LINE_END] = lines->end;
+}
+
+void mmul_lending_want(struct mmul_lending *lending, int rank, const int64_t *words) {
+    lending->waiting++;
+    lending->wants[rank].waits = true;
+    memcpy(lending->wants[rank].words, words, sizeof lending->wants[rank].words);
+}
+
+// The first of those that somebody waits in: who is further on would wait for these in any case.
+static int first_stage(const struct mmul_lending *lending) {
+    int64_t first = INT_MAX;
+    for (int rank = 0; rank < lending->site->context->comm->size; rank++)
+        if (lending->wants[rank].waits)
+            first = mmul_smaller(first, lending->wants[rank].words[STAGE]);
+    return (int)first;
+}
+
 int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
+    const struct mmul_comm *comm = lending->site->context->comm;
     bool any;
-    for (int i = 0; lending->stage != NULL && i < lending->stage->comm->node_size; i++) {
-        if (atomic_load(&loan_of(lending, i)->state) != MMUL_LOAN_WANTED)
+    if (lending->waiting == 0)
+        return -1;
+    turn_to(lending, first_stage(lending));
+    for (int rank = 0; rank < comm->size; rank++) {
+        const struct mmul_want *want = &lending->wants[rank];
+        if (!want->waits || want->words[STAGE] != lending->stage)
             continue;
-        const struct mmul_stage_progress_rank *ranks = lending->stage->progress->ranks;
-        int node = find_lender(lending, &any);
+        const int node = find_lender(lending, comm->rank_node[rank], &any);
         if (!any)
-            atomic_store(&loan_of(lending, i)->state, MMUL_LOAN_REFUSED);
-        if (node < 0)
-            continue;
-        lending->borrower = i;
-        lending->node = node;
-        lending->leader = lending->lenders[node].leader;
-        question[RATE] = atomic_load(&ranks[i].rate);
-        question[LINES_MOST] = ranks[i].loan.lines_most;
-        question[NODE_RATE] = 0;
-        for (int j = 0; j < lending->stage->comm->node_size; j++)
-            question[NODE_RATE] += atomic_load(&ranks[j].rate);
-        return lending->leader;
+            reply(lending, rank, &NOTHING);
+        else if (node >= 0) {
+            memcpy(question, want->words, sizeof want->words);
+            lending->asker = rank;
+            lending->node = node;
+            lending->leader = lending->lenders[node].leader;
+            return lending->leader;
+        }
     }
     return -1;
 }
 
-struct mmul_task mmul_lending_task(const struct mmul_stage *stage, const struct mmul_loan *loan) {
-    const struct mmul_tasks tasks = mmul_tasks_of(stage->is.schedule, loan->rank, 0, false);
-    return mmul_tasks_at(&tasks, loan->task);
+void mmul_lending_refuse(struct mmul_lending *lending) {
+    for (int rank = 0; lending->waiting > 0 && rank < lending->site->context->comm->size; rank++)
+        if (lending->wants[rank].waits)
+            reply(lending, rank, &NOTHING);
+}
+
+// What comes for it from there later means nothing.
+static void leave_out(struct mmul_lending *lending, const struct mmul_loan_lines *lines) {
+    struct mmul_stage *stage = &lending->stages[lending->stage];
+    struct mmul_files *files = &stage->product->files;
+    const struct mmul_tasks tasks = mmul_tasks_of(stage->is.schedule, lines->rank, 0, false);
+    const struct mmul_task task = mmul_tasks_at(&tasks, lines->task);
+    lending->lent[files->lent_count++] = (struct mmul_lent){.rank = lines->rank,
+                                                            .pass = task.pass.index,
+                                                            .lines = {lines->begin, lines->end},
+                                                            .width = {task.begin, task.end}};
 }
 
 void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer) {
     struct mmul_lender *lender = &lending->lenders[lending->node];
-    struct mmul_loan *loan = loan_of(lending, lending->borrower);
+    const struct mmul_loan_lines lines = {(int)answer[RANK], answer[TASK], answer[LINE_BEGIN],
+                                          answer[LINE_END]};
     double now = mmul_clock_now();
     lending->is_asked = false;
     lender->end = now + (double)answer[LEFT_NS] * 1e-9;
     if (answer[LEFT_NS] == 0)
         lender->leader = -1;
-    if (answer[LINE_BEGIN] == answer[LINE_END]) {
+    if (lines.begin == lines.end) {
         lender->again = now + AGAIN_SECONDS;
         return;
     }
-    loan->rank = (int)answer[RANK];
-    loan->task = answer[TASK];
-    loan->line_begin = answer[LINE_BEGIN];
-    loan->line_end = answer[LINE_END];
-    struct mmul_files *files = &lending->stage->product->files;
-    const struct mmul_task task = mmul_lending_task(lending->stage, loan);
-    lending->lent[files->lent_count++] =
-        (struct mmul_lent){.rank = loan->rank,
-                           .pass = task.pass.index,
-                           .lines = {loan->line_begin, loan->line_end},
-                           .width = {task.begin, task.end}};
-    atomic_store(&loan->state, MMUL_LOAN_GIVEN);
+    if (lending->site->lends == MMUL_LENDS_MAPPED)
+        leave_out(lending, &lines);
+    reply(lending, lending->asker, &lines);
 }
 
 void mmul_lending_leave(struct mmul_lending *lending) {
@@ -153,14 +257,18 @@ void mmul_lending_leave(struct mmul_lending *lending) {
 
 // --------------------------------------------------------------------------------------- leaders
 
-void mmul_lending_answer(struct mmul_site *site, const int64_t *question, int64_t *answer) {
+void mmul_lending_answer(struct mmul_site *site, struct mmul_stage *stages, const int64_t *question,
+                         int64_t *answer) {
+    struct mmul_stage *stage = &stages[question[STAGE]];
     const struct mmul_borrower borrower = {.rate = (double)question[RATE],
                                            .node_rate = (double)question[NODE_RATE],
-                                           .lines_most = question[LINES_MOST]};
+                                           .lines_most = question[LINES_MOST],
+                                           .rank = (int)question[ASKER],
+                                           .until = (double)question[FREE_NS] * 1e-9};
     struct mmul_work work = {0};
     double seconds = 0;
     if (!mmul_failure_is_void(&site->failure))
-        (void)mmul_works_lend(site->lent, &borrower, &work, &seconds);
+        (void)mmul_works_lend(stage, &borrower, &work, &seconds);
     answer[LEFT_NS] = (int64_t)ceil(seconds * 1e9);
     answer[RANK] = work.rank;
     answer[TASK] = work.index;

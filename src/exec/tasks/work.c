@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "exec/steps/product.h"
 #include "exec/steps/site.h"
-#include "exec/tasks/lending.h"
+#include "exec/tasks/loans.h"
 #include "exec/tasks/write_back.h"
 
 static const double NAP_SECONDS = 500e-6;
@@ -147,7 +147,7 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     if (stage->is.schedule == NULL && !may_claim(stage))
         return MMUL_OK;
     enum mmul_status status = create(comm, &stage->works, err);
-    if (status == MMUL_OK && stage->site->lent == stage)
+    if (status == MMUL_OK && stage->lends != MMUL_LENDS_NOTHING)
         status = MMUL_ALLOCATE(stage->works->lender, comm->node_size + 1, "tasks", err);
     if (status != MMUL_OK)
         return status;
@@ -158,6 +158,17 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     stage->works->lines_most = find_lines_most(stage);
     begin_list(stage);
     return MMUL_OK;
+}
+
+// What was lent of as many lines in the last stage that lends: who was late then will be again, and leaves them.
+static int64_t lines_lent_before(struct mmul_stage *stage) {
+    const struct mmul_stage *last = stage->site->lent_last;
+    if (stage->lends == MMUL_LENDS_VALUES)
+        stage->site->lent_last = stage;
+    if (stage->lends != MMUL_LENDS_VALUES || last == NULL || own_tasks(last)->positions == 0)
+        return 0;
+    return atomic_load(&own_progress(last)->lines_lent) * own_tasks(stage)->positions /
+           own_tasks(last)->positions;
 }
 
 void mmul_works_enter(struct mmul_stage *stage) {
@@ -173,9 +184,11 @@ void mmul_works_enter(struct mmul_stage *stage) {
     int64_t positions = own_tasks(stage)->positions;
     atomic_store(&progress->rate,
                  stage->operation->kind == MMUL_MATMUL ? (int64_t)first_rate(stage) : 0);
-    if (may_claim(stage))
-        mmul_unbegun_set(&progress->unbegun,
-                         (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
+    if (!may_claim(stage))
+        return;
+    stage->works->kept = positions - lines_lent_before(stage);
+    mmul_unbegun_set(&progress->unbegun,
+                     (struct mmul_range){adds_slices(stage) ? stage->works->kept : 0, positions});
 }
 
 void mmul_works_fini(struct mmul_stage *stage) {
@@ -359,9 +372,10 @@ static int find_last(const struct mmul_pace *paces, int count, double *end) {
     return last;
 }
 
-// Who claims: how fast, with room for so many lines. level: seconds until all would end together.
+// Who claims: how fast, with room for so many lines. level: seconds until all would end together; worth: that a claim
+// has to save.
 struct claimant {
-    double rate, level;
+    double rate, level, worth;
     int64_t lines_most;
     bool is_here; // on this node: what it claims has to be there, and it goes on with its sums
 };
@@ -393,7 +407,7 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
     int64_t begin = mmul_larger(left.begin, at.position);
     int64_t end = mmul_smaller(left.end, at.position + full);
     int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_there) : 0;
-    int64_t count = mmul_pace_claim(who->level, worth_seconds(stage), who->rate, &paces[owner],
+    int64_t count = mmul_pace_claim(who->level, who->worth, who->rate, &paces[owner],
                                     rest_of(stage, task, end - begin, full, there));
     count = mmul_smaller(count, who->lines_most);
     if (count == 0 || !(front ? mmul_unbegun_take : mmul_unbegun_claim)(unbegun, left, count))
@@ -416,32 +430,8 @@ static bool claim(struct mmul_stage *stage, bool *left) {
     int last = find_last(paces, size, &end);
     *left |= last >= 0;
     const struct claimant self = {paces[stage->comm->node_rank].rate, mmul_pace_level(paces, size),
-                                  stage->works->lines_most, true};
+                                  worth_seconds(stage), stage->works->lines_most, true};
     return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
-}
-
-// Lines of another node, when root has got some for this rank; false: there are none.
-static bool borrow(struct mmul_stage *stage) {
-    struct mmul_loan *loan = &own_progress(stage)->loan;
-    if (!mmul_lending_has_borrowers(stage))
-        return false;
-    mmul_stopwatch_enter(&stage->site->watch, NULL);
-    loan->lines_most = stage->works->lines_most;
-    atomic_store(&loan->state, MMUL_LOAN_WANTED);
-    while (atomic_load(&loan->state) == MMUL_LOAN_WANTED &&
-           atomic_load(&stage->site->progress->cancelled) == 0)
-        mmul_clock_nap(NAP_SECONDS);
-    if (atomic_load(&loan->state) != MMUL_LOAN_GIVEN)
-        return false;
-    stage->works->at_hand = (struct mmul_work){.owner = -1,
-                                               .rank = loan->rank,
-                                               .task = mmul_lending_task(stage, loan),
-                                               .index = loan->task,
-                                               .line_begin = loan->line_begin,
-                                               .line_end = loan->line_end,
-                                               .end = own_tasks(stage)->terms};
-    atomic_store(&loan->state, MMUL_LOAN_NONE);
-    return true;
 }
 
 // Has a rank with something to do not come to this stage yet?
@@ -473,7 +463,8 @@ static bool claim_any(struct mmul_stage *stage, bool late) {
 }
 
 bool mmul_works_next(struct mmul_stage *stage) {
-    return take_slice(stage) || take_own(stage) || claim_any(stage, false) || borrow(stage);
+    return take_slice(stage) || take_own(stage) || claim_any(stage, false) ||
+           mmul_loans_borrow(stage);
 }
 
 bool mmul_works_help(struct mmul_stage *stage) {
@@ -495,6 +486,16 @@ static bool is_looked_at(const struct mmul_stage *stage) {
     return stage->works != stage->site->works;
 }
 
+// When a rank that is alone on its node begins the last of its own.
+static void ask_ahead(struct mmul_stage *stage) {
+    const struct mmul_stage_progress_rank *progress = own_progress(stage);
+    const struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+    const double rate = (double)atomic_load(&progress->rate);
+    if (stage->comm->node_size == 1 && stage->works->at_hand.owner == 0 && may_claim(stage) &&
+        left.begin == left.end && atomic_load(&progress->slices_left) == 0 && rate > 0)
+        mmul_loans_ask_ahead(stage, (double)atomic_load(&progress->elements) / rate);
+}
+
 void mmul_works_begin(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     if (!is_looked_at(stage))
@@ -502,10 +503,10 @@ void mmul_works_begin(struct mmul_stage *stage) {
     stage->works->begun = mmul_clock_now();
     atomic_store(&progress->elements, elements_at_hand(stage, own_tasks(stage)->terms));
     atomic_store(&progress->begun, (int64_t)(stage->works->begun * 1e9));
+    ask_ahead(stage);
 }
 
-// Lines of a block of this node are, wherever they were computed.
-static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
+void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
     struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
     if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
         return;
@@ -534,40 +535,99 @@ void mmul_works_end(struct mmul_stage *stage) {
         works->claims++;
     }
     if (work->owner >= 0 && work->end == own_tasks(stage)->terms)
-        finish(stage, work->owner, lines);
+        mmul_works_finish(stage, work->owner, lines);
+    if (work->owner < 0)
+        mmul_loans_made(stage);
 }
 
 // ---------------------------------------------------------------------------------------- lending
 
-// Has somebody not begun yet, or may somebody let go of more? What it will have is not known then.
-static bool may_have_more(const struct mmul_stage *stage) {
+// Until a rank is through with what it keeps, of which so many slices are left.
+static double end_of(const struct mmul_stage *stage, int rank, const struct mmul_pace *pace,
+                     int64_t slices) {
+    const struct mmul_tasks *tasks = &stage->works->tasks[rank];
+    const double lines = (double)atomic_load(&progress_of(stage, rank)->lines_left);
+    const double elements = mmul_tasks_elements(tasks, 0, tasks->positions);
+    return pace->until + elements * lines / (double)tasks->positions * (double)slices /
+                             (double)tasks->sums / pace->rate;
+}
+
+// Has somebody not begun yet, or may somebody let go of more who is busy for longer than that is worth? What it will
+// have is not known then.
+static bool may_have_more(const struct mmul_stage *stage, double worth) {
+    struct mmul_pace *paces = stage->works->lender;
+    const bool is_known = look_around(stage, paces);
     bool more = false;
-    for (int i = 0; i < stage->comm->node_size; i++)
-        more |= atomic_load(&progress_of(stage, i)->rate) == 0 ||
-                atomic_load(&progress_of(stage, i)->slices_left) > 0;
+    for (int i = 0; i < stage->comm->node_size; i++) {
+        const int64_t slices = atomic_load(&progress_of(stage, i)->slices_left);
+        if (stage->works->tasks[i].positions == 0)
+            continue;
+        more |= !is_known || atomic_load(&progress_of(stage, i)->rate) == 0 ||
+                (slices > 0 && end_of(stage, i, &paces[i], slices) > worth);
+    }
     return more;
 }
 
-bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
+// How much, and how fast, where lines move: in and out go at the same time. Seconds that they take beside: the first
+// ones come before any is computed, the last ones leave after all are.
+static double limit_by_link(const struct mmul_stage *stage, struct mmul_borrower *borrower) {
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_problem *p = &schedule->problem;
+    const double link = schedule->link_bytes_per_second;
+    const double in = (double)p->k * (double)mmul_dtype_bytes(p->a_dtype),
+                 out = (double)p->c.cols * (double)mmul_problem_result_each(p);
+    if (stage->lends != MMUL_LENDS_VALUES)
+        return 0;
+    const double fastest = link * (double)p->c.cols / fmax(in, out);
+    borrower->rate = fmin(borrower->rate, fastest);
+    borrower->node_rate = fmin(borrower->node_rate, fastest);
+    const int64_t room = mmul_schedule_loan_lines(schedule, borrower->rank);
+    borrower->lines_most = mmul_smaller(borrower->lines_most, room);
+    return (double)room / MMUL_LOAN_CHUNKS * (in + 2 * out) / link;
+}
+
+static bool can_lend(const struct mmul_stage *stage) {
+    return stage->works->lender != NULL &&
+           (stage->lends != MMUL_LENDS_VALUES || mmul_loans_can_move(stage));
+}
+
+static void give(struct mmul_stage *stage, const struct mmul_borrower *borrower,
+                 const struct mmul_work *work) {
+    const int64_t lines = work->line_end - work->line_begin;
+    const double busy = (double)(lines * (work->task.end - work->task.begin)) / borrower->rate;
+    atomic_store(&stage->progress->borrowed_until, (int64_t)((mmul_clock_now() + busy) * 1e9));
+    atomic_fetch_add(&progress_of(stage, work->owner)->lines_lent, lines);
+    if (stage->lends == MMUL_LENDS_VALUES)
+        mmul_loans_give(stage, work, borrower->rank);
+    else
+        mmul_works_finish(stage, work->owner, lines);
+}
+
+bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *asks,
                      struct mmul_work *work, double *seconds) {
     struct mmul_pace *paces = stage->works->lender;
+    struct mmul_borrower borrower = *asks;
     int size = stage->comm->node_size;
-    bool more = may_have_more(stage); // before the words
+    *seconds = 0;
+    if (!can_lend(stage))
+        return false;
+    const double moving = limit_by_link(stage, &borrower),
+                 worth = fmax(worth_seconds(stage), moving);
+    bool more = may_have_more(stage, worth); // before the words
     *seconds = more;
+    atomic_store(&stage->progress->borrower_rate, (int64_t)borrower.node_rate);
     if (!look_around(stage, paces))
         return false;
     int last = find_last(paces, size, seconds);
     *seconds = fmax(*seconds, more);
-    paces[size] = (struct mmul_pace){.rate = borrower->node_rate};
-    const struct claimant who = {borrower->rate, mmul_pace_level(paces, size + 1),
-                                 borrower->lines_most, false};
-    if (last < 0 || !claim_of(stage, last, &who, paces, work))
+    const double until = fmax(moving, borrower.until);
+    paces[size] = (struct mmul_pace){.rate = borrower.node_rate, .until = until};
+    const struct claimant who = {borrower.rate, mmul_pace_level(paces, size + 1) - until, worth,
+                                 borrower.lines_most, false};
+    if (last < 0 || (stage->lends == MMUL_LENDS_VALUES && !mmul_loans_may_give(stage)) ||
+        !claim_of(stage, last, &who, paces, work))
         return false;
-    int64_t lines = work->line_end - work->line_begin;
-    double busy = (double)(lines * (work->task.end - work->task.begin)) / borrower->rate;
-    atomic_store(&stage->progress->borrowed_until, (int64_t)((mmul_clock_now() + busy) * 1e9));
-    atomic_store(&stage->progress->borrower_rate, (int64_t)borrower->node_rate);
-    finish(stage, last, lines);
+    give(stage, &borrower, work);
     (void)look_around(stage, paces);
     (void)find_last(paces, size, seconds);
     *seconds = fmax(*seconds, more);

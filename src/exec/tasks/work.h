@@ -9,6 +9,7 @@
 #pragma once
 
 #include "exec/memory/progress.h"
+#include "exec/steps/block.h"
 #include "plan/lists/tasks.h"
 
 struct mmul_site;
@@ -22,6 +23,7 @@ struct mmul_work {
     int64_t index;                // of the task among the rank's
     int64_t line_begin, line_end; // of the task's
     int64_t begin, end;           // terms of the inner range; those before are in C already
+    struct mmul_brought brought;  // another node's rows that were brought here
 };
 
 // Of one rank. The compute thread's, but for what others read of its progress.
@@ -72,13 +74,18 @@ void mmul_works_end(struct mmul_stage *stage);
 struct mmul_borrower {
     double rate, node_rate; // elements of C per second, as in mmul_pace
     int64_t lines_most;     // that it has room for
+    double until;           // seconds until it is idle
+    int rank;               // which
 };
 
 // The leader's main thread: gives lines away, of the block of whoever on this node would end last, and counts
-// them as finished. False: none that would be worth it. *seconds: until what nobody on this node has begun
-// is over, by what is known now; 0: nothing is left to begin. Local.
+// them as finished, or (values) has them moved. False: none that would be worth it. *seconds: until what nobody on
+// this node has begun is over, by what is known now; 0: nothing is left to begin. Local.
 bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
                      struct mmul_work *work, double *seconds);
+
+// The same: lines of a rank's block are there, wherever they were computed.
+void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines);
 
 // What a pass of a product waits for before it is computed: pieces, panel, and a free slot for its block of C. How
 // many needs there are; any other has none. Local.

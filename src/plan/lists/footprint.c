@@ -4,6 +4,7 @@
 
 #include "base/integer.h"
 #include "model/check.h"
+#include "model/dtype.h"
 #include "plan/parts/panels.h"
 
 enum { PAGE = 4096 };
@@ -50,6 +51,24 @@ int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank)
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
     return mmul_smaller(mmul_divide_up(r->end - r->begin, schedule->rounds),
                         mmul_problem_units(&schedule->problem, schedule->axis));
+}
+
+// Of one line of A and of C.
+static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
+    const struct mmul_problem *p = &schedule->problem;
+    return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype) +
+           mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
+}
+
+// Most of what it has: of a rank that is four times slower than as fast a one believes it is two thirds.
+int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank) {
+    const int64_t most_bytes = 128 << 20;
+    const int64_t lines = mmul_divide_up(mmul_schedule_lines_most(schedule, rank) * 3, 4);
+    return schedule->lends ? mmul_smaller(lines, most_bytes / loan_line_bytes(schedule)) : 0;
+}
+
+int64_t mmul_schedule_loan_bytes(const struct mmul_schedule *schedule, int rank) {
+    return mmul_schedule_loan_lines(schedule, rank) * loan_line_bytes(schedule);
 }
 
 struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *schedule, int rank,

@@ -23,7 +23,7 @@ enum {
     MMUL_RUN_COUNTERS = 64,
     MMUL_RUN_COUNTERS_EACH = 64,
     MMUL_STAGE_COUNTERS = 64,
-    MMUL_STAGE_COUNTERS_EACH = 192
+    MMUL_STAGE_COUNTERS_EACH = 128
 };
 
 // {0}: no stage yet.
@@ -46,6 +46,10 @@ int64_t mmul_page_ceiling(int64_t bytes);
 int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node);
 
 // -------------------------------------------------------------------------------------- the check
+
+// Rows of another node's ranks that a rank has room for, of A and C (exec/tasks/loans.h); 0: none come.
+int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank);
+int64_t mmul_schedule_loan_bytes(const struct mmul_schedule *schedule, int rank);
 
 // What the check of a stage's products asks for (exec/worker/verify.h).
 struct mmul_check_need {

@@ -98,6 +98,7 @@ struct mmul_program_plan {
     int64_t
         needed_bytes; // of a node, all its processes included, at least, where that is refused; 0: not known
     bool saves_no_sums;   // of values that several products read: there is no room for them
+    bool lends_nothing;   // to other nodes, the same
     int *multiplied;      // owned, per place: products that read its memory
     int read_again_count; // places that several products read
     struct mmul_program_rank *ranks; // owned

@@ -81,7 +81,8 @@ struct mmul_schedule {
     bool whole_is_spread;   // over the ranks, which have rows of it; else root has it
     double claim_share;     // of a block, cut into tasks that others on the node may claim; 0: none
     int64_t slice_terms;    // of the inner range, that are added at once there, at least; 0: all
-    int64_t root_bytes;     // through root's link, both ways
+    bool lends;         // rows of a late rank may be computed on other nodes, to which they move
+    int64_t root_bytes; // through root's link, both ways
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured
     double transfer_seconds;                    // predicted: links and files are busy for so long

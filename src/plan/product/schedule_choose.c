@@ -236,6 +236,7 @@ static void choose_claims(struct mmul_planning *p) {
         return;
     p->schedule->claim_share = automatic ? MMUL_CLAIM_SHARE : p->request->tail_share;
     p->schedule->slice_terms = automatic ? terms : 0;
+    p->schedule->lends = p->request->may_lend;
 }
 
 // Where a rank has more lines than that nothing is claimed: true when that is new.
@@ -246,6 +247,7 @@ static bool stop_claims(struct mmul_planning *p) {
     bool fits = most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
     bool stops = !fits && p->schedule->claim_share > 0;
     p->schedule->claim_share = fits ? p->schedule->claim_share : 0;
+    p->schedule->lends &= fits;
     return stops;
 }
 

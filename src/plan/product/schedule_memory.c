@@ -114,7 +114,8 @@ static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *c
     enum mmul_axis axis = p->schedule->axis;
     int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
     bool by_lines = p->schedule->claim_share > 0 &&
-                    p->request->cluster->nodes[node].rank_count > 1 && cuts_lines(p, node);
+                    (p->schedule->lends ||
+                     (p->request->cluster->nodes[node].rank_count > 1 && cuts_lines(p, node)));
     return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
@@ -396,8 +397,8 @@ static void sum_parts(struct mmul_planning *p) {
     for (int rank = 0; rank < p->schedule->size; rank++) {
         struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
         p->ranks[rank].claim_least = claim_least(p, rank);
-        node->claims |=
-            p->schedule->claim_share > 0 && p->best.counts[rank] > 0 && node->result_bytes > 0;
+        node->claims |= p->schedule->claim_share > 0 && p->best.counts[rank] > 0 &&
+                        (p->schedule->lends || node->result_bytes > 0);
         node->takes_part |=
             p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
         node->piece_bytes += p->best.counts[rank] * piece;

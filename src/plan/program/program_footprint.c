@@ -308,7 +308,7 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
 struct own {
     struct mmul_check_size check;
     struct mmul_channels_size channels;
-    int64_t grid, fused, staging, device, step; // step: while one is carried out
+    int64_t grid, fused, staging, device, loan, step; // step: while one is carried out
 };
 
 // Results on their way from a device with memory of its own; for others 16-bit operands of a product, made wider.
@@ -387,6 +387,8 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
     own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
     own->device = mmul_larger(own->device, device_of(plan, step, rank));
     own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));
+    if (step->schedule != NULL && !plan->lends_nothing)
+        own->loan = mmul_larger(own->loan, mmul_schedule_loan_bytes(step->schedule, rank));
 }
 
 // A rank has a piece in hand, then what its lines add up to.
@@ -417,5 +419,5 @@ int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
             mmul_channels_size_add(&own.channels, step->schedule, node);
     }
     return mmul_check_size_bytes(&own.check) + mmul_channels_size_bytes(&own.channels, rank == 0) +
-           own.grid + own.fused + own.staging + own.device + own.step;
+           own.grid + own.fused + own.staging + own.device + own.loan + own.step;
 }

@@ -230,13 +230,14 @@ static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster
 
 bool mmul_program_fit_footprint(struct mmul_program_plan *plan,
                                 const struct mmul_cluster *cluster) {
-    plan->saves_no_sums = false;
-    measure_footprint(plan);
-    if (fits(plan, cluster))
-        return true;
-    plan->saves_no_sums = true;
-    measure_footprint(plan);
-    return fits(plan, cluster);
+    bool fit = false;
+    for (int without = 0; !fit && without <= 2; without++) {
+        plan->lends_nothing = without >= 1;
+        plan->saves_no_sums = without >= 2;
+        measure_footprint(plan);
+        fit = fits(plan, cluster);
+    }
+    return fit;
 }
 
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,

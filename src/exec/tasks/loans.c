@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+// Messages of one tag between two ranks arrive in order, and so do the chunks of loans that follow each other.
+#include "exec/tasks/loans.h"
+
+#include "base/bell.h"
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/memory.h"
+#include "exec/steps/product.h"
+#include "exec/steps/site.h"
+#include "exec/tasks/lending.h"
+#include "plan/lists/footprint.h"
+
+enum { TAG_A = 9003, TAG_C = 9005 }; // and the one after each
+
+static const double NAP_SECONDS = 200e-6;
+
+static bool is_cancelled(const struct mmul_site *site) {
+    return atomic_load(&site->progress->cancelled) != 0;
+}
+
+// Bytes of a line.
+static int64_t a_bytes(const struct mmul_stage *stage) {
+    const struct mmul_problem *p = &stage->is.schedule->problem;
+    return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype);
+}
+
+static int64_t c_bytes(const struct mmul_stage *stage) {
+    const struct mmul_problem *p = &stage->is.schedule->problem;
+    return p->c.cols * mmul_problem_result_each(p);
+}
+
+// Lines of a chunk, of the loan's; behind the last one there are none.
+static struct mmul_range chunk_of(const struct mmul_loan *loan, int index) {
+    const int64_t lines = loan->lines.end - loan->lines.begin;
+    return (struct mmul_range){lines * index / loan->chunks, lines * (index + 1) / loan->chunks};
+}
+
+static struct mmul_loan make_loan(struct mmul_stage *stage, const struct mmul_loan_lines *lines,
+                                  int borrower, int peer) {
+    const int64_t room = mmul_schedule_loan_lines(stage->is.schedule, borrower);
+    const int64_t least = mmul_divide_up(room, MMUL_LOAN_CHUNKS), count = lines->end - lines->begin;
+    return (struct mmul_loan){
+        .stage = stage, .lines = *lines, .peer = peer, .chunks = (int)mmul_divide_up(count, least)};
+}
+
+// ---------------------------------------------------------------------------------------- borrowing
+
+// Where a line of what it has borrowed is.
+static char *at_a(const struct mmul_stage *stage, int64_t line) {
+    return stage->site->loans->room + line * a_bytes(stage);
+}
+
+static char *at_c(const struct mmul_stage *stage, int64_t line) {
+    return at_a(stage, mmul_schedule_loan_lines(stage->is.schedule, stage->comm->rank)) +
+           line * c_bytes(stage);
+}
+
+static void set_at_hand(struct mmul_stage *stage, const struct mmul_loan_lines *lines,
+                        struct mmul_brought brought) {
+    const struct mmul_tasks tasks = mmul_tasks_of(stage->is.schedule, lines->rank, 0, false);
+    stage->works->at_hand = (struct mmul_work){.owner = -1,
+                                               .rank = lines->rank,
+                                               .task = mmul_tasks_at(&tasks, lines->task),
+                                               .index = lines->task,
+                                               .line_begin = lines->begin,
+                                               .line_end = lines->end,
+                                               .end = tasks.terms,
+                                               .brought = brought};
+}
+
+// Devices and the check may know what was there before.
+static void forget(struct mmul_stage *stage, const char *begin, int64_t bytes) {
+    mmul_worker_forget_memory(&stage->site->worker, begin, begin + bytes);
+    mmul_verifier_forget_memory(&stage->site->verifier_room, begin, begin + bytes);
+}
+
+// What has come of it: the first chunk alone, then as much as came meanwhile, so that little is waited for and little
+// packed twice.
+static bool take_chunks(struct mmul_stage *stage) {
+    struct mmul_loans *loans = stage->site->loans;
+    const struct mmul_loan *loan = &loans->borrowed;
+    while (atomic_load(&loans->came) == loans->taken && !is_cancelled(stage->site))
+        mmul_clock_nap(NAP_SECONDS);
+    if (is_cancelled(stage->site))
+        return false;
+    const int64_t begin = chunk_of(loan, loans->taken).begin;
+    loans->taken = atomic_load(&loans->came);
+    const int64_t end = chunk_of(loan, loans->taken).begin;
+    const int64_t first =
+        mmul_schedule_ranks(stage->is.schedule)[loan->lines.rank].begin + loan->lines.begin;
+    const struct mmul_loan_lines lines = {loan->lines.rank, loan->lines.task,
+                                          loan->lines.begin + begin, loan->lines.begin + end};
+    const struct mmul_brought brought = {at_a(stage, begin), at_c(stage, begin), first + begin,
+                                         first + end};
+    forget(stage, brought.a, (end - begin) * a_bytes(stage));
+    forget(stage, brought.c, (end - begin) * c_bytes(stage));
+    mmul_verifier_forget(&stage->verifier);
+    set_at_hand(stage, &lines, brought);
+    return true;
+}
+
+static bool may_borrow(const struct mmul_stage *stage) {
+    return stage->lends != MMUL_LENDS_NOTHING &&
+           mmul_lending_may_ask(stage->site, stage->comm->rank) &&
+           stage->product->me->end > stage->product->me->begin &&
+           (stage->lends == MMUL_LENDS_VALUES
+                ? mmul_schedule_loan_lines(stage->is.schedule, stage->comm->rank) > 0
+                : mmul_lending_has_borrowers(stage));
+}
+
+static bool has_no_answer(const struct mmul_loans *loans) {
+    const int state = atomic_load(&loans->state);
+    return state == MMUL_LOAN_WANTED || state == MMUL_LOAN_ASKED;
+}
+
+static void want(struct mmul_stage *stage, double free_at) {
+    struct mmul_loans *loans = stage->site->loans;
+    loans->asked_by = stage;
+    loans->free_at = free_at;
+    atomic_store(&loans->state, MMUL_LOAN_WANTED);
+}
+
+// False: there are none, or the run was cancelled.
+static bool wait_for_answer(struct mmul_stage *stage) {
+    struct mmul_loans *loans = stage->site->loans;
+    while (has_no_answer(loans) && !is_cancelled(stage->site))
+        mmul_clock_nap(NAP_SECONDS);
+    return atomic_load(&loans->state) == MMUL_LOAN_GIVEN && !is_cancelled(stage->site);
+}
+
+static bool has_room(const struct mmul_loans *loans) {
+    return atomic_load(&loans->left) == loans->chunks;
+}
+
+void mmul_loans_ask_ahead(struct mmul_stage *stage, double seconds) {
+    struct mmul_loans *loans = stage->site->loans;
+    if (stage->lends != MMUL_LENDS_VALUES || !may_borrow(stage) || !has_room(loans) ||
+        loans->is_ahead)
+        return;
+    want(stage, mmul_clock_now() + seconds);
+    loans->is_ahead = true;
+}
+
+static bool ask(struct mmul_stage *stage) {
+    struct mmul_loans *loans = stage->site->loans;
+    while (!has_room(loans) && !is_cancelled(stage->site))
+        mmul_clock_nap(NAP_SECONDS);
+    want(stage, 0);
+    return wait_for_answer(stage);
+}
+
+bool mmul_loans_borrow(struct mmul_stage *stage) {
+    struct mmul_loans *loans = stage->site->loans;
+    if (!may_borrow(stage))
+        return false;
+    mmul_stopwatch_enter(&stage->site->watch, NULL);
+    // Until there is an answer all else is the main thread's.
+    bool has_some = loans->is_ahead ? wait_for_answer(stage) : loans->taken < loans->chunks;
+    loans->is_ahead = false;
+    if (!has_some && !ask(stage))
+        return false;
+    if (stage->lends == MMUL_LENDS_VALUES)
+        return take_chunks(stage);
+    set_at_hand(stage, &loans->given, (struct mmul_brought){0});
+    return true;
+}
+
+void mmul_loans_made(struct mmul_stage *stage) {
+    struct mmul_site *site = stage->site;
+    if (stage->lends != MMUL_LENDS_VALUES)
+        return;
+    atomic_store(&site->loans->made, site->loans->taken);
+    mmul_bell_ring(&site->progress->ranks[stage->comm->node_rank].attending);
+}
+
+// ---------------------------------------------------------------------------------- the main thread
+
+// All of them at once: nothing waits for a main thread in between.
+static void receive_all(const struct mmul_peers *peers, struct mmul_loan *loan, int tag, char *to,
+                        int64_t line_bytes) {
+    for (int i = 0; i < loan->chunks; i++) {
+        const struct mmul_range chunk = chunk_of(loan, i);
+        mmul_message_receive(peers, loan->peer, tag, to + chunk.begin * line_bytes,
+                             (chunk.end - chunk.begin) * line_bytes, &loan->in[i]);
+    }
+}
+
+void mmul_loans_answer(struct mmul_site *site, const struct mmul_loan_lines *lines) {
+    struct mmul_loans *loans = site->loans;
+    const struct mmul_comm *comm = site->context->comm;
+    const bool any = lines->begin < lines->end;
+    loans->given = *lines;
+    if (any && loans->asked_by->lends == MMUL_LENDS_VALUES) {
+        loans->borrowed =
+            make_loan(loans->asked_by, lines, comm->rank, mmul_lending_leader(comm, lines->rank));
+        receive_all(&site->transport.talk, &loans->borrowed, TAG_A, at_a(loans->asked_by, 0),
+                    a_bytes(loans->asked_by));
+        loans->taken = 0;
+        loans->chunks = loans->borrowed.chunks;
+        atomic_store(&loans->came, 0);
+        atomic_store(&loans->made, 0);
+        atomic_store(&loans->left, 0);
+    }
+    atomic_store(&loans->state, any ? MMUL_LOAN_GIVEN : MMUL_LOAN_REFUSED);
+}
+
+// Those up to `end`.
+static void send(const struct mmul_peers *peers, struct mmul_loan *loan, int tag, const char *from,
+                 int64_t line_bytes, int end) {
+    for (; loan->begun < end; loan->begun++) {
+        const struct mmul_range chunk = chunk_of(loan, loan->begun);
+        mmul_message_send(peers, loan->peer, tag, from + chunk.begin * line_bytes,
+                          (chunk.end - chunk.begin) * line_bytes, &loan->out[loan->begun]);
+    }
+}
+
+// True: one more is here.
+static bool note(const struct mmul_peers *peers, struct mmul_loan *loan) {
+    while (loan->sent < loan->begun && mmul_message_is_over(peers, &loan->out[loan->sent]))
+        loan->sent++;
+    if (loan->received == loan->chunks || !mmul_message_is_over(peers, &loan->in[loan->received]))
+        return false;
+    loan->received++;
+    return true;
+}
+
+static bool is_over(const struct mmul_loan *loan) {
+    return loan->sent == loan->chunks && loan->received == loan->chunks;
+}
+
+static void move_borrowed(struct mmul_site *site) {
+    struct mmul_loans *loans = site->loans;
+    struct mmul_loan *loan = &loans->borrowed;
+    const struct mmul_peers *peers = &site->transport.talk;
+    if (loan->stage == NULL)
+        return;
+    send(peers, loan, TAG_C, at_c(loan->stage, 0), c_bytes(loan->stage),
+         mmul_failure_is_void(&site->failure) ? loan->chunks : atomic_load(&loans->made));
+    while (note(peers, loan))
+        atomic_store(&loans->came, loan->received);
+    atomic_store(&loans->left, loan->sent);
+    if (is_over(loan))
+        loan->stage = NULL;
+}
+
+static void move_lent(struct mmul_site *site, struct mmul_loan *loan) {
+    const int64_t before = chunk_of(loan, loan->received).begin;
+    while (note(&site->transport.talk, loan))
+        ;
+    const int64_t lines = chunk_of(loan, loan->received).begin - before;
+    if (lines > 0 && !mmul_failure_is_void(&site->failure))
+        mmul_works_finish(loan->stage, loan->owner, lines);
+    if (is_over(loan))
+        loan->stage = NULL;
+}
+
+void mmul_loans_attend(struct mmul_site *site) {
+    if (site->loans == NULL)
+        return;
+    move_borrowed(site);
+    for (int i = 0; i < MMUL_LOANS_MOST; i++)
+        if (site->loans->lent[i].stage != NULL)
+            move_lent(site, &site->loans->lent[i]);
+}
+
+bool mmul_loans_are_over(const struct mmul_site *site) {
+    const struct mmul_loans *loans = site->loans;
+    if (loans == NULL)
+        return true;
+    bool over = loans->borrowed.stage == NULL && atomic_load(&loans->state) != MMUL_LOAN_ASKED;
+    for (int i = 0; i < MMUL_LOANS_MOST; i++)
+        over &= loans->lent[i].stage == NULL;
+    return over;
+}
+
+// ------------------------------------------------------------------------------------------ lending
+
+// Rows of a rank of this node, which lie one behind the other; NULL: they do not.
+static char *rows_of(const struct mmul_stage *stage, int place, int rank,
+                     const struct mmul_loan_lines *lines) {
+    const int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
+    const struct mmul_view view = mmul_values_view(stage->site->values, place, rank, 0);
+    const struct mmul_region rows = {0, first + lines->begin, first + lines->end,
+                                     view.region.col_begin, view.region.col_end};
+    return mmul_view_run(&view, rows);
+}
+
+static struct mmul_loan *free_loan(const struct mmul_stage *stage) {
+    struct mmul_loans *loans = stage->site->loans;
+    for (int i = 0; i < MMUL_LOANS_MOST; i++)
+        if (loans->lent[i].stage == NULL)
+            return &loans->lent[i];
+    return NULL;
+}
+
+bool mmul_loans_may_give(const struct mmul_stage *stage) {
+    return free_loan(stage) != NULL;
+}
+
+void mmul_loans_give(struct mmul_stage *stage, const struct mmul_work *work, int peer) {
+    const struct mmul_loan_lines lines = {work->rank, work->index, work->line_begin,
+                                          work->line_end};
+    const struct mmul_peers *peers = &stage->site->transport.talk;
+    struct mmul_loan *loan = free_loan(stage);
+    *loan = make_loan(stage, &lines, peer, peer);
+    loan->owner = work->owner;
+    receive_all(peers, loan, TAG_C, rows_of(stage, stage->is.places.c, work->rank, &lines),
+                c_bytes(stage));
+    send(peers, loan, TAG_A, rows_of(stage, stage->is.places.split, work->rank, &lines),
+         a_bytes(stage), loan->chunks);
+}
+
+bool mmul_loans_can_move(const struct mmul_stage *stage) {
+    const struct mmul_comm *comm = stage->comm;
+    bool can = true;
+    for (int rank = 0; can && rank < comm->size; rank++) {
+        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(stage->is.schedule)[rank];
+        const struct mmul_loan_lines all = {rank, 0, 0, r->end - r->begin};
+        if (comm->rank_node[rank] == comm->node_index && r->end > r->begin)
+            can = rows_of(stage, stage->is.places.split, rank, &all) != NULL &&
+                  rows_of(stage, stage->is.places.c, rank, &all) != NULL;
+    }
+    return can;
+}
+
+// --------------------------------------------------------------------------------------------- life
+
+enum mmul_status mmul_loans_create(struct mmul_site *site, int64_t bytes, struct mmul_error *err) {
+    if (site->lends == MMUL_LENDS_NOTHING)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(site->loans, 1, "loans", err);
+    return status == MMUL_OK && bytes > 0 ? MMUL_ALLOCATE(site->loans->room, bytes, "loans", err)
+                                          : status;
+}
+
+void mmul_loans_destroy(struct mmul_site *site, bool keeps) {
+    if (site->loans != NULL && !keeps) {
+        mmul_free(site->loans->room);
+        mmul_free(site->loans);
+    }
+    site->loans = NULL;
+}
