@@ -34,19 +34,23 @@ class Program:
             numbers = f"numpy.random.default_rng({seed}).standard_normal({shape}, 'f4')"
             run([bench.python, "-c", f"import numpy; numpy.save('{bench.folder}/{seed}.npy', {numbers})"])
 
-    def ours(self, launch=(), env=None, options=()):
+    def ours(self, launch=(), env=None, options=(), watch=None):
         """seconds: of the whole command; report_seconds: launch apart."""
         report = self.bench.folder / "report.json"
         here = os.getcwd()
         os.chdir(self.bench.folder)
         try:
             seconds, _ = run([*launch, self.bench.program, "run", self.file, *self.settings, "--device", "cpu",
-                              "--report", report, "--quiet", *options], env=env)
+                              "--report", report, "--quiet", *options], env=env, watch=watch)
         finally:
             os.chdir(here)
         found = json.loads(report.read_text())
         return {"seconds": seconds, "report_seconds": found["wall_seconds"], "memory_bytes": found["memory_bytes"],
                 "predicted_seconds": found["predicted_seconds"], "startup": found.get("startup", {})}
+
+    def parts(self):
+        """Its results while they are not complete yet."""
+        return self.bench.folder.glob("*.npy.part")
 
     def numpy(self):
         here = os.getcwd()

@@ -60,6 +60,28 @@ assert parts[2] < min(parts[:2])
 END
 }
 
+# A chunk of rows takes its time on the cable, a product of it does not.
+@test "rows of a late host are computed while others of them are on their way" {
+    cat > many.py << 'END'
+x = generate((3000, 1500), kind="integer", seed=1)
+save("D.bin", relu(x @ generate((1500, 1500), kind="integer", seed=2)))
+END
+    "$MPIMATMUL" run many.py --device cpu --quiet
+    mv D.bin right.bin
+    lab_rate 100mbit || skip "lab: cannot shape a cable"
+    local common=("$MPIMATMUL" run many.py --weights equal --tail 0.4 --quiet --report report.json --device)
+    run --separate-stderr lab_mpirun node1:1,node2:1 -n 1 -host node1 "${common[@]}" cpu \
+        : -n 1 -host node2 "${common[@]}" faulty:delay=1s:cpu
+    lab_rate none
+    expect_quiet_success && cmp D.bin right.bin
+    python <<'END'
+import json
+ranks = json.load(open("report.json"))["ranks"]
+print([rank["claims"] for rank in ranks])
+assert ranks[0]["claims"] > 3 and ranks[1]["claims"] == 0
+END
+}
+
 @test "a program on three hosts of which one loses its device for good" {
     local common=("$MPIMATMUL" run e.py --weights equal --no-fallback --device)
     run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
