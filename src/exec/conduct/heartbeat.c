@@ -264,7 +264,7 @@ static void hear_askers(struct mmul_heartbeat *heartbeat) {
     const int at_once = 64;
     for (int i = 0; i < at_once && i < heartbeat->peer_count; i++) {
         struct mmul_heartbeat_peer *peer =
-            &heartbeat->peers[heartbeat->turn++ % heartbeat->peer_count];
+            &heartbeat->peers[heartbeat->turn++ % (unsigned)heartbeat->peer_count];
         struct mmul_want *want = &heartbeat->lending.wants[peer->rank];
         if (peer->asks)
             hear_all(heartbeat, peer);

@@ -23,7 +23,7 @@ struct mmul_heartbeat {
     struct mmul_lending lending;          // root's
     bool lends, is_asked;                 // another rank: may ask or be asked; an answer is due
     int64_t question[MMUL_LENDING_WORDS]; // the same
-    int turn;                             // root: whom it hears next
+    unsigned turn;                        // root: whom it hears next
     double interval;                      // between words
     double looked_at;                     // clock of the last look
     double sent_at;                       // ... of the last words

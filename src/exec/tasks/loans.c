@@ -133,10 +133,15 @@ static bool has_room(const struct mmul_loans *loans) {
     return atomic_load(&loans->left) == loans->chunks;
 }
 
+// A device that hangs may still write there.
+static bool is_room_lost(const struct mmul_stage *stage) {
+    return stage->lends == MMUL_LENDS_VALUES && stage->site->watchdog.has_abandoned;
+}
+
 void mmul_loans_ask_ahead(struct mmul_stage *stage, double seconds) {
     struct mmul_loans *loans = stage->site->loans;
     if (stage->lends != MMUL_LENDS_VALUES || !may_borrow(stage) || !has_room(loans) ||
-        loans->is_ahead)
+        loans->is_ahead || is_room_lost(stage))
         return;
     want(stage, mmul_clock_now() + seconds);
     loans->is_ahead = true;
@@ -146,6 +151,8 @@ static bool ask(struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
     while (!has_room(loans) && !is_cancelled(stage->site))
         mmul_clock_nap(NAP_SECONDS);
+    if (is_room_lost(stage))
+        return false;
     want(stage, 0);
     return wait_for_answer(stage);
 }

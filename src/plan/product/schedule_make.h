@@ -24,7 +24,7 @@ struct mmul_schedule_request {
     bool panels;         // may choose panels and rounds; else one round of one panel
     enum mmul_tail tail; // what of every block others may claim at run time
     double tail_share;   // MMUL_TAIL_SHARE: so much
-    bool may_lend;       // operands and result are values that lie as rows can be lent
+    bool may_lend;       // rows of A and C are values, which can go to another node and come back
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
     const int64_t *taken_bytes; // per node: memory that something else of the run has; NULL: none
     const int64_t
