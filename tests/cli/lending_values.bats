@@ -80,6 +80,12 @@ expect_end() {
     expect_right_result && lent 0
 }
 
+@test "a node whose leader has no work, of which nobody knows how fast it is, is waited for until it is through" {
+    nodes_of=2 only=("" "" "" "$late")
+    job --weights 1,1,0,1
+    expect_right_result
+}
+
 @test "in float64" {
     need_numpy
     python << 'END'

@@ -560,7 +560,7 @@ static bool may_have_more(const struct mmul_stage *stage, double worth) {
     bool more = false;
     for (int i = 0; i < stage->comm->node_size; i++) {
         const int64_t slices = atomic_load(&progress_of(stage, i)->slices_left);
-        if (stage->works->tasks[i].positions == 0)
+        if (atomic_load(&progress_of(stage, i)->lines_left) == 0)
             continue;
         more |= !is_known || atomic_load(&progress_of(stage, i)->rate) == 0 ||
                 (slices > 0 && end_of(stage, i, &paces[i], slices) > worth);
