@@ -13,8 +13,9 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     BUILD=$(mkdir -p "${BUILD:-$REPO/build/$MODE}" && cd "${BUILD:-$REPO/build/$MODE}" && pwd)
     export REPO MODE BUILD
 
-    # The caller's own settings of the program must not reach the tests, nor `make -n` a make in a test.
-    unset "${!MPIMATMUL_@}" MAKEFLAGS MFLAGS MAKELEVEL
+    # The caller's own settings of the program, and of its library, which a machine's image may have, must not reach the
+    # tests, nor `make -n` a make in a test.
+    unset "${!MPIMATMUL_@}" "${!OPENBLAS_@}" MAKEFLAGS MFLAGS MAKELEVEL
     export MPIMATMUL=$BUILD/bin/mpimatmul
     # What a sample of the check finds of a device that errs is the same in every run.
     export MPIMATMUL_VERIFY_SEED=1
