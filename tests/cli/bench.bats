@@ -165,10 +165,10 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     expect_quiet_success
     [ "$(awk '{ print $1 }' <<< "$output" | xargs -n 6)" = \
 "file8192 float64 lab2 lab4 labslow labdoctored
-labslowdown slow4 slowdown startup verify thin
-share output memory gpu configs planning
-balance mixed doctored chain resident grid4096
-programs rows predict" ]
+labslowdown steps slow4 slowdown startup verify
+thin share output memory gpu configs
+planning balance mixed doctored chain resident
+grid4096 programs rows predict" ]
     # OPENBLAS_* of the caller's are taken away, or left: either is said, with the kernels that follow.
     local quick=("$REPO/bench/run" --quick --runs 1 --warmup 0 --build "$BUILD" --output "$PWD/out" planning)
     run --separate-stderr env OPENBLAS_CORETYPE=Nehalem OPENBLAS_L2_SIZE=512 "${quick[@]}"
