@@ -84,6 +84,17 @@ expect_status() {
     fi
 }
 
+# expect_end CODE LINE: that line of ours before all others, one of them, and no result D.bin.
+expect_end() {
+    expect_status "$1" || return 1
+    if [ "${stderr_lines[0]}" != "mpimatmul: $2" ] || [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] ||
+        [ -n "$output" ] || [ -e D.bin ] || [ -e D.bin.part ]; then
+        printf 'expected the line\nmpimatmul: %s\nand no result\n' "$2"
+        show
+        return 1
+    fi
+}
+
 # Success without a word on stderr.
 expect_quiet_success() {
     expect_status 0 || return 1

@@ -50,17 +50,6 @@ expect_right_result() {
     expect_quiet_success && cmp D.bin "$right"
 }
 
-# expect_end CODE LINE: that line of ours, one, and no result.
-expect_end() {
-    expect_status "$1" || return 1
-    if [ "${stderr_lines[0]}" != "mpimatmul: $2" ] || [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] ||
-        [ -n "$output" ] || [ -e D.bin ] || [ -e D.bin.part ]; then
-        printf 'expected the line\nmpimatmul: %s\nand no result\n' "$2"
-        show
-        return 1
-    fi
-}
-
 @test "lines of late nodes are computed by root's, by rows and by columns" {
     for split in rows cols; do
         job --split $split

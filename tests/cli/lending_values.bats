@@ -52,17 +52,6 @@ expect_right_result() {
     expect_quiet_success && cmp D.bin right.bin
 }
 
-# expect_end CODE LINE: that line of ours, one, and no result.
-expect_end() {
-    expect_status "$1" || return 1
-    if [ "${stderr_lines[0]}" != "mpimatmul: $2" ] || [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] ||
-        [ -n "$output" ] || [ -e D.bin ] || [ -e D.bin.part ]; then
-        printf 'expected the line\nmpimatmul: %s\nand no result\n' "$2"
-        show
-        return 1
-    fi
-}
-
 @test "rows of late nodes are computed by others, root's among the late ones" {
     job
     expect_right_result && lent 0 || return 1

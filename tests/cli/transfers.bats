@@ -35,17 +35,6 @@ job() {
         "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
 }
 
-# expect_end CODE LINE: that line of ours before all others, one of them, and no result.
-expect_end() {
-    expect_status "$1" || return 1
-    if [ "${stderr_lines[0]}" != "mpimatmul: $2" ] || [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] ||
-        [ -n "$output" ] || [ -e D.bin ] || [ -e D.bin.part ]; then
-        printf 'expected the line\nmpimatmul: %s\nand no result\n' "$2"
-        show
-        return 1
-    fi
-}
-
 # place RANK: how an error of its begins.
 place() {
     [ "$1" -eq 0 ] || echo "rank $1 on $(uname -n): "

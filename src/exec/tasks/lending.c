@@ -17,15 +17,10 @@ static const double AGAIN_SECONDS = 0.01;
 
 enum { LENT_MOST = 256 }; // rectangles that streams of results leave out
 
-enum {
-    STAGE,
-    RATE,
-    NODE_RATE,
-    LINES_MOST,
-    ASKER,
-    FREE_NS
-};                                                  // of what is asked: the last is in so many
-enum { RANK, TASK, LINE_BEGIN, LINE_END, LEFT_NS }; // of an answer
+// Of what is asked (FREE_NS: until it is idle); of an answer.
+enum { STAGE, RATE, NODE_RATE, LINES_MOST, ASKER, FREE_NS };
+enum { RANK, TASK, LINE_BEGIN, LINE_END, LEFT_NS };
+
 static const struct mmul_loan_lines NOTHING = {.begin = 0, .end = 0};
 
 struct mmul_lender {
@@ -34,28 +29,26 @@ struct mmul_lender {
     double again; // clock: not to be asked before
 };
 
-static bool has_work(const struct mmul_stage *stage, int node) {
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    bool any = false;
-    for (int rank = 0; rank < schedule->size; rank++) {
-        const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
-        any |= r->node == node && r->end > r->begin;
-    }
-    return any;
+static struct mmul_loan_lines lines_of(const int64_t *answer) {
+    return (struct mmul_loan_lines){(int)answer[RANK], answer[TASK], answer[LINE_BEGIN],
+                                    answer[LINE_END]};
 }
 
-int mmul_lending_leader(const struct mmul_comm *comm, int rank) {
-    int leader = 0;
-    while (comm->rank_node[leader] != comm->rank_node[rank])
-        leader++;
-    return leader;
+static void put_lines(const struct mmul_loan_lines *lines, int64_t *answer) {
+    answer[RANK] = lines->rank;
+    answer[TASK] = lines->task;
+    answer[LINE_BEGIN] = lines->begin;
+    answer[LINE_END] = lines->end;
+}
+
+int mmul_lending_leader(const struct mmul_site *site, int rank) {
+    return site->context->cluster->nodes[site->context->comm->rank_node[rank]].leader;
 }
 
 bool mmul_lending_may_ask(const struct mmul_site *site, int rank) {
-    const struct mmul_comm *comm = site->context->comm;
-    return site->lends == MMUL_LENDS_VALUES   ? mmul_lending_leader(comm, rank) == rank
-           : site->lends == MMUL_LENDS_MAPPED ? comm->rank_node[rank] == 0
-                                              : false;
+    return site->lends == MMUL_LENDS_VALUES
+               ? mmul_lending_leader(site, rank) == rank
+               : site->lends == MMUL_LENDS_MAPPED && site->context->comm->rank_node[rank] == 0;
 }
 
 bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
@@ -88,8 +81,7 @@ bool mmul_lending_ask(struct mmul_site *site, int64_t *words) {
 }
 
 void mmul_lending_hear(struct mmul_site *site, const int64_t *words) {
-    const struct mmul_loan_lines lines = {(int)words[RANK], words[TASK], words[LINE_BEGIN],
-                                          words[LINE_END]};
+    const struct mmul_loan_lines lines = lines_of(words);
     mmul_loans_answer(site, &lines);
 }
 
@@ -133,10 +125,12 @@ static void turn_to(struct mmul_lending *lending, int stage) {
     lending->stage = stage;
     for (int node = 0; node < comm->node_count; node++)
         lending->lenders[node].leader = -1;
-    for (int rank = comm->size - 1; rank >= 0; rank--) {
-        const int node = comm->rank_node[rank];
-        if (has_work(&lending->stages[stage], node))
-            lending->lenders[node] = (struct mmul_lender){.leader = rank, .end = INFINITY};
+    for (int rank = 0; rank < comm->size; rank++) {
+        const struct mmul_schedule_rank *r =
+            &mmul_schedule_ranks(lending->stages[stage].is.schedule)[rank];
+        if (r->end > r->begin)
+            lending->lenders[r->node] = (struct mmul_lender){
+                .leader = mmul_lending_leader(lending->site, rank), .end = INFINITY};
     }
 }
 
@@ -170,10 +164,7 @@ static void reply(struct mmul_lending *lending, int rank, const struct mmul_loan
         return;
     }
     want->is_answered = true;
-    want->words[RANK] = lines->rank;
-    want->words[TASK] = lines->task;
-    want->words[LINE_BEGIN] = lines->begin;
-    want->words[LINE_END] = lines->end;
+    put_lines(lines, want->words);
 }
 
 void mmul_lending_want(struct mmul_lending *lending, int rank, const int64_t *words) {
@@ -235,8 +226,7 @@ static void leave_out(struct mmul_lending *lending, const struct mmul_loan_lines
 
 void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer) {
     struct mmul_lender *lender = &lending->lenders[lending->node];
-    const struct mmul_loan_lines lines = {(int)answer[RANK], answer[TASK], answer[LINE_BEGIN],
-                                          answer[LINE_END]};
+    const struct mmul_loan_lines lines = lines_of(answer);
     double now = mmul_clock_now();
     lending->is_asked = false;
     lender->end = now + (double)answer[LEFT_NS] * 1e-9;
@@ -270,8 +260,6 @@ void mmul_lending_answer(struct mmul_site *site, struct mmul_stage *stages, cons
     if (!mmul_failure_is_void(&site->failure))
         (void)mmul_works_lend(stage, &borrower, &work, &seconds);
     answer[LEFT_NS] = (int64_t)ceil(seconds * 1e9);
-    answer[RANK] = work.rank;
-    answer[TASK] = work.index;
-    answer[LINE_BEGIN] = work.line_begin;
-    answer[LINE_END] = work.line_end;
+    const struct mmul_loan_lines lines = {work.rank, work.index, work.line_begin, work.line_end};
+    put_lines(&lines, answer);
 }

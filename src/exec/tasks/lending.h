@@ -41,8 +41,8 @@ struct mmul_lending {
     bool is_asked;               // it has not answered yet
 };
 
-// The lowest rank of a rank's node.
-int mmul_lending_leader(const struct mmul_comm *comm, int rank);
+// Who leads a rank's node.
+int mmul_lending_leader(const struct mmul_site *site, int rank);
 
 // Whether a rank of that number may ask at all in the run, and one of this node in a stage that is mapped. Local, the
 // same on all ranks.

@@ -200,7 +200,7 @@ void mmul_loans_answer(struct mmul_site *site, const struct mmul_loan_lines *lin
     loans->given = *lines;
     if (any && loans->asked_by->lends == MMUL_LENDS_VALUES) {
         loans->borrowed =
-            make_loan(loans->asked_by, lines, comm->rank, mmul_lending_leader(comm, lines->rank));
+            make_loan(loans->asked_by, lines, comm->rank, mmul_lending_leader(site, lines->rank));
         receive_all(&site->transport.talk, &loans->borrowed, TAG_A, at_a(loans->asked_by, 0),
                     a_bytes(loans->asked_by));
         loans->taken = 0;
