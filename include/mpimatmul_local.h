@@ -364,6 +364,8 @@ enum mmul_generator {
     MMUL_GENERATE_NORMAL,   // mean 0, standard deviation 1
     MMUL_GENERATE_INTEGER,  // -4 .. 4, uniform
     MMUL_GENERATE_IDENTITY, // 1 where row = column
+    MMUL_GENERATE_ZEROS,
+    MMUL_GENERATE_ONES,
 };
 
 // Element e (index in C order over the whole stack) depends on (seed, e) alone, so any part can
@@ -863,7 +865,7 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //
 //     matmul, transpose                        as below
 //     neg exp log sqrt rsqrt abs relu          1: element by element; sizes of x
-//     sigmoid tanh silu gelu gelu_tanh
+//     sigmoid tanh silu gelu gelu_tanh sin cos
 //     add subtract multiply divide             2 n: element by element; sizes of 1 repeat. As numpy's
 //     floor_divide remainder power             functions of these names; comparisons give 0 and 1
 //     maximum minimum equal not_equal less
@@ -876,15 +878,26 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              the third
 //     topk                                     1, count: (.., rows, 2 count), the largest elements of every
 //                                              row, falling, then their columns
-//     argmax                                   1: (.., rows, 1), the column of the largest element
-//     rope                                     1, base, interleaved: row i is at position i
-//     sum mean max min                         1, axis -1 or -2: that size becomes 1
+//     argmax, argmin                           1: (.., rows, 1), the column of the largest, smallest element
+//     rope                                     1, base, interleaved: row i is at position i; scale below 0: turned
+//                                              the other way
+//     sum mean max min var std                 1, axis -4 to -1: that size becomes 1; 0: all do. var and std
+//                                              have ddof 0 (numpy's)
+//     cumsum                                   1, axis -4 to -1: sums of all elements up to this one
 //     slice                                    1, begin and end of the four sizes
 //     reshape                                  1, shape: the same elements in C order
 //     permute                                  1, axes: size i of the result is size axes[i] of x
 //     concat                                   2, axis -1 to -4
 //     take                                     2: rows of a matrix x by whole numbers y; of y (1, n) (n, cols),
 //                                              of (.., m, n) (.., m, n, cols)
+//     add_at                                   3: table x with rows z added at its rows y, an index for each
+//     one_hot                                  1, count: of (m, n) (m, n, count), of (d, m, n) (d, m, n, count):
+//                                              1 at the index
+//     cross_entropy                            2: of logits (.., n, v) and indices (.., n) or (.., n, 1) the mean
+//                                              of -log softmax at the index (torch's)
+//     mse, binary_cross_entropy                2: means over all elements; of logits and numbers from 0 to 1
+//                                              (torch's with logits)
+//     stop_gradient                            1: x, through which no gradient goes
 //     attention                                3 to 4, causal, scale: softmax(scale q k^T + mask) v of q
 //                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..)
 enum { MMUL_OPERANDS = 4, MMUL_NUMBER = -2147483647 };
@@ -913,6 +926,22 @@ struct mmul_call {
 MMUL_API enum mmul_status mmul_program_apply(struct mmul_program *program,
                                              const struct mmul_call *call, const char *name,
                                              int *value, struct mmul_error *err);
+
+// Gradients of y, which has one element, by `count` of the program's values: gradients[i] has the sizes and the type
+// of xs[i]. Adds the operations that make them. Where several elements are as large as a maximum they share; relu and
+// abs have 0 at 0. Fails with MMUL_ERR_DATA (y has more elements; one of xs holds whole numbers, or y does not depend
+// on it; an operation that has no derivative, by its name), MMUL_ERR_USAGE (no such value), MMUL_ERR_SYSTEM (memory);
+// the program is as before then. Local.
+struct mmul_gradient_request {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    int y;
+    const int *xs;
+    int count;
+    const char *origin; // as in struct mmul_call
+};
+MMUL_API enum mmul_status mmul_program_gradients(struct mmul_program *program,
+                                                 const struct mmul_gradient_request *request,
+                                                 int *gradients, struct mmul_error *err);
 
 // Of a value of the program. integers (may be NULL): its elements are whole numbers, indices below 2^24.
 MMUL_API struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, int value,

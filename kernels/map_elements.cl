@@ -49,6 +49,27 @@ float gelu_tanh(const float a) {
     return a * sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
 }
 
+// Derivatives: 0 or 1 far from 0, infinities included.
+float slope_range(const float a) {
+    return a > 1000.0f ? 1000.0f : a < -1000.0f ? -1000.0f : a;
+}
+
+float silu_slope(const float x) {
+    const float a = slope_range(x), s = sigmoid(a);
+    return s * (1.0f + a * (1.0f - s));
+}
+
+float gelu_slope(const float x) {
+    const float a = slope_range(x);
+    return 0.5f * erfc(-a * 0.70710678f) + a * 0.39894228f * exp(-0.5f * a * a);
+}
+
+// Of u: 2 sqrt(2 / pi) (1 + 3 0.044715 a^2)
+float gelu_tanh_slope(const float x) {
+    const float a = slope_range(x), s = sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
+    return s * (1.0f + a * (1.0f - s) * (1.5957691f + 0.21406445f * a * a));
+}
+
 float remainder_of(const float a, const float b) {
     const float left = fmod(a, b);
     if (left != 0.0f)
@@ -77,6 +98,8 @@ ELEMENTS(map_tanh, tanh(a))
 ELEMENTS(map_silu, a *sigmoid(a))
 ELEMENTS(map_gelu, gelu(a))
 ELEMENTS(map_gelu_tanh, gelu_tanh(a))
+ELEMENTS(map_sin, sin(a))
+ELEMENTS(map_cos, cos(a))
 
 PAIRS(map_add, a + b)
 PAIRS(map_subtract, a - b)
@@ -93,6 +116,9 @@ PAIRS(map_less, a < b ? 1.0f : 0.0f)
 PAIRS(map_less_equal, a <= b ? 1.0f : 0.0f)
 PAIRS(map_greater, a > b ? 1.0f : 0.0f)
 PAIRS(map_greater_equal, a >= b ? 1.0f : 0.0f)
+PAIRS(map_silu_backward, silu_slope(a) * b)
+PAIRS(map_gelu_backward, gelu_slope(a) * b)
+PAIRS(map_gelu_tanh_backward, gelu_tanh_slope(a) * b)
 
 ELEMENTS(map_where, a != 0.0f ? OPERAND(y, i, j) : OPERAND(z, i, j))
 

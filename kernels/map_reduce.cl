@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Sums and extremes along an axis, as one reading of the operand.
+// Sums and extremes along an axis, as one reading of the operand, and sums of rows with one index.
 //
 //   result[result_at.x + slab * rows + o * result_at.y] = combine of x(o, p) over the slab's p, / real.x
 //
 // for each of `rows` results o, over p in [0, cols), which is cut into slabs of whole.y; x_at has the steps from
 // result to result and along the axis. Where there are several slabs their results, one row each, are reduced
 // again by the same kernel.
+//
+//   map_sum_at: result(i, j) = sum of x(p, j) over the p of [0, whole.y) with y(p, 0) = whole.x + i, in their
+//   order: one work-item per column.
 // Work: a group has whole.x neighbouring results (a power of 2), its work-items next to each other take
 // neighbouring results, GROUP / whole.x of them share one; group (g, s): results from g whole.x on, slab s.
 // Sums are added up in runs of RUN elements, so that long ones stay accurate.
@@ -47,3 +50,16 @@ float sum_of(const float a, const float b) {
 REDUCTION(map_sum, 0.0f, sum_of)
 REDUCTION(map_max, -INFINITY, larger)
 REDUCTION(map_min, INFINITY, smaller)
+
+MAP_KERNEL(map_sum_at) {
+    const uint j = get_global_id(0);
+    if (j < cols) {
+        for (uint i = 0; i < rows; i++)
+            RESULT(i, j) = 0.0f;
+        for (uint p = 0; p < (uint)whole.y; p++) {
+            const int i = (int)OPERAND(y, p, 0u) - whole.x;
+            if (i >= 0 && i < (int)rows)
+                RESULT((uint)i, j) += OPERAND(x, p, j);
+        }
+    }
+}

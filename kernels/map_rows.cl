@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Operations row by row: softmax, norms, topk, argmax, rope.
+// Operations row by row: softmax, norms, topk, argmax, rope, sums so far, losses, and their gradients.
 //
 //   map_softmax      exp(x - max) / sum of these           whole: columns of x, causal, columns of row 0
 //   map_rms_norm     x / sqrt(mean(x^2) + real.x) y         whole.x: columns; whole.w: bit 0: y is there
@@ -8,6 +8,13 @@
 //   map_normalize    x / max(|x|, 1e-12)
 //   map_topk         the whole.y largest, then their columns; map_topk_many: the same
 //   map_argmax       the column of the largest
+//   map_argmin       of the smallest
+//   map_cumsum       sums of all elements up to this one
+//   map_one_hot      1 in column x(i, 0)
+//   map_cross_entropy           log sum exp(x) - x(i, y(i, 0))
+//   map_cross_entropy_backward  (softmax(x) - 1 in column y(i, 0)) z(i, 0)
+//   map_softmax_backward        x (y - sum(x y)): x is the softmax
+//   map_rms_norm_backward, map_layer_norm_backward   f (g - mean(g) - n mean(g n)), g = y z; n, f of x as above
 //   map_rope         pairs of columns turned by (whole.y + i) m[p] / 2^64 of a circle; whole.z: interleaved
 //
 // Storage: as map.cl says; m of rope holds a number of 64 bits per pair.
@@ -99,35 +106,39 @@ MAP_KERNEL(map_normalize) {
     CARRY_END
 }
 
-// What the mean lacks of the true one is the mean of what is left, and is taken off as well.
+// What the mean lacks of the true one is the mean of what is left, and is taken off as well; squares beyond float are
+// those of smaller numbers, as in SQUARES.
+#define MOMENTS(mean, rest, factor, scale)                            \
+    float sum = 0.0f, squares = 0.0f;                                 \
+    for (uint j = id; j < cols; j += GROUP)                           \
+        sum += OPERAND(x, i, j) / (float)cols;                        \
+    const float mean = group_sum(sum, scratch);                       \
+    sum = 0.0f;                                                       \
+    for (uint j = id; j < cols; j += GROUP) {                         \
+        const float off = OPERAND(x, i, j) - mean;                    \
+        sum += off;                                                   \
+        squares += off * off;                                         \
+    }                                                                 \
+    float scale = 1.0f;                                               \
+    squares = group_sum(squares, scratch);                            \
+    if (isinf(squares)) {                                             \
+        scale = 0x1p-80f;                                             \
+        squares = 0.0f;                                               \
+        for (uint j = id; j < cols; j += GROUP) {                     \
+            const float off = (OPERAND(x, i, j) - mean) * scale;      \
+            squares += off * off;                                     \
+        }                                                             \
+        squares = group_sum(squares, scratch);                        \
+    }                                                                 \
+    const float rest = group_sum(sum, scratch) / (float)cols * scale; \
+    const float variance = squares / (float)cols - rest * rest;       \
+    const float factor = 1.0f / sqrt(larger(variance, 0.0f) + real.x * scale * scale);
+
 MAP_KERNEL(map_layer_norm) {
     CARRY
     __local float scratch[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0);
-    float sum = 0.0f, squares = 0.0f;
-    for (uint j = id; j < cols; j += GROUP)
-        sum += OPERAND(x, i, j) / (float)cols;
-    const float mean = group_sum(sum, scratch);
-    sum = 0.0f;
-    for (uint j = id; j < cols; j += GROUP) {
-        const float off = OPERAND(x, i, j) - mean;
-        sum += off;
-        squares += off * off;
-    }
-    float scale = 1.0f; // squares beyond float are those of smaller numbers, as in SQUARES
-    squares = group_sum(squares, scratch);
-    if (isinf(squares)) {
-        scale = 0x1p-80f;
-        squares = 0.0f;
-        for (uint j = id; j < cols; j += GROUP) {
-            const float off = (OPERAND(x, i, j) - mean) * scale;
-            squares += off * off;
-        }
-        squares = group_sum(squares, scratch);
-    }
-    const float rest = group_sum(sum, scratch) / (float)cols * scale;
-    const float variance = squares / (float)cols - rest * rest;
-    const float factor = 1.0f / sqrt(larger(variance, 0.0f) + real.x * scale * scale);
+    MOMENTS(mean, rest, factor, scale)
     for (uint j = id; j < cols; j += GROUP) {
         const float off = (OPERAND(x, i, j) - mean) * scale - rest;
         const float weight = (whole.w & 1) != 0 ? OPERAND(y, 0u, j) : 1.0f;
@@ -301,17 +312,143 @@ MAP_KERNEL(map_topk_many) {
     CARRY_END
 }
 
-MAP_KERNEL(map_argmax) {
+// The first of sign x.
+#define FIRST(name, sign)                                                            \
+    MAP_KERNEL(name) {                                                               \
+        CARRY                                                                        \
+        __local float values[GROUP];                                                 \
+        __local uint columns[GROUP];                                                 \
+        const uint i = get_group_id(0), id = get_local_id(0), width = (uint)whole.x; \
+        float best = 0.0f;                                                           \
+        uint column = NONE;                                                          \
+        for (uint j = id; j < width; j += GROUP) {                                   \
+            const float a = sign OPERAND(x, i, j);                                   \
+            if (comes_before(a, j, best, column)) {                                  \
+                best = a;                                                            \
+                column = j;                                                          \
+            }                                                                        \
+        }                                                                            \
+        find_first(best, column, values, columns);                                   \
+        if (id == 0)                                                                 \
+            WRITE(i, 0u, (float)columns[0])                                          \
+        CARRY_END                                                                    \
+    }
+
+FIRST(map_argmax, +)
+FIRST(map_argmin, -)
+
+// ---------------------------------------------------------------------- sums so far, indices, losses
+
+// Every work-item has a stretch of the row, and begins with what those before it have.
+MAP_KERNEL(map_cumsum) {
     CARRY
-    __local float values[GROUP];
-    __local uint columns[GROUP];
+    __local float sums[GROUP];
+    const uint i = get_group_id(0), id = get_local_id(0);
+    const uint length = (cols + GROUP - 1u) / GROUP, begin = min(cols, id * length);
+    const uint end = min(cols, begin + length);
+    float sum = 0.0f;
+    for (uint j = begin; j < end; j++)
+        sum += OPERAND(x, i, j);
+    sums[id] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sum = 0.0f;
+    for (uint c = 0; c < id; c++)
+        sum += sums[c];
+    for (uint j = begin; j < end; j++) {
+        sum += OPERAND(x, i, j);
+        WRITE(i, j, sum)
+    }
+    CARRY_END
+}
+
+MAP_KERNEL(map_one_hot) {
+    CARRY
+    const uint i = get_group_id(0);
+    const float at = OPERAND(x, i, 0u);
+    for (uint j = get_local_id(0); j < cols; j += GROUP)
+        WRITE(i, j, (float)j == at ? 1.0f : 0.0f)
+    CARRY_END
+}
+
+// The largest element of a row of x, and the sum of the powers less it.
+#define POWERS(most, all, width)               \
+    float most = -INFINITY, all = 0.0f;        \
+    for (uint j = id; j < width; j += GROUP)   \
+        most = larger(most, OPERAND(x, i, j)); \
+    most = group_most(most, scratch);          \
+    for (uint j = id; j < width; j += GROUP)   \
+        all += exp(OPERAND(x, i, j) - most);   \
+    all = group_sum(all, scratch);
+
+MAP_KERNEL(map_cross_entropy) {
+    CARRY
+    __local float scratch[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0), width = (uint)whole.x;
-    float best;
-    uint column;
-    NEXT_OF_MINE(best, column, 0.0f, NONE)
-    find_first(best, column, values, columns);
+    POWERS(most, all, width)
     if (id == 0)
-        WRITE(i, 0u, (float)columns[0])
+        WRITE(i, 0u, log(all) - (OPERAND(x, i, (uint)OPERAND(y, i, 0u)) - most))
+    CARRY_END
+}
+
+MAP_KERNEL(map_cross_entropy_backward) {
+    CARRY
+    __local float scratch[GROUP];
+    const uint i = get_group_id(0), id = get_local_id(0), at = (uint)OPERAND(y, i, 0u);
+    const float times = OPERAND(z, i, 0u);
+    POWERS(most, all, cols)
+    for (uint j = id; j < cols; j += GROUP)
+        WRITE(i, j, (exp(OPERAND(x, i, j) - most) / all - (j == at ? 1.0f : 0.0f)) * times)
+    CARRY_END
+}
+
+MAP_KERNEL(map_softmax_backward) {
+    CARRY
+    __local float scratch[GROUP];
+    const uint i = get_group_id(0), id = get_local_id(0);
+    float sum = 0.0f;
+    for (uint j = id; j < cols; j += GROUP)
+        sum += OPERAND(x, i, j) * OPERAND(y, i, j);
+    sum = group_sum(sum, scratch);
+    for (uint j = id; j < cols; j += GROUP)
+        WRITE(i, j, OPERAND(x, i, j) * (OPERAND(y, i, j) - sum))
+    CARRY_END
+}
+
+// The weight is the third operand here.
+#define GRADIENT (OPERAND(y, i, j) * ((whole.w & 2) != 0 ? OPERAND(z, 0u, j) : 1.0f))
+
+MAP_KERNEL(map_rms_norm_backward) {
+    CARRY
+    __local float scratch[GROUP];
+    const uint i = get_group_id(0), id = get_local_id(0);
+    SQUARES(squares, scale)
+    const float factor = scale / sqrt(squares / (float)cols + real.x * scale * scale);
+    float along = 0.0f;
+    for (uint j = id; j < cols; j += GROUP)
+        along += GRADIENT * (OPERAND(x, i, j) * factor);
+    along = group_sum(along, scratch) / (float)cols;
+    for (uint j = id; j < cols; j += GROUP)
+        WRITE(i, j, factor * (GRADIENT - OPERAND(x, i, j) * factor * along))
+    CARRY_END
+}
+
+MAP_KERNEL(map_layer_norm_backward) {
+    CARRY
+    __local float scratch[GROUP];
+    const uint i = get_group_id(0), id = get_local_id(0);
+    MOMENTS(mean, rest, factor, scale)
+    float all = 0.0f, along = 0.0f;
+    for (uint j = id; j < cols; j += GROUP) {
+        const float off = (OPERAND(x, i, j) - mean) * scale - rest;
+        all += GRADIENT;
+        along += GRADIENT * (off * factor);
+    }
+    all = group_sum(all, scratch) / (float)cols;
+    along = group_sum(along, scratch) / (float)cols;
+    for (uint j = id; j < cols; j += GROUP) {
+        const float off = (OPERAND(x, i, j) - mean) * scale - rest;
+        WRITE(i, j, factor * scale * (GRADIENT - all - off * factor * along))
+    }
     CARRY_END
 }
 

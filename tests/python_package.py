@@ -97,6 +97,31 @@ show("layer_norm", mm.layer_norm(x).numpy(),
      (X - X.mean(-1, keepdims=True)) / np.sqrt(X.astype("f8").var(-1, keepdims=True) + 1e-5), 1e-5)
 show("axis", mm.max(x, -1).numpy(), X.max(-1, keepdims=True), 0)
 show("abs", abs(x).numpy(), np.abs(X), 0)
+show("any axis", mm.std(q, axis=0).numpy(), Q.std(0, keepdims=True), 1e-5)
+show("cumsum", x.cumsum(0).numpy(), np.cumsum(X.astype("f8"), 0), 1e-4)
+ids = np.arange(64)[None] % 32
+loss = mm.cross_entropy(x @ w + b, ids)
+gw, (gb, gx) = mm.grad(loss, (w, (b, x)))
+found = mm.evaluate(loss, gw, gb, gx)
+slope = (soft(X.astype("f8") @ W + B) - np.eye(32)[ids[0]]) / 64
+show("loss", found[0], np.full((1, 1), -np.log(soft(X.astype("f8") @ W + B)[np.arange(64), ids[0]]).mean()), 1e-5)
+for name, gradient, expected in (("gw", found[1], X.T @ slope), ("gb", found[2], slope.sum(0)[None]),
+                                 ("gx", found[3], slope @ W.T)):
+    show(name, gradient, expected, 1e-6)
+# A model that learns, step by step: what persists is a leaf of the next one; without that the same.
+target = X.astype("f8") @ rng.standard_normal((48, 3))
+for way in ("persist", "item"):
+    v, expected = mm.array(np.zeros((48, 3), "f4")), np.zeros((48, 3))
+    for _ in range(7):
+        loss = mm.mse(x @ v, mm.array(target.astype("f4")))
+        v = v - 0.5 * mm.grad(loss, v)
+        expected = expected - 0.5 * 2 * X.astype("f8").T @ (X.astype("f8") @ expected - target) / target.size
+        number = mm.persist(loss, v)[0].item() if way == "persist" else loss.item()
+    show(f"learned by {way}", v.numpy(), expected, 1e-5)
+doubled = mm.persist(x * 2)
+assert mm.persist(doubled) is doubled
+show("persistent", doubled.numpy(), X * 2, 0)
+show("gradient of it", mm.grad(mm.sum(doubled * doubled), doubled).numpy(), X * 4, 0)
 D = rng.standard_normal((33, 20))
 d = mm.array(D)
 found = mm.softmax(d) * 3 - d / 7 + mm.array(np.eye(33, 20, dtype=bool))

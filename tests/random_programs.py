@@ -9,7 +9,8 @@
 A statement is written down when the reference can carry it out, on sizes of up to four axes. What jumps (comparisons,
 quotients rounded down, places of largest elements) is only asked of whole numbers, which float32 has exactly; how far a
 result may be off is what the reference itself is off in float32, so that a program that shrinks or blows up its
-rounding errors is no matter of taste. Files are of float32, of float64 or of both; what comes out as float64 has to
+rounding errors is no matter of taste. Three of five end with gradients of what
+they have made. Files are of float32, of float64 or of both; what comes out as float64 has to
 be as exact. Programs of which float32 keeps less than two digits are left out.
 """
 import math
@@ -23,6 +24,7 @@ import reference
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 16, 23)
 LARGEST = 1e4
+reference.KIND = reference.Taped
 
 
 class Writer:
@@ -63,7 +65,7 @@ class Writer:
         try:
             with np.errstate(all="ignore"):
                 exec(text, trial)
-        except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):
+        except (ValueError, IndexError, KeyError, TypeError, ZeroDivisionError, OverflowError):
             return False
         made = [n for n, x in trial.items() if isinstance(x, np.ndarray) and x is not self.names.get(n)]
         for name in made:
@@ -114,7 +116,8 @@ class Writer:
         x = self.pick()
         form = self.rng.choice(("-{}", "neg({})", "exp(minimum({}, 4))", "log(abs({}) + 0.5)", "sqrt(abs({}) + 0.1)",
                                 "rsqrt({} * {} + 0.5)", "abs({})", "relu({})", "sigmoid({})", "tanh({})", "silu({})",
-                                "gelu({})", 'gelu({}, approximate="tanh")', "{} ** 2", "(abs({}) + 0.1) ** 0.5"))
+                                "gelu({})", 'gelu({}, approximate="tanh")', "sin({})", "cos({})",
+                                "{} ** 2", "(abs({}) + 0.1) ** 0.5"))
         return self.add(f"{self.fresh()} = {form.replace('{}', x)}",
                         x in self.exact and form in ("-{}", "neg({})", "abs({})", "relu({})", "{} ** 2"))
 
@@ -124,7 +127,7 @@ class Writer:
             return False
         y = self.rng.choice((y, "2", "3", "-2"))
         form = self.rng.choice(("{x} > {y}", "{x} <= {y}", "{x} == {y}", "{x} != {y}", "{x} // {d}", "{x} % {d}",
-                                "where({x} < {y}, {x}, {y})", "argmax({x})", "where({x}, 1, {y})"))
+                                "where({x} < {y}, {x}, {y})", "argmax({x})", "argmin({x})", "where({x}, 1, {y})"))
         return self.add(f"{self.fresh()} = " + form.format(x=x, y=y, d=self.rng.choice(("2", "3", "-3", "0.5"))), True)
 
     def product(self):
@@ -173,13 +176,45 @@ class Writer:
             drawn = f'generate({shape}, kind="integer", seed={self.count})'
             if not self.add(f"{ids} = abs({drawn}) % {self.shape(table)[0]}", True):
                 return False
-        return self.add(f"{self.fresh()} = take({table}, {ids})", table in self.exact)
+        if self.rng.random() < 0.5:
+            return self.add(f"{self.fresh()} = take({table}, {ids})", table in self.exact)
+        if self.rng.random() < 0.5:
+            rows = f"take({table} * 2, {ids})"
+            return self.add(f"{self.fresh()} = add_at({table}, {ids}, {rows})", table in self.exact)
+        return self.add(f"{self.fresh()} = one_hot({ids}, {self.shape(table)[0]})", True)
+
+    def loss(self):
+        x = self.pick(lambda m: 2 <= m.ndim <= 4)
+        shape, ids = self.shape(x), self.fresh()
+        rows = shape[:-1] if len(shape) > 2 else (1, shape[0])
+        y = self.pick(lambda m: m.shape == shape and m is not self.names[x])
+        return self.add(self.rng.choice((
+            f'{ids} = cross_entropy({x}, abs(generate({rows}, kind="integer", seed={self.count})) % {shape[-1]})',
+            f"{ids} = mse({x}, {y or x + ' * 0.5'})",
+            f"{ids} = binary_cross_entropy(tanh({x}), sigmoid({y or x}))")))
 
     def reduction(self):
-        x, axis = self.pick(), self.rng.choice(("axis=-1", "axis=-2", "-1", "None", ""))
-        operation = self.rng.choice(("sum", "mean", "max", "min"))
+        x = self.pick()
+        ndim = self.names[x].ndim
+        axis = self.rng.choice(("axis=-1", "axis=-2", "-1", "None", "", f"axis={-ndim}", f"axis={ndim - 1}"))
+        operation = self.rng.choice(("sum", "mean", "max", "min", "var", "std", "cumsum"))
+        if operation == "cumsum":
+            axis = str(self.rng.randrange(-ndim, ndim))
+        if operation == "std":
+            x = f"{x} + generate({self.shape(x)})"
         return self.add(f"{self.fresh()} = {operation}({x}{', ' if axis else ''}{axis})",
-                        x in self.exact and operation != "mean")
+                        x in self.exact and operation in ("sum", "max", "min", "cumsum"))
+
+    def gradient(self):
+        """Of something by what is no whole number, which jumps."""
+        y, x = self.pick(), self.pick(lambda m: not (np.asarray(m) == np.round(m)).all())
+        other = self.pick(lambda m: not (np.asarray(m) == np.round(m)).all())
+        if x is None or other is None:
+            return False
+        s, g = self.fresh(), self.fresh()
+        loss = f"{s} = sum({y} * generate({self.shape(y)}, seed={self.count}))"
+        pair = f"({x}, {other})" if self.rng.random() < 0.5 and other != x else ""
+        return self.add(f"{loss}\n{g}, {g}2 = grad({s}, {pair})" if pair else f"{loss}\n{g} = grad({s}, {x})")
 
     def move(self):
         x = self.pick()
@@ -232,13 +267,15 @@ class Writer:
         while len(self.matrices()) < 3:
             self.new_matrix()
         kinds = (self.elementwise, self.elementwise, self.unary, self.jump, self.product, self.product, self.rows,
-                 self.top, self.look_up, self.reduction, self.move, self.move, self.attend, self.control,
+                 self.top, self.look_up, self.reduction, self.loss, self.move, self.move, self.attend, self.control,
                  self.new_matrix)
         wanted = rng.randint(3, 14) + len(self.lines)
         for _ in range(200):
             if len(self.lines) >= wanted:
                 break
             rng.choice(kinds)()
+        if rng.random() < 0.6:
+            any(self.gradient() for _ in range(20))
         results = self.matrices()[-3:]
         for i, name in enumerate(results):
             self.lines.append(f'save(f"p{self.number}_out{{{i}}}.npy", {name})')
@@ -247,9 +284,10 @@ class Writer:
 
 def outputs(text, results, folder, precision):
     """What a program makes of its last names, in that precision."""
-    reference.PRECISION = precision
+    reference.PRECISION, kind = precision, reference.KIND
     here = {"load": lambda file: reference.load(folder / file), "save": lambda file, x: None}
     made = reference.run(text, names=here)
+    reference.KIND, reference.PRECISION = kind, np.float64
     return [np.asarray(made[name], dtype=np.float64) for name in results]
 
 

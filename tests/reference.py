@@ -36,11 +36,127 @@ class Matrix(np.ndarray):
 
 PRECISION = np.float64  # of what is computed
 STORED = os.environ.get("REFERENCE_STORES", "float32")  # of what is saved
+KIND = Matrix  # of all matrices; Taped where a program asks for gradients
 
 
 def matrix(array):
+    if isinstance(array, KIND) and array.dtype == PRECISION and array.ndim > 1:
+        return array
     array = np.asarray(array, dtype=PRECISION)
-    return (array[None, :] if array.ndim == 1 else array).view(Matrix)
+    return (array[None, :] if array.ndim == 1 else array).view(KIND)
+
+
+# --------------------------------------------------------------------------------- gradients: a tape
+
+
+def _summed(g, shape):
+    """A gradient of sizes that repeat, as one of the operand's."""
+    while g.ndim > len(shape):
+        g = g.sum(0)
+    repeated = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] > 1)
+    return g.sum(repeated, keepdims=True) if repeated else g
+
+
+def _swapped(x):
+    return x.swapaxes(-1, -2)
+
+
+def _ties(wins):
+    """Of the larger or smaller of two; equal ones share."""
+    return (lambda g, y, a, b: g * (wins(a, b) + 0.5 * (a == b)), lambda g, y, a, b: g * (wins(b, a) + 0.5 * (a == b)))
+
+
+# Of each function of numpy, by operand: from the gradient of the result y.
+_DERIVATIVES = {
+    np.add: (lambda g, y, a, b: g, lambda g, y, a, b: g),
+    np.subtract: (lambda g, y, a, b: g, lambda g, y, a, b: -g),
+    np.multiply: (lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
+    np.divide: (lambda g, y, a, b: g / b, lambda g, y, a, b: -g * a / b ** 2),
+    np.power: (lambda g, y, a, b: g * b * a ** (b - 1), lambda g, y, a, b: g * np.where(a == 0, 0, y * np.log(a))),
+    np.remainder: (lambda g, y, a, b: g, lambda g, y, a, b: -g * np.floor(a / b)),
+    np.matmul: (lambda g, y, a, b: g @ _swapped(b), lambda g, y, a, b: _swapped(a) @ g),
+    np.maximum: _ties(np.greater), np.minimum: _ties(np.less),
+    np.negative: (lambda g, y, a: -g,), np.exp: (lambda g, y, a: g * y,), np.log: (lambda g, y, a: g / a,),
+    np.sqrt: (lambda g, y, a: g / (2 * y),), np.absolute: (lambda g, y, a: g * np.sign(a),),
+    np.sin: (lambda g, y, a: g * np.cos(a),), np.cos: (lambda g, y, a: -g * np.sin(a),),
+    np.tanh: (lambda g, y, a: g * (1 - y * y),), np.square: (lambda g, y, a: 2 * g * a,),
+    np.reciprocal: (lambda g, y, a: -g * y * y,),
+}
+
+
+class Taped(Matrix):
+    """A matrix that knows what it was made of: .parents are (matrix, its gradient of that of this one)."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **how):
+        plain = [np.asarray(x) for x in inputs]
+        y = getattr(ufunc, method)(*plain, **how)
+        if not isinstance(y, np.ndarray):
+            return y
+        if method == "reduce" and ufunc in (np.add, np.maximum, np.minimum):
+            return taped(y, (inputs[0], _spread(plain[0], y, ufunc)))
+        rules = _DERIVATIVES.get(ufunc, ()) if method == "__call__" else ()
+        return taped(y, *((x, lambda g, rule=rule, at=at: _summed(rule(g, y, *plain), plain[at].shape))
+                          for at, (x, rule) in enumerate(zip(inputs, rules))))
+
+    def __getitem__(self, key):
+        def back(g):
+            whole = np.zeros(self.shape)
+            np.add.at(whole, key, g)
+            return whole
+        return taped(np.asarray(self)[key], (self, back))
+
+    @property
+    def T(self):
+        return taped(_swapped(np.asarray(self)), (self, _swapped))
+
+
+def _spread(x, y, ufunc):
+    """Of a reduction: to all that was added, or that is as large as any."""
+    if ufunc is np.add:
+        return lambda g: np.broadcast_to(g, x.shape)
+    return lambda g: g * (x == y) / (x == y).sum(tuple(i for i, n in enumerate(y.shape) if n == 1), keepdims=True)
+
+
+def taped(y, *parents):
+    """y, and how it was made; what no gradient is asked of keeps nothing."""
+    y = matrix(y) if y.ndim > 1 else np.asarray(y).view(KIND)
+    if KIND is Taped:
+        y.parents = [(x, back) for x, back in parents if isinstance(x, Taped)]
+    return y
+
+
+def _parents(x):
+    return getattr(x, "parents", ())
+
+
+def grad(y, x):
+    """Backward along the tape."""
+    if y.size != 1:
+        raise ValueError("grad of a matrix")
+    order, seen, stack = [], set(), [(y, False)]
+    while stack:
+        at, is_done = stack.pop()
+        if is_done:
+            order.append(at)
+        elif id(at) not in seen:
+            seen.add(id(at))
+            stack.append((at, True))
+            stack.extend((parent, False) for parent, _ in _parents(at))
+    known = {id(y): np.ones(y.shape)}
+    for at in reversed(order):
+        for parent, back in _parents(at):
+            known[id(parent)] = known.get(id(parent), 0) + back(known[id(at)]) if id(at) in known else 0
+
+    def of(x):
+        return tuple(map(of, x)) if isinstance(x, tuple) else matrix(np.array(known[id(x)]))
+    return of(x)
+
+
+def stop_gradient(x):
+    return matrix(np.array(x))
+
+
+# ------------------------------------------------------------------------------------- the functions
 
 
 for _name, _compare in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
@@ -48,22 +164,34 @@ for _name, _compare in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "g
     setattr(Matrix, f"__{_name}__", lambda x, y, compare=_compare: matrix(compare(np.asarray(x), np.asarray(y))))
 
 
-def elementwise(of_array):
-    def apply(x):
-        return matrix(of_array(np.asarray(x))) if isinstance(x, np.ndarray) else of_array(x)
-    return apply
-
-
 def _erf(x):
-    return np.vectorize(math.erf, otypes=[float])(x) if isinstance(x, np.ndarray) else math.erf(x)
+    if not isinstance(x, np.ndarray):
+        return math.erf(x)
+    x = matrix(x)
+    return taped(np.vectorize(math.erf, otypes=[float])(np.asarray(x)),
+                 (x, lambda g: g * 2 / math.sqrt(math.pi) * np.exp(-np.asarray(x) ** 2)))
 
 
-neg, exp, log, sqrt = np.negative, np.exp, np.log, np.sqrt
-rsqrt = elementwise(lambda x: 1 / np.sqrt(x))
-relu = elementwise(lambda x: np.maximum(x, 0) if isinstance(x, np.ndarray) else builtins.max(x, 0))
-sigmoid = elementwise(lambda x: 1 / (1 + np.exp(-x)))
+neg, exp, log, sqrt, sin, cos = np.negative, np.exp, np.log, np.sqrt, np.sin, np.cos
 tanh, maximum, minimum = np.tanh, np.maximum, np.minimum
-silu = elementwise(lambda x: x / (1 + np.exp(-x)))
+
+
+def rsqrt(x):
+    return 1 / np.sqrt(x)
+
+
+def relu(x):
+    if not isinstance(x, np.ndarray):
+        return builtins.max(x, 0)
+    return taped(np.maximum(np.asarray(x), 0), (x, lambda g: g * (np.asarray(x) > 0)))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
 
 
 def gelu(x, approximate="none"):
@@ -73,7 +201,10 @@ def gelu(x, approximate="none"):
 
 
 def where(condition, x, y):
-    return matrix(np.where(np.asarray(condition) != 0, x, y))
+    first = np.asarray(condition) != 0
+    made = np.where(first, np.asarray(x), np.asarray(y))
+    return taped(matrix(made), (x, lambda g: _summed(np.where(first, g, 0), np.shape(x))),
+                 (y, lambda g: _summed(np.where(first, 0, g), np.shape(y))))
 
 
 def _causal(rows, cols):
@@ -87,12 +218,12 @@ def _flag(given):
 
 
 def softmax(x, causal=False):
-    x = np.asarray(x)
+    x = matrix(x)
     hidden = _causal(*x.shape[-2:]) if _flag(causal) else np.zeros(x.shape[-2:], bool)
-    x = np.where(hidden, -np.inf, x)
-    e = np.exp(x - np.maximum(x.max(-1, keepdims=True), -1e300))
+    x = where(hidden, -np.inf, x)
+    e = np.exp(x - np.maximum(np.asarray(x).max(-1, keepdims=True), -1e300))
     total = e.sum(-1, keepdims=True)
-    return matrix(np.where(hidden, 0, e / np.where(hidden.all(-1, keepdims=True), 1, total)))
+    return where(hidden, 0, e / where(hidden.all(-1, keepdims=True), 1, total))
 
 
 def rms_norm(x, w, eps=1e-6):
@@ -110,9 +241,14 @@ def normalize(x):
 
 
 def topk(x, k):
-    x = np.asarray(x)
-    order = np.lexsort((-x, ~np.isnan(x)), axis=-1)[..., :k]  # NaN before all, as torch has it
-    return matrix(np.take_along_axis(np.asarray(x), order, -1)), _whole(matrix(order))
+    plain = np.asarray(x)
+    order = np.lexsort((-plain, ~np.isnan(plain)), axis=-1)[..., :k]  # NaN before all, as torch has it
+
+    def back(g):
+        whole = np.zeros(plain.shape)
+        np.put_along_axis(whole, order, g, -1)
+        return whole
+    return taped(np.take_along_axis(plain, order, -1), (x, back)), _whole(matrix(order))
 
 
 def _whole(x):
@@ -124,54 +260,103 @@ def argmax(x):
     return _whole(matrix(np.asarray(x).argmax(-1)[..., None]))
 
 
+def argmin(x):
+    return _whole(matrix(np.asarray(x).argmin(-1)[..., None]))
+
+
 def rope(x, base=10000.0, interleaved=False):
     rows, cols = x.shape[-2:]
     angle = np.arange(rows)[:, None] * base ** (-2.0 * np.arange(cols // 2) / cols)
     left, right = np.s_[..., :cols // 2], np.s_[..., cols // 2:]
     if _flag(interleaved):
         left, right = np.s_[..., 0::2], np.s_[..., 1::2]
-    turned = np.empty(x.shape)
-    turned[left] = x[left] * np.cos(angle) - x[right] * np.sin(angle)
-    turned[right] = x[left] * np.sin(angle) + x[right] * np.cos(angle)
-    return matrix(turned)
+    def place(at, part):
+        whole = np.zeros(x.shape, PRECISION)
+        whole[at] = part
+        return taped(whole, (part, lambda g: g[at]))
+    return place(left, x[left] * np.cos(angle) - x[right] * np.sin(angle)) + \
+        place(right, x[left] * np.sin(angle) + x[right] * np.cos(angle))
 
 
 def _reduction(of_array):
     def reduction(x, axis=None):
         if getattr(x, "is_row", False) and axis is not None and axis >= 0:
             raise ValueError("a file of one axis is a row here: axis=-1 is along its elements")
-        return matrix(of_array(np.asarray(x), axis=axis, keepdims=True))
+        return matrix(of_array(matrix(x), axis))
     return reduction
 
 
-sum, mean, max, min = (_reduction(f) for f in (np.sum, np.mean, np.max, np.min))
+sum, mean, max, min = (_reduction(lambda x, axis, f=f: f(x, axis=axis, keepdims=True))
+                       for f in (np.add.reduce, np.mean, np.maximum.reduce, np.minimum.reduce))
+var = _reduction(lambda x, axis: mean((x - mean(x, axis)) ** 2, axis))
+std = _reduction(lambda x, axis: np.sqrt(var(x, axis)))
+
+
+def cumsum(x, axis):
+    return taped(np.cumsum(np.asarray(x), axis), (x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis)))
 
 
 def reshape(x, shape):
-    return matrix(np.reshape(np.asarray(x), shape))
+    return taped(np.reshape(np.asarray(x), shape), (x, lambda g: g.reshape(x.shape)))
 
 
 def permute(x, axes):
-    return matrix(np.transpose(np.asarray(x), axes))
+    return taped(np.transpose(np.asarray(x), axes), (x, lambda g: np.transpose(g, np.argsort(axes))))
 
 
 def concat(matrices, axis=0):
     if axis >= 0 and any(getattr(m, "is_row", False) for m in matrices):
         raise ValueError("a file of one axis is a row here: axis=-1 joins elements, axis=-2 rows")
-    return matrix(np.concatenate([np.asarray(m) for m in matrices], axis))
+    ends = np.cumsum([m.shape[axis] for m in matrices])
+    return taped(np.concatenate([np.asarray(m) for m in matrices], axis),
+                 *((m, lambda g, i=i: np.split(g, ends[:-1], axis)[i]) for i, m in enumerate(matrices)))
+
+
+def _indices(ids, is_row=False):
+    ids = np.asarray(ids).astype(int)
+    return ids[0] if is_row and ids.ndim == 2 and ids.shape[0] == 1 else ids
 
 
 def take(table, ids):
-    ids = np.asarray(ids).astype(int)
-    return matrix(np.asarray(table)[ids[0] if ids.ndim == 2 and ids.shape[0] == 1 else ids])
+    return matrix(table)[_indices(ids, is_row=True)]
+
+
+def one_hot(ids, v):
+    return matrix(np.eye(v)[_indices(ids)])
+
+
+def add_at(table, ids, rows):
+    made, ids = np.array(table), _indices(ids).reshape(rows.shape[:-1])
+    np.add.at(made, ids, np.asarray(rows))
+    return taped(made, (table, lambda g: g), (rows, lambda g: g[ids]))
+
+
+def cross_entropy(logits, ids):
+    shifted = logits - np.asarray(logits).max(-1, keepdims=True)
+    losses = np.log(np.exp(shifted).sum(-1, keepdims=True)) - shifted
+    chosen = np.eye(logits.shape[-1])[_indices(ids).reshape(logits.shape[:-1])]
+    return reshape(mean(sum(losses * chosen, axis=-1)), (1, 1))
+
+
+def mse(x, y):
+    return reshape(mean((x - y) ** 2), (1, 1))
+
+
+def binary_cross_entropy(logits, y):
+    return reshape(mean(-(y * log(sigmoid(logits)) + (1 - y) * log(1 - sigmoid(logits)))), (1, 1))
 
 
 def attention(q, k, v, causal=False, mask=None, scale=None):
-    q, k, v = np.asarray(q), np.asarray(k), np.asarray(v)
     if q.ndim > 2 and k.shape[-3] != q.shape[-3]:
-        k, v = (np.repeat(y, q.shape[-3] // y.shape[-3], axis=-3) for y in (k, v))
-    scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    return softmax(scores if mask is None else scores + mask, causal) @ matrix(v)
+        k, v = (_repeated(y, q.shape[-3] // y.shape[-3]) for y in (k, v))
+    scores = q @ k.T * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    return softmax(scores if mask is None else scores + mask, causal) @ v
+
+
+def _repeated(x, times):
+    """Each head so many times, one behind the other."""
+    heads = [*x.shape[:-3], x.shape[-3], times, *x.shape[-2:]]
+    return taped(np.repeat(np.asarray(x), times, axis=-3), (x, lambda g: g.reshape(heads).sum(-3)))
 
 
 def linear(x, w, b=None):
@@ -199,6 +384,8 @@ def generate(shape, kind="uniform", seed=1):
         radius = np.sqrt(-2 * np.log(((z[0::2] >> np.uint64(11)) + np.uint64(1)) * 2.0 ** -53))
         angle = 2 * math.pi * ((z[1::2] >> np.uint64(11)) * 2.0 ** -53)
         made = np.stack((radius * np.cos(angle), radius * np.sin(angle)), -1).reshape(-1).astype(np.float32)
+    elif kind in ("zeros", "ones"):
+        made = np.full(count, 1.0 if kind == "ones" else 0.0)
     else:
         made = np.broadcast_to(np.eye(*shape[-2:]), shape)
     return matrix(np.reshape(made.reshape(-1)[:count], shape))
@@ -284,7 +471,9 @@ NAMES = {name: thing for name, thing in globals().items() if not name.startswith
 def run(text, name="program", settings=(), names=None):
     """Runs a text; settings "NAME=VALUE" replace the first literal of NAME. Returns its names. numpy's warnings
     about infinities and NaN are no failures."""
+    global KIND
     tree = ast.parse(text, name)
+    KIND = Taped if any(getattr(node, "id", None) == "grad" for node in ast.walk(tree)) else Matrix
     for setting in settings:
         key, _, value = setting.partition("=")
         for line in tree.body:

@@ -7,6 +7,8 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "comm/handshake.h"
+#include "exec/job/plan_cache.h"
+#include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/setup/calibrate.h"
 #include "exec/setup/device_test.h"
@@ -71,6 +73,8 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
 void mmul_context_destroy(struct mmul_context *context) {
     if (context == NULL)
         return;
+    mmul_plan_cache_destroy(context);
+    mmul_held_destroy(context);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Programs as the public headers offer them: each function of the builder is one operation.
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -7,9 +8,12 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "exec/job/program.h"
+#include "exec/memory/held.h"
 #include "io/shard_folder.h"
 #include "io/shard_set.h"
+#include "model/composite.h"
 #include "model/dtype.h"
+#include "model/gradient.h"
 #include "model/matrix.h"
 #include "model/report.h"
 #include "mpimatmul.h"
@@ -72,6 +76,13 @@ enum mmul_status mmul_program_apply(struct mmul_program *program, const struct m
     enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_call, call, &all, err);
     if (status != MMUL_OK)
         return status;
+    struct mmul_composite_call composite = {.name = all.operation,
+                                            .operand_count = all.operand_count,
+                                            .with = &all.with,
+                                            .origin = all.origin};
+    memcpy(composite.operands, all.operands, sizeof composite.operands);
+    if (mmul_is_composite(&composite))
+        return mmul_composite_append(program, &composite, name, value, err);
     if (all.operation == NULL || mmul_operation_find(all.operation, &request.kind) == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "no operation '%s'",
                          all.operation != NULL ? all.operation : "");
@@ -81,6 +92,14 @@ enum mmul_status mmul_program_apply(struct mmul_program *program, const struct m
     if (all.origin != NULL)
         mmul_text_copy(request.origin, sizeof request.origin, all.origin);
     return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_gradients(struct mmul_program *program,
+                                        const struct mmul_gradient_request *request, int *gradients,
+                                        struct mmul_error *err) {
+    struct mmul_gradient_request all;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_gradient_request, request, &all, err);
+    return status == MMUL_OK ? mmul_program_add_gradients(program, &all, gradients, err) : status;
 }
 
 enum mmul_status mmul_program_place(struct mmul_program *program, int x,
@@ -142,6 +161,40 @@ enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const ch
     mmul_text_copy(kept.name, sizeof kept.name, name);
     status = mmul_program_add_kept(program, &kept, &request.kept, err);
     return status == MMUL_OK ? mmul_program_append(program, &request, NULL, NULL, err) : status;
+}
+
+enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
+                                   struct mmul_error *err) {
+    static atomic_int_least64_t last;
+    struct mmul_kept kept = {.is_made = true, .held = atomic_fetch_add(&last, 1) + 1};
+    struct mmul_operation request = {.kind = MMUL_KEEP, .operands = {x}, .operand_count = 1};
+    snprintf(kept.name, sizeof kept.name, "held %lld", (long long)kept.held);
+    *held = kept.held;
+    enum mmul_status status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    return status == MMUL_OK ? mmul_program_append(program, &request, NULL, NULL, err) : status;
+}
+
+enum mmul_status mmul_program_load_held(struct mmul_program *program,
+                                        const struct mmul_context *context, int64_t held,
+                                        const char *name, int *value, struct mmul_error *err) {
+    const struct mmul_held *there = mmul_held_find(context, held);
+    struct mmul_kept kept = {.held = held};
+    if (there == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "no value is held under %lld", (long long)held);
+    const struct mmul_held_info info = mmul_held_info(there);
+    struct mmul_operation request = {.kind = MMUL_KEPT,
+                                     .shape = info.shape,
+                                     .wish = info.kind,
+                                     .dtype = info.dtype,
+                                     .is_integer = info.is_integer};
+    kept.shape = info.shape;
+    snprintf(kept.name, sizeof kept.name, "held %lld", (long long)held);
+    enum mmul_status status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    return status == MMUL_OK ? mmul_program_append(program, &request, name, value, err) : status;
+}
+
+void mmul_context_release(struct mmul_context *context, int64_t held) {
+    mmul_held_release(context, held);
 }
 
 enum mmul_status mmul_program_plan_create(struct mmul_context *context,

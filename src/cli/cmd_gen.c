@@ -68,10 +68,11 @@ const struct command mmul_command_gen = {
     .operands_least = 1,
     .operands_most = 1,
     .summary = "a matrix from a seed",
-    .notes = "uniform: [-1, 1); normal: mean 0, deviation 1; integer: -4 .. 4; identity.\n"
-             "The ending of OUT chooses the format, without one it is .bin; - is standard output.\n"
-             "\n"
-             "  mpimatmul gen A.bin --dims 4096x1024 --seed 7\n",
+    .notes =
+        "uniform: [-1, 1); normal: mean 0, deviation 1; integer: -4 .. 4; identity, zeros, ones.\n"
+        "The ending of OUT chooses the format, without one it is .bin; - is standard output.\n"
+        "\n"
+        "  mpimatmul gen A.bin --dims 4096x1024 --seed 7\n",
     .doing = "generating",
     .options = options,
     .check = check,

@@ -48,10 +48,11 @@ static enum mmul_status run_transpose(const struct call *call, struct mmul_error
     return run_line(call, &line, "transposed", (const char *const[]){call->operands[0], NULL}, err);
 }
 
-static const char *const maps[] = {
-    "neg",  "exp",  "log",     "sqrt",      "rsqrt",    "abs",        "relu",   "sigmoid", "tanh",
-    "silu", "gelu", "softmax", "normalize", "rms_norm", "layer_norm", "argmax", NULL};
-static const char *const reductions[] = {"sum", "mean", "max", "min", NULL};
+static const char *const maps[] = {"neg",      "exp",        "log",     "sqrt",    "rsqrt",
+                                   "abs",      "relu",       "sigmoid", "tanh",    "silu",
+                                   "gelu",     "sin",        "cos",     "softmax", "normalize",
+                                   "rms_norm", "layer_norm", "argmax",  "argmin",  NULL};
+static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std", NULL};
 
 // OP, one of a list of words.
 static enum mmul_status check_word(const struct call *call, const char *const *words,
@@ -189,9 +190,9 @@ const struct command mmul_command_map = {
     .operands_most = 2,
     .summary = "relu, gelu, softmax, ... of a matrix",
     .notes =
-        "OP is of every element: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu; or of\n"
-        "every row: softmax normalize rms_norm layer_norm (both without weights) argmax. The\n"
-        "program y = OP(load(A)) of `mpimatmul run`.\n"
+        "OP is of every element: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu sin cos;\n"
+        "or of every row: softmax normalize rms_norm layer_norm (both without weights) argmax\n"
+        "argmin. The program y = OP(load(A)) of `mpimatmul run`.\n"
         "\n"
         "  mpimatmul map gelu X.npy -o Y.npy\n",
     .options = options,
@@ -207,10 +208,11 @@ const struct command mmul_command_reduce = {
     .operands_least = 2,
     .operands_most = 2,
     .summary = "sum, mean, max, ... of rows or columns",
-    .notes = "OP is sum, mean, max or min. What is reduced stays with size 1. The program\n"
-             "y = OP(load(A), axis=...) of `mpimatmul run`.\n"
-             "\n"
-             "  mpimatmul reduce mean X.npy --axis -2 -o means.npy\n",
+    .notes =
+        "OP is sum, mean, max, min, var or std. What is reduced stays with size 1. The program\n"
+        "y = OP(load(A), axis=...) of `mpimatmul run`.\n"
+        "\n"
+        "  mpimatmul reduce mean X.npy --axis -2 -o means.npy\n",
     .options = reduce_options,
     .refused = mmul_run_refused,
     .needs_mpi = true,

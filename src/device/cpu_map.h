@@ -15,6 +15,7 @@
 #define mmul_cpu_map_reduce    mmul_cpu_map_reduce_f64
 #define mmul_cpu_map_attention mmul_cpu_map_attention_f64
 #define mmul_cpu_largest       mmul_cpu_largest_f64
+#define mmul_cpu_smallest      mmul_cpu_smallest_f64
 #else
 enum mmul_status mmul_cpu_map_class_f64(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
@@ -31,5 +32,6 @@ enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_err
 enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
 
-// The largest element; NaN where there is one, -infinity where there is none.
+// The largest (smallest) element; NaN where there is one, -infinity (infinity) where there is none.
 mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n);
+mmul_real mmul_cpu_smallest(const mmul_real *x, int64_t n);

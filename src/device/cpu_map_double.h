@@ -52,6 +52,48 @@ MMUL_INLINE double mmul_gelu_tanh(double x) {
     return x * mmul_sigmoid(x * (1.5957691216057308 + 0.071354816272600246 * x * x));
 }
 
+MMUL_INLINE double mmul_slope_range(double x) {
+    x = x > 1000 ? 1000 : x;
+    return x < -1000 ? -1000 : x;
+}
+
+MMUL_INLINE double mmul_silu_slope(double x) {
+    x = mmul_slope_range(x);
+    const double s = mmul_sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
+MMUL_INLINE double mmul_gelu_slope(double x) {
+    x = mmul_slope_range(x);
+    return 0.5 * erfc(-x * 0.70710678118654752) + x * (0.39894228040143268 * exp(-0.5 * x * x));
+}
+
+MMUL_INLINE double mmul_gelu_tanh_slope(double x) {
+    x = mmul_slope_range(x);
+    const double s = mmul_sigmoid(x * (1.5957691216057308 + 0.071354816272600246 * x * x));
+    return s * (1 + x * (1 - s) * (1.5957691216057308 + 0.21406444881780074 * x * x));
+}
+
+// libmvec's hands what is far on to the C library's by itself.
+MMUL_INLINE double mmul_sin(double x) {
+    return sin(x);
+}
+
+MMUL_INLINE double mmul_cos(double x) {
+    return cos(x);
+}
+
+MMUL_INLINE int32_t mmul_is_far(double x) {
+    (void)x;
+    return 0;
+}
+
+MMUL_INLINE int32_t mmul_has_far(const double *x, int64_t n) {
+    (void)x;
+    (void)n;
+    return 0;
+}
+
 MMUL_INLINE double mmul_pow(double x, double y) {
     return pow(x, y);
 }

@@ -101,6 +101,41 @@ FUNCTION(tangent, REAL(tanh)(x))
 FUNCTION(silu, x *REAL(sigmoid)(x))
 FUNCTION(gelu, REAL(gelu)(x))
 FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
+
+// Of a function that is known up to some angle alone; what is beyond, or no number, is left to the C library's.
+#define PERIODIC(NAME, BASE, SLOW)                                              \
+    FUNCTION(NAME##_near, REAL(BASE)(x))                                        \
+    KERNEL(NAME) {                                                              \
+        NAME##_near(n, xs, ys, zs, out);                                        \
+        for (int64_t begin = 0; begin < n; begin += STEP)                       \
+            if (REAL(has_far)(xs + begin, mmul_smaller(STEP, n - begin)))       \
+                for (int64_t j = begin; j < mmul_smaller(begin + STEP, n); j++) \
+                    if (REAL(is_far)(xs[j]))                                    \
+                        out[j] = (mmul_real)SLOW((double)xs[j]);                \
+    }
+PERIODIC(sine, sin, sin)
+PERIODIC(cosine, cos, cos)
+
+// The derivatives of x's functions, times that of their result.
+#define SLOPE(NAME)                                                     \
+    KERNEL(NAME) {                                                      \
+        const int64_t whole = mmul_cpu_whole(n);                        \
+        (void)zs;                                                       \
+        for (int64_t j = 0; j < whole; j++)                             \
+            out[j] = REAL(NAME)(xs[j]) * ys[j];                         \
+        if (whole < n) {                                                \
+            mmul_real room[MMUL_CPU_VECTOR] = {0};                      \
+            memcpy(room, xs + whole, (size_t)(n - whole) * sizeof *xs); \
+            MMUL_CPU_AS_VECTOR                                          \
+            for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)               \
+                room[j] = REAL(NAME)(room[j]);                          \
+            for (int64_t j = whole; j < n; j++)                         \
+                out[j] = room[j - whole] * ys[j];                       \
+        }                                                               \
+    }
+SLOPE(silu_slope)
+SLOPE(gelu_slope)
+SLOPE(gelu_tanh_slope)
 TWO(add, x + y)
 TWO(subtract, x - y)
 TWO(multiply, x *y)
@@ -245,6 +280,11 @@ static kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_SILU] = silu,
     [MMUL_GELU] = gelu,
     [MMUL_GELU_TANH] = gelu_tanh,
+    [MMUL_SIN] = sine,
+    [MMUL_COS] = cosine,
+    [MMUL_SILU_BACKWARD] = silu_slope,
+    [MMUL_GELU_BACKWARD] = gelu_slope,
+    [MMUL_GELU_TANH_BACKWARD] = gelu_tanh_slope,
     [MMUL_ADD] = add,
     [MMUL_SUBTRACT] = subtract,
     [MMUL_MULTIPLY] = multiply,

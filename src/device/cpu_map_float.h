@@ -107,7 +107,8 @@ MMUL_INLINE float mmul_tanhf(float x) {
 // times a polynomial in t = 1 / (1 + 0.27 |x|), good to 2.4e-8 of it (found as those for powers below). The power is
 // 2^k 2^r, r between -1/2 and 1/2, and 2^32 too large until the end, so that nothing is subnormal on the way:
 // 8 ulp above -2; below, where x^2 has its rounding, 2 x^2 more.
-MMUL_INLINE float mmul_geluf(float x) {
+// It is half of erfc, times 2^32.
+MMUL_INLINE float mmul_normal_tailf(float x) {
     const float magic = 12582912.0f, half_log2_e = 0.721347520f;
     const float t = 1.0f / (1.0f + 0.27f * fabsf(x));
     float q = 0.0289955214f;
@@ -130,13 +131,42 @@ MMUL_INLINE float mmul_geluf(float x) {
     p = p * r + 1.0f;
     const uint32_t exponent = (uint32_t)mmul_to_bits(shifted) - (uint32_t)mmul_to_bits(magic) + 32;
     const float power = mmul_from_bits((int32_t)((uint32_t)mmul_to_bits(p) + (exponent << 23)));
-    const float half = t * q * power;
+    return t * q * power;
+}
+
+MMUL_INLINE float mmul_geluf(float x) {
+    const float half = mmul_normal_tailf(x);
     return x * (x < 0.0f ? half : 1.0f - half * 0x1p-32f) * (x < 0.0f ? 0x1p-32f : 1.0f);
 }
 
 // 0.5 (1 + tanh u) is the sigmoid of 2 u.
 MMUL_INLINE float mmul_gelu_tanhf(float x) {
     return x * mmul_sigmoidf(x * (1.59576912f + 0.0713548163f * x * x));
+}
+
+// Their derivatives, which are 0 or 1 far from 0, infinities included. Of gelu: the part of the distribution below x,
+// and x times its density.
+MMUL_INLINE float mmul_slope_rangef(float x) {
+    x = x > 1000.0f ? 1000.0f : x;
+    return x < -1000.0f ? -1000.0f : x;
+}
+
+MMUL_INLINE float mmul_silu_slopef(float x) {
+    x = mmul_slope_rangef(x);
+    const float s = mmul_sigmoidf(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+MMUL_INLINE float mmul_gelu_slopef(float x) {
+    x = mmul_slope_rangef(x);
+    const float half = mmul_normal_tailf(x) * 0x1p-32f;
+    return (x < 0.0f ? half : 1.0f - half) + x * (0.398942280f * mmul_expf(-0.5f * x * x));
+}
+
+MMUL_INLINE float mmul_gelu_tanh_slopef(float x) {
+    x = mmul_slope_rangef(x);
+    const float s = mmul_sigmoidf(x * (1.59576912f + 0.0713548163f * x * x));
+    return s * (1.0f + x * (1.0f - s) * (1.59576912f + 0.214064489f * x * x));
 }
 
 // log2 of x > 0, finite, in double: log2(1 + f) / f by a polynomial that is off by at most 1.1e-10 of it (least
@@ -249,6 +279,30 @@ MMUL_INLINE void mmul_turnf(double angle, float *sine, float *cosine) {
     const float odd_s = quarter & 1 ? c : s, odd_c = quarter & 1 ? s : c;
     *sine = quarter & 2 ? -odd_s : odd_s;
     *cosine = (quarter + 1) & 2 ? -odd_c : odd_c;
+}
+
+MMUL_INLINE float mmul_sinf(float x) {
+    float sine, cosine;
+    mmul_turnf((double)(fabsf(x) < 0x1p27f ? x : 0.0f), &sine, &cosine);
+    return sine;
+}
+
+MMUL_INLINE float mmul_cosf(float x) {
+    float sine, cosine;
+    mmul_turnf((double)(fabsf(x) < 0x1p27f ? x : 0.0f), &sine, &cosine);
+    return cosine;
+}
+
+// Angles beyond that, and what is no number.
+MMUL_INLINE int32_t mmul_is_farf(float x) {
+    return !(fabsf(x) < 0x1p27f);
+}
+
+MMUL_INLINE int32_t mmul_has_farf(const float *x, int64_t n) {
+    int32_t has = 0;
+    for (int64_t j = 0; j < n; j++)
+        has |= mmul_is_farf(x[j]);
+    return has;
 }
 
 // Of all pairs at a position.

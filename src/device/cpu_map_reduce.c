@@ -5,6 +5,7 @@
 #include "device/cpu_map.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/integer.h"
 #include "base/memory.h"
@@ -78,7 +79,7 @@ MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
     return odd ? NAN : most;
 }
 
-MMUL_CLONES static double smallest_of_line(const mmul_real *x, int64_t n) {
+MMUL_CLONES mmul_real mmul_cpu_smallest(const mmul_real *x, int64_t n) {
     mmul_real least = INFINITY;
     int32_t odd = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
@@ -90,12 +91,12 @@ MMUL_CLONES static double smallest_of_line(const mmul_real *x, int64_t n) {
             least = x[l] < least ? x[l] : least;
         }
     }
-    return odd ? (double)NAN : (double)least;
+    return odd ? NAN : least;
 }
 
 static double reduce_line(enum mmul_operation_kind kind, const mmul_real *x, int64_t n) {
     return kind == MMUL_MAX   ? (double)mmul_cpu_largest(x, n)
-           : kind == MMUL_MIN ? smallest_of_line(x, n)
+           : kind == MMUL_MIN ? (double)mmul_cpu_smallest(x, n)
                               : add_line(x, n);
 }
 
@@ -188,6 +189,39 @@ static void reduce_pieces(void *context, int part, int64_t t, int64_t begin, int
     }
 }
 
+// ------------------------------------------------------------------------------ rows by an index
+
+// A row of the operand goes to the row of the result that its index says, in their order; others share the columns.
+enum { STRIP = 1024 / sizeof(mmul_real) };
+
+static void sum_strip(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+    const struct mmul_map *map = context;
+    const struct mmul_strided x = mmul_cpu_operand(map, 0, t), ids = mmul_cpu_operand(map, 1, t);
+    mmul_real *out = mmul_cpu_result(map, t);
+    (void)part;
+    for (int64_t strip = begin; strip < end; strip++) {
+        const int64_t j = strip * STRIP, n = mmul_smaller(STRIP, map->cols - j);
+        for (int64_t i = 0; i < map->rows; i++)
+            memset(out + i * map->result.ld + j, 0, (size_t)n * sizeof *out);
+        for (int64_t p = 0; p < map->operands[0].rows; p++) {
+            const int64_t to = (int64_t)ids.at[p * ids.row_step] - map->row;
+            const mmul_real *from = x.at + p * x.row_step + j * x.col_step;
+            if (to < 0 || to >= map->rows)
+                continue;
+            mmul_real *sum = out + to * map->result.ld + j;
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += from[c * x.col_step];
+        }
+    }
+}
+
+static void sum_rows_at(const struct mmul_map *map) {
+    const int64_t strips = (map->cols + STRIP - 1) / STRIP;
+    const double cost = (double)(map->operands[0].rows + map->rows) * STRIP;
+    mmul_cpu_share(map, mmul_cpu_parts(map, strips, cost), strips, sum_strip,
+                   (void *)(uintptr_t)map);
+}
+
 enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err) {
     const bool down = map->with->axis == -2;
     const struct mmul_strided x = mmul_cpu_operand(map, 0, 0);
@@ -201,6 +235,10 @@ enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_err
     const int64_t units = (s.lines + LINES - 1) / LINES * s.pieces;
     const double cost = (double)s.lines * (double)s.length / (double)units;
     enum mmul_status status = MMUL_OK;
+    if (map->kind == MMUL_SUM_AT) {
+        sum_rows_at(map);
+        return MMUL_OK;
+    }
     if (s.pieces > 1)
         status = MMUL_ALLOCATE_RAW(s.found, map->matrices * s.pieces * s.lines, "sums", err);
     if (status == MMUL_OK)

@@ -248,6 +248,19 @@ MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const mmul_
     }
 }
 
+// ------------------------------------------------------------------------------- sums, indices
+
+static void cumsum(const mmul_real *restrict x, int64_t n, mmul_real *restrict out) {
+    double sum = 0;
+    for (int64_t j = 0; j < n; j++)
+        out[j] = (mmul_real)(sum += (double)x[j]);
+}
+
+static void one_hot(mmul_real at, int64_t n, mmul_real *out) {
+    for (int64_t j = 0; j < n; j++)
+        out[j] = (mmul_real)j == at ? 1 : 0;
+}
+
 // ----------------------------------------------------------------------------------------- rope
 
 // Sines of all pairs at a position, then the cosines.
@@ -310,8 +323,10 @@ static enum mmul_status find_turns(struct mmul_cpu_rows *rows, int parts, struct
     enum mmul_status status = MMUL_ALLOCATE(rows->frequencies, pairs, "frequencies", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(rows->turns, (TURNS + parts) * rows->cols, "turns", err);
+    const double way = rows->map->with->scale < 0 ? -1 : 1;
     for (int64_t p = 0; status == MMUL_OK && p < pairs; p++)
-        rows->frequencies[p] = pow(rows->map->with->base, -2.0 * (double)p / (double)rows->cols);
+        rows->frequencies[p] =
+            way * pow(rows->map->with->base, -2.0 * (double)p / (double)rows->cols);
     for (int64_t t = 0; status == MMUL_OK && t < TURNS; t++)
         turn_pairs(rows, t, rows->turns + t * rows->cols);
     return status;
@@ -347,7 +362,14 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
         mmul_cpu_topk(x, rows->cols, map->with->count, out);
         break;
     case MMUL_ARGMAX:
-        *out = (mmul_real)mmul_cpu_argmax(x, rows->cols);
+    case MMUL_ARGMIN:
+        *out = (mmul_real)mmul_cpu_extreme(x, rows->cols, map->kind == MMUL_ARGMIN);
+        break;
+    case MMUL_CUMSUM:
+        cumsum(x, rows->cols, out);
+        break;
+    case MMUL_ONE_HOT:
+        one_hot(*x, map->cols, out);
         break;
     default: // MMUL_ROPE
         rope(rows, x, map->row + i, base, out, soon);
@@ -411,6 +433,8 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
     const double cost = (double)rows.cols * (2 + mmul_operation_row(map->kind)->flops_each / 8);
     const int parts = mmul_cpu_parts(map, map->rows, cost);
     mmul_real *vectors[2] = {NULL, NULL};
+    if (mmul_operation_row(map->kind)->by_row > 1)
+        return mmul_cpu_rows_of_two(map, err);
     enum mmul_status status = find_vector(&rows, 1, &vectors[0], &rows.weights, err);
     if (status == MMUL_OK)
         status = find_vector(&rows, 2, &vectors[1], &rows.biases, err);

@@ -6,8 +6,9 @@
 #include "device/cpu_map_loops.h"
 
 #ifdef MMUL_CPU_F64
-#define mmul_cpu_topk   mmul_cpu_topk_f64
-#define mmul_cpu_argmax mmul_cpu_argmax_f64
+#define mmul_cpu_topk        mmul_cpu_topk_f64
+#define mmul_cpu_extreme     mmul_cpu_extreme_f64
+#define mmul_cpu_rows_of_two mmul_cpu_rows_of_two_f64
 #endif
 
 struct mmul_cpu_rows {
@@ -25,5 +26,8 @@ struct mmul_cpu_rows {
 // column first. One pass over what is not among them.
 void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out);
 
-// The column of the first of n elements that is as large as any, NaN before all.
-int64_t mmul_cpu_argmax(const mmul_real *x, int64_t n);
+// The column of the first of n elements that is as large (as small) as any, NaN before all.
+int64_t mmul_cpu_extreme(const mmul_real *x, int64_t n, bool smallest);
+
+// Rows that are made of rows of two operands or more. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_cpu_rows_of_two(const struct mmul_map *map, struct mmul_error *err);

@@ -130,15 +130,18 @@ MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y
 }
 
 // Of a row only the stretch is looked at again in which its largest element came first: it is in the first cache.
-int64_t mmul_cpu_argmax(const mmul_real *x, int64_t n) {
-    mmul_real most = -INFINITY;
+int64_t mmul_cpu_extreme(const mmul_real *x, int64_t n, bool smallest) {
+    mmul_real best = smallest ? INFINITY : -INFINITY;
     int64_t at = 0;
     for (int64_t j = 0; j < n; j += STRETCH) {
-        const mmul_real y = mmul_cpu_largest(x + j, mmul_smaller(STRETCH, n - j));
-        if (y > most || (y != y && most == most)) {
-            most = y;
+        const int64_t some = mmul_smaller(STRETCH, n - j);
+        const mmul_real y =
+            smallest ? mmul_cpu_smallest(x + j, some) : mmul_cpu_largest(x + j, some);
+        const bool is_better = smallest ? y < best : y > best;
+        if (is_better || (y != y && best == best)) {
+            best = y;
             at = j;
         }
     }
-    return at + find_first(x + at, (int32_t)mmul_smaller(STRETCH, n - at), most);
+    return at + find_first(x + at, (int32_t)mmul_smaller(STRETCH, n - at), best);
 }

@@ -6,9 +6,10 @@
 // (model/operation.h):
 //
 //     elements   rows x cols of each; what repeats has steps of 0
-//     rows       the same rows of the first, all its columns; vectors of 1 x all columns. The block has
+//     rows       the same rows of the first ones, all their columns; vectors of 1 x all columns. The block has
 //                all columns of the result
-//     reduce     axis -1: the same rows, all columns; axis -2: all rows, the same columns
+//     reduce     axis -1: the same rows, all columns; axis -2: all rows, the same columns (sum_at: and
+//                the column of indices)
 //     copy       rows x cols of the first: where they come from is in its steps
 //     lookup     the table; 1 x rows whole numbers. The block has all columns of the result
 //     attention  rows of q; all of k and v of its head; rows x keys of the mask. The block has all columns

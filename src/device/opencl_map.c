@@ -311,6 +311,7 @@ static enum mmul_status make_turns(struct mmul_opencl *opencl, const struct mmul
         return status;
     for (int64_t p = 0; p < pairs; p++) {
         double turn = pow(map->with->base, -2.0 * (double)p / (double)map->cols) / (2 * acos(-1));
+        turn = map->with->scale < 0 ? -turn : turn;
         turns[p] = (cl_ulong)ldexp(turn - floor(turn), 64);
     }
     cl_int code = CL_SUCCESS;
@@ -355,10 +356,22 @@ static void describe_rows(const struct mmul_map *map, struct launch *l) {
     l->real[0] = (cl_float)(is_attention ? map->with->scale : map->with->epsilon);
 }
 
+// Rows with one index.
+static cl_int sum_at(struct mmul_opencl *opencl, const struct mmul_map *map, struct launch *l) {
+    l->whole[0] = (cl_int)map->row;
+    l->whole[1] = (cl_int)map->operands[0].rows;
+    l->groups[0] = groups_for(map->cols, GROUP);
+    return begin(opencl, l);
+}
+
 static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map *map,
                                struct launch *l, struct mmul_error *err, cl_int *code) {
     enum { TILE = 16, QUERIES = 16, DEPTH = 64 }; // those of map_elements.cl and map_attention.cl
     const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
+    if (map->kind == MMUL_SUM_AT) {
+        *code = sum_at(opencl, map, l);
+        return MMUL_OK;
+    }
     if (class == MMUL_CLASS_REDUCE)
         return reduce(opencl, map, l, err, code);
     if (map->kind == MMUL_ROPE)

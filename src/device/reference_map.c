@@ -45,6 +45,27 @@ static double gelu_tanh(double x) {
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
+// Their derivatives, which are 0 or 1 far from 0, infinities included.
+static double slope_range(double x) {
+    return x > 1000 ? 1000 : x < -1000 ? -1000 : x;
+}
+
+static double silu_slope(double x) {
+    x = slope_range(x);
+    return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+}
+
+static double gelu_slope(double x) {
+    x = slope_range(x);
+    return 0.5 * erfc(-x / sqrt(2)) + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1));
+}
+
+static double gelu_tanh_slope(double x) {
+    x = slope_range(x);
+    const double c = sqrt(2 / acos(-1)), t = tanh(c * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+}
+
 // numpy's floor_divide and remainder, from its npy_divmod (numpy/core/src/npymath): what is left has the sign of y
 // and is taken off before dividing, so that the quotient is a whole number up to rounding; zeros have the sign
 // that an exact result would have.
@@ -105,6 +126,10 @@ static double of_one(enum mmul_operation_kind kind, double x) {
         return gelu(x);
     case MMUL_GELU_TANH:
         return gelu_tanh(x);
+    case MMUL_SIN:
+        return sin(x);
+    case MMUL_COS:
+        return cos(x);
     default: // a copy
         return x;
     }
@@ -140,6 +165,12 @@ static double of_two(enum mmul_operation_kind kind, double x, double y) {
         return x <= y;
     case MMUL_GREATER:
         return x > y;
+    case MMUL_SILU_BACKWARD:
+        return silu_slope(x) * y;
+    case MMUL_GELU_BACKWARD:
+        return gelu_slope(x) * y;
+    case MMUL_GELU_TANH_BACKWARD:
+        return gelu_tanh_slope(x) * y;
     default: // MMUL_GREATER_EQUAL
         return x >= y;
     }
@@ -271,11 +302,92 @@ static enum mmul_status make_topk(const struct mmul_map *map, struct mmul_error 
     return status;
 }
 
+// Of the smallest: NaN before all there, too.
 static void argmax(const struct mmul_map *map, int64_t i) {
+    const double sign = map->kind == MMUL_ARGMIN ? -1 : 1;
     int64_t best = 0;
     for (int64_t j = 1; j < map->operands[0].cols; j++)
-        best = comes_before(element(map, 0, i, j), j, element(map, 0, i, best), best) ? j : best;
+        best = comes_before(sign * element(map, 0, i, j), j, sign * element(map, 0, i, best), best)
+                   ? j
+                   : best;
     set(map, i, 0, (double)best);
+}
+
+static void cumsum(const struct mmul_map *map, int64_t i) {
+    long double sum = 0;
+    for (int64_t j = 0; j < map->cols; j++)
+        set(map, i, j, (double)(sum += (long double)element(map, 0, i, j)));
+}
+
+static void one_hot(const struct mmul_map *map, int64_t i) {
+    for (int64_t j = 0; j < map->cols; j++)
+        set(map, i, j, (double)j == element(map, 0, i, 0) ? 1 : 0);
+}
+
+// The sum of all powers of a row, less the largest element; `most`: that.
+static long double add_powers(const struct mmul_map *map, int64_t i, double *most) {
+    const int64_t cols = map->operands[0].cols;
+    *most = element(map, 0, i, 0);
+    for (int64_t j = 1; j < cols; j++)
+        *most = larger(*most, element(map, 0, i, j));
+    long double sum = power_of_difference(element(map, 0, i, 0), *most);
+    for (int64_t j = 1; j < cols; j++)
+        sum += power_of_difference(element(map, 0, i, j), *most);
+    return sum;
+}
+
+// -log softmax(x) at the row's index: torch's cross_entropy of a row ...
+static void cross_entropy(const struct mmul_map *map, int64_t i) {
+    double most;
+    const long double sum = add_powers(map, i, &most);
+    const double x = element(map, 0, i, (int64_t)element(map, 1, i, 0));
+    set(map, i, 0, (double)(logl(sum) - ((long double)x - (long double)most)));
+}
+
+// ... and its derivative by x, times that of the result.
+static void cross_entropy_backward(const struct mmul_map *map, int64_t i) {
+    const int64_t at = (int64_t)element(map, 1, i, 0);
+    double most;
+    const long double sum = add_powers(map, i, &most);
+    for (int64_t j = 0; j < map->cols; j++) {
+        const long double p = power_of_difference(element(map, 0, i, j), most) / sum;
+        set(map, i, j, (double)(p - (j == at ? 1 : 0)) * element(map, 2, i, 0));
+    }
+}
+
+// Of a softmax y and its gradient: y (dy - sum(dy y)).
+static void softmax_backward(const struct mmul_map *map, int64_t i) {
+    long double sum = 0;
+    for (int64_t j = 0; j < map->cols; j++)
+        sum += (long double)(element(map, 0, i, j) * element(map, 1, i, j));
+    for (int64_t j = 0; j < map->cols; j++)
+        set(map, i, j, element(map, 0, i, j) * (element(map, 1, i, j) - (double)sum));
+}
+
+// Of a norm f n with n = (x - mean) f, f = 1 / sqrt(mean((x - mean)^2) + epsilon), the mean being 0 without `centers`,
+// and g = dy w: f (g - mean(g) - n mean(g n)). From the derivative of f, by hand; torch's and jax's agree.
+static void norm_backward(const struct mmul_map *map, int64_t i, bool centers) {
+    const int64_t cols = map->cols;
+    long double sum = 0, squares = 0, along = 0, all = 0;
+    for (int64_t j = 0; centers && j < cols; j++)
+        sum += (long double)element(map, 0, i, j);
+    const double mean = (double)(sum / (long double)cols);
+    for (int64_t j = 0; j < cols; j++) {
+        const double off = element(map, 0, i, j) - mean;
+        squares += (long double)(off * off);
+    }
+    const double f = 1 / sqrt((double)squares / (double)cols + map->with->epsilon);
+    for (int64_t j = 0; j < cols; j++) {
+        const double g = element(map, 1, i, j) * weight(map, 2, j, 1);
+        all += (long double)g;
+        along += (long double)(g * ((element(map, 0, i, j) - mean) * f));
+    }
+    const double off = centers ? (double)(all / (long double)cols) : 0;
+    const double part = (double)(along / (long double)cols);
+    for (int64_t j = 0; j < cols; j++) {
+        const double g = element(map, 1, i, j) * weight(map, 2, j, 1);
+        set(map, i, j, f * (g - off - (element(map, 0, i, j) - mean) * f * part));
+    }
 }
 
 // Pairs of columns (p, p + cols / 2), interleaved (2 p, 2 p + 1), turned by position x base^(-2 p / cols):
@@ -285,6 +397,7 @@ static void rope(const struct mmul_map *map, int64_t i) {
     for (int64_t p = 0; p < cols / 2; p++) {
         double angle =
             (double)(map->row + i) * pow(map->with->base, -2.0 * (double)p / (double)cols);
+        angle = map->with->scale < 0 ? -angle : angle; // turned back: of gradients
         int64_t left = map->with->interleaved ? 2 * p : p;
         int64_t right = map->with->interleaved ? 2 * p + 1 : p + cols / 2;
         double x = element(map, 0, i, left), y = element(map, 0, i, right);
@@ -309,7 +422,27 @@ static void make_rows(const struct mmul_map *map) {
             normalize(map, i);
             break;
         case MMUL_ARGMAX:
+        case MMUL_ARGMIN:
             argmax(map, i);
+            break;
+        case MMUL_CUMSUM:
+            cumsum(map, i);
+            break;
+        case MMUL_ONE_HOT:
+            one_hot(map, i);
+            break;
+        case MMUL_CROSS_ENTROPY:
+            cross_entropy(map, i);
+            break;
+        case MMUL_SOFTMAX_BACKWARD:
+            softmax_backward(map, i);
+            break;
+        case MMUL_CROSS_ENTROPY_BACKWARD:
+            cross_entropy_backward(map, i);
+            break;
+        case MMUL_RMS_NORM_BACKWARD:
+        case MMUL_LAYER_NORM_BACKWARD:
+            norm_backward(map, i, map->kind == MMUL_LAYER_NORM_BACKWARD);
             break;
         default: // MMUL_ROPE
             rope(map, i);
@@ -333,12 +466,22 @@ static double reduce(const struct mmul_map *map, int64_t i, int64_t j, bool down
                                     : least;
 }
 
+// Rows of x with one index, in their order.
+static double sum_at(const struct mmul_map *map, int64_t i, int64_t j) {
+    long double sum = 0;
+    for (int64_t p = 0; p < map->operands[0].rows; p++)
+        sum += element(map, 1, p, 0) == (double)(map->row + i) ? (long double)element(map, 0, p, j)
+                                                               : 0;
+    return (double)sum;
+}
+
 static void make_reductions(const struct mmul_map *map) {
     const bool down = map->with->axis == -2;
     const int64_t count = down ? map->operands[0].rows : map->operands[0].cols;
     for (int64_t i = 0; i < map->rows; i++)
         for (int64_t j = 0; j < map->cols; j++)
-            set(map, i, j, reduce(map, i, j, down, count));
+            set(map, i, j,
+                map->kind == MMUL_SUM_AT ? sum_at(map, i, j) : reduce(map, i, j, down, count));
 }
 
 // -------------------------------------------------------------------------------------- all else

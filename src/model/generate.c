@@ -10,10 +10,9 @@
 #include "model/matrix.h"
 
 static const char *const generators[] = {
-    [MMUL_GENERATE_UNIFORM] = "uniform",
-    [MMUL_GENERATE_NORMAL] = "normal",
-    [MMUL_GENERATE_INTEGER] = "integer",
-    [MMUL_GENERATE_IDENTITY] = "identity",
+    [MMUL_GENERATE_UNIFORM] = "uniform", [MMUL_GENERATE_NORMAL] = "normal",
+    [MMUL_GENERATE_INTEGER] = "integer", [MMUL_GENERATE_IDENTITY] = "identity",
+    [MMUL_GENERATE_ZEROS] = "zeros",     [MMUL_GENERATE_ONES] = "ones",
 };
 
 enum mmul_status mmul_generator_parse(const char *text, enum mmul_generator *kind,
@@ -24,9 +23,10 @@ enum mmul_status mmul_generator_parse(const char *text, enum mmul_generator *kin
             return MMUL_OK;
         }
     }
-    return mmul_fail(err, MMUL_ERR_USAGE,
-                     "unknown kind of matrix '%s': expected uniform, normal, integer or identity",
-                     text);
+    return mmul_fail(
+        err, MMUL_ERR_USAGE,
+        "unknown kind of matrix '%s': expected uniform, normal, integer, identity, zeros or ones",
+        text);
 }
 
 // The upper 24 bits, of which float32 holds every value exactly.
@@ -79,6 +79,11 @@ static void generate_identity(struct mmul_shape shape, int64_t begin, int64_t en
     }
 }
 
+static void fill(float number, int64_t count, float *dst) {
+    for (int64_t e = 0; e < count; e++)
+        dst[e] = number;
+}
+
 void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul_shape shape, int64_t begin,
                    int64_t end, float *dst) {
     if (begin >= end)
@@ -95,6 +100,10 @@ void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul_shape sh
         break;
     case MMUL_GENERATE_IDENTITY:
         generate_identity(shape, begin, end, dst);
+        break;
+    case MMUL_GENERATE_ZEROS:
+    case MMUL_GENERATE_ONES:
+        fill(kind == MMUL_GENERATE_ONES ? 1 : 0, end - begin, dst);
         break;
     }
 }

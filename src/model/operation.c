@@ -25,8 +25,8 @@ static const struct mmul_rule MATMUL[] = {
 static const struct mmul_rule TRANSPOSE[] = {
     {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{ROWS}, ROWS}};
 static const struct mmul_rule SAVE[] = {{{FILED}, FILED}};
-static const struct mmul_rule KEPT[] = {{{0}, ROWS}, {{0}, COLS}};
-static const struct mmul_rule KEEP[] = {{{ROWS}, ROWS}, {{COLS}, COLS}};
+static const struct mmul_rule KEPT[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, WHOLE}};
+static const struct mmul_rule KEEP[] = {{{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}, WHOLE}};
 
 static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},
                                         {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{GROWS}, GROWS},
@@ -52,12 +52,20 @@ static const struct mmul_rule TRIPLE[] = {
 static const struct mmul_rule BY_ROW[] = {{{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},
                                           {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE},
                                           {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
+static const struct mmul_rule BY_TWO_ROWS[] = {
+    {{ROWS, ROWS, WHOLE}, ROWS}, {{WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE}, ROWS}};
+static const struct mmul_rule BY_THREE_ROWS[] = {
+    {{ROWS, ROWS, ROWS}, ROWS}, {{WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE}, ROWS}};
 // Along an axis; summands where the axis is split.
 static const struct mmul_rule ALONG_AXIS[] = {
     {{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}, WHOLE}, {{WHOLE}, ROWS}};
 static const struct mmul_rule SUM_ALONG_AXIS[] = {
     {{ROWS}, ROWS},     {{COLS}, COLS},     {{WHOLE}, WHOLE},      {{WHOLE}, ROWS},
     {{ROWS}, SUMMANDS}, {{COLS}, SUMMANDS}, {{SUMMANDS}, SUMMANDS}};
+static const struct mmul_rule SUM_AT[] = {{{ROWS, ROWS}, SUMMANDS},
+                                          {{COLS, WHOLE}, COLS},
+                                          {{WHOLE, WHOLE}, WHOLE},
+                                          {{WHOLE, WHOLE}, ROWS}};
 static const struct mmul_rule COPY[] = {{{ROWS, ROWS}, ROWS},
                                         {{WHOLE, WHOLE}, WHOLE},
                                         {{WHOLE, WHOLE}, ROWS},
@@ -98,7 +106,14 @@ static const struct mmul_rule SEARCH[] = {
     MADE(KIND, NAME, MMUL_CLASS_ELEMENTS, 2, 2, mmul_shape_of_elements, 1, ACCURACY, \
          .rules = PAIR, .rule_count = (COUNT))
 #define ROW(KIND, NAME, MOST, SHAPE, FLOPS, ACCURACY) \
-    MADE(KIND, NAME, MMUL_CLASS_ROWS, 1, MOST, SHAPE, FLOPS, ACCURACY, RULES(BY_ROW))
+    MADE(KIND, NAME, MMUL_CLASS_ROWS, 1, MOST, SHAPE, FLOPS, ACCURACY, .by_row = 1, RULES(BY_ROW))
+// Of x and the result's gradient, and weights.
+#define ROW_BACKWARD(KIND, NAME, MOST, FLOPS, ACCURACY)                                      \
+    MADE(KIND, NAME, MMUL_CLASS_ROWS, 2, MOST, mmul_shape_of_rows_backward, FLOPS, ACCURACY, \
+         .by_row = 2, RULES(BY_TWO_ROWS))
+#define PICK(KIND, NAME, SHAPE)                                                               \
+    MADE(KIND, NAME, MMUL_CLASS_ROWS, 1, 1, SHAPE, 1, MMUL_EXACT, .by_row = 1, RULES(BY_ROW), \
+         .picks = true, .has_integers = true)
 #define REDUCTION(KIND, NAME, TABLE, ACCURACY) \
     MADE(KIND, NAME, MMUL_CLASS_REDUCE, 1, 1, mmul_shape_of_reduction, 1, ACCURACY, RULES(TABLE))
 #define COPIED(KIND, NAME, MOST, SHAPE, TABLE) \
@@ -128,6 +143,8 @@ static const struct mmul_operation_row TABLE[] = {
     ONE(MMUL_SILU, "silu", 13, MMUL_ROUNDED),
     ONE(MMUL_GELU, "gelu", 20, MMUL_CANCELS),
     ONE(MMUL_GELU_TANH, "gelu_tanh", 20, MMUL_CANCELS),
+    ONE(MMUL_SIN, "sin", 15, MMUL_CANCELS),
+    ONE(MMUL_COS, "cos", 15, MMUL_CANCELS),
     TWO(MMUL_ADD, "add", PAIR_ALL, MMUL_ROUNDED),
     TWO(MMUL_SUBTRACT, "subtract", PAIR_ALL, MMUL_ROUNDED),
     TWO(MMUL_MULTIPLY, "multiply", PAIR_COMPUTED, MMUL_ROUNDED),
@@ -143,20 +160,37 @@ static const struct mmul_operation_row TABLE[] = {
     TWO(MMUL_LESS_EQUAL, "less_equal", PAIR_COMPUTED, MMUL_EXACT),
     TWO(MMUL_GREATER, "greater", PAIR_COMPUTED, MMUL_EXACT),
     TWO(MMUL_GREATER_EQUAL, "greater_equal", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_SILU_BACKWARD, "silu_backward", PAIR_COMPUTED, MMUL_CANCELS),
+    TWO(MMUL_GELU_BACKWARD, "gelu_backward", PAIR_COMPUTED, MMUL_CANCELS),
+    TWO(MMUL_GELU_TANH_BACKWARD, "gelu_tanh_backward", PAIR_COMPUTED, MMUL_CANCELS),
     MADE(MMUL_WHERE, "where", MMUL_CLASS_ELEMENTS, 3, 3, mmul_shape_of_elements, 1, MMUL_EXACT,
          RULES(TRIPLE)),
     ROW(MMUL_SOFTMAX, "softmax", 1, NULL, 12, MMUL_ROUNDED_EXP),
     ROW(MMUL_RMS_NORM, "rms_norm", 2, mmul_shape_of_norm, 4, MMUL_ROUNDED),
     ROW(MMUL_LAYER_NORM, "layer_norm", 3, mmul_shape_of_norm, 6, MMUL_CANCELS_IN_NORMS),
     ROW(MMUL_NORMALIZE, "normalize", 1, NULL, 3, MMUL_ROUNDED),
-    ROW(MMUL_TOPK, "topk", 1, mmul_shape_of_topk, 4, MMUL_EXACT),
-    MADE(MMUL_ARGMAX, "argmax", MMUL_CLASS_ROWS, 1, 1, mmul_shape_of_argmax, 1, MMUL_EXACT,
-         RULES(BY_ROW), .has_integers = true),
+    MADE(MMUL_TOPK, "topk", MMUL_CLASS_ROWS, 1, 1, mmul_shape_of_topk, 4, MMUL_EXACT, .by_row = 1,
+         RULES(BY_ROW), .picks = true),
+    PICK(MMUL_ARGMAX, "argmax", mmul_shape_of_argmax),
+    PICK(MMUL_ARGMIN, "argmin", mmul_shape_of_argmax),
     ROW(MMUL_ROPE, "rope", 1, mmul_shape_of_rope, 8, MMUL_ROUNDED),
+    ROW(MMUL_CUMSUM, "cumsum", 1, NULL, 1, MMUL_CANCELS_IN_SUMS),
+    MADE(MMUL_ONE_HOT, "one_hot", MMUL_CLASS_ROWS, 1, 1, mmul_shape_of_one_hot, 1, MMUL_EXACT,
+         .by_row = 1, RULES(BY_ROW), .picks = true),
+    MADE(MMUL_CROSS_ENTROPY, "cross_entropy", MMUL_CLASS_ROWS, 2, 2, mmul_shape_of_cross_entropy,
+         12, MMUL_CANCELS, .by_row = 2, RULES(BY_TWO_ROWS), .picks = true, .indices = 1),
+    ROW_BACKWARD(MMUL_SOFTMAX_BACKWARD, "softmax_backward", 2, 4, MMUL_CANCELS_IN_SUMS),
+    MADE(MMUL_CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", MMUL_CLASS_ROWS, 3, 3,
+         mmul_shape_of_cross_entropy, 14, MMUL_CANCELS, .by_row = 3, RULES(BY_THREE_ROWS),
+         .indices = 1),
+    ROW_BACKWARD(MMUL_RMS_NORM_BACKWARD, "rms_norm_backward", 3, 8, MMUL_CANCELS_IN_NORMS),
+    ROW_BACKWARD(MMUL_LAYER_NORM_BACKWARD, "layer_norm_backward", 3, 12, MMUL_CANCELS_IN_NORMS),
     REDUCTION(MMUL_SUM, "sum", SUM_ALONG_AXIS, MMUL_CANCELS_IN_SUMS),
     REDUCTION(MMUL_MEAN, "mean", SUM_ALONG_AXIS, MMUL_CANCELS),
     REDUCTION(MMUL_MAX, "max", ALONG_AXIS, MMUL_EXACT),
     REDUCTION(MMUL_MIN, "min", ALONG_AXIS, MMUL_EXACT),
+    MADE(MMUL_SUM_AT, "sum_at", MMUL_CLASS_REDUCE, 2, 2, mmul_shape_of_sum_at, 1,
+         MMUL_CANCELS_IN_SUMS, RULES(SUM_AT), .indices = 1),
     COPIED(MMUL_SLICE, "slice", 1, mmul_shape_of_slice, SLICE),
     COPIED(MMUL_RESHAPE, "reshape", 1, mmul_shape_of_reshape, COPY),
     COPIED(MMUL_PERMUTE, "permute", 1, mmul_shape_of_permute, COPY),

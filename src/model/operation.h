@@ -3,7 +3,8 @@
 // The operations of programs, one row each: name, how many operands, the shape of the result, the
 // work, and the rules: which placements of the operands give which placement of the result without
 // moving anything. What an operation computes is written down in device/reference_map.c. A new
-// operation is a row here, that, and what faster devices have for it. Pure.
+// operation is a row here, that, what faster devices have for it, and its gradient
+// (model/gradient_rules.c). Pure.
 //
 //     load       a file (or memory) of root's: the value is there, until a reader wants it elsewhere
 //     generate   by position: whoever holds a part makes it
@@ -15,11 +16,13 @@
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's
 //     cast       same -> same: between types that meet (model/program_rewrite.c)
-//     kept       a set of shards that an earlier job has left on these ranks: rows or columns, as they are
-//     keep       rows or columns are left on the ranks as such a set
+//     kept       a set of shards that an earlier job has left on these ranks: rows or columns, as they are;
+//                or what an earlier program holds in memory, which may be whole on every node
+//     keep       left on the ranks as such a set, or held
 //     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
 //     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
 //     reduce     along what is whole rows -> rows, cols -> cols; sums along what is split -> partial
+//                (sum_at: indices are split as the rows are that they say the place of)
 //     copy       (reshape, permute, slice, concat) rows -> rows, where rows stay or in groups
 //     take       the table replicated, indices rows (or cols) -> rows
 //                (slice, take: of files -> file: it is read when somebody wants it elsewhere)
@@ -54,6 +57,8 @@ enum mmul_operation_kind {
     MMUL_SILU,
     MMUL_GELU,
     MMUL_GELU_TANH,
+    MMUL_SIN,
+    MMUL_COS,
     // of two,
     MMUL_ADD,
     MMUL_SUBTRACT,
@@ -70,6 +75,10 @@ enum mmul_operation_kind {
     MMUL_LESS_EQUAL,
     MMUL_GREATER,
     MMUL_GREATER_EQUAL,
+    // (gradients: of x and that of the result)
+    MMUL_SILU_BACKWARD,
+    MMUL_GELU_BACKWARD,
+    MMUL_GELU_TANH_BACKWARD,
     // of three.
     MMUL_WHERE,
     // Row by row.
@@ -79,12 +88,22 @@ enum mmul_operation_kind {
     MMUL_NORMALIZE,
     MMUL_TOPK,
     MMUL_ARGMAX,
+    MMUL_ARGMIN,
     MMUL_ROPE,
+    MMUL_CUMSUM,
+    MMUL_ONE_HOT,
+    MMUL_CROSS_ENTROPY,
+    // (gradients)
+    MMUL_SOFTMAX_BACKWARD,
+    MMUL_CROSS_ENTROPY_BACKWARD,
+    MMUL_RMS_NORM_BACKWARD,
+    MMUL_LAYER_NORM_BACKWARD,
     // Along an axis.
     MMUL_SUM,
     MMUL_MEAN,
     MMUL_MAX,
     MMUL_MIN,
+    MMUL_SUM_AT, // rows with the same index
     // Elements from elsewhere.
     MMUL_SLICE,
     MMUL_RESHAPE,
@@ -104,10 +123,10 @@ enum mmul_operation_kind {
 enum mmul_operation_class {
     MMUL_CLASS_OWN, // in a way of its own: load, generate, matmul, search, transpose, place, save, kept, keep
     MMUL_CLASS_ELEMENTS, // (i, j) on (i, j) of all operands; sizes of 1 repeat
-    MMUL_CLASS_ROWS,     // row i on row i of the first, and on the others, which are vectors
-    MMUL_CLASS_REDUCE,   // on a row (axis -1) or a column (axis -2)
-    MMUL_CLASS_COPY,     // one on one that is elsewhere
-    MMUL_CLASS_LOOKUP,   // row i on any row of the first, which element i of the second says
+    MMUL_CLASS_ROWS,   // row i on row i of the first `by_row`, and on the others, which are vectors
+    MMUL_CLASS_REDUCE, // on a row (axis -1) or a column (axis -2), or of that on some elements
+    MMUL_CLASS_COPY,   // one on one that is elsewhere
+    MMUL_CLASS_LOOKUP, // row i on any row of the first, which element i of the second says
     MMUL_CLASS_ATTENTION // row i on row i of the first and the mask, and on all of the others
 };
 
@@ -151,12 +170,14 @@ struct mmul_operation_row {
     bool has_result;
     bool is_view;      // the result is its operand's memory: nothing is computed
     bool has_integers; // the result is whole numbers: indices
+    bool picks;        // of the class of rows: the result has other columns than its operand
+    int by_row;  // of that class: operands of which row i is needed for row i; others are vectors
+    int indices; // the operand that holds indices, and which the run looks at before; 0: none
     // NULL: the first operand's. Fails with MMUL_ERR_DATA, naming operands and sizes, or MMUL_ERR_USAGE
     // (parameters).
     enum mmul_status (*shape)(const struct mmul_operation_row *row,
                               const struct mmul_operation_call *call, struct mmul_shape *shape,
                               struct mmul_error *err);
-    // The gradients of operands, when programs have them, are a function here: calls of other rows.
     enum mmul_accuracy accuracy;
     double flops_each; // per element of the result (matmul: and of the inner range)
     const struct mmul_rule *rules;
@@ -208,3 +229,11 @@ MMUL_SHAPE_FUNCTION(permute);
 MMUL_SHAPE_FUNCTION(concat);
 MMUL_SHAPE_FUNCTION(take);
 MMUL_SHAPE_FUNCTION(attention);
+MMUL_SHAPE_FUNCTION(one_hot);
+MMUL_SHAPE_FUNCTION(cross_entropy);
+MMUL_SHAPE_FUNCTION(rows_backward);
+MMUL_SHAPE_FUNCTION(sum_at);
+
+// Of what is counted or looked up by indices: there are so many of it.
+int64_t mmul_operation_index_limit(enum mmul_operation_kind kind,
+                                   const struct mmul_operation_call *call);

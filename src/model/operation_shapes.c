@@ -309,6 +309,79 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
     return MMUL_OK;
 }
 
+enum mmul_status mmul_shape_of_one_hot(const struct mmul_operation_row *row,
+                                       const struct mmul_operation_call *call,
+                                       struct mmul_shape *shape, struct mmul_error *err) {
+    const struct mmul_operand_info *x = &call->operands[0];
+    const int64_t count = call->with->count;
+    *shape = x->shape;
+    shape->cols = count;
+    if (x->shape.cols != 1)
+        return mmul_fail(err, MMUL_ERR_DATA, "%s takes a column, '%s' has %lld", row->name, x->name,
+                         (long long)x->shape.cols);
+    if (count >= 1 && count <= INDEX_LIMIT)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA, "%s of %lld classes: expected 1 to %lld", row->name,
+                     (long long)count, (long long)INDEX_LIMIT);
+}
+
+// Of x, then columns beside it: indices and, backward, the gradient of the result.
+enum mmul_status mmul_shape_of_cross_entropy(const struct mmul_operation_row *row,
+                                             const struct mmul_operation_call *call,
+                                             struct mmul_shape *shape, struct mmul_error *err) {
+    const struct mmul_operand_info *x = &call->operands[0];
+    struct mmul_shape column = x->shape;
+    char pair[512];
+    column.cols = 1;
+    *shape = row->picks ? column : x->shape;
+    for (int i = 1; i < call->operand_count; i++) {
+        if (mmul_shape_equal(call->operands[i].shape, column))
+            continue;
+        name_pair(row, x, &call->operands[i], pair);
+        return mmul_fail(err, MMUL_ERR_DATA, "%s: the second must be a column beside it", pair);
+    }
+    return check_index(x, x->shape.cols, "columns", err);
+}
+
+enum mmul_status mmul_shape_of_rows_backward(const struct mmul_operation_row *row,
+                                             const struct mmul_operation_call *call,
+                                             struct mmul_shape *shape, struct mmul_error *err) {
+    const struct mmul_operand_info *x = &call->operands[0];
+    const struct mmul_operand_info norm[] = {call->operands[0], call->operands[2]};
+    const struct mmul_operation_call weighted = {norm, 2, call->with};
+    char pair[512];
+    *shape = x->shape;
+    if (!mmul_shape_equal(x->shape, call->operands[1].shape)) {
+        name_pair(row, x, &call->operands[1], pair);
+        return mmul_fail(err, MMUL_ERR_DATA, "%s: sizes differ", pair);
+    }
+    return call->operand_count > 2 ? mmul_shape_of_norm(row, &weighted, shape, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_shape_of_sum_at(const struct mmul_operation_row *row,
+                                      const struct mmul_operation_call *call,
+                                      struct mmul_shape *shape, struct mmul_error *err) {
+    const struct mmul_operand_info *x = &call->operands[0], *ids = &call->operands[1];
+    const struct mmul_shape column = {1, 1, x->shape.rows, 1};
+    const int64_t count = call->with->count;
+    char pair[512];
+    *shape = (struct mmul_shape){1, 1, count, x->shape.cols};
+    name_pair(row, x, ids, pair);
+    if (mmul_shape_matrices(x->shape) != 1 || !mmul_shape_equal(ids->shape, column))
+        return mmul_fail(err, MMUL_ERR_DATA, "%s: expected one matrix and a column beside it",
+                         pair);
+    if (call->with->axis != -2 || count < 1 || count > INDEX_LIMIT)
+        return mmul_fail(err, MMUL_ERR_USAGE, "%s: axis -2 and 1 to %lld rows are possible", pair,
+                         (long long)INDEX_LIMIT);
+    return MMUL_OK;
+}
+
+int64_t mmul_operation_index_limit(enum mmul_operation_kind kind,
+                                   const struct mmul_operation_call *call) {
+    const struct mmul_shape first = call->operands[0].shape;
+    return kind == MMUL_TAKE ? first.rows : kind == MMUL_SUM_AT ? call->with->count : first.cols;
+}
+
 // ----------------------------------------------------------------------------------------- rules
 
 static int64_t rows_of(struct mmul_shape shape) {
@@ -402,7 +475,7 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
     case MMUL_CLASS_ELEMENTS:
         return alike(have, result);
     case MMUL_CLASS_ROWS:
-        return operand == 0 ? MMUL_ROW_BY_ROW : 1;
+        return operand < mmul_operation_row(kind)->by_row ? MMUL_ROW_BY_ROW : 1;
     case MMUL_CLASS_REDUCE:
         return call->with->axis == -1 ? MMUL_ROW_BY_ROW : mmul_shape_matrices(have);
     case MMUL_CLASS_COPY:
@@ -419,7 +492,7 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
 }
 
 static bool is_sum(enum mmul_operation_kind kind) {
-    return kind == MMUL_SUM || kind == MMUL_MEAN;
+    return kind == MMUL_SUM || kind == MMUL_MEAN || kind == MMUL_SUM_AT;
 }
 
 // What is split by rows. A row of the result that is split in another way has parts of all of them.

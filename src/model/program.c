@@ -238,9 +238,10 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     }
     const int *counts = own[0] + own[1] > 0 ? own : exact;
     made->is_open = counts[0] + counts[1] == 0;
-    const bool compares = o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL;
+    const bool has_bits =
+        (o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL) || o->kind == MMUL_ONE_HOT;
     made->is_exact =
-        made->is_integer || row->has_integers || compares || (moves(o, row) && all_exact);
+        made->is_integer || row->has_integers || has_bits || (moves(o, row) && all_exact);
     made->dtype = !program->only_float32 && counts[1] > 0 && (counts == exact || counts[0] == 0)
                       ? MMUL_F64
                       : MMUL_F32;

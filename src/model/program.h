@@ -17,6 +17,7 @@ struct mmul_value {
     bool is_exact;         // elements fit both types: they are no reason for either
     bool is_rounded;       // float64 of which an operation needs float32
     bool is_integer;       // whole numbers
+    bool stops_gradient;   // gradients do not go through it to what it is made of
     int64_t integers_from; // topk's: the column from which on it is whole numbers; 0: not so
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
 };
@@ -41,7 +42,7 @@ struct mmul_operation {
     enum mmul_dtype dtype;         // load and kept: of the file, or the set
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
-    enum mmul_placement_kind wish; // place; kept: rows or cols
+    enum mmul_placement_kind wish; // place; kept: rows, cols or, what is held, replicate
     int kept;                      // kept and keep: which set of the program
     struct mmul_matrix *matrix;    // load: root's, borrowed
     struct mmul_output *output;    // save: root's, borrowed; NULL: there is none yet, or no more
@@ -49,16 +50,17 @@ struct mmul_operation {
     char origin[MMUL_ORIGIN_BYTES]; // for errors of a run: "attention.py:3:9"; "": not known
 };
 
-// A set of shards that the program reads or makes. What a set that is read is like, the ranks know when they
-// have found it: NULL until then.
+// A set of shards, or a value that is held in memory, that the program reads or makes. What one that is read is like,
+// the ranks know when they have found it: NULL until then.
 struct mmul_kept {
     char name[MMUL_KEPT_NAME_BYTES];
     bool is_made;            // else read
+    int64_t held;            // in memory of the ranks instead, under that number; 0: it is not
     bool no_sync;            // made: it may be lost in a power cut
     struct mmul_shape shape; // read: of the whole
     uint64_t description;    // read: checksum of its description, as root had it
     int parts;
-    int64_t *offsets; // owned, parts + 1, in units of its placement
+    int64_t *offsets; // owned, parts + 1, in units of its placement; NULL: whole on every node
     double *weights;  // owned, parts: of the ranks that have kept it
     bool has_weights; // else nobody knows them: it was made by a split
 };

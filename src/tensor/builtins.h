@@ -33,6 +33,7 @@ MMUL_BUILTIN(mmul_builtin_row);
 MMUL_BUILTIN(mmul_builtin_topk);
 MMUL_BUILTIN(mmul_builtin_rope);
 MMUL_BUILTIN(mmul_builtin_reduce);
+MMUL_BUILTIN(mmul_builtin_cumsum);
 MMUL_BUILTIN(mmul_builtin_attention);
 MMUL_BUILTIN(mmul_builtin_linear);
 
@@ -48,6 +49,12 @@ MMUL_BUILTIN(mmul_builtin_concat);
 MMUL_BUILTIN(mmul_builtin_take);
 MMUL_BUILTIN(mmul_builtin_place);
 MMUL_BUILTIN(mmul_builtin_generate);
+
+// builtins_learning.c: losses, what they are made of, and gradients
+MMUL_BUILTIN(mmul_builtin_one_hot);
+MMUL_BUILTIN(mmul_builtin_add_at);
+MMUL_BUILTIN(mmul_builtin_loss);
+MMUL_BUILTIN(mmul_builtin_grad);
 
 // builtins_files.c: what goes in and out
 MMUL_BUILTIN(mmul_builtin_load);

@@ -160,6 +160,7 @@ enum mmul_status mmul_builtin_rope(struct mmul_evaluator *e, const struct mmul_b
 
 // ------------------------------------------------------------------------------------ reductions
 
+// axis: from the end; 0: all of them.
 static enum mmul_status reduce(struct mmul_evaluator *e, const struct mmul_node *at,
                                const char *operation, int axis, const struct mmul_object *x,
                                struct mmul_object *result) {
@@ -168,30 +169,10 @@ static enum mmul_status reduce(struct mmul_evaluator *e, const struct mmul_node 
     return mmul_apply(e, at, &call, x, result);
 }
 
-// Along one axis after the other; the groups are of one size, so that a mean of means is the mean.
 enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_node *at,
                                  const char *operation, const struct mmul_object *x,
                                  struct mmul_object *result) {
-    struct mmul_object so_far = *x, next;
-    int64_t stacks = x->shape.batch * x->shape.depth;
-    enum mmul_status status = MMUL_OK;
-    for (int axis = -1; status == MMUL_OK && axis >= -2; axis--) {
-        status = reduce(e, at, operation, axis, &so_far, &next);
-        so_far = next;
-    }
-    if (status == MMUL_OK && stacks > 1) {
-        struct mmul_call call = {
-            .operation = "reshape", .operand_count = 1, .with = {.shape = {1, 1, 1, stacks}}};
-        next.axes = x->axes;
-        status = mmul_apply(e, at, &call, &so_far, &next);
-        so_far = next;
-        if (status == MMUL_OK)
-            status = reduce(e, at, operation, -1, &so_far, &next);
-        so_far = next;
-    }
-    if (status == MMUL_OK)
-        *result = so_far;
-    return status;
+    return reduce(e, at, operation, 0, x, result);
 }
 
 enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -216,13 +197,20 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
         mmul_hint(e->err, "axis=-1 is along its elements");
         return MMUL_ERR_DATA;
     }
-    if (axis < x->axes - 2) {
-        mmul_evaluator_fail(e, arguments[1].node, "%s goes along axis -1, -2 or None",
-                            builtin->name);
-        mmul_hint(e->err, "permute(x, axes) brings another axis there");
-        return MMUL_ERR_DATA;
-    }
     return reduce(e, call, builtin->operation, axis - x->axes, x, result);
+}
+
+enum mmul_status mmul_builtin_cumsum(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    int axis = 0;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = mmul_take_axis(e, &arguments[1], x->axes, &axis);
+    return status == MMUL_OK ? reduce(e, call, builtin->operation, axis - x->axes, x, result)
+                             : status;
 }
 
 // ---------------------------------------------------------------------------------- several steps

@@ -202,9 +202,11 @@ enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mm
                                        const struct mmul_node *call,
                                        const struct mmul_argument *arguments,
                                        struct mmul_object *result) {
-    static const char *const words[] = {"uniform", "normal", "integer", "identity", NULL};
+    static const char *const words[] = {"uniform", "normal", "integer", "identity",
+                                        "zeros",   "ones",   NULL};
     static const enum mmul_generator kinds[] = {MMUL_GENERATE_UNIFORM, MMUL_GENERATE_NORMAL,
-                                                MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY};
+                                                MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY,
+                                                MMUL_GENERATE_ZEROS,   MMUL_GENERATE_ONES};
     int64_t sizes[MMUL_AXES_MOST], seed = 1;
     int count = 0, choice = 0, value = 0;
     char name[48];

@@ -69,11 +69,11 @@ const struct mmul_refusal *mmul_refusal_find(const char *word) {
 static const struct {
     const char *name, *instead;
 } of_numpy[] = {
-    {"zeros", "generate((m, n)) * 0"},
+    {"zeros", "generate((m, n), kind=\"zeros\")"},
     {"zeros_like", "x * 0"},
-    {"ones", "generate((m, n)) * 0 + 1"},
+    {"ones", "generate((m, n), kind=\"ones\")"},
     {"ones_like", "x * 0 + 1"},
-    {"full", "generate((m, n)) * 0 + value"},
+    {"full", "generate((m, n), kind=\"ones\") * value"},
     {"eye", "generate((n, n), kind=\"identity\")"},
     {"identity", "generate((n, n), kind=\"identity\")"},
     {"dot", "x @ y"},
@@ -93,10 +93,6 @@ static const struct {
     {"hstack", "concat((x, y), axis=-1)"},
     {"embedding", "take(table, ids)"},
     {"clip", "minimum(maximum(x, low), high)"},
-    {"var", "mean((x - mean(x, axis=-1)) ** 2, axis=-1)"},
-    {"std", "sqrt(mean((x - mean(x, axis=-1)) ** 2, axis=-1))"},
-    {"sin", "there is no sine or cosine yet: make it with numpy and load it"},
-    {"cos", "there is no sine or cosine yet: make it with numpy and load it"},
 };
 
 const char *mmul_refusal_instead(const char *name) {

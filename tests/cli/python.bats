@@ -26,6 +26,16 @@ where ok
 layer_norm ok
 axis ok
 abs ok
+any axis ok
+cumsum ok
+loss ok
+gw ok
+gb ok
+gx ok
+learned by persist ok
+learned by item ok
+persistent ok
+gradient of it ok
 float64 ok
 big-endian ok
 whole ok
@@ -214,8 +224,8 @@ for owner, names in (("mpimatmul", mm.__all__), ("Value", [n for n in dir(mm.Val
         thing = inspect.getattr_static(mm if owner == "mpimatmul" else mm.Value, name)
         if not inspect.getdoc(thing):
             print(owner, name)
-methods = "T abs argmax dtype exp item local log max maximum mean min minimum ndim neg numpy permute relu reshape " \
-          "rsqrt sigmoid softmax sqrt sum take tanh topk transpose where"
+methods = "T abs argmax argmin cos cumsum dtype exp item local log max maximum mean min minimum ndim neg numpy " \
+          "permute relu reshape rsqrt sigmoid sin softmax sqrt std sum take tanh topk transpose var where"
 assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), dir(mm.Value)'
     [ "$output$status" = 0 ]
     run --separate-stderr "$PYTHON" -m mpimatmul --help

@@ -38,16 +38,14 @@ static void test_elements(struct bench *b) {
 }
 
 static void test_rows(struct bench *b) {
-    for (enum mmul_operation_kind kind = MMUL_SOFTMAX; kind <= MMUL_ROPE; kind++)
+    for (enum mmul_operation_kind kind = MMUL_SOFTMAX; kind <= MMUL_LAYER_NORM_BACKWARD; kind++)
         for (int turn = 0; turn < 2; turn++) {
-            const int64_t cols = turn == 0 ? 70 : 6;
-            const int sources = mmul_operation_row(kind)->most;
-            struct trial t = trial_of(kind, 3, cols, sources, PADDED, REAL);
+            const struct mmul_operation_row *row = mmul_operation_row(kind);
+            struct trial t = trial_of(kind, 3, 0, turn == 0 ? row->most : row->least, PADDED, REAL);
             t.with.causal = t.with.interleaved = turn == 1;
             t.with.count = turn == 0 ? 6 : 3; // many, and few
-            t.cols = kind == MMUL_TOPK ? 2 * t.with.count : kind == MMUL_ARGMAX ? 1 : cols;
-            for (int i = 1; i < sources; i++)
-                t.sources[i].rows = 1;
+            t.with.scale = kind == MMUL_ROPE && turn == 1 ? -1 : 1;
+            shape_rows(&t, turn == 0 ? 70 : 6);
             try(b, &t);
         }
 }
@@ -64,6 +62,16 @@ static void test_reductions(struct bench *b) {
             t.cols = turn % 2 == 0 ? 1 : cols;
             try(b, &t);
         }
+    for (int turn = 0; turn < 3; turn++) { // more rows than what is asked for, which begins at 2
+        struct trial t = trial_of(MMUL_SUM_AT, 4, sizes[turn][1], 2, PADDED, WHOLE);
+        t.with.axis = -2;
+        t.row = 2;
+        t.shape.rows = t.with.count = 9;
+        t.sources[0].rows = sizes[turn][0];
+        t.sources[1] = (struct source){
+            .layout = PADDED, .flavour = INDICES, .limit = 9, .rows = sizes[turn][0], .cols = 1};
+        try(b, &t);
+    }
 }
 
 // Less than a tile of everything, and a little more.

@@ -15,7 +15,10 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 
 // What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log 3, sqrt 3, rsqrt 2, x / y 2.5, tanh 5,
 // erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close to 0
-// (gelu below -3) an error of theirs counts as it is. What is rounded once is equal.
+// (gelu below -3) an error of theirs counts as it is. What is rounded once is equal. sin, cos 4; an angle is reduced
+// in double at least, of which 2e-8 is left over near a multiple of pi. Slopes have x times the error of 1 less a
+// sigmoid, up to 80 ulp in all, and where they are 0 that of their terms (of gelu_tanh 1 + tanh and 1 - tanh^2 of the
+// reference, times some x^3), times the gradient.
 static const struct element_case {
     enum mmul_operation_kind kind;
     enum flavour flavours[3];
@@ -44,6 +47,12 @@ static const struct element_case {
     {MMUL_GELU, {SPECIAL}, {16, 2e-6}},
     {MMUL_GELU_TANH, {REAL}, {16, 2e-6}},
     {MMUL_GELU_TANH, {SPECIAL}, {16, 2e-6}},
+    {MMUL_SIN, {REAL}, {4, 0}},
+    {MMUL_SIN, {ANGLES}, {4, 2e-8}},
+    {MMUL_SIN, {SPECIAL}, {4, 0}},
+    {MMUL_COS, {REAL}, {4, 2e-8}},
+    {MMUL_COS, {ANGLES}, {4, 2e-8}},
+    {MMUL_COS, {SPECIAL}, {4, 2e-8}},
     {MMUL_ADD, {REAL, REAL}, {0, 0}},
     {MMUL_ADD, {SPECIAL, SPECIAL}, {0, 0}},
     {MMUL_SUBTRACT, {REAL, REAL}, {0, 0}},
@@ -70,6 +79,21 @@ static const struct element_case {
     {MMUL_LESS_EQUAL, {SPECIAL, SPECIAL}, {0, 0}},
     {MMUL_GREATER, {SPECIAL, SPECIAL}, {0, 0}},
     {MMUL_GREATER_EQUAL, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_SILU_BACKWARD, {REAL, REAL}, {96, 4e-6}},
+    {MMUL_SILU_BACKWARD, {WIDE, REAL}, {96, 4e-6}},
+    {MMUL_SILU_BACKWARD, {SPECIAL, REAL}, {96, 4e-6}},
+    {MMUL_SILU_BACKWARD, {EDGES, EDGES}, {96, 4e-6}},
+    {MMUL_SILU_BACKWARD, {POSITIVE, SPECIAL}, {96, 4e-6}},
+    {MMUL_GELU_BACKWARD, {REAL, REAL}, {32, 4e-6}},
+    {MMUL_GELU_BACKWARD, {WIDE, REAL}, {32, 4e-6}},
+    {MMUL_GELU_BACKWARD, {SPECIAL, REAL}, {32, 4e-6}},
+    {MMUL_GELU_BACKWARD, {EDGES, EDGES}, {32, 4e-6}},
+    {MMUL_GELU_BACKWARD, {POSITIVE, SPECIAL}, {32, 4e-6}},
+    {MMUL_GELU_TANH_BACKWARD, {REAL, REAL}, {96, 1e-5}},
+    {MMUL_GELU_TANH_BACKWARD, {WIDE, REAL}, {96, 1e-5}},
+    {MMUL_GELU_TANH_BACKWARD, {SPECIAL, REAL}, {96, 1e-5}},
+    {MMUL_GELU_TANH_BACKWARD, {EDGES, EDGES}, {96, 1e-5}},
+    {MMUL_GELU_TANH_BACKWARD, {POSITIVE, SPECIAL}, {96, 1e-5}},
     {MMUL_WHERE, {SPECIAL, REAL, SPECIAL}, {0, 0}},
 };
 
@@ -224,31 +248,150 @@ static void test_largest(struct bench *b) {
         try(b, &t);
     }
     end(b, MMUL_TOPK);
+    for (enum mmul_operation_kind kind = MMUL_ARGMAX; kind <= MMUL_ARGMIN; kind++) {
+        begin(b);
+        for (int turn = 0; turn < 4 * ROW_SIZES; turn++) {
+            struct trial t = row_trial(kind, turn % ROW_SIZES, turn / 2, flavours[turn / 3 % 4],
+                                       (struct tolerance){0, 0});
+            t.cols = t.shape.cols = 1;
+            try(b, &t);
+        }
+        end(b, kind);
+    }
+}
+
+// Sums so far, in floats: as sums along an axis below. What is equal all along a row is rounded the same way each time.
+static void test_sums_so_far(struct bench *b) {
+    static const enum flavour flavours[] = {WHOLE, REAL, SPECIAL};
     begin(b);
-    for (int turn = 0; turn < 4 * ROW_SIZES; turn++) {
-        struct trial t = row_trial(MMUL_ARGMAX, turn % ROW_SIZES, turn / 2, flavours[turn / 3 % 4],
-                                   (struct tolerance){0, 0});
-        t.cols = t.shape.cols = 1;
+    for (int turn = 0; turn < 6 * ROW_SIZES; turn++) {
+        const enum flavour flavour = flavours[turn / ROW_SIZES % 3];
+        struct trial t = row_trial(MMUL_CUMSUM, turn % ROW_SIZES, turn, flavour,
+                                   (struct tolerance){flavour == WHOLE ? 0 : 3, 0});
+        if (flavour == SPECIAL) // beside 1e30, 1e300
+            t.tolerance.absolute = b->dtype == MMUL_F64 ? 1e298 : 1e24;
+        else if (flavour == REAL)
+            t.tolerance.absolute = 4 * 0x1p-24 * (double)t.cols *
+                                   (t.sources[0].layout == COL_AGAIN ? (double)t.cols / 2 : 1);
         try(b, &t);
     }
-    end(b, MMUL_ARGMAX);
+    end(b, MMUL_CUMSUM);
+}
+
+// Of indices beyond the last column, and of what is none, a row has no 1.
+static void test_one_hot(struct bench *b) {
+    static const enum flavour flavours[] = {INDICES, WHOLE, SPECIAL};
+    begin(b);
+    for (int turn = 0; turn < 6 * ROW_SIZES; turn++) {
+        struct trial t =
+            row_trial(MMUL_ONE_HOT, turn % ROW_SIZES, turn / 2, INDICES, (struct tolerance){0, 0});
+        t.with.count = t.cols;
+        shape_rows(&t, t.cols);
+        t.sources[0].flavour = flavours[turn / ROW_SIZES % 3];
+        t.sources[0].limit = t.cols + turn % 2;
+        try(b, &t);
+    }
+    end(b, MMUL_ONE_HOT);
+}
+
+// Operands beside the first one lie in other ways than that.
+static void lay_out(struct trial *t, int turn, enum flavour gradient) {
+    t->source_count = mmul_operation_row(t->kind)->most;
+    for (int i = 1; i < t->source_count; i++)
+        t->sources[i] = (struct source){.layout = (enum layout)((turn + 3 * i) % ONE_AGAIN),
+                                        .flavour = gradient};
+    shape_rows(t, t->sources[0].cols);
+}
+
+// A power has the error of softmax above, which becomes one of the logarithm as it is; the difference to the largest
+// is rounded once, and both cancel where the loss is small. The gradient is less than 1 with the same errors, times
+// one of up to 4.
+static void test_losses(struct bench *b) {
+    static const enum flavour flavours[] = {REAL, WIDE, SPECIAL, LOW};
+    for (int which = 0; which < 2; which++) {
+        const enum mmul_operation_kind kind =
+            which == 0 ? MMUL_CROSS_ENTROPY : MMUL_CROSS_ENTROPY_BACKWARD;
+        begin(b);
+        for (int turn = 0; turn < 8 * ROW_SIZES; turn++) {
+            const enum flavour flavour = flavours[turn / ROW_SIZES % 4];
+            struct trial t = row_trial(kind, turn % ROW_SIZES, turn, flavour,
+                                       (struct tolerance){flavour == WIDE ? 128 : 32, 4e-6});
+            // A power that is 0 as a float alone is nothing times infinity.
+            lay_out(&t, turn / 2, flavour == WIDE ? REAL : EDGES);
+            try(b, &t);
+        }
+        end(b, kind);
+    }
+}
+
+// n products of up to 16 are added up, as sums along an axis below are; the result has that error times up to 4.
+static void test_softmax_backward(struct bench *b) {
+    begin(b);
+    for (int turn = 0; turn < 6 * ROW_SIZES; turn++) {
+        const enum flavour flavour = turn / ROW_SIZES % 3 == 2 ? EDGES : REAL;
+        struct trial t = row_trial(MMUL_SOFTMAX_BACKWARD, turn % ROW_SIZES, turn, flavour,
+                                   (struct tolerance){16, 0});
+        t.tolerance.absolute = 4 * 16 * 0x1p-24 * (double)(t.cols + 4);
+        lay_out(&t, turn / 2, flavour);
+        try(b, &t);
+    }
+    end(b, MMUL_SOFTMAX_BACKWARD);
+}
+
+// f (g - mean(g) - n mean(g n)) with g = dy w of up to 16, of which each term has the rounding of some ulp, times f.
+// That is 1 / sqrt(epsilon) where all of a row is equal, or may be of one element alone, and less than 2 else: a row of
+// 7 reals has a deviation of more than 1/2. Of elements of 100 to 101 it is 3.5, and a mean has half an ulp of 100, as
+// in norms above. Numbers whose squares are beyond a float have a factor of their inverse.
+static void test_norms_backward(struct bench *b) {
+    static const enum flavour flavours[] = {REAL, WIDE, OFFSET, EDGES, LARGE};
+    for (enum mmul_operation_kind kind = MMUL_RMS_NORM_BACKWARD; kind <= MMUL_LAYER_NORM_BACKWARD;
+         kind++) {
+        begin(b);
+        for (int turn = 0; turn < 10 * ROW_SIZES; turn++) {
+            const enum flavour flavour = flavours[turn / ROW_SIZES % 5];
+            struct trial t =
+                row_trial(kind, turn % ROW_SIZES, turn, flavour, (struct tolerance){32, 0});
+            t.with.epsilon = turn % 2 == 0 ? 1e-5 : 1e-6;
+            const bool is_alike = t.cols == 1 || t.sources[0].layout == COL_AGAIN;
+            // Of equal large numbers the mean may be another one; doubles have room for squares.
+            const bool is_large = flavour == LARGE && !is_alike && b->dtype == MMUL_F32;
+            if (flavour == LARGE && !is_large)
+                t.sources[0].flavour = REAL;
+            const double factor = is_alike            ? 1 / sqrt(t.with.epsilon)
+                                  : flavour == OFFSET ? 100
+                                  : is_large          ? 2e-25
+                                                      : 2;
+            t.tolerance.absolute = 8 * 16 * 0x1p-24 * factor;
+            if (b->dtype == MMUL_F64) // then the mean has no more bits than the elements
+                t.tolerance.absolute *= 4;
+            lay_out(&t, turn / 2, REAL);
+            if (flavour == EDGES) { // and a gradient with NaN here and there
+                t.sources[1].flavour = TIES;
+                t.tolerance.absolute *= 10;
+            }
+            t.source_count = 2 + turn / 2 % 2;
+            try(b, &t);
+        }
+        end(b, kind);
+    }
 }
 
 // An angle that is rounded to a float is off by 2^-24 of up to the position, and so are sine and cosine, of
 // elements of up to 4.
 static void test_rope(struct bench *b) {
     begin(b);
-    for (int turn = 0; turn < 24; turn++) {
+    for (int turn = 0; turn < 48; turn++) {
         const int64_t rows = row_sizes[turn % ROW_SIZES][0], cols = 2 + 2 * (turn * 13 % 80);
-        struct trial t = {
-            .kind = MMUL_ROPE,
-            .rows = rows,
-            .cols = cols,
-            .row = turn % 3 * 1000,
-            .shape = {1, 1, 4000, cols},
-            .with = {.base = turn % 2 == 0 ? 10000 : 500000, .interleaved = turn % 4 > 1},
-            .source_count = 1,
-            .pad = turn % 2};
+        struct trial t = {.kind = MMUL_ROPE,
+                          .rows = rows,
+                          .cols = cols,
+                          .row = turn % 3 * 1000,
+                          .shape = {1, 1, 4000, cols},
+                          .with = {.base = turn % 2 == 0 ? 10000 : 500000,
+                                   .interleaved = turn % 4 > 1,
+                                   .scale = turn < 24 ? turn % 2 : -1}, // below 0: turned back
+                          .source_count = 1,
+                          .pad = turn % 2};
         t.tolerance.absolute = 8 * 0x1p-24 * (double)(t.row + rows + 8);
         t.sources[0] =
             (struct source){.layout = (enum layout)(turn % ONE_AGAIN), .rows = rows, .cols = cols};
@@ -291,13 +434,51 @@ static void test_reductions(struct bench *b) {
             if (flavour == REAL && kind <= MMUL_MEAN && b->dtype == MMUL_F64 &&
                 t.sources[0].layout >= ROW_AGAIN) // equal ones are rounded the same way each time
                 t.tolerance.absolute *= (double)count / 2;
-            t.tolerance.ulps = kind == MMUL_MEAN                     ? 2.5
-                               : kind == MMUL_SUM && flavour == REAL ? 3
-                                                                     : 0;
+            t.tolerance.ulps = kind == MMUL_MEAN                      ? 2.5
+                               : kind == MMUL_SUM && flavour != WHOLE ? 3
+                                                                      : 0;
             try(b, &t);
         }
         end(b, kind);
     }
+}
+
+// As sums, of as many rows as have one index: at most all; of a block in the middle, too.
+static void test_sums_at(struct bench *b) {
+    static const int64_t numbers[] = {1, 3, 40, 700}; // of rows of the whole result
+    static const enum flavour flavours[] = {WHOLE, REAL, SPECIAL};
+    begin(b);
+    for (int turn = 0; turn < 8 * SIZES; turn++) {
+        const int64_t count = sizes[turn % SIZES][0], all = numbers[turn / 2 % 4];
+        const int64_t row = turn % 3 == 2 ? all / 3 : 0;
+        const enum flavour flavour = flavours[turn / SIZES % 3];
+        struct trial t = {.kind = MMUL_SUM_AT,
+                          .rows = turn % 3 == 0 ? all : (all - row + 1) / 2,
+                          .cols = sizes[turn % SIZES][1],
+                          .row = row,
+                          .with = {.axis = -2, .count = all},
+                          .source_count = 2,
+                          .pad = turn % 3};
+        t.shape = (struct mmul_shape){1, 1, all, t.cols};
+        t.sources[0] = (struct source){.layout = (enum layout)(turn % NUMBER),
+                                       .flavour = flavour,
+                                       .rows = count,
+                                       .cols = t.cols};
+        t.sources[1] = (struct source){.layout = (enum layout)(turn / 3 % NUMBER),
+                                       .flavour = INDICES,
+                                       .limit = all,
+                                       .rows = count,
+                                       .cols = 1};
+        const bool is_alike = t.sources[0].layout == ROW_AGAIN || t.sources[0].layout == ONE_AGAIN;
+        t.tolerance.ulps = flavour == WHOLE ? 0 : 3;
+        if (flavour == SPECIAL) // beside 1e30, 1e300
+            t.tolerance.absolute = b->dtype == MMUL_F64 ? 1e298 : 1e24;
+        else if (flavour == REAL)
+            t.tolerance.absolute =
+                4 * 0x1p-24 * (double)count * (is_alike ? (double)(count + 1) / 2 : 1);
+        try(b, &t);
+    }
+    end(b, MMUL_SUM_AT);
 }
 
 // ---------------------------------------------------------------------------- copies and lookups
@@ -403,7 +584,7 @@ static void test_numpy(const char *path) {
         said++;
     }
     const int status = script != NULL ? pclose(script) : -1;
-    point(status == 0 && said > 80, "numpy was asked", "map_numpy.py failed");
+    point(status == 0 && said > 110, "numpy was asked", "map_numpy.py failed");
 }
 
 static void test_all(struct bench *b) {
@@ -412,8 +593,14 @@ static void test_all(struct bench *b) {
     test_softmax(b);
     test_norms(b);
     test_largest(b);
+    test_sums_so_far(b);
+    test_one_hot(b);
+    test_losses(b);
+    test_softmax_backward(b);
+    test_norms_backward(b);
     test_rope(b);
     test_reductions(b);
+    test_sums_at(b);
     test_copies(b);
     test_attention(b);
 }

@@ -55,7 +55,20 @@ static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t c
 }
 
 // What is in it.
-enum flavour { REAL, POSITIVE, WHOLE, WIDE, SPECIAL, TIES, LOW, OFFSET, INDICES };
+enum flavour {
+    REAL,
+    POSITIVE,
+    WHOLE,
+    WIDE,
+    SPECIAL,
+    TIES,
+    LOW,
+    OFFSET,
+    INDICES,
+    EDGES,
+    ANGLES,
+    LARGE
+};
 
 static uint64_t random_state;
 
@@ -73,6 +86,12 @@ static double special_value(enum mmul_dtype dtype, int which) {
     return which < 10    ? specials[which]
            : which == 10 ? (is_double ? 1e300 : 1e30)
                          : (is_double ? -1e-300 : -1e-30);
+}
+
+// Of all sizes, up to those in which no digit says where in a circle they are.
+static double random_angle(double random) {
+    static const double most[] = {4, 100, 1e6, 1e9, 1e30};
+    return (2 * random - 1) * most[(int)(random * 4096) % 5];
 }
 
 static double random_value(enum mmul_dtype dtype, enum flavour flavour, int64_t limit) {
@@ -94,6 +113,12 @@ static double random_value(enum mmul_dtype dtype, enum flavour flavour, int64_t 
         return 100 + random;
     case INDICES:
         return (double)(int64_t)(random * (double)limit);
+    case EDGES: // special, but none that is large
+        return random < 0.4 ? special_value(dtype, (int)(random * 25)) : 10 * random - 7;
+    case LARGE: // with squares beyond floats
+        return (8 * random - 4) * 1e25;
+    case ANGLES:
+        return random < 0.02 ? special_value(dtype, (int)(random * 250)) : random_angle(random);
     default:
         return 8 * random - 4;
     }
@@ -213,6 +238,26 @@ struct trial {
     int64_t pad; // of the result's rows
     struct tolerance tolerance;
 };
+
+// Sizes of the operands of what is made row by row, the first of which has `cols` columns: others are as that one,
+// columns beside it or vectors; then the result's.
+static inline void shape_rows(struct trial *t, int64_t cols) {
+    const struct mmul_operation_row *row = mmul_operation_row(t->kind);
+    const bool is_hot = t->kind == MMUL_ONE_HOT;
+    const bool is_loss = t->kind == MMUL_CROSS_ENTROPY || t->kind == MMUL_CROSS_ENTROPY_BACKWARD;
+    for (int i = 0; i < t->source_count; i++) {
+        struct source *s = &t->sources[i];
+        s->rows = i < row->by_row ? t->rows : 1;
+        s->cols = is_hot || (is_loss && i > 0) ? 1 : cols;
+        if (is_hot || (i > 0 && i == row->indices)) {
+            s->flavour = INDICES;
+            s->limit = cols;
+        }
+    }
+    const bool is_column = row->has_integers || t->kind == MMUL_CROSS_ENTROPY;
+    t->cols = t->kind == MMUL_TOPK ? 2 * t->with.count : is_column ? 1 : cols;
+    t->shape.cols = t->cols;
+}
 
 struct bench {
     struct mmul_device *device, *reference;

@@ -3,6 +3,7 @@
 // time, from their definitions, with nothing of the library.
 #pragma once
 
+#include "model/program.h"
 #include "trial.h"
 
 // Element `n` (batch, depth, row, column) of operand i; sizes of 1 repeat.
@@ -33,27 +34,42 @@ static double loop_one(const struct mmul_call *c, double x) {
            : is_called(c, "sigmoid") ? 1 / (1 + exp(-x))
            : is_called(c, "tanh")    ? tanh(x)
            : is_called(c, "silu")    ? x / (1 + exp(-x))
+           : is_called(c, "sin")     ? sin(x)
+           : is_called(c, "cos")     ? cos(x)
            : is_called(c, "gelu")
                ? loop_erf_gelu(x)
                : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
+// Derivatives, 1 - sigmoid(x) being sigmoid(-x).
+static double loop_slope(const struct mmul_call *c, double x) {
+    const double s = 1 / (1 + exp(-x)), density = exp(-x * x / 2) / 2.5066282746310002;
+    const double u = 1.5957691216057308 * (x + 0.044715 * x * x * x);
+    if (is_called(c, "silu_backward"))
+        return s + x * s / (1 + exp(x));
+    if (is_called(c, "gelu_backward"))
+        return erfc(-x / sqrt(2)) / 2 + x * density;
+    return 1 / (1 + exp(-u)) +
+           x / ((1 + exp(-u)) * (1 + exp(u))) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
+}
+
 static double loop_two(const struct mmul_call *c, double x, double y) {
-    return is_called(c, "add")            ? x + y
-           : is_called(c, "subtract")     ? x - y
-           : is_called(c, "multiply")     ? x * y
-           : is_called(c, "divide")       ? x / y
-           : is_called(c, "floor_divide") ? (y == 0 ? x / y : floor(x / y))
-           : is_called(c, "remainder")    ? (y == 0 ? NAN : x - floor(x / y) * y)
-           : is_called(c, "power")        ? pow(x, y)
-           : is_called(c, "maximum")      ? (x > y ? x : y)
-           : is_called(c, "minimum")      ? (x < y ? x : y)
-           : is_called(c, "equal")        ? x == y
-           : is_called(c, "not_equal")    ? x != y
-           : is_called(c, "less")         ? x < y
-           : is_called(c, "less_equal")   ? x <= y
-           : is_called(c, "greater")      ? x > y
-                                          : x >= y;
+    return is_called(c, "add")             ? x + y
+           : is_called(c, "subtract")      ? x - y
+           : is_called(c, "multiply")      ? x * y
+           : is_called(c, "divide")        ? x / y
+           : is_called(c, "floor_divide")  ? (y == 0 ? x / y : floor(x / y))
+           : is_called(c, "remainder")     ? (y == 0 ? NAN : x - floor(x / y) * y)
+           : is_called(c, "power")         ? pow(x, y)
+           : is_called(c, "maximum")       ? (x > y ? x : y)
+           : is_called(c, "minimum")       ? (x < y ? x : y)
+           : is_called(c, "equal")         ? x == y
+           : is_called(c, "not_equal")     ? x != y
+           : is_called(c, "less")          ? x < y
+           : is_called(c, "less_equal")    ? x <= y
+           : is_called(c, "greater")       ? x > y
+           : is_called(c, "greater_equal") ? x >= y
+                                           : loop_slope(c, x) * y;
 }
 
 // ------------------------------------------------------------------------------------------ rows
@@ -94,6 +110,43 @@ static double loop_norm(const struct trial *t, const struct mmul_call *c, const 
     return (x - mean) / sqrt(squares / cols - mean * mean + c->with.epsilon) * w + b;
 }
 
+// What a row of the result's gradients becomes by the derivatives of y_i by x_j, one after the other.
+static double loop_row_backward(const struct trial *t, const struct mmul_call *c,
+                                const int64_t n[4]) {
+    const int64_t cols = cols_of(t, c);
+    const bool is_softmax = is_called(c, "softmax_backward");
+    const bool centers = is_called(c, "layer_norm_backward");
+    double sum = 0, squares = 0, found = 0;
+    for (int64_t j = 0; j < cols; j++) {
+        sum += row_element(t, c, n, j);
+        squares += pow(row_element(t, c, n, j), 2);
+    }
+    const double mean = centers ? sum / (double)cols : 0;
+    const double f = 1 / sqrt(squares / (double)cols - mean * mean + c->with.epsilon);
+    for (int64_t i = 0; i < cols; i++) {
+        const int64_t at[] = {n[0], n[1], n[2], i}, vector[] = {0, 0, 0, i};
+        const double x = row_element(t, c, n, i), y = row_element(t, c, n, n[3]);
+        const double w = c->operand_count > 2 ? element_of(t, c, 2, vector) : 1;
+        const double by_softmax = x * ((i == n[3]) - y);
+        const double by_norm = f * ((i == n[3]) - (centers ? 1.0 : 0.0) / (double)cols -
+                                    f * f * (x - mean) * (y - mean) / (double)cols);
+        found += element_of(t, c, 1, at) * (is_softmax ? by_softmax : w * by_norm);
+    }
+    return found;
+}
+
+// Of the row at n: the index beside it, and -log softmax there; its derivative is at n.
+static double loop_loss(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    const double id = element_of(t, c, 1, n);
+    double sum = 0;
+    for (int64_t j = 0; j < cols_of(t, c); j++)
+        sum += exp(row_element(t, c, n, j));
+    if (is_called(c, "cross_entropy_backward"))
+        return (exp(row_element(t, c, n, n[3])) / sum - (id == (double)n[3])) *
+               element_of(t, c, 2, n);
+    return log(sum) - row_element(t, c, n, (int64_t)id);
+}
+
 // The column that is so many places from the largest element of its row; of equal ones the first.
 static int64_t column_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4],
                          int64_t place) {
@@ -101,7 +154,7 @@ static int64_t column_at(const struct trial *t, const struct mmul_call *c, const
         int64_t before = 0;
         for (int64_t i = 0; i < cols_of(t, c); i++) {
             double x = row_element(t, c, n, i), y = row_element(t, c, n, j);
-            before += x > y || (x == y && i < j);
+            before += (is_called(c, "argmin") ? x < y : x > y) || (x == y && i < j);
         }
         if (before == place)
             return j;
@@ -121,26 +174,89 @@ static double loop_rope(const struct trial *t, const struct mmul_call *c, const 
     const int64_t left = c->with.interleaved ? 2 * pair : pair;
     const int64_t right = c->with.interleaved ? left + 1 : pair + half;
     double turn = (double)n[2] / pow(c->with.base, 2 * (double)pair / (double)cols);
+    turn = c->with.scale < 0 ? -turn : turn;
     double x = row_element(t, c, n, left), y = row_element(t, c, n, right);
     return is_second ? x * sin(turn) + y * cos(turn) : x * cos(turn) - y * sin(turn);
 }
 
-static double loop_reduction(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+static void sizes_of(const struct trial *t, const struct mmul_call *c, int64_t sizes[4]) {
     const struct mmul_shape s = t->known[c->operands[0]].shape;
-    const bool down = c->with.axis == -2;
-    const int64_t count = down ? s.rows : s.cols;
-    double sum = 0, most = -HUGE_VAL, least = HUGE_VAL;
+    const int64_t all[] = {s.batch, s.depth, s.rows, s.cols};
+    memcpy(sizes, all, sizeof all);
+}
+
+// Along an axis, or of all elements (0); of sums so far up to n.
+static double loop_reduction(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    int64_t sizes[4], count = 1, first[4];
+    double sum = 0, squares = 0, most = -HUGE_VAL, least = HUGE_VAL;
+    sizes_of(t, c, sizes);
+    for (int a = 0; a < 4; a++) {
+        const bool is_along = c->with.axis == 0 || a == 4 + c->with.axis;
+        first[a] = is_along ? 0 : n[a];
+        sizes[a] = !is_along ? 1 : is_called(c, "cumsum") ? n[a] + 1 : sizes[a];
+        count *= sizes[a];
+    }
     for (int64_t p = 0; p < count; p++) {
-        double x =
-            element_of(t, c, 0, (const int64_t[]){n[0], n[1], down ? p : n[2], down ? n[3] : p});
+        const int64_t at[] = {first[0] + p / (sizes[1] * sizes[2] * sizes[3]),
+                              first[1] + p / (sizes[2] * sizes[3]) % sizes[1],
+                              first[2] + p / sizes[3] % sizes[2], first[3] + p % sizes[3]};
+        const double x = element_of(t, c, 0, at);
         sum += x;
+        squares += x * x;
         most = fmax(most, x);
         least = fmin(least, x);
     }
-    return is_called(c, "sum")    ? sum
-           : is_called(c, "mean") ? sum / (double)count
-           : is_called(c, "max")  ? most
-                                  : least;
+    const double mean = sum / (double)count, variance = squares / (double)count - mean * mean;
+    return is_called(c, "sum") || is_called(c, "cumsum") ? sum
+           : is_called(c, "mean")                        ? mean
+           : is_called(c, "var")                         ? variance
+           : is_called(c, "std")                         ? sqrt(variance)
+           : is_called(c, "max")                         ? most
+                                                         : least;
+}
+
+// Rows with the index of this one, beside what a table has there.
+static double loop_sum_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    const bool has_table = is_called(c, "add_at");
+    const struct mmul_shape s = t->known[c->operands[has_table ? 2 : 0]].shape;
+    const struct mmul_shape ids = t->known[c->operands[1]].shape;
+    double sum = has_table ? element_of(t, c, 0, n) : 0;
+    for (int64_t p = 0; p < s.batch * s.depth * s.rows; p++) {
+        const int64_t at[] = {p / (s.depth * s.rows), p / s.rows % s.depth, p % s.rows, n[3]};
+        const int64_t beside[] = {0, at[0], at[1], at[2]};
+        if (element_of(t, c, 1, ids.cols == 1 ? at : beside) == (double)n[2])
+            sum += element_of(t, c, has_table ? 2 : 0, at);
+    }
+    return sum;
+}
+
+// The mean over all rows, or elements.
+static double loop_mean_loss(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    const bool by_row = is_called(c, "cross_entropy");
+    const int64_t id_cols = t->known[c->operands[1]].shape.cols;
+    int64_t sizes[4], count = 1;
+    double sum = 0;
+    (void)n;
+    sizes_of(t, c, sizes);
+    sizes[3] = by_row ? 1 : sizes[3];
+    for (int a = 0; a < 4; a++)
+        count *= sizes[a];
+    for (int64_t p = 0; p < count; p++) {
+        const int64_t at[] = {p / (sizes[1] * sizes[2] * sizes[3]),
+                              p / (sizes[2] * sizes[3]) % sizes[1], p / sizes[3] % sizes[2],
+                              p % sizes[3]};
+        const int64_t beside[] = {0, at[0], at[1], at[2]};
+        const double x = row_element(t, c, at, at[3]), y = element_of(t, c, 1, at);
+        double powers = 0;
+        for (int64_t j = 0; by_row && j < cols_of(t, c); j++)
+            powers += exp(row_element(t, c, at, j));
+        const double id = element_of(t, c, 1, id_cols == 1 ? at : beside);
+        sum += by_row ? log(powers) - row_element(t, c, at, (int64_t)id)
+               : is_called(c, "mse")
+                   ? (x - y) * (x - y)
+                   : -y * log(1 / (1 + exp(-x))) - (1 - y) * log(1 / (1 + exp(x)));
+    }
+    return sum / (double)count;
 }
 
 // -------------------------------------------------------------------------------------- all else
@@ -171,6 +287,13 @@ static double loop_take(const struct trial *t, const struct mmul_call *c, const 
     return element_of(t, c, 0, (const int64_t[]){0, 0, (int64_t)id, n[3]});
 }
 
+// An index for each of the leading sizes, as take has them; or as a column.
+static double loop_one_hot(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    const int64_t beside[] = {0, n[0], n[1], n[2]};
+    const bool is_row = is_called(c, "one_hot_rows");
+    return element_of(t, c, 0, is_row ? n : beside) == (double)n[3];
+}
+
 static double loop_attention(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const struct mmul_shape q = t->known[c->operands[0]].shape, k = t->known[c->operands[1]].shape;
     const int64_t head = n[1] * k.depth / q.depth;
@@ -199,14 +322,21 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
                  {" rms_norm layer_norm normalize ", loop_norm},
                  {" topk ", loop_topk},
                  {" rope ", loop_rope},
-                 {" sum mean max min ", loop_reduction},
+                 {" softmax_backward rms_norm_backward layer_norm_backward ", loop_row_backward},
+                 {" cross_entropy_rows cross_entropy_backward ", loop_loss},
+                 {" cross_entropy mse binary_cross_entropy ", loop_mean_loss},
+                 {" sum mean max min var std cumsum ", loop_reduction},
+                 {" sum_at add_at ", loop_sum_at},
+                 {" one_hot one_hot_rows ", loop_one_hot},
                  {" slice reshape permute concat ", loop_copy},
                  {" take ", loop_take},
                  {" attention ", loop_attention}};
     char name[32];
     snprintf(name, sizeof name, " %s ", c->operation);
-    if (is_called(c, "argmax"))
+    if (is_called(c, "argmax") || is_called(c, "argmin"))
         return (double)column_at(t, c, n, 0);
+    if (is_called(c, "stop_gradient"))
+        return element_of(t, c, 0, n);
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
         if (strstr(loops[i].names, name) != NULL)
             return loops[i].loop(t, c, n);
@@ -216,16 +346,45 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     return c->operand_count == 2 ? loop_two(c, x, y) : loop_one(c, x);
 }
 
+// By its name, or, of what has another meaning by its name (model/composite.h), "NAME_rows": as the table of operations
+// has it.
+static enum mmul_status append(struct trial *t, const struct mmul_call *call, int *value) {
+    char name[32];
+    enum mmul_operation_kind kind;
+    const size_t length = strlen(call->operation);
+    if (length < 5 || strcmp(call->operation + length - 5, "_rows") != 0)
+        return mmul_program_apply(t->program, call, NULL, value, &t->err);
+    snprintf(name, sizeof name, "%.*s", (int)length - 5, call->operation);
+    mmul_operation_find(name, &kind);
+    struct mmul_operation operation = {
+        .kind = kind, .operand_count = call->operand_count, .with = call->with};
+    memcpy(operation.operands, call->operands, sizeof operation.operands);
+    return mmul_program_append(t->program, &operation, NULL, value, &t->err);
+}
+
+// What several operations have made on the way to the last one's: nobody knows what that must be, and it is let go.
+static void pass_over(struct trial *t, int until) {
+    MPI_Bcast(&until, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    while (t->count < until) {
+        struct mmul_shape s = {1, 1, 1, 1};
+        if (rank == 0)
+            s = mmul_program_value_shape(t->program, t->count, NULL);
+        MPI_Bcast(&s, sizeof s, MPI_CHAR, 0, MPI_COMM_WORLD);
+        t->is_read[add_known(t, s)] = true;
+    }
+}
+
 // The operation in the program, and its loops; the result's sizes are what root's program says.
 static int apply(struct trial *t, const struct mmul_call *call) {
     struct mmul_shape s = {1, 1, 1, 1};
     int value = -1;
     enum mmul_status status = MMUL_OK;
     if (rank == 0) {
-        status = mmul_program_apply(t->program, call, NULL, &value, &t->err);
+        status = append(t, call, &value);
         if (status == MMUL_OK)
             s = mmul_program_value_shape(t->program, value, NULL);
     }
+    pass_over(t, value);
     MPI_Bcast(&s, sizeof s, MPI_CHAR, 0, MPI_COMM_WORLD);
     struct mmul_call loops = *call;
     loops.with.shape = s;

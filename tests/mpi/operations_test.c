@@ -20,7 +20,8 @@ struct example {
     int operand_count;
     struct mmul_parameters with;
     double tolerance;
-    int64_t ids; // elements of the second are whole numbers below this; 0: as all
+    int64_t
+        ids; // elements of the second, or of the only one, are whole numbers below this; 0: as all
 };
 
 // --------------------------------------------------------------------------------------- rules
@@ -34,7 +35,7 @@ static int load_ids(struct trial *t, struct mmul_shape shape, int64_t below) {
 
 static int load_operand(struct trial *t, const struct example *e, int operand) {
     const struct mmul_shape s = e->shapes[operand];
-    if (operand != 1 || e->ids == 0)
+    if (e->ids == 0 || (operand != 1 && e->operand_count > 1))
         return load(t, s);
     return load_ids(t, s, e->ids);
 }
@@ -75,9 +76,17 @@ static bool holds(const struct trial *t, const struct example *e, enum mmul_oper
     return !is_either && mmul_rule_fits(kind, rule, &call, t->known[made].shape, groups);
 }
 
+static const struct mmul_operation_row *find_row(const char *name, enum mmul_operation_kind *kind) {
+    char text[32];
+    snprintf(text, sizeof text, "%s", name);
+    if (strstr(text, "_rows") != NULL) // as in operation_loops.h
+        *strstr(text, "_rows") = '\0';
+    return mmul_operation_find(text, kind);
+}
+
 static bool every_rule(struct mmul_context *context, const struct example *e, const char *weights) {
     enum mmul_operation_kind kind;
-    const struct mmul_operation_row *row = mmul_operation_find(e->operation, &kind);
+    const struct mmul_operation_row *row = find_row(e->operation, &kind);
     const bool by_rule = strncmp(weights, "1,1", 3) == 0 && context->cluster->node_count > 1;
     int loaded[MMUL_OPERANDS], made[16];
     struct trial t;
@@ -98,12 +107,39 @@ static bool every_rule(struct mmul_context *context, const struct example *e, co
     return right;
 }
 
+// What is several operations has no rule of its own: its operands are in files, or all placed in the same way.
+static bool every_placement(struct mmul_context *context, const struct example *e,
+                            const char *weights) {
+    static const enum mmul_placement_kind places[] = {
+        MMUL_PLACE_FILE, MMUL_PLACE_ROWS, MMUL_PLACE_COLS, MMUL_PLACE_GRID, MMUL_PLACE_REPLICATE};
+    int loaded[MMUL_OPERANDS];
+    struct trial t;
+    begin(&t);
+    for (int i = 0; i < e->operand_count; i++)
+        loaded[i] = load_operand(&t, e, i);
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+        struct mmul_call call = {
+            .operation = e->operation, .operand_count = e->operand_count, .with = e->with};
+        for (int i = 0; i < e->operand_count; i++)
+            call.operands[i] =
+                places[p] == MMUL_PLACE_FILE ? loaded[i] : place(&t, loaded[i], places[p]);
+        save(&t, apply(&t, &call));
+    }
+    tolerance = e->tolerance;
+    bool right = run(context, &t, weights);
+    tolerance = 0;
+    end(&t);
+    if (!right && rank == 0)
+        fprintf(stderr, "# %s\n", e->operation);
+    return right;
+}
+
 // ------------------------------------------------------------------------------------- examples
 
 static bool of_one_value(struct mmul_context *context, const char *weights) {
     static const char *const exact[] = {"neg", "abs", "relu"};
-    static const char *const names[] = {"exp",  "log",  "sqrt", "rsqrt",     "sigmoid",
-                                        "tanh", "silu", "gelu", "gelu_tanh", "normalize"};
+    static const char *const names[] = {"exp",  "log",  "sqrt",      "rsqrt",     "sigmoid", "tanh",
+                                        "silu", "gelu", "gelu_tanh", "normalize", "sin",     "cos"};
     bool right = true;
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
         right = every_rule(context, &(struct example){exact[i], {STACK}, 1, NONE, 0, 0}, weights) &&
@@ -117,10 +153,12 @@ static bool of_one_value(struct mmul_context *context, const char *weights) {
 
 // What repeats, in either operand, and numbers.
 static bool of_two_values(struct mmul_context *context, const char *weights) {
-    static const char *const names[] = {"add",       "subtract",   "multiply",    "divide",
-                                        "maximum",   "minimum",    "equal",       "not_equal",
-                                        "remainder", "less_equal", "greater",     "greater_equal",
-                                        "less",      "power",      "floor_divide"};
+    static const char *const names[] = {"add",           "subtract",      "multiply",
+                                        "divide",        "maximum",       "minimum",
+                                        "equal",         "not_equal",     "remainder",
+                                        "less_equal",    "greater",       "greater_equal",
+                                        "less",          "power",         "floor_divide",
+                                        "silu_backward", "gelu_backward", "gelu_tanh_backward"};
     static const struct mmul_shape shapes[][2] = {
         {{2, 3, 4, 6}, {2, 3, 4, 6}}, {{2, 3, 4, 6}, {1, 1, 1, 6}}, {{2, 3, 4, 1}, {2, 3, 4, 6}},
         {{2, 3, 1, 6}, {2, 1, 4, 6}}, {{2, 3, 4, 6}, {0}},          {{0}, {1, 1, 1, 1}}};
@@ -160,6 +198,8 @@ static bool of_rows(struct mmul_context *context, const char *weights) {
         {"layer_norm", {STACK, VECTOR, VECTOR}, 3, {.epsilon = 1e-5}, 2e-5, 0},
         {"topk", {STACK}, 1, {.count = 4}, 0, 0},
         {"argmax", {STACK}, 1, NONE, 0, 0},
+        {"argmin", {STACK}, 1, NONE, 0, 0},
+        {"rope", {STACK}, 1, {.base = 10, .scale = -1}, CLOSE, 0},
         {"rope", {STACK}, 1, {.base = 10}, CLOSE, 0},
         {"rope", {MATRIX}, 1, {.base = 100, .interleaved = true}, CLOSE, 0},
         {"sum", {STACK}, 1, {.axis = -1}, 0, 0},
@@ -172,6 +212,56 @@ static bool of_rows(struct mmul_context *context, const char *weights) {
         {"max", {MATRIX}, 1, {.axis = -2}, 0, 0},
         {"min", {STACK}, 1, {.axis = -2}, 0, 0}};
     return ALL(examples);
+}
+
+static bool of_losses(struct mmul_context *context, const char *weights) {
+    const struct mmul_shape column = {2, 3, 4, 1}, beside = {1, 1, 7, 1}, tall = {1, 1, 64, 6};
+    const struct example examples[] = {
+        {"cumsum", {STACK}, 1, {.axis = -1}, 0, 0},
+        {"one_hot_rows", {column}, 1, {.count = 5}, 0, 6}, // some are beyond the last column
+        {"cross_entropy_rows", {STACK, column}, 2, NONE, CLOSE, 6},
+        {"cross_entropy_rows", {MATRIX, beside}, 2, NONE, CLOSE, 6},
+        {"cross_entropy_backward", {STACK, column, column}, 3, NONE, CLOSE, 6},
+        {"cross_entropy_backward", {MATRIX, beside, beside}, 3, NONE, CLOSE, 6},
+        {"softmax_backward", {STACK, STACK}, 2, NONE, 0, 0},
+        {"rms_norm_backward", {STACK, STACK}, 2, {.epsilon = 1e-5}, 2e-5, 0},
+        {"rms_norm_backward", {MATRIX, MATRIX, VECTOR}, 3, {.epsilon = 1e-5}, 2e-5, 0},
+        {"layer_norm_backward", {MATRIX, MATRIX}, 2, {.epsilon = 1e-5}, 2e-5, 0},
+        {"layer_norm_backward", {STACK, STACK, VECTOR}, 3, {.epsilon = 1e-5}, 2e-5, 0},
+        {"sum_at", {MATRIX, beside}, 2, {.axis = -2, .count = 5}, 0, 5},
+        {"sum_at", {MATRIX, beside}, 2, {.axis = -2, .count = 23}, 0, 11},
+        {"sum_at", {tall, {1, 1, 64, 1}}, 2, {.axis = -2, .count = 3}, 0, 3}};
+    return ALL(examples);
+}
+
+static bool of_several_operations(struct mmul_context *context, const char *weights) {
+    static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std"};
+    const struct mmul_shape ids = {1, 2, 3, 4}, column = {2, 3, 4, 1}, table = {1, 1, 11, 6};
+    const struct example examples[] = {{"cumsum", {STACK}, 1, {.axis = -2}, 0, 0},
+                                       {"cumsum", {STACK}, 1, {.axis = -3}, 0, 0},
+                                       {"cumsum", {STACK}, 1, {.axis = -4}, 0, 0},
+                                       {"one_hot", {{1, 1, 7, 3}}, 1, {.count = 5}, 0, 5},
+                                       {"one_hot", {ids}, 1, {.count = 9}, 0, 7},
+                                       {"cross_entropy", {STACK, ids}, 2, NONE, CLOSE, 6},
+                                       {"cross_entropy", {STACK, column}, 2, NONE, CLOSE, 6},
+                                       {"cross_entropy", {MATRIX, {1, 1, 1, 7}}, 2, NONE, CLOSE, 6},
+                                       {"add_at", {table, {1, 1, 1, 7}, MATRIX}, 3, NONE, 0, 11},
+                                       {"add_at", {table, ids, STACK}, 3, NONE, 0, 11},
+                                       {"add_at", {table, column, STACK}, 3, NONE, 0, 11},
+                                       {"mse", {STACK, STACK}, 2, NONE, CLOSE, 0},
+                                       {"mse", {MATRIX, MATRIX}, 2, NONE, CLOSE, 0},
+                                       {"binary_cross_entropy", {STACK, STACK}, 2, NONE, CLOSE, 0},
+                                       {"stop_gradient", {STACK}, 1, NONE, 0, 0}};
+    bool right = true;
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+        right = every_placement(context, &examples[i], weights) && right;
+    for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++)
+        for (int axis = i < 4 ? -3 : -1; axis >= -5; axis--) { // -5: all of them
+            const struct example e = {
+                reductions[i], {STACK}, 1, {.axis = axis % 5}, i == 1 || i > 3 ? CLOSE : 0, 0};
+            right = every_placement(context, &e, weights) && right;
+        }
+    return right;
 }
 
 static bool of_elements_elsewhere(struct mmul_context *context, const char *weights) {
@@ -224,6 +314,8 @@ static void test_rules(struct mmul_context *context, int nodes) {
     } groups[] = {{of_one_value, "element by element of one value"},
                   {of_two_values, "of two, which repeat, or are numbers"},
                   {of_rows, "rows, and along axes"},
+                  {of_losses, "sums so far, losses, gradients of rows, rows by an index"},
+                  {of_several_operations, "several operations by one name"},
                   {of_elements_elsewhere, "elements from elsewhere"},
                   {of_attention, "attention"}};
     for (int w = 0; w < (size > 1 ? (int)WEIGHTINGS : 1); w++)
@@ -396,6 +488,41 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
     end(&t);
 }
 
+// The same of what counts or picks by indices that are beside its rows.
+static void test_an_index_beside(struct mmul_context *context, int nodes, const char *operation) {
+    const struct mmul_shape rows = {1, 1, 40, 11}, column = {1, 1, 40, 1};
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    char what[96], line[96];
+    struct trial t;
+    begin(&t);
+    int x = place(&t, load(&t, rows), MMUL_PLACE_ROWS);
+    int ids = load_ids(&t, column, 11);
+    t.memory[t.inputs - 1][39] = 11;
+    ids = place(&t, ids, MMUL_PLACE_ROWS);
+    const struct mmul_call call = {.operation = operation,
+                                   .operands = {x, ids},
+                                   .operand_count = 2,
+                                   .with = {.axis = -2, .count = 11}};
+    int value = -1;
+    if (rank == 0)
+        append(&t, &call, &value);
+    if (rank == 0)
+        mmul_program_relu(t.program, value, NULL, NULL, &t.err);
+    const struct mmul_program_options options = {.weights = "equal"};
+    enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    snprintf(what, sizeof what, "%d nodes: %s of an index that is too large ends everywhere", nodes,
+             operation);
+    snprintf(line, sizeof line, "'value 3' has 11: %s takes whole numbers from 0 to 10 here",
+             operation);
+    tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err, line), what);
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    end(&t);
+}
+
 // On one rank with a device that has memory of its own: a CPU whose buffers are not host memory, and PoCL.
 static void test_devices(struct mmul_probe *probe) {
     const char *devices[] = {"faulty:hang=1000000:cpu", "0:0"};
@@ -481,6 +608,8 @@ int main(int argc, char **argv) {
         test_chains(context, nodes);
         test_an_index_outside(context, nodes, false);
         test_an_index_outside(context, nodes, true);
+        test_an_index_beside(context, nodes, "cross_entropy");
+        test_an_index_beside(context, nodes, "sum_at");
         mmul_context_destroy(context);
     }
     if (size == 1)

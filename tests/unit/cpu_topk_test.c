@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The largest elements of a row on the cpu device, against one after the other by looking at all that are left: rows
-// of few different values, of NaN and infinities, rising and falling ones, shorter and longer than what is looked
-// at together.
+// The largest elements of a row on the cpu device, against one after the other by looking at all that are left, and the
+// first of the smallest: rows of few different values, of NaN and infinities, rising and falling ones, shorter and
+// longer than what is looked at together.
 #include "device/cpu_map_rows.h"
 
 #include <math.h>
@@ -22,6 +22,15 @@ static int64_t find_next(const float *x, int64_t n, const bool *taken) {
     return best;
 }
 
+// The column of the first of the smallest, NaN before all.
+static int64_t find_smallest(const float *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++)
+        if (x[j] < x[best] || (isnan(x[j]) && !isnan(x[best])))
+            best = j;
+    return best;
+}
+
 static void compare(const float *x, int64_t n, int64_t k) {
     bool taken[LONGEST] = {false};
     float found[2 * LONGEST];
@@ -31,8 +40,9 @@ static void compare(const float *x, int64_t n, int64_t k) {
         taken[next] = true;
         assert_int_equal((int64_t)found[k + i], next);
         assert_true(found[i] == x[next] || (isnan(found[i]) && isnan(x[next])));
-        assert_true(i > 0 || mmul_cpu_argmax(x, n) == next);
+        assert_true(i > 0 || mmul_cpu_extreme(x, n, false) == next);
     }
+    assert_int_equal(mmul_cpu_extreme(x, n, true), find_smallest(x, n));
 }
 
 static float element(int kind, uint32_t random, int64_t j) {

@@ -33,6 +33,22 @@ static const struct block blocks[] = {
     {MMUL_LAYER_NORM, 300, 700, {{300, 700}, {1, 700}, {1, 700}}, {.epsilon = 1e-5}},
     {MMUL_TOPK, 400, 6, {{400, 500}}, {.count = 3}},
     {MMUL_ARGMAX, 400, 1, {{400, 500}}, {.count = 0}},
+    {MMUL_ARGMIN, 400, 1, {{400, 500}}, {.count = 0}},
+    {MMUL_SIN, 700, 900, {{700, 900}}, {.count = 0}},
+    {MMUL_COS, 7, 9, {{7, 9}}, {.count = 0}},
+    {MMUL_SILU_BACKWARD, 700, 900, {{700, 900}, {700, 900}}, {.count = 0}},
+    {MMUL_GELU_BACKWARD, 700, 900, {{700, 900}, {700, 900}}, {.count = 0}},
+    {MMUL_GELU_TANH_BACKWARD, 700, 900, {{700, 900}, {700, 900}}, {.count = 0}},
+    {MMUL_CUMSUM, 300, 700, {{300, 700}}, {.axis = -1}},
+    {MMUL_ONE_HOT, 900, 50, {{900, 1}}, {.count = 50}},
+    {MMUL_CROSS_ENTROPY, 400, 1, {{400, 500}, {400, 1}}, {.count = 0}},
+    {MMUL_CROSS_ENTROPY_BACKWARD, 300, 700, {{300, 700}, {300, 1}, {300, 1}}, {.count = 0}},
+    {MMUL_SOFTMAX_BACKWARD, 300, 700, {{300, 700}, {300, 700}}, {.count = 0}},
+    {MMUL_RMS_NORM_BACKWARD, 300, 700, {{300, 700}, {300, 700}}, {.epsilon = 1e-5}},
+    {MMUL_RMS_NORM_BACKWARD, 9, 7, {{9, 7}, {9, 7}, {1, 7}}, {.epsilon = 1e-5}},
+    {MMUL_LAYER_NORM_BACKWARD, 300, 700, {{300, 700}, {300, 700}, {1, 700}}, {.epsilon = 1e-5}},
+    {MMUL_SUM_AT, 50, 300, {{900, 300}, {900, 1}}, {.axis = -2, .count = 50}},
+    {MMUL_SUM_AT, 50, 3, {{9, 3}, {9, 1}}, {.axis = -2, .count = 50}},
     {MMUL_SUM, 900, 1, {{900, 300}}, {.axis = -1}},
     {MMUL_SUM, 1, 900, {{300, 900}}, {.axis = -2}},
     {MMUL_MEAN, 1, 5, {{90001, 5}}, {.axis = -2}},
@@ -51,6 +67,13 @@ static float *filled(int64_t count, uint64_t seed, int64_t below) {
     return memory;
 }
 
+// How many an operand may count or pick from; 0: it holds no indices. All tables and rows here have 50 at least.
+static int64_t index_limit(const struct block *b, int operand) {
+    const bool is_hot = b->kind == MMUL_ONE_HOT, is_take = b->kind == MMUL_TAKE && operand == 1;
+    const int indices = mmul_operation_row(b->kind)->indices;
+    return is_hot || is_take || (operand > 0 && operand == indices) ? 50 : 0;
+}
+
 // The block on the CPU; operands and result are the caller's.
 static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
                                  float *memory[OPERANDS]) {
@@ -65,7 +88,7 @@ static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
                                  .ld = b->cols};
     for (int i = 0; i < OPERANDS && b->operands[i][0] > 0; i++) {
         const int64_t rows = b->operands[i][0], cols = b->operands[i][1];
-        memory[i] = filled(rows * cols, (uint64_t)i, b->kind == MMUL_TAKE && i == 1 ? 50 : 0);
+        memory[i] = filled(rows * cols, (uint64_t)i, index_limit(b, i));
         host.operands[i] = (struct mmul_host_operand){
             .at = memory[i], .row_step = cols, .col_step = 1, .rows = rows, .cols = cols};
         host.map.operand_count = i + 1;

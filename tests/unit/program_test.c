@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "clusters.h"
+#include "model/gradient.h"
 #include "model/matrix.h"
 #include "model/program.h"
 #include "plan/lists/program_plan.h"
@@ -490,6 +491,82 @@ static void every_operation_says_how_far_it_may_be_off(void **state) {
     }
 }
 
+// Where the operands of an operation are, as its row says.
+static void operands_by_row_come_first(void **state) {
+    (void)state;
+    for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
+        const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
+        const bool is_by_row = row->class == MMUL_CLASS_ROWS;
+        if (is_by_row != (row->by_row > 0) || row->by_row > row->least ||
+            (row->indices > 0 && row->indices >= row->most) ||
+            (is_by_row && row->indices >= row->by_row) || (row->picks && !is_by_row))
+            fail_msg("%s", row->name);
+    }
+}
+
+// What goes by rows, and what is needed as a whole: a part of the result has no use for other rows of the first ones.
+static void rows_beside_rows_stay_beside_them(void **state) {
+    (void)state;
+    const struct mmul_parameters with = {.axis = -2, .count = 5};
+    const struct mmul_operand_info stack = {.shape = {2, 3, 4, 6}},
+                                   operands[] = {stack, stack, stack, stack};
+    for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
+        const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
+        const struct mmul_operation_call call = {operands, row->most, &with};
+        for (int i = 0; row->class == MMUL_CLASS_ROWS && i < row->most; i++)
+            if (mmul_operation_groups((enum mmul_operation_kind)kind, &call, i, stack.shape) !=
+                (i < row->by_row ? MMUL_ROW_BY_ROW : 1))
+                fail_msg("%s, operand %d", row->name, i);
+    }
+}
+
+// Indices are split as the rows they say the place of, which makes summands; columns are whole.
+static void rules_of_sums_by_an_index(void **state) {
+    (void)state;
+    const struct mmul_parameters with = {.axis = -2, .count = 5};
+    const struct mmul_operand_info operands[] = {{.shape = {1, 1, 7, 6}}, {.shape = {1, 1, 7, 1}}};
+    const struct mmul_operation_call call = {operands, 2, &with};
+    const struct mmul_operation_row *row = mmul_operation_row(MMUL_SUM_AT);
+    assert_true(row->rules[0].operands[0] == MMUL_PLACE_ROWS &&
+                row->rules[0].operands[1] == MMUL_PLACE_ROWS &&
+                row->rules[0].result == MMUL_PLACE_PARTIAL);
+    for (int i = 0; i < row->rule_count; i++)
+        assert_true(
+            mmul_rule_fits(MMUL_SUM_AT, &row->rules[i], &call, (struct mmul_shape){1, 1, 5, 6}, 1));
+}
+
+// A row of the table that nobody has thought of a gradient for is found here.
+static bool has_no_gradient(enum mmul_operation_kind kind) {
+    switch (kind) {
+    case MMUL_LOAD:
+    case MMUL_GENERATE:
+    case MMUL_SAVE:
+    case MMUL_KEPT:
+    case MMUL_KEEP:
+    case MMUL_FLOOR_DIVIDE:
+    case MMUL_ARGMAX:
+    case MMUL_ARGMIN:
+    case MMUL_ONE_HOT:
+    case MMUL_SEARCH:
+    case MMUL_CAST:
+        return true;
+    default:
+        return kind >= MMUL_EQUAL && kind <= MMUL_GREATER_EQUAL;
+    }
+}
+
+static void every_operation_has_a_gradient_or_says_why_not(void **state) {
+    (void)state;
+    for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
+        const char *reason = "unset";
+        const bool has_rule =
+            mmul_gradient_rule_of((enum mmul_operation_kind)kind, &reason) != NULL;
+        if ((has_rule || reason != NULL) == has_no_gradient((enum mmul_operation_kind)kind) ||
+            (has_rule && reason != NULL))
+            fail_msg("%s", mmul_operation_row((enum mmul_operation_kind)kind)->name);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(shapes_of_results, assert_no_live_bytes),
@@ -497,6 +574,10 @@ int main(void) {
         cmocka_unit_test_teardown(an_output_of_two_values, assert_no_live_bytes),
         cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
         cmocka_unit_test(every_operation_says_how_far_it_may_be_off),
+        cmocka_unit_test(operands_by_row_come_first),
+        cmocka_unit_test(rows_beside_rows_stay_beside_them),
+        cmocka_unit_test(rules_of_sums_by_an_index),
+        cmocka_unit_test(every_operation_has_a_gradient_or_says_why_not),
         cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_loop_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),

@@ -7,7 +7,9 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "exec/job/plan_cache.h"
 #include "exec/job/program.h"
+#include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/setup/calibrate.h"
 #include "io/weights_file.h"
@@ -307,8 +309,11 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     struct mmul_program *copy = NULL;
     struct mmul_program_plan *made = NULL;
     double *weights = NULL;
+    uint64_t key = 0; // root's
     struct told told = comm->rank == 0 ? tell(context, program, job) : (struct told){0};
-    enum mmul_status status = mmul_comm_broadcast(comm, &told, sizeof told, err);
+    enum mmul_status status = mmul_held_sweep(context, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, &told, sizeof told, err);
     if (status == MMUL_OK)
         status = send_program(comm, program, &told, &copy, err);
     if (status == MMUL_OK && comm->rank == 0 && job->calls.progress != NULL) {
@@ -317,6 +322,16 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     }
     if (status == MMUL_OK && told.kept_count > 0)
         status = mmul_kept_find(context, copy, err);
+    if (status == MMUL_OK && comm->rank == 0)
+        key = mmul_plan_key(context, copy, job);
+    if (status == MMUL_OK)
+        status = mmul_plan_cache_take(context, key, copy, &made, err);
+    if (status == MMUL_OK && made != NULL) {
+        made->options.verify_seed = told.options.verify_seed;
+        made->calls = job->calls;
+        *plan = made;
+        return MMUL_OK;
+    }
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {
             .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
@@ -356,6 +371,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     made->owned = copy;
     copy->planning = NULL; // the calls are the caller's
     made->calls = job->calls;
+    mmul_plan_cache_add(context, key, made);
     *plan = made;
     return MMUL_OK;
 }

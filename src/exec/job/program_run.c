@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "exec/conduct/run.h"
 #include "exec/job/program.h"
+#include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/tasks/computing.h"
 #include "exec/traffic/move.h"
@@ -161,7 +162,8 @@ static enum mmul_status make_list(struct list *list, struct mmul_error *err) {
         char set[MMUL_KEPT_NAME_BYTES + sizeof "kept:"];
         const char *name = set;
         struct entry *entry = &list->entries[list->count];
-        if (o->kind != MMUL_KEEP && (o->kind != MMUL_SAVE || !is_root))
+        if (o->kind == MMUL_KEEP ? program->kept[o->kept].held > 0
+                                 : o->kind != MMUL_SAVE || !is_root)
             continue;
         list->count++;
         *entry = (struct entry){.operation = o, .order = SETS};
@@ -333,6 +335,8 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
     }
     mmul_report_destroy(report);
     mmul_free(stages);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(context->comm, mmul_held_commit(context, made, err), err);
     if (status == MMUL_OK)
         *values = made;
     else

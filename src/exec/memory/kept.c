@@ -13,6 +13,7 @@
 #include "base/rows.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "exec/memory/held.h"
 #include "io/output_file.h"
 #include "io/shard_folder.h"
 #include "io/shard_list.h"
@@ -161,11 +162,14 @@ enum mmul_status mmul_kept_open(struct mmul_context *context, struct mmul_values
     const struct mmul_program *program = values->plan->program;
     enum mmul_status status = mmul_comm_agree(
         context->comm, MMUL_ALLOCATE(values->kept, program->kept_count, "kept values", err), err);
-    if (status == MMUL_OK)
+    bool has_shards = false;
+    for (int i = 0; i < program->kept_count; i++)
+        has_shards |= program->kept[i].held == 0;
+    if (status == MMUL_OK && has_shards)
         status = mmul_kept_share_folders(context, err);
     for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
         struct mmul_kept_use *use = &values->kept[i];
-        use->place = find_place(values, i);
+        use->place = program->kept[i].held > 0 ? -1 : find_place(values, i);
         if (use->place < 0 || !program->kept[i].is_made)
             continue;
         const struct shard own = shard_of(values, i, values->rank);
@@ -177,7 +181,10 @@ enum mmul_status mmul_kept_open(struct mmul_context *context, struct mmul_values
     for (int i = 0; status == MMUL_OK && i < program->kept_count; i++)
         if (values->kept[i].place >= 0)
             status = map_shards(context, values, i, err);
-    return mmul_comm_agree(context->comm, status, err);
+    status = mmul_comm_agree(context->comm, status, err);
+    return status == MMUL_OK
+               ? mmul_comm_agree(context->comm, mmul_held_open(context, values, err), err)
+               : status;
 }
 
 enum mmul_status mmul_kept_check(const struct mmul_values *values, struct mmul_error *err) {
@@ -458,12 +465,11 @@ static enum mmul_status find_set(const struct mmul_context *context, struct mmul
 enum mmul_status mmul_kept_find(struct mmul_context *context, struct mmul_program *program,
                                 struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
+    for (int i = 0; status == MMUL_OK && i < program->kept_count; i++)
         if (!program->kept[i].is_made)
-            status = find_set(context, &program->kept[i], err);
-        status = mmul_comm_agree(context->comm, status, err);
-    }
-    return status;
+            status = program->kept[i].held > 0 ? mmul_held_take(context, &program->kept[i], err)
+                                               : find_set(context, &program->kept[i], err);
+    return mmul_comm_agree(context->comm, status, err);
 }
 
 // ----------------------------------------------------------------------------------------- weights
@@ -482,7 +488,8 @@ enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size,
     int64_t *offsets = NULL, count, most = 0;
     for (int i = 0; i < program->kept_count; i++) {
         const struct mmul_kept *set = &program->kept[i];
-        if (set->is_made || !mmul_shape_count(set->shape, &count) || count <= most)
+        if (set->is_made || set->offsets == NULL || !mmul_shape_count(set->shape, &count) ||
+            count <= most)
             continue;
         largest = set;
         most = count;
@@ -521,7 +528,7 @@ enum mmul_status mmul_kept_check_weights(const struct mmul_program *program, int
     enum mmul_status status = MMUL_ALLOCATE(offsets, size + 1, "weights", err);
     for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
         const struct mmul_kept *set = &program->kept[i];
-        if (set->is_made || is_split_so(set, size, weights, offsets) ||
+        if (set->is_made || set->held > 0 || is_split_so(set, size, weights, offsets) ||
             (set->has_weights && are_same_weights(set->weights, weights, size)))
             continue;
         struct mmul_placement placement = {

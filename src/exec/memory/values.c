@@ -2,6 +2,7 @@
 // Lays places out in a segment and finds what is in them. Moves and computes nothing.
 #include "exec/memory/values.h"
 
+#include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 
 #include <string.h>
@@ -79,6 +80,7 @@ void mmul_values_destroy(struct mmul_values *values) {
     if (!values->is_abandoned)
         mmul_shared_destroy(&values->segment);
     mmul_kept_close(values);
+    mmul_held_close(values);
     mmul_free(values->kept_parts);
     mmul_report_destroy(values->report);
     mmul_free(values->offsets);

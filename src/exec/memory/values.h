@@ -22,6 +22,9 @@ struct mmul_values {
     struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: there are none
     char **
         kept_parts; // owned: place * node_size + node rank: the rank's part of a set; NULL: it is none
+    struct mmul_held_segment *
+        *held; // owned; of held values (exec/memory/held.h) that were read, then made
+    int held_count;
     double begin;      // when the clock of the run that made them started
     bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };

@@ -150,6 +150,34 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pa
     return m;
 }
 
+static bool is_index(double id, int64_t count) {
+    return id >= 0 && id < (double)count && id == (double)(int64_t)id;
+}
+
+// Where an operand holds indices (but for a lookup, which says more): are they some?
+static enum mmul_status check_indices(const struct making *m, const struct mmul_host_map *host,
+                                      struct mmul_error *err) {
+    const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
+    struct mmul_operand_info infos[MMUL_OPERANDS];
+    if (row->indices == 0 || row->class == MMUL_CLASS_LOOKUP)
+        return MMUL_OK;
+    const struct mmul_operation_call call = mmul_program_call(m->program, m->operation, infos);
+    const int64_t limit = mmul_operation_index_limit(m->operation->kind, &call);
+    const struct mmul_host_operand *o = &host->operands[row->indices];
+    for (int64_t t = 0; t < m->matrices; t++) {
+        const void *at =
+            mmul_dtype_ahead(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, t));
+        for (int64_t i = 0; i < o->rows; i++) {
+            const double id = mmul_dtype_real(o->dtype, at, i * o->row_step);
+            if (!is_index(id, limit))
+                return mmul_fail(err, MMUL_ERR_DATA,
+                                 "'%s' has %g: %s takes whole numbers from 0 to %lld here",
+                                 infos[row->indices].name, id, row->name, (long long)(limit - 1));
+        }
+    }
+    return MMUL_OK;
+}
+
 // Makes a region of the block's matrices from the operands.
 static enum mmul_status make(const struct making *m, struct mmul_region to,
                              struct mmul_error *err) {
@@ -170,6 +198,8 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
     host.dtype = m->result.dtype;
     host.ld = m->result.ld;
     char place[192], more[32] = "";
+    if (check_indices(m, &host, err) != MMUL_OK)
+        return err->status;
     if (m->matrices > 1)
         snprintf(more, sizeof more, " and %lld more", (long long)(m->matrices - 1));
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld%s of '%.90s'",
@@ -202,6 +232,8 @@ static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
     const struct mmul_region b = m->block;
     const struct mmul_shape have = shape_of(m, 0);
     const int64_t inner = m->inner_end - m->inner_begin, all = down ? have.rows : have.cols;
+    if (m->operation->kind == MMUL_SUM_AT)
+        set_part(m, 1, m->inner_begin, inner, 0, 1);
     if (down)
         set_part(m, 0, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin);
     else
@@ -228,7 +260,7 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
         }
         const struct mmul_shape have = shape_of(m, i);
         const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
-        const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
+        const bool is_vector = row->class == MMUL_CLASS_ROWS && i >= row->by_row;
         set_part(m, i, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
                  all ? have.cols : b.col_end - b.col_begin);
     }
@@ -444,7 +476,7 @@ enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, in
     const int64_t rows = table->shape.rows;
     for (int64_t i = 0; i < count; i++) {
         const double id = mmul_dtype_real(dtype, ids, i * step);
-        if (id >= 0 && id < (double)rows && id == (double)(int64_t)id)
+        if (is_index(id, rows))
             continue;
         return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", id,
                          table->name, (long long)rows);

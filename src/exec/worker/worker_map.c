@@ -100,7 +100,8 @@ static bool flatten_operand(const struct mmul_host_map *host, int i, struct mmul
     const int64_t matrices = host->map.matrices;
     if (o->at == NULL)
         o->rows *= matrices;
-    if (o->at == NULL || (class == MMUL_CLASS_ROWS && i > 0) ||
+    if (o->at == NULL ||
+        (class == MMUL_CLASS_ROWS && i >= mmul_operation_row(host->map.kind)->by_row) ||
         (class == MMUL_CLASS_LOOKUP && i == 0))
         return o->at == NULL || follows(host, i, 0);
     int64_t *step = class == MMUL_CLASS_LOOKUP ? &o->col_step : &o->row_step;

@@ -492,6 +492,8 @@ static double kept_seconds(const struct mmul_program_costs *costs,
     const struct mmul_program_costs *c = costs;
     const struct mmul_kept *set = &program->kept[operation->kept];
     const struct mmul_value *value = &program->values[operation->result];
+    if (set->offsets == NULL)
+        return 0;
     const double total = (double)set->offsets[set->parts];
     double planned = 0, apart = 0, ignored;
     for (int rank = 0; rank + 1 < c->size; rank++) {

@@ -93,6 +93,9 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
         return false;
     if ((o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && rule->result != o->wish)
         return false;
+    if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_REPLICATE &&
+        s->program->kept[o->kept].held == 0)
+        return false;
     // Columns of a stack are no columns of a set, which has those of all matrices one below the other.
     if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_COLS &&
         mmul_shape_matrices(mmul_program_shape(s->program, o)) > 1)

@@ -216,9 +216,9 @@ static const struct mmul_operation *made_by(const struct group *c, int step) {
 }
 
 static bool is_by_element(const struct mmul_operation *o) {
-    const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
-    return class == MMUL_CLASS_ELEMENTS ||
-           (class == MMUL_CLASS_ROWS && o->kind != MMUL_TOPK && o->kind != MMUL_ARGMAX);
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    return row->class == MMUL_CLASS_ELEMENTS ||
+           (row->class == MMUL_CLASS_ROWS && !row->picks && row->by_row == 1);
 }
 
 static bool is_together(enum mmul_placement_kind kind) {

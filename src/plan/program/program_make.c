@@ -217,6 +217,9 @@ static bool take_shards(const struct mmul_program_plan *plan, int kept,
     const int64_t **offsets = p->kind == MMUL_PLACE_ROWS ? &p->row_offsets : &p->col_offsets;
     const int64_t *planned = *offsets;
     place->kept = kept;
+    *network_bytes = 0;
+    if (set->offsets == NULL)
+        return true;
     *offsets = set->offsets;
     *network_bytes = (double)count_apart(&plan->costs, set->offsets, planned) /
                      (double)planned[size] * bytes_of(&plan->program->values[place->value]);
@@ -497,6 +500,10 @@ void mmul_program_forget_products(struct mmul_program_plan *plan) {
 void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     if (plan == NULL)
         return;
+    if (plan->is_kept) { // by its context, for others
+        plan->is_used = false;
+        return;
+    }
     while (plan->ranges != NULL) {
         struct mmul_program_offsets *next = plan->ranges->next;
         mmul_free(plan->ranges);

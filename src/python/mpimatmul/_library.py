@@ -63,6 +63,11 @@ class Call(c.Structure):
                 ("operand_count", c.c_int), ("with_", Parameters), ("origin", c.c_char_p)]
 
 
+class GradientRequest(c.Structure):
+    _fields_ = [("struct_bytes", c.c_size_t), ("y", c.c_int), ("xs", c.POINTER(c.c_int)), ("count", c.c_int),
+                ("origin", c.c_char_p)]
+
+
 class Generated(c.Structure):
     _fields_ = [("kind", c.c_int), ("seed", c.c_uint64), ("shape", Shape)]
 

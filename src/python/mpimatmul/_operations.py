@@ -29,6 +29,8 @@ abs = _unary("abs", "The absolute value", builtins.abs)  # pylint: disable=redef
 relu = _unary("relu", "max(x, 0)", lambda x: builtins.max(x, 0))
 sigmoid = _unary("sigmoid", "1 / (1 + exp(-x))", lambda x: 1 / (1 + math.exp(-x)))
 tanh = _unary("tanh", "The hyperbolic tangent", math.tanh)
+sin = _unary("sin", "The sine", math.sin)
+cos = _unary("cos", "The cosine", math.cos)
 silu = _unary("silu", "x * sigmoid(x)", lambda x: x / (1 + math.exp(-x)))
 
 
@@ -189,6 +191,11 @@ def argmax(x):
     return apply("argmax", [x])
 
 
+def argmin(x):
+    """Column of the smallest element of each row."""
+    return apply("argmin", [x])
+
+
 def _axis(axis, ndim):
     """Counted from the end, as the library does."""
     if not -ndim <= operator.index(axis) < ndim:
@@ -198,22 +205,21 @@ def _axis(axis, ndim):
 
 def _reduction(name, what):
     def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
-        if name != "mean" and not isinstance(x, (Value, numpy.ndarray)):
+        if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
         if not keepdims or dtype is not None or out is not None:  # as numpy's own functions ask for it
             raise Error(64, f"{name}: the axis stays, with size 1, in the type of the operand: no keepdims=False, "
                             "dtype, out")
         x, axis = as_value(x), more[0] if more else axis
-        if axis is None:  # all elements, as one row
-            row = apply(name, [reshape(x, (1, math.prod(x.shape)))], axis=-1)
-            return reshape(row, (1,) * x.ndim)
+        if axis is None:
+            return apply(name, [x], axis=0)
         along = _axis(axis, x.ndim)
         if x.is_row and axis >= 0:
             raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
                             "axis=-1 is along its elements")
         return apply(name, [x], axis=along)
     operation.__name__ = operation.__qualname__ = name
-    operation.__doc__ = f"{what} along an axis (-1, -2, or None: all), which stays with size 1."
+    operation.__doc__ = f"{what} along an axis (None: all), which stays with size 1."
     return operation
 
 
@@ -221,6 +227,14 @@ sum = _reduction("sum", "The sum")  # pylint: disable=redefined-builtin
 max = _reduction("max", "The largest element")  # pylint: disable=redefined-builtin
 min = _reduction("min", "The smallest element")  # pylint: disable=redefined-builtin
 mean = _reduction("mean", "The mean")
+var = _reduction("var", "The variance (ddof 0)")
+std = _reduction("std", "The standard deviation (ddof 0)")
+
+
+def cumsum(x, axis):
+    """Sums of all elements up to this one, along an axis."""
+    x = as_value(x)
+    return apply("cumsum", [x], axis=_axis(axis, x.ndim))
 
 
 def _sizes(name, given):
@@ -313,8 +327,8 @@ def _sizes_method(function):
     return method
 
 
-for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, maximum, minimum, softmax, topk, argmax, sum,
-                  mean, max, min, take, transpose):
+for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, softmax, topk,
+                  argmax, argmin, sum, mean, max, min, var, std, cumsum, take, transpose):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))

@@ -10,11 +10,13 @@ import math
 import operator
 import os
 import warnings
+import weakref
+from collections import deque
 
 import numpy
 
 from . import _caller, _library as lib
-from ._begin import OPTIONS, collective, session
+from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
 
@@ -36,6 +38,17 @@ class Value:
         self.stored = stored if not operands else "f4" if "f4" in types else "f8" if types else None
         self.place = _caller.place()
         self.corner = None  # root: its first rows and columns, when they have been computed
+        # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
+        # gradients that go through it, which have to know what it is made of; those that it is one of.
+        self.is_computed, self.held, self.crossed, self.gradients = False, None, weakref.WeakSet(), None
+        there = begun()
+        if there and there.rank != 0:  # programs are root's
+            self.make, self.operands = None, ()
+
+    def _stay(self, number):
+        """Root: the ranks hold it under that number, as long as this value is there."""
+        self.held = number
+        weakref.finalize(self, _RELEASED.append, number).atexit = False
 
     ndim = property(lambda self: len(self.shape), doc="How many axes.")
 
@@ -302,6 +315,9 @@ def generate(shape, kind="uniform", seed=1):
 # ------------------------------------------------------------------------------------ evaluation
 
 
+_RELEASED = deque()  # numbers of held values that nobody has any more; the library is told before the next program
+
+
 class _Program(_Building):
     """A whole program, with root's files and arrays."""
 
@@ -310,6 +326,9 @@ class _Program(_Building):
         self.matrices, self.outputs, self.made, self.loaded = [], [], {}, []
         self.plan, self.values = c.c_void_p(), c.c_void_p()
         self.held = []  # what the library reads and writes
+        self.shared = {}  # what several values are made by
+        self.holds = []  # values that stay on the ranks, and their numbers
+        self.gradients = set()  # that are made
         self.names, self.under_way = _caller.names(Value), None
         self.is_left = False  # the library is still at it
 
@@ -328,19 +347,44 @@ class _Program(_Building):
 
     def add(self, value):
         """The value and what it is made of, each once; without recursion: programs may be long."""
+        self.find_gradients(value)
         waiting = [value]
         while waiting:
             v = waiting[-1]
-            missing = [o for o in v.operands if isinstance(o, Value) and id(o) not in self.made]
+            operands = self.operands_of(v)
+            missing = [o for o in operands if isinstance(o, Value) and id(o) not in self.made]
             if id(v) not in self.made and not missing:
-                ids = [self.made[id(o)] if isinstance(o, Value) else o for o in v.operands]
+                ids = [self.made[id(o)] if isinstance(o, Value) else o for o in operands]
                 self.under_way = v
                 self.held.append(v)
-                self.made[id(v)] = v.make(self, ids)
+                self.made[id(v)] = self.load_held(v.held) if self.is_leaf(v) else v.make(self, ids)
             waiting += missing
             if not missing:
                 waiting.pop()
         return self.made[id(value)]
+
+    def is_leaf(self, value):
+        """What the ranks hold is one, unless a gradient has to go through it."""
+        if value.held is not None and not value.crossed:
+            value.operands = ()  # for nobody any more
+        return value.held is not None and self.gradients.isdisjoint(value.crossed)
+
+    def operands_of(self, value):
+        return () if self.is_leaf(value) else value.operands
+
+    def find_gradients(self, value):
+        """Those among what the value is made of; through what they go it is made of more, until there are no others."""
+        known = -1
+        while known < len(self.gradients):
+            known, seen, waiting = len(self.gradients), set(), [value]
+            while waiting:
+                v = waiting.pop()
+                if id(v) in seen:
+                    continue
+                seen.add(id(v))
+                if v.gradients is not None and not self.is_leaf(v):
+                    self.gradients.add(v.gradients)
+                waiting += [o for o in self.operands_of(v) if isinstance(o, Value)]
 
     def word(self, kind):
         """What the script calls the value that is being made."""
@@ -371,6 +415,26 @@ class _Program(_Building):
     def keep(self, value, name):
         check(library.mmul_program_keep, self.handle, self.add(value), name, c.c_bool(False))
 
+    def load_held(self, number):
+        value = c.c_int()
+        check(library.mmul_program_load_held, self.handle, session().context, c.c_int64(number),
+              self.word("value").encode(), c.byref(value))
+        return value.value
+
+    def hold(self, value):
+        """Root: it stays where it is when the program has run."""
+        number = c.c_int64()
+        check(library.mmul_program_hold, self.handle, self.add(value), c.byref(number))
+        self.holds.append((value, number.value))
+
+    def hold_again(self, values):
+        """Root: so does what is computed a second time, of `values` and of what new values are made of."""
+        new = [o for v in self.held if isinstance(v, Value) and not v.is_computed for o in self.operands_of(v)]
+        again = {id(v): v for v in [*values, *new]
+                 if isinstance(v, Value) and v.is_computed and v.operands and v.held is None}
+        for value in again.values():
+            self.hold(value)
+
     def run(self, keep=False):
         """Collective."""
         s = session()
@@ -379,6 +443,8 @@ class _Program(_Building):
         options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep)
 
         def work():
+            while _RELEASED:
+                library.mmul_context_release(s.context, c.c_int64(_RELEASED.popleft()))
             check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
             self.outputs.clear()
             check(library.mmul_program_run, s.context, self.plan, c.byref(self.values))
@@ -386,6 +452,11 @@ class _Program(_Building):
             s.compute(work, self.clean)
         finally:
             self.is_left = s.is_left(self.clean)
+        for value in self.held:
+            if isinstance(value, Value):
+                value.is_computed = True
+        for value, number in self.holds:
+            value._stay(number)  # pylint: disable=protected-access
 
 
 def evaluate(*values):
@@ -410,6 +481,7 @@ def _evaluate(s, values):
                 check(library.mmul_output_borrow, result.ctypes.data_as(c.c_void_p), as_shape(v.shape), dtype,
                       c.byref(output))
                 program.save(v, output)
+            program.hold_again(values)
             program.held.append(results)
             return results
         results = s.on_root(build)
@@ -477,8 +549,26 @@ def save_all(saves):
                                     dimensions=value.ndim, beside=beside)
                 check(library.mmul_output_create, c.byref(request), c.byref(output))
                 program.save(value, output)
+            program.hold_again(value for _, value in saves)
         session().on_root(build)
         program.run()
+
+
+@collective("persist")
+def persist(*values):
+    """Computes values and leaves them where they lie, on the ranks and their devices: what is made of them later begins
+    there. They go when nobody has them any more. The values, or the one. Collective."""
+    with _Program() as program:
+        def build():
+            for value in {id(v): v for v in values}.values():
+                if isinstance(value, Value) and value.operands and value.held is None:
+                    program.hold(value)
+            program.hold_again(())
+            return len(program.holds)
+        count = session().broadcast(c.c_int(session().on_root(build) or 0))
+        if count.value > 0:
+            program.run()
+    return values if len(values) != 1 else values[0]
 
 
 @collective("local")

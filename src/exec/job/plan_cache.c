@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// A short list, the newest first.
+#include "exec/job/plan_cache.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "plan/program/program_make.h"
+
+enum { PLANS = 16 };
+
+struct mmul_kept_plan {
+    struct mmul_kept_plan *next;
+    struct mmul_program_plan *plan; // owned
+    int64_t number;                 // on all ranks the same
+    uint64_t key;                   // root's
+};
+
+// ------------------------------------------------------------------------------------------ the key
+
+// Of an operation; no bytes between members count, all of it is zeroed first.
+struct key_operation {
+    struct mmul_parameters with;
+    struct mmul_scale scale;
+    struct mmul_shape shape;
+    int operands[MMUL_OPERANDS];
+    int kind, operand_count, result, is_integer, dtype, generator, wish, kept, in_place;
+};
+
+struct key_value {
+    struct mmul_shape shape;
+    int dtype, is_integer, last_use;
+};
+
+static void add_operation(struct mmul_hasher *hasher, const struct mmul_operation *o) {
+    struct key_operation key;
+    memset(&key, 0, sizeof key);
+    for (int i = 0; i < o->operand_count; i++)
+        key.operands[i] = o->operands[i];
+    memcpy(key.with.begin, o->with.begin, sizeof key.with.begin);
+    memcpy(key.with.end, o->with.end, sizeof key.with.end);
+    memcpy(key.with.axes, o->with.axes, sizeof key.with.axes);
+    key.with.shape = o->with.shape;
+    key.with.axis = o->with.axis;
+    key.with.count = o->with.count;
+    key.with.causal = o->with.causal;
+    key.scale.is_given = o->scale.is_given;
+    key.scale.turned[0] = o->scale.turned[0];
+    key.scale.turned[1] = o->scale.turned[1];
+    key.shape = o->shape;
+    key.kind = (int)o->kind;
+    key.operand_count = o->operand_count;
+    key.result = o->result;
+    key.is_integer = o->is_integer;
+    key.dtype = (int)o->dtype;
+    key.generator = (int)o->generator;
+    key.wish = (int)o->wish;
+    key.kept = o->kept;
+    key.in_place = o->in_place;
+    mmul_hasher_add(hasher, &key, sizeof key);
+}
+
+static void add_value(struct mmul_hasher *hasher, const struct mmul_value *v) {
+    struct key_value key;
+    memset(&key, 0, sizeof key);
+    key.shape = v->shape;
+    key.dtype = (int)v->dtype;
+    key.is_integer = v->is_integer;
+    key.last_use = v->last_use;
+    mmul_hasher_add(hasher, &key, sizeof key);
+}
+
+static void add_kept(struct mmul_hasher *hasher, const struct mmul_kept *kept) {
+    const int facts[] = {kept->held > 0, kept->is_made, kept->parts, kept->offsets != NULL};
+    mmul_hasher_add(hasher, facts, sizeof facts);
+    if (kept->offsets != NULL)
+        mmul_hasher_add(hasher, kept->offsets, (size_t)(kept->parts + 1) * sizeof *kept->offsets);
+}
+
+static void add_job(struct mmul_hasher *hasher, const struct mmul_context *context,
+                    const struct mmul_job *job) {
+    const struct mmul_job_options *o = &job->options;
+    const double options[] = {o->split,
+                              o->split_rule,
+                              o->is_predicted,
+                              o->io,
+                              (double)o->memory_bytes,
+                              (double)o->device_memory_bytes,
+                              o->tail,
+                              o->tail_share,
+                              o->reproducible,
+                              o->keeps_values,
+                              o->no_verify,
+                              o->no_fallback,
+                              o->records,
+                              o->device_timeout_seconds};
+    mmul_hasher_add(hasher, options, sizeof options);
+    if (job->weights != NULL)
+        mmul_hasher_add(hasher, job->weights, strlen(job->weights));
+    for (int rank = 0; rank < context->cluster->size; rank++) {
+        const struct mmul_rank_info *r = &context->cluster->ranks[rank];
+        const double speeds[] = {mmul_rank_flops(r, MMUL_F32), mmul_rank_flops(r, MMUL_F64)};
+        mmul_hasher_add(hasher, speeds, sizeof speeds);
+    }
+    mmul_hasher_add(hasher, &context->replacements, sizeof context->replacements);
+}
+
+// Of shards the ranks look whether they are what they were.
+static bool may_be_kept(const struct mmul_program *program) {
+    for (int k = 0; k < program->kept_count; k++)
+        if (program->kept[k].held == 0)
+            return false;
+    return program->operation_count > 0;
+}
+
+uint64_t mmul_plan_key(const struct mmul_context *context, const struct mmul_program *program,
+                       const struct mmul_job *job) {
+    struct mmul_hasher *hasher = NULL;
+    struct mmul_error ignored;
+    if (!may_be_kept(program) || mmul_hasher_create(&hasher, &ignored) != MMUL_OK)
+        return 0;
+    add_job(hasher, context, job);
+    for (int i = 0; i < program->operation_count; i++)
+        add_operation(hasher, &program->operations[i]);
+    for (int i = 0; i < program->value_count; i++)
+        add_value(hasher, &program->values[i]);
+    for (int k = 0; k < program->kept_count; k++)
+        add_kept(hasher, &program->kept[k]);
+    const uint64_t key = mmul_hasher_value(hasher);
+    mmul_hasher_destroy(hasher);
+    return key;
+}
+
+// ----------------------------------------------------------------------------------------- the list
+
+static const struct mmul_kept_plan *find_number(const struct mmul_context *context,
+                                                int64_t number) {
+    const struct mmul_kept_plan *at = context->plans;
+    while (at != NULL && at->number != number)
+        at = at->next;
+    return at;
+}
+
+// The values, numbers and outputs of the new program; what placements borrow of the old one stays.
+static void put_in(struct mmul_program *new, struct mmul_program *old) {
+    for (int k = 0; k < old->kept_count; k++) {
+        struct mmul_kept *kept = &new->kept[k];
+        mmul_free(kept->offsets);
+        mmul_free(kept->weights);
+        kept->offsets = old->kept[k].offsets;
+        kept->weights = old->kept[k].weights;
+        old->kept[k] = *kept;
+        kept->offsets = NULL;
+        kept->weights = NULL;
+    }
+    memcpy(old->values, new->values, (size_t)old->value_count * sizeof *old->values);
+    memcpy(old->operations, new->operations,
+           (size_t)old->operation_count * sizeof *old->operations);
+    mmul_program_destroy(new);
+}
+
+enum mmul_status mmul_plan_cache_take(struct mmul_context *context, uint64_t key,
+                                      struct mmul_program *program, struct mmul_program_plan **plan,
+                                      struct mmul_error *err) {
+    int64_t number = 0;
+    struct mmul_error missing;
+    *plan = NULL;
+    for (const struct mmul_kept_plan *at = context->plans;
+         context->comm->rank == 0 && key != 0 && at != NULL; at = at->next)
+        if (at->key == key && !at->plan->is_used && number == 0)
+            number = at->number;
+    enum mmul_status status = mmul_comm_broadcast(context->comm, &number, sizeof number, err);
+    if (status != MMUL_OK || number == 0)
+        return status;
+    const struct mmul_kept_plan *found = find_number(context, number);
+    status = found != NULL && !found->plan->is_used
+                 ? MMUL_OK
+                 : mmul_fail(&missing, MMUL_ERR_SYSTEM, "no plan %lld here", (long long)number);
+    if (mmul_comm_agree(context->comm, status, &missing) != MMUL_OK)
+        return MMUL_OK;
+    put_in(program, found->plan->owned);
+    *plan = found->plan;
+    (*plan)->is_used = true;
+    return MMUL_OK;
+}
+
+static bool brings_files(const struct mmul_program_plan *plan) {
+    bool brings = false;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *s = &plan->steps[i];
+        brings |= s->schedule != NULL && plan->places[s->result].placement.kind == MMUL_PLACE_FILE;
+        for (int j = 0; s->schedule != NULL && j < MMUL_OPERANDS; j++)
+            brings |= s->operands[j] >= 0 &&
+                      plan->places[s->operands[j]].placement.kind == MMUL_PLACE_FILE;
+    }
+    return brings;
+}
+
+static void destroy(struct mmul_kept_plan *kept) {
+    kept->plan->is_kept = false;
+    mmul_program_plan_destroy(kept->plan);
+    mmul_free(kept);
+}
+
+// All but the newest ones, and those that somebody has still.
+static void drop_old(struct mmul_context *context) {
+    int count = 0;
+    for (struct mmul_kept_plan **at = &context->plans; *at != NULL;) {
+        struct mmul_kept_plan *kept = *at;
+        if (++count <= PLANS || kept->plan->is_used) {
+            at = &kept->next;
+            continue;
+        }
+        *at = kept->next;
+        destroy(kept);
+    }
+}
+
+void mmul_plan_cache_add(struct mmul_context *context, uint64_t key,
+                         struct mmul_program_plan *plan) {
+    struct mmul_kept_plan *made = NULL;
+    struct mmul_error ignored;
+    const int64_t number = ++context->plan_count; // of all ranks, also where it is not kept
+    if (brings_files(plan) || !may_be_kept(plan->program) ||
+        MMUL_ALLOCATE(made, 1, "a plan", &ignored) != MMUL_OK)
+        return;
+    *made = (struct mmul_kept_plan){context->plans, plan, number, key};
+    plan->is_kept = plan->is_used = true;
+    context->plans = made;
+    drop_old(context);
+}
+
+void mmul_plan_cache_destroy(struct mmul_context *context) {
+    while (context->plans != NULL) {
+        struct mmul_kept_plan *kept = context->plans;
+        context->plans = kept->next;
+        destroy(kept);
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+// A list of them in the context; segments count who uses them.
+#include "exec/memory/held.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+struct mmul_held_segment {
+    struct mmul_shared shared;
+    int users; // held values, and values of runs that have made or read them
+};
+
+struct mmul_held {
+    struct mmul_held *next;
+    int64_t number;
+    struct mmul_held_info info;
+    struct mmul_held_segment *segment;
+    int64_t *offsets; // owned, by rank, in units of its placement; NULL: whole
+    char **parts;     // owned, by rank of the node: where they are
+    int ranks;
+    bool is_released; // root: by its user
+};
+
+static void leave(struct mmul_held_segment *segment) {
+    if (segment == NULL || --segment->users > 0)
+        return;
+    mmul_shared_destroy(&segment->shared);
+    mmul_free(segment);
+}
+
+static void destroy(struct mmul_held *held) {
+    leave(held->segment);
+    mmul_free(held->offsets);
+    mmul_free(held->parts);
+    mmul_free(held);
+}
+
+const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number) {
+    const struct mmul_held *held = context->held;
+    while (held != NULL && (held->number != number || held->is_released))
+        held = held->next;
+    return held;
+}
+
+struct mmul_held_info mmul_held_info(const struct mmul_held *held) {
+    return held->info;
+}
+
+static enum mmul_status copy_offsets(const int64_t *from, int ranks, int64_t **to,
+                                     struct mmul_error *err) {
+    if (from == NULL)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(*to, ranks + 1, "a held value", err);
+    if (status == MMUL_OK)
+        memcpy(*to, from, (size_t)(ranks + 1) * sizeof **to);
+    return status;
+}
+
+enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_kept *kept,
+                                struct mmul_error *err) {
+    const struct mmul_held *held = mmul_held_find(context, kept->held);
+    if (held == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
+    kept->parts = held->ranks;
+    return copy_offsets(held->offsets, held->ranks, &kept->offsets, err);
+}
+
+// ------------------------------------------------------------------------------------------ a run
+
+static int find_place(const struct mmul_values *v, int kept) {
+    int place = v->plan->place_count - 1;
+    while (place >= 0 && v->plan->places[place].kept != kept)
+        place--;
+    return place;
+}
+
+static bool is_whole(const struct mmul_values *v, int place) {
+    return v->plan->places[place].placement.kind == MMUL_PLACE_REPLICATE;
+}
+
+// Parts of one that is made, of the ranks of the node, from `at` on; to where they end. base NULL: only that.
+static int64_t lay_out(struct mmul_values *v, int place, int64_t at, char *base) {
+    char **parts = v->kept_parts + (int64_t)place * v->node_size;
+    for (int rank = 0, index = 0; rank < v->plan->costs.size; rank++) {
+        if (v->plan->costs.rank_node[rank] != v->node)
+            continue;
+        if (base != NULL)
+            parts[index] = is_whole(v, place) && index > 0 ? parts[0] : base + at;
+        if (!is_whole(v, place) || index == 0)
+            at += mmul_program_place_bytes(v->plan, &v->plan->places[place], rank);
+        index++;
+    }
+    return at;
+}
+
+static int64_t lay_out_all(struct mmul_values *v, char *base) {
+    const struct mmul_program *program = v->plan->program;
+    int64_t at = 0;
+    for (int k = 0; k < program->kept_count; k++) {
+        const int place =
+            program->kept[k].held > 0 && program->kept[k].is_made ? find_place(v, k) : -1;
+        at = place >= 0 ? lay_out(v, place, at, base) : at;
+    }
+    return at;
+}
+
+static void take_part_in(struct mmul_values *v, struct mmul_held_segment *segment) {
+    segment->users++;
+    v->held[v->held_count++] = segment;
+}
+
+static void find_read(const struct mmul_context *context, struct mmul_values *v, int kept) {
+    const struct mmul_held *held = mmul_held_find(context, v->plan->program->kept[kept].held);
+    const int place = find_place(v, kept);
+    if (place < 0)
+        return;
+    memcpy(v->kept_parts + (int64_t)place * v->node_size, held->parts,
+           (size_t)v->node_size * sizeof *held->parts);
+    take_part_in(v, held->segment);
+}
+
+enum mmul_status mmul_held_open(const struct mmul_context *context, struct mmul_values *values,
+                                struct mmul_error *err) {
+    const struct mmul_program *program = values->plan->program;
+    const int64_t bytes = lay_out_all(values, NULL);
+    struct mmul_held_segment *made = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "held values", err, MMUL_WANT(values->held, program->kept_count + 1), MMUL_WANT(made, 1));
+    status = mmul_comm_agree(context->comm, status, err);
+    for (int k = 0; status == MMUL_OK && k < program->kept_count; k++) {
+        const struct mmul_kept *kept = &program->kept[k];
+        if (kept->held > 0 && !kept->is_made && mmul_held_find(context, kept->held) == NULL)
+            status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
+        else if (kept->held > 0 && !kept->is_made)
+            find_read(context, values, k);
+    }
+    status = mmul_comm_agree(context->comm, status, err);
+    if (status == MMUL_OK && bytes > 0)
+        status = mmul_shared_create(context->comm, bytes, &made->shared, err);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
+    lay_out_all(values, made->shared.data);
+    take_part_in(values, made);
+    return MMUL_OK;
+}
+
+static enum mmul_status hold(struct mmul_context *context, const struct mmul_values *v, int kept,
+                             struct mmul_held_segment *segment, struct mmul_error *err) {
+    const int place = find_place(v, kept), ranks = v->plan->costs.size;
+    const struct mmul_placement *p = &v->plan->places[place].placement;
+    const struct mmul_value *value = &v->plan->program->values[v->plan->places[place].value];
+    struct mmul_held *made = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a held value", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->parts, v->node_size, "a held value", err);
+    if (status == MMUL_OK)
+        status = copy_offsets(p->kind == MMUL_PLACE_ROWS   ? p->row_offsets
+                              : p->kind == MMUL_PLACE_COLS ? p->col_offsets
+                                                           : NULL,
+                              ranks, &made->offsets, err);
+    if (status != MMUL_OK) {
+        if (made != NULL)
+            destroy(made);
+        return status;
+    }
+    memcpy(made->parts, v->kept_parts + (int64_t)place * v->node_size,
+           (size_t)v->node_size * sizeof *made->parts);
+    made->number = v->plan->program->kept[kept].held;
+    made->info = (struct mmul_held_info){value->shape, value->dtype, p->kind, value->is_integer};
+    made->segment = segment;
+    made->ranks = ranks;
+    segment->users++;
+    made->next = context->held;
+    context->held = made;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_held_commit(struct mmul_context *context, struct mmul_values *values,
+                                  struct mmul_error *err) {
+    const struct mmul_program *program = values->plan->program;
+    enum mmul_status status = MMUL_OK;
+    for (int k = 0; status == MMUL_OK && k < program->kept_count; k++)
+        if (program->kept[k].held > 0 && program->kept[k].is_made)
+            status = hold(context, values, k, values->held[values->held_count - 1], err);
+    return status;
+}
+
+void mmul_held_close(struct mmul_values *values) {
+    for (int i = 0; i < values->held_count && !values->is_abandoned; i++)
+        leave(values->held[i]);
+    mmul_free(values->held);
+    values->held = NULL;
+    values->held_count = 0;
+}
+
+// ---------------------------------------------------------------------------------------- releasing
+
+void mmul_held_release(struct mmul_context *context, int64_t number) {
+    for (struct mmul_held *held = context->held; held != NULL; held = held->next)
+        held->is_released |= held->number == number;
+}
+
+// Those of a list of numbers.
+static void drop(struct mmul_context *context, const int64_t *numbers, int64_t count) {
+    for (struct mmul_held **at = &context->held; *at != NULL;) {
+        struct mmul_held *held = *at;
+        bool goes = false;
+        for (int64_t i = 0; i < count; i++)
+            goes |= numbers[i] == held->number;
+        if (!goes) {
+            at = &held->next;
+            continue;
+        }
+        *at = held->next;
+        destroy(held);
+    }
+}
+
+enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error *err) {
+    int64_t count = 0, *numbers = NULL;
+    for (const struct mmul_held *held = context->held; held != NULL; held = held->next)
+        count += held->is_released;
+    enum mmul_status status = mmul_comm_broadcast(context->comm, &count, sizeof count, err);
+    if (status != MMUL_OK || count == 0)
+        return status;
+    status = mmul_comm_agree(context->comm,
+                             MMUL_ALLOCATE(numbers, count, "numbers of held values", err), err);
+    count = 0;
+    for (const struct mmul_held *held = context->held; status == MMUL_OK && held != NULL;
+         held = held->next)
+        if (held->is_released)
+            numbers[count++] = held->number;
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(context->comm, &count, sizeof count, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(context->comm, numbers, count * (int64_t)sizeof *numbers, err);
+    if (status == MMUL_OK)
+        drop(context, numbers, count);
+    mmul_free(numbers);
+    return status;
+}
+
+void mmul_held_destroy(struct mmul_context *context) {
+    while (context->held != NULL) {
+        struct mmul_held *held = context->held;
+        context->held = held->next;
+        destroy(held);
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// One operation after the other; what was added before a failure is taken back.
+#include "model/build.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "model/matrix.h"
+
+struct mmul_build mmul_build_begin(struct mmul_program *program, const char *origin,
+                                   struct mmul_error *err) {
+    err->status = MMUL_OK;
+    return (struct mmul_build){program, origin != NULL ? origin : "", err, program->operation_count,
+                               program->value_count};
+}
+
+enum mmul_status mmul_build_end(struct mmul_build *b) {
+    if (b->err->status == MMUL_OK)
+        return MMUL_OK;
+    b->program->operation_count = b->operations;
+    b->program->value_count = b->values;
+    mmul_program_find_last_uses(b->program);
+    return b->err->status;
+}
+
+enum mmul_status mmul_build_fail(struct mmul_build *b, enum mmul_status status, const char *format,
+                                 ...) {
+    char text[sizeof b->err->text];
+    va_list more;
+    if (b->err->status != MMUL_OK)
+        return b->err->status;
+    va_start(more, format);
+    vsnprintf(text, sizeof text, format, more);
+    va_end(more);
+    return mmul_fail(b->err, status, "%s", text);
+}
+
+struct mmul_term mmul_value_term(int value) {
+    return (struct mmul_term){value, 0};
+}
+
+struct mmul_term mmul_number_term(double number) {
+    return (struct mmul_term){MMUL_NUMBER, number};
+}
+
+struct mmul_shape mmul_build_shape(const struct mmul_build *b, int value) {
+    return value < 0 ? (struct mmul_shape){1, 1, 1, 1} : b->program->values[value].shape;
+}
+
+static int add(struct mmul_build *b, struct mmul_operation *request) {
+    int value = MMUL_NO_VALUE;
+    if (b->err->status != MMUL_OK)
+        return MMUL_NO_VALUE;
+    mmul_text_copy(request->origin, sizeof request->origin, b->origin);
+    return mmul_program_append(b->program, request, NULL, &value, b->err) == MMUL_OK
+               ? value
+               : MMUL_NO_VALUE;
+}
+
+int mmul_build_apply(struct mmul_build *b, enum mmul_operation_kind kind,
+                     const struct mmul_term *operands, int count,
+                     const struct mmul_parameters *with) {
+    struct mmul_operation request = {.kind = kind, .operand_count = count};
+    if (with != NULL)
+        request.with = *with;
+    for (int i = 0; i < count; i++) {
+        request.operands[i] = operands[i].value;
+        request.with.numbers[i] = operands[i].number;
+    }
+    return add(b, &request);
+}
+
+int mmul_build_one(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
+    const struct mmul_term operand = mmul_value_term(x);
+    return mmul_build_apply(b, kind, &operand, 1, NULL);
+}
+
+int mmul_build_two(struct mmul_build *b, enum mmul_operation_kind kind, struct mmul_term x,
+                   struct mmul_term y) {
+    const struct mmul_term operands[] = {x, y};
+    return mmul_build_apply(b, kind, operands, 2, NULL);
+}
+
+int mmul_build_both(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y) {
+    return mmul_build_two(b, kind, mmul_value_term(x), mmul_value_term(y));
+}
+
+int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x, double number) {
+    return mmul_build_two(b, kind, mmul_value_term(x), mmul_number_term(number));
+}
+
+int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
+    const struct mmul_term operand = mmul_value_term(x);
+    const struct mmul_parameters with = {.axis = axis};
+    return mmul_build_apply(b, kind, &operand, 1, &with);
+}
+
+int mmul_build_reshape(struct mmul_build *b, int x, struct mmul_shape shape) {
+    const struct mmul_term operand = mmul_value_term(x);
+    const struct mmul_parameters with = {.shape = shape};
+    if (mmul_shape_equal(mmul_build_shape(b, x), shape))
+        return x;
+    const int made = mmul_build_apply(b, MMUL_RESHAPE, &operand, 1, &with);
+    if (made != MMUL_NO_VALUE) // the same elements, for whoever complains of them
+        memcpy(b->program->values[made].name, b->program->values[x].name, MMUL_VALUE_NAME_BYTES);
+    return made;
+}
+
+int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const int64_t end[4]) {
+    const struct mmul_term operand = mmul_value_term(x);
+    struct mmul_parameters with = {0};
+    memcpy(with.begin, begin, sizeof with.begin);
+    memcpy(with.end, end, sizeof with.end);
+    return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
+}
+
+int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {
+    struct mmul_operation request = {.kind = MMUL_GENERATE,
+                                     .shape = shape,
+                                     .generator =
+                                         with_ones ? MMUL_GENERATE_ONES : MMUL_GENERATE_ZEROS};
+    return add(b, &request);
+}
+
+void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]) {
+    sizes[0] = shape.batch;
+    sizes[1] = shape.depth;
+    sizes[2] = shape.rows;
+    sizes[3] = shape.cols;
+}
+
+struct mmul_shape mmul_build_of_sizes(const int64_t sizes[static 4]) {
+    return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
+}

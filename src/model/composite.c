@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// What each of them is made of. All axes of a call count from the end, 0: all of them.
+#include "model/composite.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "model/build.h"
+#include "model/matrix.h"
+
+enum { AXES = 4 };
+
+typedef int composite(struct mmul_build *b, const struct mmul_composite_call *call);
+
+static int axis_of(struct mmul_build *b, const struct mmul_composite_call *call, bool takes_all) {
+    const int axis = call->with->axis;
+    if (axis < -AXES || axis > 0 || (axis == 0 && !takes_all))
+        mmul_build_fail(b, MMUL_ERR_USAGE, "cannot %s along axis %d: expected -4 to -1", call->name,
+                        axis);
+    return axis;
+}
+
+// ------------------------------------------------------------------------------------ reductions
+
+// Along rows and columns as the engine has it; along depth or batch the sizes behind it become one, which costs
+// nothing.
+static int reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
+    int64_t sizes[AXES], before = 1, behind = 1;
+    if (axis >= -2)
+        return mmul_build_reduce(b, kind, x, axis);
+    mmul_build_sizes(mmul_build_shape(b, x), sizes);
+    for (int s = 0; s < AXES; s++)
+        *(s < AXES + axis ? &before : &behind) *= s == AXES + axis ? 1 : sizes[s];
+    const int along =
+        mmul_build_reshape(b, x, (struct mmul_shape){1, before, sizes[AXES + axis], behind});
+    sizes[AXES + axis] = 1;
+    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2), mmul_build_of_sizes(sizes));
+}
+
+// Along one axis after the other; all groups are of one size, so that a mean of means is the mean.
+static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
+    const int64_t stacks = mmul_shape_matrices(mmul_build_shape(b, x));
+    x = mmul_build_reduce(b, kind, mmul_build_reduce(b, kind, x, -1), -2);
+    if (stacks == 1)
+        return x;
+    x = mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, stacks});
+    return mmul_build_reduce(b, kind, x, -1);
+}
+
+static int reduce_along(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
+    return axis == 0 ? reduce_all(b, kind, x) : reduce(b, kind, x, axis);
+}
+
+static int reduction(struct mmul_build *b, const struct mmul_composite_call *call) {
+    enum mmul_operation_kind kind = MMUL_SUM;
+    mmul_operation_find(call->name, &kind);
+    return reduce_along(b, kind, call->operands[0], axis_of(b, call, true));
+}
+
+// numpy's, ddof 0: the mean of the squares of what is off the mean.
+static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0], axis = axis_of(b, call, true);
+    const int off = mmul_build_both(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
+    return reduce_along(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off), axis);
+}
+
+static int standard_deviation(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return mmul_build_one(b, MMUL_SQRT, var(b, call));
+}
+
+// Another axis than the last one changes places with it, and back.
+static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int axis = axis_of(b, call, false);
+    struct mmul_parameters with = {.axes = {0, 1, 2, 3}};
+    if (b->err->status != MMUL_OK)
+        return MMUL_NO_VALUE;
+    if (axis == -1)
+        return mmul_build_one(b, MMUL_CUMSUM, call->operands[0]);
+    with.axes[AXES + axis] = AXES - 1;
+    with.axes[AXES - 1] = AXES + axis;
+    struct mmul_term x = mmul_value_term(call->operands[0]);
+    x.value = mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
+    x.value = mmul_build_one(b, MMUL_CUMSUM, x.value);
+    return mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
+}
+
+// --------------------------------------------------------------------------------------- indices
+
+// (d, m, n) -> (d, m, n, count), as take has it.
+static int one_hot(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const struct mmul_value *ids = &b->program->values[call->operands[0]];
+    const struct mmul_shape s = ids->shape;
+    if (s.batch != 1)
+        mmul_build_fail(b, MMUL_ERR_DATA,
+                        "cannot one_hot '%s': it has four axes, expected 3 at most", ids->name);
+    const struct mmul_term column = mmul_value_term(
+        mmul_build_reshape(b, call->operands[0], (struct mmul_shape){s.depth, s.rows, s.cols, 1}));
+    return mmul_build_apply(b, MMUL_ONE_HOT, &column, 1, call->with);
+}
+
+// ids (1, d, m, n) or (d, m, n, 1) for rows (d, m, n, c), one for each: as a column beside them.
+static int column_beside(struct mmul_build *b, const struct mmul_composite_call *call, int rows,
+                         int ids) {
+    struct mmul_shape column = mmul_build_shape(b, rows);
+    const struct mmul_shape have = mmul_build_shape(b, ids);
+    char here[96], there[96];
+    column.cols = 1;
+    const struct mmul_shape as_row = {1, column.batch, column.depth, column.rows};
+    if (!mmul_shape_equal(have, as_row) && !mmul_shape_equal(have, column))
+        mmul_build_fail(b, MMUL_ERR_DATA, "%s of '%s' (%s) by '%s' (%s): expected an index per row",
+                        call->name, b->program->values[rows].name,
+                        mmul_shape_format(mmul_build_shape(b, rows), there),
+                        b->program->values[ids].name, mmul_shape_format(have, here));
+    return mmul_build_reshape(b, ids, column);
+}
+
+// The mean over all rows.
+static int cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int logits = call->operands[0];
+    const int ids = column_beside(b, call, logits, call->operands[1]);
+    return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_CROSS_ENTROPY, logits, ids));
+}
+
+// table + sums of the rows that each of its rows gets.
+static int add_at(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int table = call->operands[0], rows = call->operands[2];
+    const struct mmul_shape t = mmul_build_shape(b, table), r = mmul_build_shape(b, rows);
+    const int column = column_beside(b, call, rows, call->operands[1]);
+    const int64_t count = mmul_shape_matrices(r) * r.rows;
+    if (mmul_shape_matrices(t) != 1 || t.cols != r.cols)
+        mmul_build_fail(b, MMUL_ERR_DATA,
+                        "cannot add rows of '%s' to '%s': expected one matrix with %lld columns",
+                        b->program->values[rows].name, b->program->values[table].name,
+                        (long long)r.cols);
+    const struct mmul_term operands[] = {
+        mmul_value_term(mmul_build_reshape(b, rows, (struct mmul_shape){1, 1, count, r.cols})),
+        mmul_value_term(mmul_build_reshape(b, column, (struct mmul_shape){1, 1, count, 1}))};
+    const struct mmul_parameters with = {.axis = -2, .count = t.rows};
+    return mmul_build_both(b, MMUL_ADD, table,
+                           mmul_build_apply(b, MMUL_SUM_AT, operands, 2, &with));
+}
+
+// ---------------------------------------------------------------------------------------- losses
+
+static void require_alike(struct mmul_build *b, const struct mmul_composite_call *call) {
+    char here[96], there[96];
+    const struct mmul_value *x = &b->program->values[call->operands[0]],
+                            *y = &b->program->values[call->operands[1]];
+    if (!mmul_shape_equal(x->shape, y->shape))
+        mmul_build_fail(b, MMUL_ERR_DATA,
+                        "cannot apply %s to '%s' (%s) and '%s' (%s): sizes differ", call->name,
+                        x->name, mmul_shape_format(x->shape, here), y->name,
+                        mmul_shape_format(y->shape, there));
+}
+
+static int mse(struct mmul_build *b, const struct mmul_composite_call *call) {
+    require_alike(b, call);
+    const int off = mmul_build_both(b, MMUL_SUBTRACT, call->operands[0], call->operands[1]);
+    return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off));
+}
+
+// max(x, 0) - x y + log(1 + exp(-|x|)): torch's with logits, which overflows nowhere.
+static int binary_cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
+    require_alike(b, call);
+    const int x = call->operands[0], y = call->operands[1];
+    const int size = mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_ABS, x));
+    const int power = mmul_build_number(b, MMUL_ADD, mmul_build_one(b, MMUL_EXP, size), 1);
+    const int linear = mmul_build_both(b, MMUL_SUBTRACT, mmul_build_one(b, MMUL_RELU, x),
+                                       mmul_build_both(b, MMUL_MULTIPLY, x, y));
+    const int each = mmul_build_both(b, MMUL_ADD, linear, mmul_build_one(b, MMUL_LOG, power));
+    return reduce_all(b, MMUL_MEAN, each);
+}
+
+// Another value of the same elements, through which no gradient goes.
+static int stop_gradient(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const struct mmul_term x = mmul_value_term(call->operands[0]);
+    const struct mmul_parameters with = {.shape = mmul_build_shape(b, x.value)};
+    const int made = mmul_build_apply(b, MMUL_RESHAPE, &x, 1, &with);
+    if (made != MMUL_NO_VALUE)
+        b->program->values[made].stops_gradient = true;
+    return made;
+}
+
+// ------------------------------------------------------------------------------------- the table
+
+static const struct {
+    const char *name;
+    int operands;
+    composite *make;
+    bool has_rows; // an operation of that name is there, for axes -1 and -2
+} TABLE[] = {
+    {"sum", 1, reduction, true},
+    {"mean", 1, reduction, true},
+    {"max", 1, reduction, true},
+    {"min", 1, reduction, true},
+    {"var", 1, var, false},
+    {"std", 1, standard_deviation, false},
+    {"cumsum", 1, cumsum, false},
+    {"one_hot", 1, one_hot, false},
+    {"cross_entropy", 2, cross_entropy, false},
+    {"add_at", 3, add_at, false},
+    {"mse", 2, mse, false},
+    {"binary_cross_entropy", 2, binary_cross_entropy, false},
+    {"stop_gradient", 1, stop_gradient, false},
+};
+
+static int find(const struct mmul_composite_call *call) {
+    for (int i = 0; i < (int)(sizeof TABLE / sizeof *TABLE); i++)
+        if (call->name != NULL && strcmp(TABLE[i].name, call->name) == 0)
+            return TABLE[i].has_rows && (call->with->axis == -1 || call->with->axis == -2) ? -1 : i;
+    return -1;
+}
+
+bool mmul_is_composite(const struct mmul_composite_call *call) {
+    return find(call) >= 0;
+}
+
+static enum mmul_status check(const struct mmul_program *program,
+                              const struct mmul_composite_call *call, int operands,
+                              struct mmul_error *err) {
+    if (call->operand_count != operands)
+        return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", call->name,
+                         operands, operands, call->operand_count);
+    for (int i = 0; i < operands; i++)
+        if (call->operands[i] == MMUL_NUMBER)
+            return mmul_fail(err, MMUL_ERR_USAGE, "%s takes values, not numbers", call->name);
+        else if (call->operands[i] < 0 || call->operands[i] >= program->value_count)
+            return mmul_fail(err, MMUL_ERR_USAGE, "cannot %s value %d: the program has %d values",
+                             call->name, call->operands[i], program->value_count);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_composite_append(struct mmul_program *program,
+                                       const struct mmul_composite_call *call, const char *name,
+                                       int *value, struct mmul_error *err) {
+    const int which = find(call);
+    if (check(program, call, TABLE[which].operands, err) != MMUL_OK)
+        return err->status;
+    struct mmul_build b = mmul_build_begin(program, call->origin, err);
+    const int made = TABLE[which].make(&b, call);
+    if (mmul_build_end(&b) != MMUL_OK)
+        return err->status;
+    if (name != NULL) {
+        mmul_text_copy_ends(program->values[made].name, sizeof program->values[made].name, name);
+        mmul_make_printable(program->values[made].name);
+    }
+    if (value != NULL)
+        *value = made;
+    return MMUL_OK;
+}

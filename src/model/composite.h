@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations of programs that are other operations, one after the other: reductions along any axis, var, std, mse, ...
+// They are what mmul_program_apply does with a name that the table of operations has not, or has for fewer axes.
+#pragma once
+
+#include "model/program.h"
+
+// What is asked for by name: operands and parameters as in the public struct mmul_call.
+struct mmul_composite_call {
+    const char *name;
+    int operands[MMUL_OPERANDS];
+    int operand_count;
+    const struct mmul_parameters *with;
+    const char *origin;
+};
+
+// Is it one of them?
+bool mmul_is_composite(const struct mmul_composite_call *call);
+
+// Adds its operations; `name` of the result as in mmul_program_append, which says what can fail; the program is as
+// before then.
+enum mmul_status mmul_composite_append(struct mmul_program *program,
+                                       const struct mmul_composite_call *call, const char *name,
+                                       int *value, struct mmul_error *err);

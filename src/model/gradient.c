@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+// The walk: which values count, then from the last operation to the first. What each does is its rule's.
+#include "model/gradient.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+enum { AXES = 4 };
+
+// ---------------------------------------------------------------------------------------- sizes
+
+int mmul_to_shape(struct mmul_build *b, int value, struct mmul_shape shape) {
+    if (value < 0 || mmul_shape_equal(mmul_build_shape(b, value), shape))
+        return value;
+    return mmul_build_both(b, MMUL_ADD, mmul_build_filled(b, shape, false), value);
+}
+
+static int sum_along(struct mmul_build *b, int value, int axis) {
+    int64_t sizes[AXES], before = 1, behind = 1;
+    if (axis >= 2)
+        return mmul_build_reduce(b, MMUL_SUM, value, axis - AXES);
+    mmul_build_sizes(mmul_build_shape(b, value), sizes);
+    for (int s = 0; s < AXES; s++)
+        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
+    value = mmul_build_reshape(b, value, (struct mmul_shape){1, before, sizes[axis], behind});
+    sizes[axis] = 1;
+    return mmul_build_reshape(b, mmul_build_reduce(b, MMUL_SUM, value, -2),
+                              mmul_build_of_sizes(sizes));
+}
+
+// From sizes that repeat to `whole` to sizes that repeat to `part`: added up along what `part` has not.
+static int sum_to(struct mmul_build *b, int value, struct mmul_shape whole,
+                  struct mmul_shape part) {
+    int64_t have[AXES], all[AXES], want[AXES];
+    double times = 1;
+    mmul_build_sizes(mmul_build_shape(b, value), have);
+    mmul_build_sizes(whole, all);
+    mmul_build_sizes(part, want);
+    for (int s = AXES - 1; s >= 0; s--) {
+        if (want[s] != 1 || all[s] == 1)
+            continue;
+        if (have[s] > 1)
+            value = sum_along(b, value, s);
+        else
+            times *= (double)all[s];
+    }
+    return times > 1 ? mmul_build_number(b, MMUL_MULTIPLY, value, times) : value;
+}
+
+// ----------------------------------------------------------------------------------------- giving
+
+void mmul_give(struct mmul_backward *w, int operand, int value) {
+    const int to = w->operation.operands[operand];
+    if (to == MMUL_NUMBER || !w->is_wanted[to] || value == MMUL_NO_VALUE)
+        return;
+    int *gradient = &w->gradients[to];
+    *gradient =
+        *gradient == MMUL_NO_VALUE ? value : mmul_build_both(w->b, MMUL_ADD, *gradient, value);
+}
+
+void mmul_give_summed_from(struct mmul_backward *w, int operand, int value,
+                           struct mmul_shape shape) {
+    const int to = w->operation.operands[operand];
+    if (to != MMUL_NUMBER && w->is_wanted[to] && value != MMUL_NO_VALUE)
+        mmul_give(w, operand, sum_to(w->b, value, shape, mmul_build_shape(w->b, to)));
+}
+
+void mmul_give_summed(struct mmul_backward *w, int operand, int value) {
+    mmul_give_summed_from(w, operand, value, mmul_build_shape(w->b, w->operation.result));
+}
+
+// ----------------------------------------------------------------------------------------- the walk
+
+// Does it make its result of its operands little by little?
+static bool is_smooth(const struct mmul_program *p, const struct mmul_operation *o) {
+    const char *reason = NULL;
+    return o->result >= 0 && !p->values[o->result].stops_gradient &&
+           (mmul_gradient_rule_of(o->kind, &reason) != NULL || reason != NULL);
+}
+
+// Values that depend on one of xs.
+static void find_dependent(const struct mmul_program *p, const int *xs, int count, bool *depends) {
+    for (int i = 0; i < count; i++)
+        depends[xs[i]] = true;
+    for (int i = 0; i < p->operation_count; i++) {
+        const struct mmul_operation *o = &p->operations[i];
+        for (int j = 0; j < o->operand_count && is_smooth(p, o); j++)
+            if (o->operands[j] != MMUL_NUMBER && depends[o->operands[j]])
+                depends[o->result] = true;
+    }
+}
+
+static void go_back(struct mmul_backward *w, int operation) {
+    const struct mmul_program *p = w->b->program;
+    const char *reason = NULL;
+    bool is_needed = false;
+    w->operation = p->operations[operation];
+    const struct mmul_operation *o = &w->operation;
+    if (!is_smooth(p, o) || w->gradients[o->result] == MMUL_NO_VALUE)
+        return;
+    for (int j = 0; j < o->operand_count; j++)
+        is_needed |= o->operands[j] != MMUL_NUMBER && w->is_wanted[o->operands[j]];
+    if (!is_needed)
+        return;
+    w->gradient = w->gradients[o->result];
+    mmul_gradient_rule *rule = mmul_gradient_rule_of(o->kind, &reason);
+    if (rule != NULL)
+        rule(w);
+    else
+        mmul_build_fail(w->b, MMUL_ERR_DATA, "cannot differentiate %s: %s",
+                        mmul_operation_row(o->kind)->name, reason);
+}
+
+// What is asked for: all its sizes, and a name.
+static int finish(struct mmul_build *b, int x, int gradient, int y) {
+    char name[MMUL_VALUE_NAME_BYTES];
+    struct mmul_value *values = b->program->values;
+    if (gradient == MMUL_NO_VALUE) {
+        mmul_build_fail(b, MMUL_ERR_DATA, "'%s' does not depend on '%s': it has no gradient",
+                        values[y].name, values[x].name);
+        return MMUL_NO_VALUE;
+    }
+    snprintf(name, sizeof name, "gradient of %.*s", MMUL_VALUE_NAME_BYTES - 16, values[x].name);
+    gradient = mmul_to_shape(b, gradient, values[x].shape);
+    if (gradient >= b->values)
+        memcpy(b->program->values[gradient].name, name, sizeof name);
+    return gradient;
+}
+
+static enum mmul_status check(const struct mmul_program *p,
+                              const struct mmul_gradient_request *request, struct mmul_error *err) {
+    const int y = request->y;
+    for (int i = -1; i < request->count; i++) {
+        const int value = i < 0 ? y : request->xs[i];
+        if (value < 0 || value >= p->value_count)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "cannot differentiate value %d: the program has %d values", value,
+                             p->value_count);
+        if (i >= 0 && p->values[value].is_integer)
+            return mmul_fail(err, MMUL_ERR_DATA,
+                             "cannot differentiate by '%s': it holds whole numbers",
+                             p->values[value].name);
+    }
+    const struct mmul_shape s = p->values[y].shape;
+    char text[96];
+    if (mmul_shape_matrices(s) * s.rows * s.cols == 1)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_DATA, "cannot differentiate '%s' (%s): expected one element",
+              p->values[y].name, mmul_shape_format(s, text));
+    mmul_hint(err, "sum and mean have one");
+    return err->status;
+}
+
+// Of every value of the program as it was.
+struct known {
+    int *gradients;
+    bool *depends; // on one of those that are asked for
+};
+
+static enum mmul_status walk(struct mmul_program *program,
+                             const struct mmul_gradient_request *request, struct known known,
+                             int *gradients, struct mmul_error *err) {
+    const int y = request->y;
+    struct mmul_build b = mmul_build_begin(program, request->origin, err);
+    struct mmul_backward w = {.b = &b, .is_wanted = known.depends, .gradients = known.gradients};
+    for (int i = 0; i < program->value_count; i++)
+        known.gradients[i] = MMUL_NO_VALUE;
+    find_dependent(program, request->xs, request->count, known.depends);
+    if (known.depends[y])
+        known.gradients[y] = mmul_build_filled(&b, program->values[y].shape, true);
+    for (int i = b.operations - 1; i >= 0 && err->status == MMUL_OK; i--)
+        go_back(&w, i);
+    for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
+        gradients[i] = finish(&b, request->xs[i], known.gradients[request->xs[i]], y);
+    return mmul_build_end(&b);
+}
+
+enum mmul_status mmul_program_add_gradients(struct mmul_program *program,
+                                            const struct mmul_gradient_request *request,
+                                            int *gradients, struct mmul_error *err) {
+    struct known known = {NULL, NULL};
+    if (check(program, request, err) != MMUL_OK)
+        return err->status;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("gradients", err, MMUL_WANT(known.gradients, program->value_count),
+                          MMUL_WANT(known.depends, program->value_count));
+    if (status == MMUL_OK)
+        status = walk(program, request, known, gradients, err);
+    mmul_free(known.gradients);
+    mmul_free(known.depends);
+    return status;
+}

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: MIT
+// The rule of every operation: what of the gradient of its result is that of each operand. Derivatives are those of
+// textbooks; where numpy, torch or jax choose (at kinks, of ties) the choice stands beside the rule. dy is the gradient
+// of the result y, which may have fewer sizes (model/gradient.h).
+#include <math.h>
+
+#include "base/integer.h"
+#include "model/gradient.h"
+#include "model/matrix.h"
+
+enum { AXES = 4 };
+
+// ---------------------------------------------------------------------------------------- writing
+
+static struct mmul_term operand(const struct mmul_backward *w, int i) {
+    return (struct mmul_term){w->operation.operands[i], w->operation.with.numbers[i]};
+}
+
+static int value_of(const struct mmul_backward *w, int i) {
+    return w->operation.operands[i];
+}
+
+static bool is_number(const struct mmul_backward *w, int i) {
+    return w->operation.operands[i] == MMUL_NUMBER;
+}
+
+static struct mmul_shape shape_of(const struct mmul_backward *w, int i) {
+    return mmul_build_shape(w->b, w->operation.operands[i]);
+}
+
+static struct mmul_shape result_shape(const struct mmul_backward *w) {
+    return mmul_build_shape(w->b, w->operation.result);
+}
+
+static int times(const struct mmul_backward *w, int x, int y) {
+    return mmul_build_both(w->b, MMUL_MULTIPLY, x, y);
+}
+
+static int scaled(const struct mmul_backward *w, int x, double number) {
+    return number == 1 ? x : mmul_build_number(w->b, MMUL_MULTIPLY, x, number);
+}
+
+static int negated(const struct mmul_backward *w, int x) {
+    return mmul_build_one(w->b, MMUL_NEGATE, x);
+}
+
+// With all sizes of the result.
+static int whole(const struct mmul_backward *w) {
+    return mmul_to_shape(w->b, w->gradient, result_shape(w));
+}
+
+static int transposed(const struct mmul_backward *w, int x) {
+    return mmul_build_one(w->b, MMUL_TRANSPOSE, x);
+}
+
+static int product(const struct mmul_backward *w, int x, int y) {
+    return mmul_build_both(w->b, MMUL_MATMUL, x, y);
+}
+
+// number - x
+static int less(const struct mmul_backward *w, double number, int x) {
+    return mmul_build_two(w->b, MMUL_SUBTRACT, mmul_number_term(number), mmul_value_term(x));
+}
+
+// --------------------------------------------------------------------------------------- elements
+
+static void negate_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, negated(w, w->gradient));
+}
+
+static void exp_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, times(w, w->gradient, w->operation.result));
+}
+
+static void log_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_DIVIDE, w->gradient, value_of(w, 0)));
+}
+
+static void sqrt_rule(struct mmul_backward *w) {
+    const int half = scaled(w, w->gradient, 0.5);
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_DIVIDE, half, w->operation.result));
+}
+
+static void rsqrt_rule(struct mmul_backward *w) { // -y^3 / 2
+    const int y = w->operation.result;
+    mmul_give(w, 0, times(w, scaled(w, w->gradient, -0.5), times(w, y, times(w, y, y))));
+}
+
+static void abs_rule(struct mmul_backward *w) { // 0 at 0
+    const int x = value_of(w, 0);
+    const int above = mmul_build_number(w->b, MMUL_GREATER, x, 0),
+              below = mmul_build_number(w->b, MMUL_LESS, x, 0);
+    mmul_give(w, 0, times(w, w->gradient, mmul_build_both(w->b, MMUL_SUBTRACT, above, below)));
+}
+
+// condition ? x : otherwise, or the other way round
+static int chosen(const struct mmul_backward *w, int condition, struct mmul_term x,
+                  struct mmul_term y) {
+    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
+    return mmul_build_apply(w->b, MMUL_WHERE, operands, 3, NULL);
+}
+
+static void relu_rule(struct mmul_backward *w) { // 0 at 0
+    const int above = mmul_build_number(w->b, MMUL_GREATER, value_of(w, 0), 0);
+    mmul_give(w, 0, chosen(w, above, mmul_value_term(w->gradient), mmul_number_term(0)));
+}
+
+static void sigmoid_rule(struct mmul_backward *w) {
+    const int y = w->operation.result;
+    mmul_give(w, 0, times(w, w->gradient, times(w, y, less(w, 1, y))));
+}
+
+static void tanh_rule(struct mmul_backward *w) {
+    const int y = w->operation.result;
+    mmul_give(w, 0, times(w, w->gradient, less(w, 1, times(w, y, y))));
+}
+
+static void sin_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, times(w, w->gradient, mmul_build_one(w->b, MMUL_COS, value_of(w, 0))));
+}
+
+static void cos_rule(struct mmul_backward *w) {
+    mmul_give(w, 0,
+              times(w, negated(w, w->gradient), mmul_build_one(w->b, MMUL_SIN, value_of(w, 0))));
+}
+
+static void slope_rule(struct mmul_backward *w) {
+    const enum mmul_operation_kind kind = w->operation.kind == MMUL_SILU ? MMUL_SILU_BACKWARD
+                                          : w->operation.kind == MMUL_GELU
+                                              ? MMUL_GELU_BACKWARD
+                                              : MMUL_GELU_TANH_BACKWARD;
+    mmul_give(w, 0, mmul_build_both(w->b, kind, value_of(w, 0), w->gradient));
+}
+
+static void add_rule(struct mmul_backward *w) {
+    mmul_give_summed(w, 0, w->gradient);
+    mmul_give_summed(w, 1, w->gradient);
+}
+
+static bool is_wanted(const struct mmul_backward *w, int i) {
+    return !is_number(w, i) && w->is_wanted[value_of(w, i)];
+}
+
+static void subtract_rule(struct mmul_backward *w) {
+    mmul_give_summed(w, 0, w->gradient);
+    if (is_wanted(w, 1))
+        mmul_give_summed(w, 1, negated(w, w->gradient));
+}
+
+static void multiply_rule(struct mmul_backward *w) {
+    const struct mmul_term dy = mmul_value_term(w->gradient);
+    for (int i = 0; i < 2; i++)
+        if (is_wanted(w, i))
+            mmul_give_summed(w, i, mmul_build_two(w->b, MMUL_MULTIPLY, dy, operand(w, 1 - i)));
+}
+
+static void divide_rule(struct mmul_backward *w) { // 1 / b, -y / b
+    const int each = mmul_build_two(w->b, MMUL_DIVIDE, mmul_value_term(w->gradient), operand(w, 1));
+    mmul_give_summed(w, 0, each);
+    if (is_wanted(w, 1))
+        mmul_give_summed(w, 1, negated(w, times(w, each, w->operation.result)));
+}
+
+// dy - floor(a / b) dy
+static void remainder_rule(struct mmul_backward *w) {
+    mmul_give_summed(w, 0, w->gradient);
+    if (is_wanted(w, 1)) {
+        const int quotient = mmul_build_two(w->b, MMUL_FLOOR_DIVIDE, operand(w, 0), operand(w, 1));
+        mmul_give_summed(w, 1, negated(w, times(w, w->gradient, quotient)));
+    }
+}
+
+// b a^(b - 1), and y log a, which is 0 where a is 0 (as torch).
+static void power_rule(struct mmul_backward *w) {
+    const struct mmul_term a = operand(w, 0), b = operand(w, 1);
+    if (is_wanted(w, 0)) {
+        const struct mmul_term one_less =
+            is_number(w, 1) ? mmul_number_term(b.number - 1)
+                            : mmul_value_term(mmul_build_number(w->b, MMUL_SUBTRACT, b.value, 1));
+        const int power = is_number(w, 1) && b.number == 2
+                              ? a.value
+                              : mmul_build_two(w->b, MMUL_POWER, a, one_less);
+        mmul_give_summed(
+            w, 0,
+            times(w, w->gradient, mmul_build_two(w->b, MMUL_MULTIPLY, mmul_value_term(power), b)));
+    }
+    if (!is_wanted(w, 1))
+        return;
+    int slope;
+    if (is_number(w, 0)) {
+        slope = scaled(w, w->operation.result, a.number == 0 ? 0 : log(a.number));
+    } else {
+        const int raised = times(w, w->operation.result, mmul_build_one(w->b, MMUL_LOG, a.value));
+        const int none = mmul_build_number(w->b, MMUL_EQUAL, a.value, 0);
+        slope = chosen(w, none, mmul_number_term(0), mmul_value_term(raised));
+    }
+    mmul_give_summed(w, 1, times(w, w->gradient, slope));
+}
+
+// To the larger (smaller) one; what is alike shares equally.
+static void extreme_rule(struct mmul_backward *w) {
+    const bool is_most = w->operation.kind == MMUL_MAXIMUM;
+    const struct mmul_term a = operand(w, 0), b = operand(w, 1);
+    const int ties =
+        mmul_build_number(w->b, MMUL_MULTIPLY, mmul_build_two(w->b, MMUL_EQUAL, a, b), 0.5);
+    for (int i = 0; i < 2; i++) {
+        if (!is_wanted(w, i))
+            continue;
+        const enum mmul_operation_kind wins = is_most == (i == 0) ? MMUL_GREATER : MMUL_LESS;
+        const int share = mmul_build_both(w->b, MMUL_ADD, mmul_build_two(w->b, wins, a, b), ties);
+        mmul_give_summed(w, i, times(w, w->gradient, share));
+    }
+}
+
+static void where_rule(struct mmul_backward *w) {
+    const struct mmul_term dy = mmul_value_term(w->gradient), zero = mmul_number_term(0);
+    if (is_number(w, 0)) {
+        mmul_give_summed(w, operand(w, 0).number != 0 ? 1 : 2, w->gradient);
+        return;
+    }
+    for (int i = 1; i < 3; i++)
+        if (is_wanted(w, i))
+            mmul_give_summed(w, i,
+                             i == 1 ? chosen(w, value_of(w, 0), dy, zero)
+                                    : chosen(w, value_of(w, 0), zero, dy));
+}
+
+// ------------------------------------------------------------------------------------------- rows
+
+static void softmax_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SOFTMAX_BACKWARD, w->operation.result, whole(w)));
+}
+
+// Rows of length 1, or what is too short for that over 1e-12: (dy - y sum(dy y)) / length.
+static void normalize_rule(struct mmul_backward *w) {
+    const int x = value_of(w, 0), y = w->operation.result;
+    const int squares = mmul_build_reduce(w->b, MMUL_SUM, times(w, x, x), -1);
+    const int root = mmul_build_one(w->b, MMUL_SQRT, squares);
+    const int length = mmul_build_number(w->b, MMUL_MAXIMUM, root, 1e-12);
+    const int along = mmul_build_reduce(w->b, MMUL_SUM, times(w, whole(w), y), -1);
+    const int counts = mmul_build_number(w->b, MMUL_GREATER, root, 1e-12);
+    const int off = times(w, y, times(w, along, counts));
+    const int rest = mmul_build_both(w->b, MMUL_SUBTRACT, w->gradient, off);
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_DIVIDE, rest, length));
+}
+
+// x in one pass; w and b are vectors: what of all rows is theirs is added up.
+static void norm_rule(struct mmul_backward *w) {
+    const bool centers = w->operation.kind == MMUL_LAYER_NORM;
+    const int count = w->operation.operand_count, dy = whole(w);
+    const struct mmul_parameters *with = &w->operation.with;
+    if (is_wanted(w, 0)) {
+        struct mmul_term operands[] = {operand(w, 0), mmul_value_term(dy), {0}};
+        if (count > 1)
+            operands[2] = operand(w, 1);
+        mmul_give(w, 0,
+                  mmul_build_apply(w->b,
+                                   centers ? MMUL_LAYER_NORM_BACKWARD : MMUL_RMS_NORM_BACKWARD,
+                                   operands, count > 1 ? 3 : 2, with));
+    }
+    if (count > 1 && is_wanted(w, 1)) {
+        const struct mmul_term x = operand(w, 0);
+        const int plain = mmul_build_apply(w->b, w->operation.kind, &x, 1, with);
+        mmul_give_summed(w, 1, times(w, dy, plain));
+    }
+    if (count > 2)
+        mmul_give_summed(w, 2, dy);
+}
+
+// Turned back.
+static void rope_rule(struct mmul_backward *w) {
+    struct mmul_parameters with = w->operation.with;
+    const struct mmul_term dy = mmul_value_term(whole(w));
+    with.scale = with.scale < 0 ? 1 : -1;
+    mmul_give(w, 0, mmul_build_apply(w->b, MMUL_ROPE, &dy, 1, &with));
+}
+
+// Sums of all elements from this one on.
+static void cumsum_rule(struct mmul_backward *w) {
+    const int dy = whole(w);
+    const int before =
+        mmul_build_both(w->b, MMUL_SUBTRACT, mmul_build_one(w->b, MMUL_CUMSUM, dy), dy);
+    const int all = mmul_build_reduce(w->b, MMUL_SUM, dy, -1);
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SUBTRACT, all, before));
+}
+
+static void cross_entropy_rule(struct mmul_backward *w) {
+    const struct mmul_term operands[] = {operand(w, 0), operand(w, 1), mmul_value_term(whole(w))};
+    mmul_give(w, 0, mmul_build_apply(w->b, MMUL_CROSS_ENTROPY_BACKWARD, operands, 3, NULL));
+}
+
+static int column(const struct mmul_backward *w, int x, int64_t j) {
+    int64_t begin[AXES] = {0}, end[AXES];
+    mmul_build_sizes(mmul_build_shape(w->b, x), end);
+    begin[AXES - 1] = j;
+    end[AXES - 1] = j + 1;
+    return mmul_build_slice(w->b, x, begin, end);
+}
+
+// To where each of the largest is from; the columns, behind them, are whole numbers.
+static void topk_rule(struct mmul_backward *w) {
+    enum { MOST = 64 };
+    const int64_t k = w->operation.with.count;
+    const struct mmul_parameters with = {.count = shape_of(w, 0).cols};
+    const int dy = whole(w);
+    int sum = MMUL_NO_VALUE;
+    if (k > MOST)
+        mmul_build_fail(w->b, MMUL_ERR_DATA,
+                        "cannot differentiate the largest %lld of a row: at most %d", (long long)k,
+                        MOST);
+    for (int64_t j = 0; j < k && w->b->err->status == MMUL_OK; j++) {
+        const struct mmul_term place = mmul_value_term(column(w, w->operation.result, k + j));
+        const int there = mmul_build_apply(w->b, MMUL_ONE_HOT, &place, 1, &with);
+        const int part = times(w, column(w, dy, j), there);
+        sum = sum == MMUL_NO_VALUE ? part : mmul_build_both(w->b, MMUL_ADD, sum, part);
+    }
+    mmul_give(w, 0, sum);
+}
+
+// ------------------------------------------------------------------------------------- reductions
+
+static int64_t reduced(const struct mmul_backward *w) {
+    const struct mmul_shape x = shape_of(w, 0);
+    return w->operation.with.axis == -1 ? x.cols : x.rows;
+}
+
+static void sum_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, w->gradient);
+}
+
+static void mean_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, scaled(w, w->gradient, 1 / (double)reduced(w)));
+}
+
+// Elements that are as large (small) as the result share equally.
+static void largest_rule(struct mmul_backward *w) {
+    const int is_there = mmul_build_both(w->b, MMUL_EQUAL, value_of(w, 0), w->operation.result);
+    const int count = mmul_build_reduce(w->b, MMUL_SUM, is_there, w->operation.with.axis);
+    const int each = mmul_build_both(w->b, MMUL_DIVIDE, w->gradient, count);
+    mmul_give(w, 0, times(w, is_there, each));
+}
+
+static void sum_at_rule(struct mmul_backward *w) {
+    const struct mmul_shape rows = shape_of(w, 0);
+    const int ids =
+        mmul_build_reshape(w->b, value_of(w, 1), (struct mmul_shape){1, 1, 1, rows.rows});
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_TAKE, whole(w), ids));
+}
+
+// ----------------------------------------------------------------------------------------- places
+
+// Between zeros.
+static void slice_rule(struct mmul_backward *w) {
+    int64_t all[AXES], have[AXES];
+    mmul_build_sizes(shape_of(w, 0), all);
+    mmul_build_sizes(result_shape(w), have);
+    int dy = whole(w);
+    for (int s = AXES - 1; s >= 0; s--) {
+        const struct mmul_parameters with = {.axis = s - AXES};
+        const int64_t begin = w->operation.with.begin[s],
+                      left[] = {begin, all[s] - have[s] - begin};
+        for (int side = 0; side < 2; side++) {
+            if (left[side] == 0)
+                continue;
+            have[s] = left[side];
+            const struct mmul_term zeros =
+                mmul_value_term(mmul_build_filled(w->b, mmul_build_of_sizes(have), false));
+            const struct mmul_term pair[] = {side == 0 ? zeros : mmul_value_term(dy),
+                                             side == 0 ? mmul_value_term(dy) : zeros};
+            dy = mmul_build_apply(w->b, MMUL_CONCAT, pair, 2, &with);
+        }
+        have[s] = all[s];
+    }
+    mmul_give(w, 0, dy);
+}
+
+static void reshape_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, mmul_build_reshape(w->b, whole(w), shape_of(w, 0)));
+}
+
+static void permute_rule(struct mmul_backward *w) {
+    struct mmul_parameters with = {0};
+    const struct mmul_term dy = mmul_value_term(whole(w));
+    for (int s = 0; s < AXES; s++)
+        with.axes[w->operation.with.axes[s]] = s;
+    mmul_give(w, 0, mmul_build_apply(w->b, MMUL_PERMUTE, &dy, 1, &with));
+}
+
+static void concat_rule(struct mmul_backward *w) {
+    const int axis = w->operation.with.axis + AXES, dy = whole(w);
+    int64_t begin[AXES] = {0}, end[AXES], sizes[AXES];
+    for (int i = 0; i < 2; i++) {
+        mmul_build_sizes(result_shape(w), end);
+        mmul_build_sizes(shape_of(w, i), sizes);
+        end[axis] = begin[axis] + sizes[axis];
+        if (is_wanted(w, i))
+            mmul_give(w, i, mmul_build_slice(w->b, dy, begin, end));
+        begin[axis] = end[axis];
+    }
+}
+
+// Rows that were taken, added up where they are from.
+static void take_rule(struct mmul_backward *w) {
+    const struct mmul_shape table = shape_of(w, 0), y = result_shape(w);
+    const int64_t count = mmul_shape_matrices(y) * y.rows;
+    const struct mmul_parameters with = {.axis = -2, .count = table.rows};
+    const struct mmul_term operands[] = {
+        mmul_value_term(
+            mmul_build_reshape(w->b, whole(w), (struct mmul_shape){1, 1, count, y.cols})),
+        mmul_value_term(
+            mmul_build_reshape(w->b, value_of(w, 1), (struct mmul_shape){1, 1, count, 1}))};
+    mmul_give(w, 0, mmul_build_apply(w->b, MMUL_SUM_AT, operands, 2, &with));
+}
+
+static void transpose_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, transposed(w, whole(w)));
+}
+
+static void place_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, w->gradient);
+}
+
+// --------------------------------------------------------------------------------------- products
+
+// Two products: dy b^T and a^T dy. Of a stack times one matrix the second is one product, of all rows.
+static void matmul_rule(struct mmul_backward *w) {
+    const int a = value_of(w, 0), b = value_of(w, 1), dy = whole(w);
+    const struct mmul_shape x = shape_of(w, 0), z = shape_of(w, 1), y = result_shape(w);
+    const int64_t matrices = mmul_shape_matrices(x);
+    if (is_wanted(w, 0))
+        mmul_give_summed_from(w, 0, product(w, dy, transposed(w, b)),
+                              (struct mmul_shape){y.batch, y.depth, x.rows, x.cols});
+    if (!is_wanted(w, 1))
+        return;
+    if (matrices == 1 || mmul_shape_matrices(z) > 1) {
+        mmul_give_summed_from(w, 1, product(w, transposed(w, a), dy),
+                              (struct mmul_shape){y.batch, y.depth, z.rows, z.cols});
+        return;
+    }
+    const int rows =
+        mmul_build_reshape(w->b, a, (struct mmul_shape){1, 1, matrices * x.rows, x.cols});
+    const int given =
+        mmul_build_reshape(w->b, dy, (struct mmul_shape){1, 1, matrices * x.rows, y.cols});
+    mmul_give(w, 1, product(w, transposed(w, rows), given));
+}
+
+// softmax(s q k^T + mask) v, written out. Heads of q that share one of k are rows of one matrix there.
+static void attention_rule(struct mmul_backward *w) {
+    const struct mmul_shape q = shape_of(w, 0), k = shape_of(w, 1), v = shape_of(w, 2);
+    const int64_t rows = q.rows * (q.depth / k.depth);
+    const struct mmul_shape scores = {q.batch, q.depth, q.rows, k.rows},
+                            grouped = {k.batch, k.depth, rows, k.rows};
+    const struct mmul_parameters with = {.causal = w->operation.with.causal};
+    const double scale = w->operation.with.scale;
+    const int to_keys = mmul_build_reshape(w->b, value_of(w, 0),
+                                           (struct mmul_shape){k.batch, k.depth, rows, q.cols});
+    struct mmul_term score =
+        mmul_value_term(scaled(w, product(w, to_keys, transposed(w, value_of(w, 1))), scale));
+    score.value = mmul_build_reshape(w->b, score.value, scores);
+    if (w->operation.operand_count > 3)
+        score.value = mmul_build_both(w->b, MMUL_ADD, score.value, value_of(w, 3));
+    const int p = mmul_build_apply(w->b, MMUL_SOFTMAX, &score, 1, &with);
+    const int dy =
+        mmul_build_reshape(w->b, whole(w), (struct mmul_shape){k.batch, k.depth, rows, v.cols});
+    const int p_grouped = mmul_build_reshape(w->b, p, grouped);
+    if (is_wanted(w, 2))
+        mmul_give(w, 2, product(w, transposed(w, p_grouped), dy));
+    const int dp = mmul_build_reshape(w->b, product(w, dy, transposed(w, value_of(w, 2))), scores);
+    const int ds = mmul_build_both(w->b, MMUL_SOFTMAX_BACKWARD, p, dp);
+    const int ds_grouped = scaled(w, mmul_build_reshape(w->b, ds, grouped), scale);
+    if (is_wanted(w, 0))
+        mmul_give(w, 0, mmul_build_reshape(w->b, product(w, ds_grouped, value_of(w, 1)), q));
+    if (is_wanted(w, 1))
+        mmul_give(w, 1, product(w, transposed(w, ds_grouped), to_keys));
+    if (w->operation.operand_count > 3 && is_wanted(w, 3))
+        mmul_give_summed_from(w, 3, ds, scores);
+}
+
+// -------------------------------------------------------------------------------------- the table
+
+static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
+    [MMUL_MATMUL] = matmul_rule,
+    [MMUL_TRANSPOSE] = transpose_rule,
+    [MMUL_PLACE] = place_rule,
+    [MMUL_NEGATE] = negate_rule,
+    [MMUL_EXP] = exp_rule,
+    [MMUL_LOG] = log_rule,
+    [MMUL_SQRT] = sqrt_rule,
+    [MMUL_RSQRT] = rsqrt_rule,
+    [MMUL_ABS] = abs_rule,
+    [MMUL_RELU] = relu_rule,
+    [MMUL_SIGMOID] = sigmoid_rule,
+    [MMUL_TANH] = tanh_rule,
+    [MMUL_SILU] = slope_rule,
+    [MMUL_GELU] = slope_rule,
+    [MMUL_GELU_TANH] = slope_rule,
+    [MMUL_SIN] = sin_rule,
+    [MMUL_COS] = cos_rule,
+    [MMUL_ADD] = add_rule,
+    [MMUL_SUBTRACT] = subtract_rule,
+    [MMUL_MULTIPLY] = multiply_rule,
+    [MMUL_DIVIDE] = divide_rule,
+    [MMUL_REMAINDER] = remainder_rule,
+    [MMUL_POWER] = power_rule,
+    [MMUL_MAXIMUM] = extreme_rule,
+    [MMUL_MINIMUM] = extreme_rule,
+    [MMUL_WHERE] = where_rule,
+    [MMUL_SOFTMAX] = softmax_rule,
+    [MMUL_RMS_NORM] = norm_rule,
+    [MMUL_LAYER_NORM] = norm_rule,
+    [MMUL_NORMALIZE] = normalize_rule,
+    [MMUL_TOPK] = topk_rule,
+    [MMUL_ROPE] = rope_rule,
+    [MMUL_CUMSUM] = cumsum_rule,
+    [MMUL_CROSS_ENTROPY] = cross_entropy_rule,
+    [MMUL_SUM] = sum_rule,
+    [MMUL_MEAN] = mean_rule,
+    [MMUL_MAX] = largest_rule,
+    [MMUL_MIN] = largest_rule,
+    [MMUL_SUM_AT] = sum_at_rule,
+    [MMUL_SLICE] = slice_rule,
+    [MMUL_RESHAPE] = reshape_rule,
+    [MMUL_PERMUTE] = permute_rule,
+    [MMUL_CONCAT] = concat_rule,
+    [MMUL_TAKE] = take_rule,
+    [MMUL_ATTENTION] = attention_rule,
+};
+
+// Of a fused pass there is no second derivative yet.
+static bool is_of_gradients(enum mmul_operation_kind kind) {
+    return kind == MMUL_SILU_BACKWARD || kind == MMUL_GELU_BACKWARD ||
+           kind == MMUL_GELU_TANH_BACKWARD || kind == MMUL_SOFTMAX_BACKWARD ||
+           kind == MMUL_CROSS_ENTROPY_BACKWARD || kind == MMUL_RMS_NORM_BACKWARD ||
+           kind == MMUL_LAYER_NORM_BACKWARD;
+}
+
+mmul_gradient_rule *mmul_gradient_rule_of(enum mmul_operation_kind kind, const char **reason) {
+    *reason = is_of_gradients(kind) ? "it is a gradient itself, of which there is no other" : NULL;
+    return RULES[kind];
+}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Losses, what they are made of, and gradients."""
+import ctypes as c
+import math
+
+from . import _library as lib
+from ._library import Error, check, library
+from ._operations import _sizes
+from ._values import Value, apply, as_value
+
+
+def one_hot(ids, v):
+    """An axis more, of size v: 1 at the index, 0 elsewhere."""
+    ids = as_value(ids)
+    v, = _sizes("v", v)
+    return apply("one_hot", [ids], ndim=ids.ndim + 1, count=v)
+
+
+def add_at(table, ids, rows):
+    """The table with rows added at its rows `ids`, in their order."""
+    return apply("add_at", [table, ids, rows], ndim=2)
+
+
+def cross_entropy(logits, ids):
+    """The mean over all rows of logits (..., n, v) of -log softmax at the index; ids (..., n), or (1, n) for (n, v)."""
+    return apply("cross_entropy", [logits, ids], ndim=2)
+
+
+def mse(x, y):
+    """The mean of the squares of x - y."""
+    return apply("mse", [x, y], ndim=2)
+
+
+def binary_cross_entropy(logits, y):
+    """The mean of -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits))."""
+    return apply("binary_cross_entropy", [logits, y], ndim=2)
+
+
+def stop_gradient(x):
+    """x, through which no gradient goes."""
+    return apply("stop_gradient", [x])
+
+
+class _Gradients:
+    """Of one y by several values: made all at once in a program that needs one of them."""
+
+    def __init__(self, y, xs):
+        self.operands = [y, *xs]
+        for value in _between(y, xs):
+            value.crossed.add(self)
+
+    def value(self, i):
+        """That of the i-th."""
+        made = Value(self.operands[1 + i].shape, lambda program, ids: self.made(program, ids)[i], self.operands)
+        made.gradients = self
+        return made
+
+    def made(self, program, ids):
+        if self not in program.shared:
+            xs, gradients = (c.c_int * (len(ids) - 1))(*ids[1:]), (c.c_int * (len(ids) - 1))()
+            place = program.words()[1]
+            request = lib.sized(lib.GradientRequest, y=ids[0], xs=xs, count=len(xs),
+                                origin=place.encode() if place else None)
+            check(library.mmul_program_gradients, program.handle, c.byref(request), gradients)
+            program.shared[self] = list(gradients)
+        return program.shared[self]
+
+
+def _between(y, xs):
+    """What y is made of that is made of one of xs: values, without recursion."""
+    wanted, depends, waiting = {id(x) for x in xs}, {}, [y]
+    while waiting:
+        v = waiting[-1]
+        operands = [o for o in v.operands if isinstance(o, Value)]
+        missing = [o for o in operands if id(o) not in depends]
+        if not missing:
+            depends[id(v)] = (v, any(id(o) in wanted or depends[id(o)][1] for o in operands))
+            waiting.pop()
+        waiting += missing
+    return [v for v, is_made_so in depends.values() if is_made_so]
+
+
+def _flat(x):
+    return [v for part in x for v in _flat(part)] if isinstance(x, (tuple, list)) else [x]
+
+
+def _like(x, values):
+    return tuple(_like(part, values) for part in x) if isinstance(x, (tuple, list)) else next(values)
+
+
+def grad(y, x):
+    """The gradient of y, which has one element, by a value, or by those of a tuple of them in tuples."""
+    leaves = _flat(x)
+    if not leaves or not all(isinstance(v, Value) for v in (y, *leaves)):
+        raise Error(64, "grad is of a value by values, or tuples of them")
+    if math.prod(y.shape) != 1:
+        raise Error(65, f"cannot differentiate a value of {' x '.join(map(str, y.shape))}: expected one element")
+    gradients = _Gradients(y, leaves)
+    return _like(x, iter([gradients.value(i) for i in range(len(leaves))]))

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Losses and what they are made of; gradients, of one matrix or of tuples of them in tuples.
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/builtins.h"
+
+static enum mmul_status take_matrices(struct mmul_evaluator *e,
+                                      const struct mmul_argument *arguments,
+                                      const char *const names[], int count,
+                                      struct mmul_object *matrices) {
+    for (int i = 0; i < count; i++) {
+        enum mmul_status status = mmul_take_matrix(e, &arguments[i], names[i]);
+        if (status != MMUL_OK)
+            return status;
+        matrices[i] = arguments[i].object;
+    }
+    return MMUL_OK;
+}
+
+// An axis more.
+enum mmul_status mmul_builtin_one_hot(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 1};
+    const struct mmul_object *ids = &arguments[0].object;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "ids");
+    if (status == MMUL_OK)
+        status = mmul_take_whole(e, &arguments[1], "v", &made.with.count);
+    if (status == MMUL_OK && ids->axes > 3)
+        return mmul_evaluator_fail(e, arguments[0].node, "ids has 4 axes, expected 2 or 3");
+    result->axes = ids->axes + 1;
+    return status == MMUL_OK ? mmul_apply(e, call, &made, ids, result) : status;
+}
+
+enum mmul_status mmul_builtin_add_at(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    static const char *const names[] = {"table", "ids", "rows"};
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 3};
+    struct mmul_object matrices[3];
+    enum mmul_status status = take_matrices(e, arguments, names, 3, matrices);
+    result->axes = 2;
+    return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
+}
+
+// One number, of two matrices.
+enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    static const char *const names[] = {"the first", "the second"};
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
+    struct mmul_object matrices[2];
+    enum mmul_status status = take_matrices(e, arguments, names, 2, matrices);
+    result->axes = 2;
+    return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
+}
+
+// -------------------------------------------------------------------------------------- gradients
+
+// The matrices of a tuple, one after the other: how many there are; where `values` is not NULL they go there.
+static int list_matrices(const struct mmul_object *x, int *values) {
+    int count = 0;
+    if (x->kind == MMUL_OBJECT_MATRIX && values != NULL)
+        *values = x->value;
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return x->kind == MMUL_OBJECT_MATRIX;
+    for (int i = 0; i < x->count; i++)
+        count += list_matrices(&x->items[i], values != NULL ? values + count : NULL);
+    return count;
+}
+
+// What stands where a matrix is expected; NULL: nothing else does.
+static const struct mmul_object *find_other(const struct mmul_object *x) {
+    const struct mmul_object *other = NULL;
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return x->kind == MMUL_OBJECT_MATRIX ? NULL : x;
+    for (int i = 0; i < x->count && other == NULL; i++)
+        other = find_other(&x->items[i]);
+    return other;
+}
+
+// A tuple like x, of the next of `values`.
+static enum mmul_status like(struct mmul_evaluator *e, const struct mmul_object *x,
+                             const int **values, struct mmul_object *made) {
+    struct mmul_object items[MMUL_TUPLE_MOST];
+    if (x->kind == MMUL_OBJECT_MATRIX) {
+        *made = mmul_matrix_object(e, *(*values)++, x->axes);
+        return MMUL_OK;
+    }
+    for (int i = 0; i < x->count; i++)
+        if (like(e, &x->items[i], values, &items[i]) != MMUL_OK)
+            return e->err->status;
+    return mmul_evaluator_tuple(e, items, x->count, made);
+}
+
+enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[1].object, *other = find_other(x);
+    const int count = list_matrices(x, NULL);
+    char origin[96];
+    int *values = NULL;
+    (void)builtin;
+    if (mmul_take_matrix(e, &arguments[0], "y") != MMUL_OK)
+        return e->err->status;
+    if (other != NULL || count == 0)
+        return mmul_evaluator_fail(e, arguments[1].node,
+                                   "grad is by matrices, or tuples of them, not by %s",
+                                   other != NULL ? mmul_object_name(other) : "an empty tuple");
+    values = mmul_arena_allocate(e->arena, 2 * (size_t)count * sizeof *values, e->err);
+    if (values == NULL)
+        return e->err->status;
+    list_matrices(x, values);
+    const int *gradients = values + count;
+    const struct mmul_gradient_request request = {
+        .y = arguments[0].object.value,
+        .xs = values,
+        .count = count,
+        .origin = mmul_source_place(e->source, call->at, origin)};
+    if (mmul_program_gradients(e->program, &request, values + count, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    return like(e, x, &gradients, result);
+}

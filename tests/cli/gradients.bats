@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
+# Gradients of programs: of every function against central differences, and what cannot be differentiated. Composed
+# they are in random programs (programs.bats).
+
+load helper
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    need_numpy
+}
+
+# gradients RANKS TOLERANCE OPTION...: of the program that tests/gradients.py writes.
+gradients() {
+    local ranks=$1 tolerance=$2
+    shift 2
+    rm -f ./*d?.npy
+    "${launch[@]}" -n "$ranks" "$MPIMATMUL" run gradients.py --quiet "$@" < /dev/null
+    run py "$REPO/tests/gradients.py" compare . "$tolerance"
+    echo "# $ranks rank(s) $*: $output" >&3
+    [ "$status" -eq 0 ]
+    [ "$output" = '156 gradients' ]
+}
+
+@test "gradients of every function are its central differences, on any number of ranks" {
+    py "$REPO/tests/gradients.py" write .
+    for ranks in 1 2 3 5; do
+        gradients "$ranks" 1e-6
+    done
+    gradients 3 1e-6 --weights 1,3,2
+}
+
+@test "gradients in float32, of devices that are wrong, hang or are lost" {
+    py "$REPO/tests/gradients.py" write .
+    gradients 2 1e-4 --dtype float32
+    gradients 1 1e-4 --dtype float32 --device faulty:corrupt=9:cpu
+    gradients 1 1e-4 --dtype float32 --device faulty:fail=40:cpu
+    gradients 2 1e-4 --dtype float32 --device faulty:hang=30:cpu --device-timeout 0.3
+}
+
+@test "gradients on an OpenCL device" {
+    "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
+    py "$REPO/tests/gradients.py" write .
+    gradients 1 1e-4 --dtype float32 --device 0:0
+}
+
+# refuses TEXT LINE: in the last line of a program in which x is 3 x 4.
+refuses() {
+    printf 'x = generate((3, 4))\n%s\n' "$1" > e.py
+    run "$MPIMATMUL" run e.py --quiet
+    [ "$status" -eq 65 ]
+    [ "${lines[0]}" = "mpimatmul: e.py:$2" ] || { echo "$output"; return 1; }
+}
+
+@test "what cannot be differentiated is refused, with the place and the reason" {
+    py -c 'import numpy as np; np.save("i.npy", [[1, 5, 2]])'
+    refuses 'y = grad(x, x)' "2:5: cannot differentiate 'x' (3 x 4): expected one element"
+    [[ $output == *'hint: sum and mean have one' ]]
+    refuses 'g = grad(sum(x), x * 2)' "2:5: 'sum(x)' does not depend on 'x * 2': it has no gradient"
+    refuses 'g = grad(sum(argmax(x)), x)' "2:5: 'sum(argmax(x))' does not depend on 'x': it has no gradient"
+    refuses 'g = grad(sum(stop_gradient(x)), x)' \
+        "2:5: 'sum(stop_gradient(x))' does not depend on 'x': it has no gradient"
+    refuses $'i = argmax(x)\ng = grad(sum(i * 2.0 + x), (x, i))' \
+        "3:5: cannot differentiate by 'i': it holds whole numbers"
+    refuses 'g = grad(sum(grad(sum(softmax(x) * x), x)), x)' \
+        '2:5: cannot differentiate softmax_backward: it is a gradient itself, of which there is no other'
+    refuses 'g = grad(sum(x), (x, (3, x)))' '2:18: grad is by matrices, or tuples of them, not by a whole number'
+    refuses 'g = grad(sum(x), ())' '2:18: grad is by matrices, or tuples of them, not by an empty tuple'
+    refuses 'g = grad(3, x)' '2:10: y is a whole number here, expected a matrix'
+    refuses $'z = generate((3, 200))\nw, j = topk(z, 100)\ng = grad(sum(w), z)' \
+        '4:5: cannot differentiate the largest 100 of a row: at most 64'
+    refuses 'y = cross_entropy(x, load("i.npy"))' \
+        "2:5: 'i.npy' has 5: cross_entropy takes whole numbers from 0 to 3 here"
+    refuses 'y = add_at(x, load("i.npy"), x)' "2:5: 'i.npy' has 5: sum_at takes whole numbers from 0 to 2 here"
+    refuses 'y = cross_entropy(x, x)' "2:5: cross_entropy of 'x' (3 x 4) by 'x' (3 x 4): expected an index per row"
+    refuses 'y = one_hot(x, 0)' '2:5: one_hot of 0 classes: expected 1 to 16777216'
+    refuses 'y = mse(x, x.T)' "2:5: cannot apply mse to 'x' (3 x 4) and 'x.T' (4 x 3): sizes differ"
+    refuses 'y = add_at(x, argmax(x), x[:, 1:])' \
+        "2:5: cannot add rows of 'x[:, 1:]' to 'x': expected one matrix with 3 columns"
+    refuses 'y = cumsum(x, 2)' '2:15: axis 2 of 2 axes: expected -2 to 1'
+}
+
+@test "second derivatives go where the rules are made of others" {
+    cat > s.py << 'END'
+x = load("x.npy")
+g = grad(sum(x ** 3 + sin(x) * exp(x)), x)
+save("h.npy", grad(sum(g), x))
+END
+    py -c 'import numpy as np; np.save("x.npy", np.random.default_rng(3).standard_normal((5, 6)))'
+    "$MPIMATMUL" run s.py --quiet
+    py -c '
+import numpy as np
+x, h = np.load("x.npy"), np.load("h.npy")
+assert np.abs(h - (6 * x + 2 * np.cos(x) * np.exp(x))).max() < 1e-12'
+}
+
+@test "gradients keep tuples as they are, and their names" {
+    cat > t.py << 'END'
+a, b = generate((3, 4), kind="integer", seed=1), generate((4, 2), kind="integer", seed=2)
+model = ((a, b), (generate((1, 2), kind="integer", seed=3),))
+loss = sum((a @ b + model[1][0]) ** 2)
+pair, rest = grad(loss, model)
+ga, gb = pair
+print(loss, ga)
+print(gb)
+print(rest[0])
+END
+    run "$MPIMATMUL" run t.py --quiet
+    py "$REPO/tests/reference.py" t.py > expected
+    diff expected <(sed -E 's/, (file|replicate|partial|rows|cols)[^;]*;/;/' <<< "$output")
+    run "$MPIMATMUL" run t.py --check
+    [[ $output == *'gradient of b'* ]]
+}

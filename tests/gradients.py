@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The gradient of every function of programs that has one, in float64: against central differences of the reference,
+and of the reference's tape.
+
+    tests/gradients.py write FOLDER       a program, gradients.py, and what it loads
+    tests/gradients.py compare FOLDER [TOLERANCE]     what it has saved, of the largest element of each (1e-6); prints
+                                                      how many gradients that were
+"""
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import reference  # noqa: E402  pylint: disable=wrong-import-position
+
+STEP, TOLERANCE = 1e-5, 1e-6
+
+# What x, y, z are, then an expression of them; positive: above 0, ids: whole numbers below.
+SQUARE = {"x": (6, 5), "y": (6, 5)}
+CASES = [(f"{name}(x)", {"x": (6, 5)}) for name in (
+    "neg", "exp", "abs", "relu", "sigmoid", "tanh", "silu", "gelu", "sin", "cos", "normalize")]
+CASES += [(f"{name}(x)", {"x": (6, 5, "positive")}) for name in ("log", "sqrt", "rsqrt")]
+CASES += [(text, SQUARE) for text in (
+    "x + y", "x - y", "x * y", "x / y", "maximum(x, y)", "minimum(x, y)", "where(x > y, x, y)",
+    "x @ y.T", "concat((x, y), axis=0)", "concat((x, y), axis=-1)", "linear(x, y)", "x.T @ y", "mse(x, y)",
+    "binary_cross_entropy(x, sigmoid(y))", "x * x + stop_gradient(y) * y")]
+CASES += [(text, {"x": (6, 5)}) for text in (
+    "gelu(x, approximate=\"tanh\")", "2 - x", "3 / x", "x * 2.5", "x ** 2", "x ** 3", "-x", "x[1:4, 2:5]",
+    "softmax(x)", "softmax(x, causal=True)", "sum(x)", "sum(x, axis=-1)", "sum(x, axis=-2)", "mean(x)",
+    "mean(x, axis=-2)", "max(x)", "max(x, axis=-1)", "min(x, axis=-2)", "var(x)", "var(x, axis=-1)",
+    "std(x, axis=-2)", "std(x)", "cumsum(x, -1)", "cumsum(x, -2)", "reshape(x, (2, 15))", "x.T",
+    "rms_norm(x, None)", "layer_norm(x, None, None)", "maximum(x, 0.25)", "x * x * x", "exp(x) * sin(x) + x",
+    "x")]
+CASES += [(text, {"x": (6, 5), "y": (1, 5), "z": (1, 5)}) for text in (
+    "x + y * z", "x * y - z", "layer_norm(x, y, z)", "rms_norm(x, y) + z", "linear(x, concat((y, z), axis=0))")]
+CASES += [(text, {"x": (6, 5), "y": (6, 1)}) for text in ("x + y", "x * y", "x / y", "maximum(x, y)")]
+CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
+    "permute(x, (2, 0, 3, 1))", "sum(x, axis=-3)", "sum(x, axis=-4)", "mean(x, axis=0)", "mean(x, axis=1)", "sum(x)",
+    "rope(x)", "rope(x, interleaved=True)", "cumsum(x, 0)", "cumsum(x, 1)", "softmax(x, causal=True)", "x[1:2, :, 1:3]",
+    "var(x, axis=-3)", "max(x, axis=-3)", "concat((x, x * x), axis=-3)", "x @ x.T", "layer_norm(x, None, None)")]
+CASES += [(text, {"x": (2, 3, 4, 5), "y": (5, 6)}) for text in ("x @ y", "(x * 2) @ y", "relu(x @ y) * 3")]
+CASES += [("x @ y", {"x": (4, 5), "y": (2, 3, 5, 6)}), ("x @ y", {"x": (2, 1, 4, 5), "y": (1, 3, 5, 6)}),
+          ("x @ y", {"x": (4, 1), "y": (1, 5)}), ("x @ y", {"x": (1, 4), "y": (2, 4, 1)}),
+          ("x + y", {"x": (2, 3, 4, 5), "y": (3, 1, 5)}), ("x ** y", {"x": (6, 5, "positive"), "y": (6, 5)}),
+          ("x % y", {"x": (6, 5), "y": (6, 5, "positive")}),
+          ("2.0 ** x", {"x": (6, 5)})]
+CASES += [("attention(x, y, z)", {"x": (2, 4, 5, 6), "y": (2, 4, 7, 6), "z": (2, 4, 7, 3)}),
+          ("attention(x, y, z, causal=True)", {"x": (2, 4, 5, 6), "y": (2, 2, 5, 6), "z": (2, 2, 5, 3)}),
+          ("attention(x, y, y, scale=0.3, mask=z)", {"x": (3, 5, 6), "y": (3, 7, 6), "z": (5, 7)})]
+CASES += [("take(x, i)", {"x": (7, 5), "i": (1, 9, "ids", 7)}), ("take(x, i)", {"x": (7, 5), "i": (3, 4, "ids", 7)}),
+          ("cross_entropy(x, i)", {"x": (6, 5), "i": (1, 6, "ids", 5)}),
+          ("cross_entropy(x * y, i)", {"x": (2, 3, 5), "y": (1, 5), "i": (2, 3, "ids", 5)}),
+          ("one_hot(i, 5) * x", {"x": (6, 5), "i": (1, 6, "ids", 5)}),
+          ("add_at(x, i, y)", {"x": (7, 5), "y": (9, 5), "i": (1, 9, "ids", 7)}),
+          ("add_at(x, i, y * y)", {"x": (7, 5), "y": (3, 4, 5), "i": (3, 4, "ids", 7)})]
+
+
+def made(rng, shape):
+    *sizes, kind = shape if isinstance(shape[-1], str) else (*shape, "")
+    if len(shape) > 3 and shape[-2] == "ids":
+        return rng.integers(0, shape[-1], shape[:-2]).astype("f8")
+    numbers = rng.standard_normal(sizes)
+    return np.abs(numbers) + 0.5 if kind == "positive" else numbers
+
+
+def cases():
+    """(number, expression, matrices, weights of the result, names to differentiate by)"""
+    reference.KIND = reference.Taped
+    for number, (text, shapes) in enumerate(CASES):
+        rng = np.random.default_rng(number)
+        given = {name: made(rng, shape) for name, shape in shapes.items()}
+        result = value(text, given)
+        weights = rng.standard_normal(result.shape)
+        yield number, text, given, weights, [name for name in given if name != "i"]
+
+
+def value(text, given):
+    names = {**reference.NAMES, **{name: reference.matrix(array) for name, array in given.items()}}
+    return eval(text, names)  # pylint: disable=eval-used
+
+
+def write(folder):
+    lines = []
+    for number, text, given, weights, names in cases():
+        for name, array in {**given, "w": weights}.items():
+            np.save(folder / f"{number}{name}.npy", array)
+            lines.append(f'{name} = load("{number}{name}.npy")')
+        lines.append(f"s = sum(({text}) * w)")
+        lines.append(f"g = grad(s, ({', '.join(names)},))")
+        lines += [f'save("{number}d{name}.npy", g[{i}])' for i, name in enumerate(names)]
+    (folder / "gradients.py").write_text("\n".join(lines) + "\n")
+
+
+def differences(text, given, weights, name):
+    """Central ones."""
+    slope = np.empty(given[name].shape)
+    for at in np.ndindex(slope.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = {**given, name: given[name].copy()}
+            moved[name][at] += sign * STEP
+            ends.append(float((np.asarray(value(text, moved)) * weights).sum()))
+        slope[at] = (ends[0] - ends[1]) / (2 * STEP)
+    return slope
+
+
+def compare(folder, tolerance=TOLERANCE):
+    count = 0
+    for number, text, given, weights, names in cases():
+        for name in names:
+            found = np.load(folder / f"{number}d{name}.npy")
+            leaves = {n: reference.matrix(a) for n, a in given.items()}
+            y = reference.sum(value(text, leaves) * weights)
+            tape = np.asarray(reference.grad(y, leaves[name]))
+            judges = {"the tape": tape}
+            if "stop_gradient" not in text:
+                judges["differences"] = differences(text, given, weights, name)
+            most = max(np.abs(tape).max(), 1e-3)
+            for what, other in judges.items():
+                off = np.abs(found - other).max() / most if found.shape == other.shape else np.inf
+                if not off <= float(tolerance):
+                    sys.exit(f"{text} by {name}: off {what} by {off:.2g} of the largest\n{found}\n{other}")
+            count += 1
+    print(f"{count} gradients")
+
+
+if __name__ == "__main__":
+    {"write": write, "compare": compare}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

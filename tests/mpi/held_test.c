@@ -1,0 +1,204 @@
+// np: 1 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// Values that outlive their program: what one holds is a leaf of the next, wherever it is and however that one's shares
+// are; equal to plain loops. Steps that are computed one by one, each as a program of its own, are planned once and
+// leave no memory behind. What was released is there no more.
+#include "base/memory.h"
+#include "trial.h"
+#include "weightings.h"
+
+static const struct mmul_shape TALL = {1, 1, 23, 9}, SQUARE = {1, 1, 9, 9}, STACK = {2, 3, 8, 9};
+
+// A value of the program that is to stay: its number, root's.
+static int64_t hold(struct trial *t, int x) {
+    int64_t number = 0;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_hold(t->program, x, &number, &t->err) : MMUL_OK;
+    keep(t, status, 0, 0);
+    t->is_read[x] = true;
+    return number;
+}
+
+// What an earlier trial has held.
+static int load_held(struct mmul_context *context, struct trial *t, int64_t number,
+                     const struct known *known) {
+    int made = add_known(t, known->shape), value = -1;
+    memcpy(t->known[made].at, known->at, (size_t)elements(known->shape) * sizeof(double));
+    enum mmul_status status =
+        rank == 0 ? mmul_program_load_held(t->program, context, number, "held", &value, &t->err)
+                  : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+// Collective: on all ranks.
+static bool on_all(bool right) {
+    int all = right;
+    MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all != 0;
+}
+
+static void release(struct mmul_context *context, int64_t number) {
+    if (rank == 0)
+        mmul_context_release(context, number);
+}
+
+// Held so, as it is and as one that is read the other way round; read with other shares, moved and multiplied.
+static bool held_as(struct mmul_context *context, struct mmul_shape shape,
+                    enum mmul_placement_kind kind, enum weighting then) {
+    struct trial first, second;
+    char weights[64];
+    begin(&first);
+    int x = load(&first, shape), w = generate(&first, SQUARE);
+    int y = place(&first, relu(&first, matmul(&first, x, w)), kind), z = transpose(&first, y);
+    int64_t numbers[] = {hold(&first, y), hold(&first, z), hold(&first, w)};
+    save(&first, y);
+    bool right = on_all(run(context, &first, "equal"));
+    begin(&second);
+    int a = load_held(context, &second, numbers[0], &first.known[y]);
+    int b = load_held(context, &second, numbers[1], &first.known[z]);
+    int c = load_held(context, &second, numbers[2], &first.known[w]);
+    save(&second, add(&second, a, transpose(&second, b)));
+    save(&second, matmul(&second, b, a));
+    save(&second, matmul(&second, a, c));
+    save(&second, place(&second, a, MMUL_PLACE_REPLICATE));
+    save(&second, b);
+    right = on_all(right && run(context, &second, weights_text(then, weights)));
+    for (int i = 0; i < 3; i++)
+        release(context, numbers[i]);
+    end(&first);
+    end(&second);
+    return right;
+}
+
+static void test_placements(struct mmul_context *context, int nodes) {
+    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
+                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+    for (int k = 0; k < 4; k++) {
+        bool right = true;
+        char what[160];
+        for (int then = 0; then < WEIGHTINGS; then++) {
+            right = held_as(context, TALL, kinds[k], (enum weighting)then) && right;
+            right = held_as(context, STACK, kinds[k], (enum weighting)then) && right;
+        }
+        snprintf(what, sizeof what, "%d nodes: held as %s, read by programs of other shares", nodes,
+                 mmul_placement_name(kinds[k]));
+        tap_ok(right, what);
+    }
+}
+
+// x := relu(x w + s), s another number each turn: programs of one structure. *bytes: of root after each.
+static bool turn(struct mmul_context *context, struct trial *before, int *x, int64_t *number,
+                 int64_t *bytes) {
+    struct trial now;
+    int64_t last = *number;
+    begin(&now);
+    int held =
+        before->count > 0 ? load_held(context, &now, last, &before->known[*x]) : load(&now, TALL);
+    int w = generate(&now, SQUARE), s = load(&now, (struct mmul_shape){1, 1, 1, 9});
+    // Small again, so that all stays exact.
+    const struct mmul_call smaller = {
+        .operation = "minimum",
+        .operands = {add(&now, matmul(&now, held, w), s), MMUL_NUMBER},
+        .operand_count = 2,
+        .with = {.numbers = {0, 5}}};
+    int y = add_known(&now, TALL), value = -1;
+    for (int64_t e = 0; e < elements(TALL); e++)
+        now.known[y].at[e] = fmin(now.known[smaller.operands[0]].at[e], 5);
+    now.is_read[smaller.operands[0]] = true;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_apply(now.program, &smaller, NULL, &value, &now.err) : MMUL_OK;
+    keep(&now, status, value, y);
+    *x = relu(&now, y);
+    *number = hold(&now, *x);
+    save(&now, *x);
+    bool right = on_all(run(context, &now, "equal"));
+    release(context, last);
+    *bytes = mmul_live_bytes();
+    end(before);
+    *before = now;
+    return right;
+}
+
+static void test_turns(struct mmul_context *context, int nodes) {
+    struct trial trial;
+    bool right = true;
+    int x = 0;
+    int64_t number = 0, bytes = 0, early = 0;
+    char what[160];
+    begin(&trial);
+    for (int i = 0; i < 40; i++) {
+        right = turn(context, &trial, &x, &number, &bytes) && right;
+        early = i == 4 ? bytes : early;
+    }
+    release(context, number);
+    end(&trial);
+    snprintf(what, sizeof what, "%d nodes: forty programs, each from what the one before holds",
+             nodes);
+    tap_ok(right, what);
+    snprintf(what, sizeof what, "%d nodes: two plans were made",
+             nodes); // of the first turn, of others
+    tap_ok(context->plan_count == 2, what);
+    snprintf(what, sizeof what, "%d nodes: as much memory after the last as after the fifth",
+             nodes);
+    tap_ok(bytes == early, what);
+}
+
+// Of what was released, of what never was, of a plan that reads what goes before it runs.
+static void test_released(struct mmul_context *context) {
+    struct trial first, second, third;
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    struct mmul_error err = {.text = ""};
+    int value = -1;
+    begin(&first);
+    int x = load(&first, TALL);
+    int64_t number = hold(&first, x);
+    bool right = run(context, &first, "equal");
+    begin(&second);
+    int y = load_held(context, &second, number, &first.known[x]);
+    save(&second, y);
+    enum mmul_status status =
+        mmul_program_plan_create(context, second.program, NULL, &plan, &second.err);
+    release(context, number);
+    if (rank == 0) {
+        right = right && status == MMUL_OK;
+        status = mmul_program_load_held(second.program, context, number, "x", &value, &err);
+        char line[96];
+        snprintf(line, sizeof line, "no value is held under %lld", (long long)number);
+        right = right && status == MMUL_ERR_USAGE && strcmp(err.text, line) == 0;
+        release(context, number);
+        release(context, 123456);
+    }
+    tap_ok(right, "what was released cannot be read");
+    begin(&third);
+    save(&third, load(&third, SQUARE));
+    right = run(context, &third, "equal"); // it goes here
+    status = mmul_program_run(context, plan, &values, &err);
+    tap_ok(right && status == MMUL_ERR_USAGE && strstr(err.text, " is held no more") != NULL,
+           "a plan that reads what has gone is refused");
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    end(&first);
+    end(&second);
+    end(&third);
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int nodes = 1; nodes <= 3 && nodes <= size; nodes++) {
+        const struct mmul_context_options options = {.device = "cpu"};
+        struct mmul_context *context = make_context(nodes, &options);
+        test_turns(context, nodes);
+        test_placements(context, nodes);
+        test_released(context);
+        mmul_context_destroy(context);
+        tap_ok(mmul_live_bytes() == 0, "nothing is left");
+    }
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}

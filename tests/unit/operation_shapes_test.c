@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// Sizes of what is made of rows with rows, columns or indices beside them, and of what is several operations by one
+// name; and the lines with which other sizes are refused, after which the program is as before.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/composite.h"
+#include "model/matrix.h"
+#include "model/program.h"
+#include "schedules.h"
+
+static void load(struct mmul_program *p, const char *name, struct mmul_shape shape) {
+    struct mmul_error err;
+    const struct mmul_operation load = {.kind = MMUL_LOAD, .shape = shape};
+    assert_int_equal(mmul_program_append(p, &load, name, NULL, &err), MMUL_OK);
+}
+
+// What an operation of the table, or one of several, makes of values of these sizes, or why it does not.
+struct shaping {
+    const char *name;
+    struct mmul_shape shapes[3]; // no rows: not given
+    struct mmul_parameters with;
+    const char *expected; // sizes of the result, or the line
+};
+
+// Of the table: also where the name by itself means several operations.
+static enum mmul_status shape_row(struct mmul_program *p, const struct shaping *s, int count,
+                                  int *value, struct mmul_error *err) {
+    struct mmul_operation o = {.operands = {0, 1, 2}, .operand_count = count, .with = s->with};
+    assert_non_null(mmul_operation_find(s->name, &o.kind));
+    return mmul_program_append(p, &o, NULL, value, err);
+}
+
+static enum mmul_status shape_composite(struct mmul_program *p, const struct shaping *s, int count,
+                                        int *value, struct mmul_error *err) {
+    const struct mmul_composite_call call = {
+        .name = s->name, .operands = {0, 1, 2}, .operand_count = count, .with = &s->with};
+    assert_true(mmul_is_composite(&call));
+    return mmul_composite_append(p, &call, NULL, value, err);
+}
+
+static void check_shapings(const struct shaping *cases, size_t number,
+                           enum mmul_status (*shape)(struct mmul_program *, const struct shaping *,
+                                                     int, int *, struct mmul_error *)) {
+    static const char *const names[] = {"x", "y", "z"};
+    for (const struct shaping *s = cases; s < cases + number; s++) {
+        struct mmul_program *p = NULL;
+        struct mmul_error err = {.text = ""};
+        assert_int_equal(mmul_program_create(&p, &err), MMUL_OK);
+        char text[96] = "";
+        int count = 0, value = -1;
+        for (; count < 3 && s->shapes[count].rows > 0; count++)
+            load(p, names[count], s->shapes[count]);
+        const int operations = p->operation_count;
+        if (shape(p, s, count, &value, &err) == MMUL_OK) {
+            assert_string_equal(mmul_shape_format(p->values[value].shape, text), s->expected);
+        } else {
+            assert_string_equal(err.text, s->expected);
+            assert_int_equal(p->value_count, count); // nothing is left of what was begun
+            assert_int_equal(p->operation_count, operations);
+        }
+        mmul_program_destroy(p);
+    }
+}
+
+#define STACK \
+    { 2, 3, 4, 6 }
+#define COLUMN \
+    { 2, 3, 4, 1 }
+#define MATRIX \
+    { 1, 1, 7, 6 }
+#define BESIDE \
+    { 1, 1, 7, 1 }
+#define VECTOR \
+    { 1, 1, 1, 6 }
+
+static void what_rows_become(void **state) {
+    (void)state;
+    static const struct shaping cases[] = {
+        {"sin", {STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"gelu_backward", {STACK, VECTOR}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"silu_backward",
+         {STACK, BESIDE},
+         {.axis = 0},
+         "cannot silu_backward 'x' (2 x 3 x 4 x 6) and 'y' (7 x 1): rows 4 and 7 differ"},
+        {"argmin", {STACK}, {.axis = 0}, "2 x 3 x 4 x 1"},
+        {"argmin",
+         {{1, 1, 1, 16777217}},
+         {.axis = 0},
+         "'x' has 16777217 columns: no more than 16777216 can be counted"},
+        {"cumsum", {STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"rope", {MATRIX}, {.base = 10, .scale = -1}, "7 x 6"},
+        {"one_hot", {COLUMN}, {.count = 9}, "2 x 3 x 4 x 9"},
+        {"one_hot", {STACK}, {.count = 9}, "one_hot takes a column, 'x' has 6"},
+        {"one_hot", {COLUMN}, {.count = 0}, "one_hot of 0 classes: expected 1 to 16777216"},
+        {"one_hot",
+         {COLUMN},
+         {.count = 16777217},
+         "one_hot of 16777217 classes: expected 1 to 16777216"},
+        {"cross_entropy", {STACK, COLUMN}, {.axis = 0}, "2 x 3 x 4 x 1"},
+        {"cross_entropy",
+         {MATRIX, {1, 1, 1, 7}},
+         {.axis = 0},
+         "cannot apply cross_entropy to 'x' (7 x 6) and 'y' (1 x 7): the second must be a column "
+         "beside it"},
+        {"cross_entropy", {MATRIX}, {.axis = 0}, "cross_entropy takes 2 to 2 operands, not 1"},
+        {"cross_entropy",
+         {{1, 1, 1, 16777217}, {1, 1, 1, 1}},
+         {.axis = 0},
+         "'x' has 16777217 columns: no more than 16777216 can be counted"},
+    };
+    check_shapings(cases, sizeof cases / sizeof *cases, shape_row);
+}
+
+static void what_gradients_of_rows_become(void **state) {
+    (void)state;
+    static const struct shaping cases[] = {
+        {"cross_entropy_backward", {STACK, COLUMN, COLUMN}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"cross_entropy_backward",
+         {MATRIX, BESIDE, VECTOR},
+         {.axis = 0},
+         "cannot apply cross_entropy_backward to 'x' (7 x 6) and 'z' (1 x 6): the second must be a "
+         "column beside it"},
+        {"softmax_backward", {STACK, STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"softmax_backward",
+         {STACK, MATRIX},
+         {.axis = 0},
+         "cannot apply softmax_backward to 'x' (2 x 3 x 4 x 6) and 'y' (7 x 6): sizes differ"},
+        {"softmax_backward",
+         {MATRIX, MATRIX, VECTOR},
+         {.axis = 0},
+         "softmax_backward takes 2 to 2 operands, not 3"},
+        {"rms_norm_backward", {STACK, STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"rms_norm_backward", {STACK, STACK, VECTOR}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"rms_norm_backward",
+         {MATRIX, VECTOR},
+         {.axis = 0},
+         "cannot apply rms_norm_backward to 'x' (7 x 6) and 'y' (1 x 6): sizes differ"},
+        {"layer_norm_backward",
+         {MATRIX, MATRIX, BESIDE},
+         {.axis = 0},
+         "cannot apply layer_norm_backward to 'x' (7 x 6) and 'z' (7 x 1): 'z' must be 1 x 6"},
+        {"sum_at", {MATRIX, BESIDE}, {.axis = -2, .count = 11}, "11 x 6"},
+        {"sum_at",
+         {MATRIX, VECTOR},
+         {.axis = -2, .count = 11},
+         "cannot sum_at 'x' (7 x 6) and 'y' (1 x 6): expected one matrix and a column beside it"},
+        {"sum_at",
+         {STACK, COLUMN},
+         {.axis = -2, .count = 11},
+         "cannot sum_at 'x' (2 x 3 x 4 x 6) and 'y' (2 x 3 x 4 x 1): expected one matrix and a "
+         "column beside it"},
+        {"sum_at",
+         {MATRIX, BESIDE},
+         {.axis = -1, .count = 11},
+         "cannot sum_at 'x' (7 x 6) and 'y' (7 x 1): axis -2 and 1 to 16777216 rows are possible"},
+        {"sum_at",
+         {MATRIX, BESIDE},
+         {.axis = -2},
+         "cannot sum_at 'x' (7 x 6) and 'y' (7 x 1): axis -2 and 1 to 16777216 rows are possible"},
+        {"sum", {STACK}, {.axis = -3}, "cannot sum 'x' along axis -3: expected -1 or -2"},
+    };
+    check_shapings(cases, sizeof cases / sizeof *cases, shape_row);
+}
+
+static void what_several_operations_become(void **state) {
+    (void)state;
+    static const struct shaping cases[] = {
+        {"sum", {STACK}, {.axis = -3}, "2 x 1 x 4 x 6"},
+        {"max", {STACK}, {.axis = -4}, "3 x 4 x 6"},
+        {"mean", {STACK}, {.axis = 0}, "1 x 1"},
+        {"min", {STACK}, {.axis = -5}, "cannot min along axis -5: expected -4 to -1"},
+        {"var", {STACK}, {.axis = -1}, "2 x 3 x 4 x 1"},
+        {"std", {MATRIX}, {.axis = 0}, "1 x 1"},
+        {"std", {MATRIX}, {.axis = 1}, "cannot std along axis 1: expected -4 to -1"},
+        {"cumsum", {STACK}, {.axis = -4}, "2 x 3 x 4 x 6"},
+        {"cumsum", {STACK}, {.axis = 0}, "cannot cumsum along axis 0: expected -4 to -1"},
+        {"one_hot", {{1, 2, 3, 4}}, {.count = 5}, "2 x 3 x 4 x 5"},
+        {"one_hot", {MATRIX}, {.count = 5}, "7 x 6 x 5"},
+        {"one_hot",
+         {STACK},
+         {.count = 5},
+         "cannot one_hot 'x': it has four axes, expected 3 at most"},
+        {"one_hot", {MATRIX}, {.count = 0}, "one_hot of 0 classes: expected 1 to 16777216"},
+        {"cross_entropy", {STACK, {1, 2, 3, 4}}, {.axis = 0}, "1 x 1"},
+        {"cross_entropy", {STACK, COLUMN}, {.axis = 0}, "1 x 1"},
+        {"cross_entropy",
+         {MATRIX, VECTOR},
+         {.axis = 0},
+         "cross_entropy of 'x' (7 x 6) by 'y' (1 x 6): expected an index per row"},
+        {"cross_entropy", {MATRIX}, {.axis = 0}, "cross_entropy takes 2 to 2 operands, not 1"},
+        {"add_at", {MATRIX, {1, 1, 1, 24}, {1, 1, 24, 6}}, {.axis = 0}, "7 x 6"},
+        {"add_at", {MATRIX, {1, 2, 3, 4}, STACK}, {.axis = 0}, "7 x 6"},
+        {"add_at",
+         {MATRIX, BESIDE, STACK},
+         {.axis = 0},
+         "add_at of 'z' (2 x 3 x 4 x 6) by 'y' (7 x 1): expected an index per row"},
+        {"add_at",
+         {MATRIX, BESIDE, BESIDE},
+         {.axis = 0},
+         "cannot add rows of 'z' to 'x': expected one matrix with 1 columns"},
+        {"mse", {STACK, STACK}, {.axis = 0}, "1 x 1"},
+        {"mse",
+         {MATRIX, VECTOR},
+         {.axis = 0},
+         "cannot apply mse to 'x' (7 x 6) and 'y' (1 x 6): sizes differ"},
+        {"binary_cross_entropy", {MATRIX, MATRIX}, {.axis = 0}, "1 x 1"},
+        {"binary_cross_entropy",
+         {MATRIX, BESIDE},
+         {.axis = 0},
+         "cannot apply binary_cross_entropy to 'x' (7 x 6) and 'y' (7 x 1): sizes differ"},
+        {"stop_gradient", {STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
+    };
+    check_shapings(cases, sizeof cases / sizeof *cases, shape_composite);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(what_rows_become, assert_no_live_bytes),
+        cmocka_unit_test_teardown(what_gradients_of_rows_become, assert_no_live_bytes),
+        cmocka_unit_test_teardown(what_several_operations_become, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
