@@ -213,24 +213,6 @@ MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
                                            struct mmul_program_plan *plan,
                                            struct mmul_values **values, struct mmul_error *err);
 
-// Values that outlive their program: x stays where it lies, in memory of the ranks, when the program has run, under the
-// number *held (root's; of other ranks no matter) for programs that are planned after that in the same context, until
-// it is released. Nothing of it is copied or moved for that. Local to root; fails as the builders of operations do.
-MMUL_API enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
-                                            struct mmul_error *err);
-
-// The value that is held under a number, of an earlier program in this context that has run. Local to root. Fails with
-// MMUL_ERR_USAGE (nothing is), MMUL_ERR_SYSTEM.
-MMUL_API enum mmul_status mmul_program_load_held(struct mmul_program *program,
-                                                 const struct mmul_context *context, int64_t held,
-                                                 const char *name, int *value,
-                                                 struct mmul_error *err);
-
-// Root's: gone on all ranks when the next program is planned; its memory when all that the same program has made to be
-// held is released. A plan that reads it can be run no more (MMUL_ERR_USAGE). Numbers of nothing are passed by; what is
-// held at the end goes with the context.
-MMUL_API void mmul_context_release(struct mmul_context *context, int64_t held);
-
 // Collective. A value from the memory of all ranks: copies each one's part into a shard of the set `name`, in the
 // folders of the ranks (shard_folder of the context; in RAM by default), which mmul_program_load_kept reads
 // where it lies until mmul_context_remove_kept removes it. Nothing of it crosses the network. An earlier set of the

@@ -1003,6 +1003,26 @@ MMUL_API enum mmul_status mmul_program_load_kept(struct mmul_program *program, c
 MMUL_API enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const char *name,
                                             bool no_sync, struct mmul_error *err);
 
+struct mmul_context; // of mpimatmul.h
+
+// Values that outlive their program: x stays where it lies, in memory of the ranks, when the program has run, under the
+// number *held (root's; of other ranks no matter) for programs that are planned after that in the same context, until
+// it is released. Nothing of it is copied or moved for that. Local to root; fails as the builders of operations do.
+MMUL_API enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
+                                            struct mmul_error *err);
+
+// The value that is held under a number, of an earlier program in this context that has run. Local to root. Fails with
+// MMUL_ERR_USAGE (nothing is), MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_program_load_held(struct mmul_program *program,
+                                                 const struct mmul_context *context, int64_t held,
+                                                 const char *name, int *value,
+                                                 struct mmul_error *err);
+
+// Root's: gone on all ranks when the next program is planned; its memory when all that the same program has made to be
+// held is released. A plan that reads it can be run no more (MMUL_ERR_USAGE). Numbers of nothing are passed by; what is
+// held at the end goes with the context.
+MMUL_API void mmul_context_release(struct mmul_context *context, int64_t held);
+
 // For mmul_keep_part (mpimatmul.h): what one rank has of a matrix, (rows, cols), row-major, row_step >= cols elements
 // from row to row; either size may be 0. Float32 or float64, on all ranks the same. axis: rows, of which rank 0 has the
 // first and all have as many columns; or columns.
@@ -1082,6 +1102,8 @@ MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *value
 // A program as a text: a small part of Python (README.md). It is read on root, into a program of
 // the kind above; files are opened where it loads and saves them.
 
+struct mmul_script;
+
 struct mmul_script_request {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     const char *path; // of the text, for errors too; "-": standard input; NULL: errors say no place
@@ -1101,9 +1123,13 @@ struct mmul_script_request {
         shard_folder; // root's, of kept sets ("kept:NAME"), as long as the script; NULL: mmul_shard_folder
     enum mmul_dtype
         narrow; // MMUL_F16, MMUL_BF16: files of what is computed in float32 hold it so; MMUL_F32: not
+    // A text with loops that run is several programs, one after the other. Called with each but the last one while the
+    // script is created: mmul_script_program is to be planned and run, as the last one, on all ranks of the context,
+    // mmul_script_hand_over before it. NULL: such a text is refused (MMUL_ERR_DATA).
+    enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
+    void *run_context;
+    struct mmul_context *context; // where that is; borrowed
 };
-
-struct mmul_script;
 
 // Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_USAGE (settings),
 // MMUL_ERR_NO_INPUT (the text, or what it loads), and as mmul_matrix_open and mmul_output_create. Local.
@@ -1113,6 +1139,9 @@ MMUL_API void mmul_script_destroy(struct mmul_script *script);
 
 // For mmul_program_plan_create; lives as long as the script, its files too.
 MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script *script);
+
+// Nothing is left to be run: the text ends with a loop.
+MMUL_API bool mmul_script_is_over(const struct mmul_script *script);
 
 // Is one of its outputs standard output?
 MMUL_API bool mmul_script_writes_stdout(const struct mmul_script *script);

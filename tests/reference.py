@@ -152,6 +152,10 @@ def grad(y, x):
     return of(x)
 
 
+def loop(first, end=None):
+    return range(first) if end is None else range(first, end)
+
+
 def stop_gradient(x):
     return matrix(np.array(x))
 

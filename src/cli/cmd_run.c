@@ -11,10 +11,14 @@
 #include "mpimatmul.h"
 
 struct job {
+    const struct call *call;
+    int parts;           // programs that ran before the last one: what stands before loops, turns
+    double part_seconds; // of these
     struct mmul_script *script; // root's
     struct mmul_program_plan *plan;
     struct mmul_values *values;
     struct progress *progress; // the call's
+    bool records;              // what is written beside the results
     bool is_silent;            // what it prints is part of the JSON in the end
 };
 
@@ -182,17 +186,102 @@ static void tell_of_types(const struct call *call, const struct job *job) {
                               mmul_matrix_name(matrix));
 }
 
+// ------------------------------------------------------------------------------------------- parts
+
+// What root says while it reads a text: there is a part to be run; there are no more; nor is there a last one.
+enum word { PART, LAST, OVER };
+
+static enum mmul_status say(const struct call *call, enum word *word, struct mmul_error *err) {
+    int said = (int)*word;
+    enum mmul_status status =
+        mmul_context_broadcast(call->context, &said, (int64_t)sizeof said, err);
+    *word = (enum word)said;
+    return status;
+}
+
+static enum mmul_status run_planned(const struct call *call, struct job *job,
+                                    struct mmul_error *err) {
+    if (call->is_root) {
+        mmul_script_hand_over(job->script);
+        job->is_silent = is_on(call, OPT_JSON);
+        print_lines(job);
+    }
+    return mmul_program_run(call->context, job->plan, &job->values, err);
+}
+
+// Collective. One of several programs of the text.
+static enum mmul_status run_part(const struct call *call, struct job *job, struct mmul_error *err) {
+    enum mmul_status status = make_plan(call, job, err);
+    if (status == MMUL_OK)
+        status = run_planned(call, job, err);
+    if (status == MMUL_OK) {
+        job->parts++;
+        job->part_seconds += mmul_values_summary(job->values).wall_seconds;
+        if (call->is_root)
+            warn(call, job);
+    }
+    mmul_values_destroy(job->values);
+    mmul_program_plan_destroy(job->plan);
+    job->values = NULL;
+    job->plan = NULL;
+    return status;
+}
+
+// Root's, while it reads the text; the others are told.
+static enum mmul_status run_script_part(void *context, struct mmul_script *script,
+                                        struct mmul_error *err) {
+    struct job *job = context;
+    const struct call *call = job->call;
+    enum word word = PART;
+    if (is_on(call, OPT_JSON) || job->records)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE,
+                             "--json, --log, --trace and --report are of one program, a text with "
+                             "loops is several");
+    job->script = script;
+    enum mmul_status status = say(call, &word, err);
+    return status == MMUL_OK ? run_part(call, job, err) : status;
+}
+
+// Collective. The text, on root; with it the parts of which others know only that they are there.
+static enum mmul_status read_text(const struct call *call,
+                                  const struct mmul_script_request *request, struct job *job,
+                                  enum word *word, struct mmul_error *err) {
+    *word = LAST;
+    if (call->is_root && err->status == MMUL_OK &&
+        mmul_script_create(request, &job->script, err) == MMUL_OK &&
+        mmul_script_is_over(job->script))
+        *word = OVER;
+    if (call->is_root && err->status != MMUL_OK)
+        job->script = NULL; // it is gone
+    struct mmul_error broken = {.status = MMUL_OK};
+    enum mmul_status status = say(call, word, &broken);
+    while (status == MMUL_OK && !call->is_root && *word == PART) {
+        // Who fails in a part has failed on all ranks, and root says so next.
+        (void)run_part(call, job, err);
+        status = say(call, word, &broken);
+    }
+    if (status != MMUL_OK)
+        *err = broken;
+    return err->status;
+}
+
+static void tell_of_parts(const struct job *job) {
+    if (job->parts > 0)
+        fprintf(stream_of(job), "%s%d programs before that, %.3f s\n",
+                job->values != NULL ? "" : "wall 0 s; ", job->parts, job->part_seconds);
+}
+
 static enum mmul_status carry_out(const struct call *call,
                                   const struct mmul_script_request *request, struct job *job,
                                   struct mmul_error *err) {
-    if (call->is_root && err->status == MMUL_OK)
-        mmul_script_create(request, &job->script, err);
+    enum word word = LAST;
+    read_text(call, request, job, &word, err);
     if (call->is_root && err->status == MMUL_OK)
         check_beside(call, job, err);
     if (call->is_root && err->status == MMUL_OK)
         tell_of_types(call, job);
     enum mmul_status status = mmul_session_agree(err);
-    if (status == MMUL_OK)
+    if (status == MMUL_OK && word != OVER)
         status = make_plan(call, job, err);
     if (status == MMUL_OK)
         status = mmul_print_new_warnings(call, err);
@@ -202,30 +291,34 @@ static enum mmul_status carry_out(const struct call *call,
         mmul_progress_fini(job->progress);
         return call->is_root ? show_plan(call, job, err) : MMUL_OK;
     }
-    if (call->is_root) {
-        mmul_script_hand_over(job->script);
-        job->is_silent = is_on(call, OPT_JSON);
-        print_lines(job);
+    if (word != OVER) {
+        mmul_progress_enter(call->progress, "warming up");
+        status = run_planned(call, job, err);
     }
-    mmul_progress_enter(call->progress, "warming up");
-    status = mmul_program_run(call->context, job->plan, &job->values, err);
     mmul_progress_fini(job->progress);
-    if (status == MMUL_OK && call->is_root)
+    if (status == MMUL_OK && call->is_root && word != OVER)
         warn(call, job);
     if (status == MMUL_OK && call->is_root)
         status = write_beside(call, job, err);
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
-    else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET))
+    else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
         mmul_script_print_outcome(job->script, job->values, is_on(call, OPT_VERBOSE),
                                   stream_of(job));
+        tell_of_parts(job);
+    }
     return mmul_session_agree(err);
 }
 
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
                                  struct mmul_error *err) {
-    struct job job = {.progress = call->progress};
+    struct job job = {.call = call, .progress = call->progress};
     struct mmul_script_request all = *request;
+    for (int i = 0; i < BESIDE_COUNT; i++)
+        job.records |= beside_path(call, i) != NULL;
+    all.run = run_script_part;
+    all.run_context = &job;
+    all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
     all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "model/matrix.h"
 #include "tensor/builtins.h"
+#include "tensor/jobs.h"
 #include "tensor/script.h"
 
 // ----------------------------------------------------------------------------------------- files
@@ -66,11 +67,30 @@ static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_
     return status;
 }
 
-static struct mmul_object object_of(const struct mmul_evaluator *e,
-                                    const struct mmul_script_file *file) {
+static struct mmul_object object_of(struct mmul_evaluator *e, const struct mmul_script_file *file) {
     struct mmul_object object = mmul_matrix_object(e, file->value, file->axes);
     object.is_row = file->matrix != NULL && mmul_matrix_info(file->matrix).one_dimensional;
     return object;
+}
+
+// What outlives the job that asks for it.
+static enum mmul_status copy_for_script(struct mmul_evaluator *e, const char **text) {
+    const size_t bytes = strlen(*text) + 1;
+    char *copy = mmul_arena_allocate(&e->script->arena, bytes, e->err);
+    if (copy == NULL)
+        return e->err->status;
+    memcpy(copy, *text, bytes);
+    *text = copy;
+    return MMUL_OK;
+}
+
+// Makes it a value of the program at hand.
+static enum mmul_status add_file(struct mmul_evaluator *e, struct mmul_script_file *file) {
+    file->job = e->job;
+    if (file->matrix != NULL)
+        return mmul_program_load(e->program, file->matrix, &file->value, e->err);
+    return mmul_program_load_kept(e->program, e->script->shard_folder, mmul_kept_name(file->path),
+                                  &file->value, e->err);
 }
 
 enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -85,18 +105,19 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
         status = find_target(e, call, "load", &target);
     if (status != MMUL_OK)
         return status;
-    for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
+    for (struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
         if (strcmp(f->path, path) == 0) {
+            if (f->job != e->job && add_file(e, f) != MMUL_OK)
+                return mmul_evaluator_locate(e, call);
             *result = object_of(e, f);
             return MMUL_OK;
         }
-    struct mmul_script_file *file = mmul_arena_allocate(e->arena, sizeof *file, e->err);
-    if (file == NULL)
+    struct mmul_script_file *file = mmul_arena_allocate(&e->script->arena, sizeof *file, e->err);
+    if (file == NULL || copy_for_script(e, &path) != MMUL_OK)
         return e->err->status;
     file->path = path;
     if (mmul_kept_name(path) != NULL) {
-        if (mmul_program_load_kept(e->program, e->script->shard_folder, mmul_kept_name(path),
-                                   &file->value, e->err) != MMUL_OK)
+        if (add_file(e, file) != MMUL_OK)
             return mmul_evaluator_locate(e, call);
         const struct mmul_shape s = mmul_program_value_shape(e->program, file->value, NULL);
         file->axes = mmul_shape_axes(s);
@@ -109,43 +130,62 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
         return mmul_evaluator_locate(e, call);
     file->next = e->script->files;
     e->script->files = file;
-    if (mmul_program_load(e->program, file->matrix, &file->value, e->err) != MMUL_OK)
+    if (add_file(e, file) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
     file->axes = mmul_matrix_info(file->matrix).dimensions;
     *result = object_of(e, file);
     return MMUL_OK;
 }
 
-// The program writes `value` there; the output is the script's from here on.
+// Of the text outside of loops, before one of them: files have their names when all of it has run.
+static bool waits(const struct mmul_evaluator *e, const struct mmul_node *at) {
+    return e->loops == 0 && at->at.begin < e->script->last_loop;
+}
+
+// The program writes `x` there; the output is the script's from here on. NULL: a set that is kept.
 static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
                                    const struct target *target, const struct mmul_object *x,
                                    struct mmul_output *output) {
-    struct mmul_script_output *added = mmul_arena_allocate(e->arena, sizeof *added, e->err);
+    struct mmul_script_output *added =
+        mmul_arena_allocate(&e->script->arena, sizeof *added, e->err);
     if (added == NULL) {
         mmul_output_destroy(output);
         return e->err->status;
     }
+    added->output = output;
     added->path = target->path;
     added->file = target->file;
     added->tensor = target->tensor;
     added->matrix = *x;
+    added->is_waiting = waits(e, at);
     added->line = mmul_source_line(e->source, at->at.begin);
-    added->output = output;
     added->next = e->script->outputs;
     e->script->outputs = added;
-    if (mmul_program_save(e->program, x->value, output, e->err) != MMUL_OK)
+    if (copy_for_script(e, &added->path) != MMUL_OK ||
+        copy_for_script(e, &added->file) != MMUL_OK ||
+        copy_for_script(e, &added->tensor) != MMUL_OK)
+        return e->err->status;
+    const int value = added->is_waiting ? -1 : mmul_job_value(e, at, x);
+    if (added->is_waiting || value < 0)
+        return added->is_waiting ? MMUL_OK : e->err->status;
+    if ((output != NULL ? mmul_program_save(e->program, value, output, e->err)
+                        : mmul_program_keep(e->program, value, mmul_kept_name(added->path),
+                                            e->script->no_sync, e->err)) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
     return MMUL_OK;
 }
 
-static enum mmul_dtype type_of(const struct mmul_evaluator *e, const struct mmul_object *x) {
+static enum mmul_dtype type_of(struct mmul_evaluator *e, const struct mmul_object *x) {
     bool integers = false;
-    mmul_program_value_shape(e->program, x->value, &integers);
-    return integers ? MMUL_I32 : mmul_program_value_dtype(e->program, x->value);
+    const int value = mmul_job_value(e, NULL, x);
+    if (value < 0)
+        return MMUL_F32;
+    mmul_program_value_shape(e->program, value, &integers);
+    return integers ? MMUL_I32 : mmul_program_value_dtype(e->program, value);
 }
 
 // What its file holds: a 16-bit type that is asked for, or that all inputs have, where that is asked for, is enough.
-static enum mmul_dtype saved_type(const struct mmul_evaluator *e, const struct mmul_object *x) {
+static enum mmul_dtype saved_type(struct mmul_evaluator *e, const struct mmul_object *x) {
     const enum mmul_dtype computed = type_of(e, x);
     const struct mmul_script_file *f = e->script->files;
     if (computed == MMUL_F32 && e->script->narrow != MMUL_F32)
@@ -202,25 +242,6 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const struct targ
     return status;
 }
 
-// The value is left on the ranks; a set of that name may be read before.
-static enum mmul_status keep(struct mmul_evaluator *e, const struct mmul_node *at,
-                             const struct target *target, const struct mmul_object *x) {
-    struct mmul_script_output *added = mmul_arena_allocate(e->arena, sizeof *added, e->err);
-    if (added == NULL)
-        return e->err->status;
-    if (mmul_program_keep(e->program, x->value, mmul_kept_name(target->path), e->script->no_sync,
-                          e->err) != MMUL_OK)
-        return mmul_evaluator_locate(e, at);
-    added->path = target->path;
-    added->file = target->file;
-    added->tensor = target->tensor;
-    added->matrix = *x;
-    added->line = mmul_source_line(e->source, at->at.begin);
-    added->next = e->script->outputs;
-    e->script->outputs = added;
-    return MMUL_OK;
-}
-
 enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -239,7 +260,7 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
     if (status != MMUL_OK)
         return status;
     if (mmul_kept_name(target.path) != NULL)
-        return keep(e, call, &target, x);
+        return add_output(e, call, &target, x, NULL); // one that may have been read before
     e->script->writes_stdout |= mmul_path_is_stdout(target.path);
     status = check_type(e, target.path, type_of(e, x));
     if (status == MMUL_OK && e->script->only_checked)

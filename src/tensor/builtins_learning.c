@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/builtins.h"
+#include "tensor/jobs.h"
 
 static enum mmul_status take_matrices(struct mmul_evaluator *e,
                                       const struct mmul_argument *arguments,
@@ -61,14 +62,14 @@ enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_b
 // -------------------------------------------------------------------------------------- gradients
 
 // The matrices of a tuple, one after the other: how many there are; where `values` is not NULL they go there.
-static int list_matrices(const struct mmul_object *x, int *values) {
+static int list_matrices(struct mmul_evaluator *e, const struct mmul_object *x, int *values) {
     int count = 0;
     if (x->kind == MMUL_OBJECT_MATRIX && values != NULL)
-        *values = x->value;
+        *values = mmul_job_value(e, NULL, x);
     if (x->kind != MMUL_OBJECT_TUPLE)
         return x->kind == MMUL_OBJECT_MATRIX;
     for (int i = 0; i < x->count; i++)
-        count += list_matrices(&x->items[i], values != NULL ? values + count : NULL);
+        count += list_matrices(e, &x->items[i], values != NULL ? values + count : NULL);
     return count;
 }
 
@@ -101,7 +102,7 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
     const struct mmul_object *x = &arguments[1].object, *other = find_other(x);
-    const int count = list_matrices(x, NULL);
+    const int count = list_matrices(e, x, NULL);
     char origin[96];
     int *values = NULL;
     (void)builtin;
@@ -114,10 +115,10 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
     values = mmul_arena_allocate(e->arena, 2 * (size_t)count * sizeof *values, e->err);
     if (values == NULL)
         return e->err->status;
-    list_matrices(x, values);
+    list_matrices(e, x, values);
     const int *gradients = values + count;
     const struct mmul_gradient_request request = {
-        .y = arguments[0].object.value,
+        .y = mmul_job_value(e, call, &arguments[0].object),
         .xs = values,
         .count = count,
         .origin = mmul_source_place(e->source, call->at, origin)};

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/builtins.h"
+#include "tensor/jobs.h"
 
 // Sizes by numpy's axes as a shape of the engine.
 static struct mmul_shape shape_of(const int64_t *sizes, int count) {
@@ -191,7 +192,7 @@ enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_
     if (status == MMUL_OK)
         status = mmul_take_choice(e, &arguments[1], "placement", words, &choice);
     if (status == MMUL_OK)
-        status = mmul_program_place(e->program, x->value, kinds[choice],
+        status = mmul_program_place(e->program, mmul_job_value(e, call, x), kinds[choice],
                                     mmul_evaluator_name(e, call, name), &value, e->err);
     if (status == MMUL_OK)
         *result = mmul_matrix_object(e, value, x->axes);

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "tensor/builtins.h"
+#include "tensor/jobs.h"
 #include "tensor/script.h"
 
 static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -33,7 +34,10 @@ static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *
         return e->err->status;
     awaited->next = view->awaited;
     view->awaited = awaited;
-    if (mmul_program_save(e->program, x->value, awaited->output, e->err) != MMUL_OK)
+    const int value = mmul_job_value(e, at, x);
+    if (value < 0)
+        return e->err->status;
+    if (mmul_program_save(e->program, value, awaited->output, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
     return MMUL_OK;
 }
@@ -73,7 +77,10 @@ static enum mmul_status add_number(struct line *line, const struct mmul_node *at
     struct mmul_script_part *part = add_part(line, MMUL_PART_NUMBER);
     if (part == NULL)
         return line->e->err->status;
-    mmul_program_value_shape(line->e->program, x->value, &part->is_whole);
+    const int value = mmul_job_value(line->e, at, x);
+    if (value < 0)
+        return line->e->err->status;
+    mmul_program_value_shape(line->e->program, value, &part->is_whole);
     return fetch(line->e, at, line->view, x, &part->number);
 }
 
@@ -104,6 +111,9 @@ static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at
     if (part == NULL)
         return e->err->status;
     part->matrix = *x;
+    part->matrix.value = mmul_job_value(e, at, x);
+    if (part->matrix.value < 0)
+        return e->err->status;
     enum mmul_status status =
         mmul_evaluator_copy_text(e, mmul_source_quote(e->source, at->at, quoted), &part->text);
     if (status == MMUL_OK)

@@ -185,8 +185,9 @@ enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_
     for (int i = 0; i < count; i++)
         if (strcmp(table[i].name, callee->text) == 0)
             return call_builtin(e, call, &table[i], result);
-    if (strcmp(callee->text, "range") == 0)
-        return mmul_evaluator_fail(e, callee, "range is for loops: for i in range(...):");
+    if (strcmp(callee->text, "range") == 0 || strcmp(callee->text, "loop") == 0)
+        return mmul_evaluator_fail(e, callee, "%s is for loops: for i in %s(...):", callee->text,
+                                   callee->text);
     struct mmul_object ignored;
     return mmul_evaluate(e, callee, &ignored); // says that nobody knows it
 }

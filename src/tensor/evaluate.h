@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Carries a tree out, once, on root: loops are unrolled, functions are inlined, numbers and strings are folded, and
-// every operation on matrices is added to a program. Nothing is computed but numbers.
+// Carries a tree out, once, on root: loops are unrolled, or each turn is a job (tensor/jobs.h), functions are inlined,
+// numbers and strings are folded, and every operation on matrices is added to a program. Nothing is computed but
+// numbers.
 //
 // Expressions hold calls, calls carry out statements, and statements hold expressions: the files of these three call
 // each other, and nothing below them does (tensor/evaluator.h, tensor/builtins.h).

@@ -62,3 +62,20 @@ enum mmul_status mmul_evaluator_step(struct mmul_evaluator *e, const struct mmul
         return mmul_evaluator_fail(e, node, "calls are nested too deeply");
     return MMUL_OK;
 }
+
+bool mmul_node_assigns(const struct mmul_node *node, const char *name) {
+    if (node->kind == MMUL_NODE_ASSIGN || node->kind == MMUL_NODE_FOR) {
+        const struct mmul_node *target = node->first;
+        bool is_tuple = target->kind == MMUL_NODE_TUPLE;
+        for (const struct mmul_node *n = is_tuple ? target->first : target; n != NULL;
+             n = is_tuple ? n->next : NULL)
+            if (strcmp(n->text, name) == 0)
+                return true;
+    }
+    if (node->kind != MMUL_NODE_BLOCK && node->kind != MMUL_NODE_FOR && node->kind != MMUL_NODE_IF)
+        return false;
+    for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
+        if (mmul_node_assigns(child, name))
+            return true;
+    return false;
+}

@@ -33,11 +33,17 @@ struct mmul_evaluator {
     struct mmul_program *program;     // borrowed
     struct mmul_script *script;       // borrowed: files, and what is to be seen
     struct mmul_frame *frame, *top;
+    const struct mmul_tree *tree; // borrowed
     int64_t steps;
     int operations, depth;
-    const struct mmul_node *named; // an expression whose value gets the name ...
-    const char *name;              // ... that it is assigned to
-    struct mmul_error *err;        // borrowed
+    // Jobs (tensor/jobs.h): the program's number, values that were made in it, how many loops there are around, where
+    // the outermost one begins, what is a leaf already, memory of this job and of the next one.
+    int job, uses, loops, loop_begin;
+    struct mmul_job_leaf *leaves;
+    struct mmul_arena arenas[2], *next_arena; // owned
+    const struct mmul_node *named;            // an expression whose value gets the name ...
+    const char *name;                         // ... that it is assigned to
+    struct mmul_error *err;                   // borrowed
 };
 
 // An argument of a call as it was found; node NULL: not given, then object is None.
@@ -62,6 +68,9 @@ enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmu
 
 enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *text,
                                           const char **copy);
+
+// Is a name assigned to anywhere inside of statements?
+bool mmul_node_assigns(const struct mmul_node *node, const char *name);
 
 // One more step, at `node`, unless it is one too many.
 enum mmul_status mmul_evaluator_step(struct mmul_evaluator *e, const struct mmul_node *node);
@@ -105,7 +114,7 @@ enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at
                             struct mmul_object *result);
 
 // A value of the program that is there, as an object.
-struct mmul_object mmul_matrix_object(const struct mmul_evaluator *e, int value, int axes);
+struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int axes);
 
 // x OPERATOR y, at least one of them a matrix.
 enum mmul_status mmul_apply_operator(struct mmul_evaluator *e, const struct mmul_node *node,

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "tensor/builtins.h"
+#include "tensor/script.h"
 
 static struct mmul_binding *find_binding(const struct mmul_frame *frame, const char *name) {
     for (struct mmul_binding *b = frame->bindings; b != NULL; b = b->next)
@@ -16,7 +17,8 @@ enum mmul_status mmul_evaluator_bind(struct mmul_evaluator *e, const char *name,
                                      const struct mmul_object *object) {
     struct mmul_binding *binding = find_binding(e->frame, name);
     if (binding == NULL) {
-        binding = mmul_arena_allocate(e->arena, sizeof *binding, e->err);
+        struct mmul_arena *arena = e->frame == e->top ? &e->script->arena : e->arena;
+        binding = mmul_arena_allocate(arena, sizeof *binding, e->err);
         if (binding == NULL)
             return e->err->status;
         binding->name = name;
@@ -25,24 +27,6 @@ enum mmul_status mmul_evaluator_bind(struct mmul_evaluator *e, const char *name,
     }
     binding->object = *object;
     return MMUL_OK;
-}
-
-// Is a name assigned to anywhere inside? Python then has it local to the whole function.
-static bool assigns(const struct mmul_node *node, const char *name) {
-    if (node->kind == MMUL_NODE_ASSIGN || node->kind == MMUL_NODE_FOR) {
-        const struct mmul_node *target = node->first;
-        bool is_tuple = target->kind == MMUL_NODE_TUPLE;
-        for (const struct mmul_node *n = is_tuple ? target->first : target; n != NULL;
-             n = is_tuple ? n->next : NULL)
-            if (strcmp(n->text, name) == 0)
-                return true;
-    }
-    if (node->kind != MMUL_NODE_BLOCK && node->kind != MMUL_NODE_FOR && node->kind != MMUL_NODE_IF)
-        return false;
-    for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
-        if (assigns(child, name))
-            return true;
-    return false;
 }
 
 static enum mmul_status fail_unknown(struct mmul_evaluator *e, const struct mmul_node *node) {
@@ -72,16 +56,23 @@ enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul
     int count = 0;
     const struct mmul_builtin *table = mmul_builtins(&count);
     if (binding == NULL && e->frame->function != NULL) {
-        if (assigns(e->frame->function->last, node->text))
+        // Python has it local to the whole function.
+        if (mmul_node_assigns(e->frame->function->last, node->text))
             return mmul_evaluator_fail(e, node, "'%s' is read before it is assigned to",
                                        node->text);
         binding = find_binding(e->top, node->text);
+    }
+    if (binding != NULL && binding->object.is_unknown) {
+        mmul_evaluator_fail(e, node, "'%s' is of a turn of a loop that is over", node->text);
+        mmul_hint(e->err, "what is assigned to before the loop, too, outlives it");
+        return MMUL_ERR_DATA;
     }
     if (binding != NULL && binding->object.kind != MMUL_OBJECT_FUNCTION) {
         *result = binding->object;
         return MMUL_OK;
     }
-    bool is_function = binding != NULL || strcmp(node->text, "range") == 0;
+    bool is_function =
+        binding != NULL || strcmp(node->text, "range") == 0 || strcmp(node->text, "loop") == 0;
     for (int i = 0; i < count; i++)
         is_function |= strcmp(table[i].name, node->text) == 0;
     if (is_function)

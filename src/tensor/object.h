@@ -29,7 +29,10 @@ struct mmul_object {
     int count;                       // the same
     int value, axes;                 // matrix
     struct mmul_shape shape;         // matrix
-    bool is_row;                     // matrix: of a file that has one axis, where it has two here
+    int job;                         // matrix: that `value` is of (tensor/jobs.h)
+    int64_t held;    // matrix: where that has ended, the number under which ranks hold it
+    bool is_unknown; // none: a name that has been one, of a turn of a loop that is over
+    bool is_row;     // matrix: of a file that has one axis, where it has two here
     const struct mmul_node *function;
 };
 

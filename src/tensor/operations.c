@@ -5,10 +5,13 @@
 
 #include "base/status.h"
 #include "tensor/evaluator.h"
+#include "tensor/jobs.h"
 
-struct mmul_object mmul_matrix_object(const struct mmul_evaluator *e, int value, int axes) {
+struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int axes) {
+    e->uses++;
     return (struct mmul_object){.kind = MMUL_OBJECT_MATRIX,
                                 .value = value,
+                                .job = e->job,
                                 .axes = axes,
                                 .shape = mmul_program_value_shape(e->program, value, NULL)};
 }
@@ -25,8 +28,10 @@ enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at
                                    MMUL_OPERATIONS_MOST);
     for (int i = 0; i < call->operand_count; i++) {
         bool is_matrix = operands[i].kind == MMUL_OBJECT_MATRIX;
-        call->operands[i] = is_matrix ? operands[i].value : MMUL_NUMBER;
+        call->operands[i] = is_matrix ? mmul_job_value(e, at, &operands[i]) : MMUL_NUMBER;
         call->with.numbers[i] = is_matrix ? 0 : mmul_object_number(&operands[i]);
+        if (is_matrix && call->operands[i] < 0)
+            return e->err->status;
     }
     enum mmul_status status = mmul_program_apply(e->program, call, name, &value, e->err);
     if (status != MMUL_OK)

@@ -167,9 +167,9 @@ static enum mmul_status parse_for(struct mmul_parser *parser, struct mmul_node *
     if (status != MMUL_OK)
         return status;
     if (range->kind != MMUL_NODE_CALL || range->first->kind != MMUL_NODE_NAME ||
-        strcmp(range->first->text, "range") != 0)
+        (strcmp(range->first->text, "range") != 0 && strcmp(range->first->text, "loop") != 0))
         return mmul_source_fail(parser->lexer.source, range->at, parser->err,
-                                "loops go over range(...) here");
+                                "loops go over range(...) or loop(...) here");
     status = mmul_parser_add(parser, node, range);
     return status == MMUL_OK ? parse_block(parser, node) : status;
 }

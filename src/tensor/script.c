@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "tensor/evaluate.h"
+#include "tensor/jobs.h"
 
 // ------------------------------------------------------------------------------------------ text
 
@@ -66,7 +67,10 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
                                        .err = err};
     if (status == MMUL_OK)
         status = mmul_evaluate_program(&evaluator, &tree);
-    if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL)
+    script->is_over =
+        status == MMUL_OK && evaluator.job > 0 && evaluator.uses == 0 && script->views == NULL;
+    if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL &&
+        evaluator.job == 0)
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
                            mmul_source_name(&script->source));
     return status;
@@ -87,6 +91,11 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     made->narrow = all.narrow;
     made->shard_folder = all.shard_folder;
     made->source.name = all.path;
+    made->run = all.run;
+    made->run_context = all.run_context;
+    made->context = all.context;
+    made->use_float32 = all.use_float32;
+    made->last_loop = -1;
     if (all.text == NULL)
         status = read_text(all.path, made, err);
     else if (all.text_bytes > MMUL_TEXT_BYTES_MOST)
@@ -111,13 +120,14 @@ void mmul_script_destroy(struct mmul_script *script) {
     if (script == NULL)
         return;
     for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        if (!script->is_handed_over)
+        if (!script->is_handed_over || o->is_waiting)
             mmul_output_destroy(o->output);
     for (struct mmul_script_view *view = script->views; view != NULL; view = view->next)
         for (struct mmul_script_awaited *a = view->awaited; a != NULL; a = a->next)
             if (!script->is_handed_over)
                 mmul_output_destroy(a->output);
     mmul_program_destroy(script->program);
+    mmul_jobs_release(script);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         mmul_matrix_close(f->matrix);
     mmul_arena_fini(&script->arena);
@@ -128,6 +138,10 @@ void mmul_script_destroy(struct mmul_script *script) {
 
 const struct mmul_program *mmul_script_program(const struct mmul_script *script) {
     return script->program;
+}
+
+bool mmul_script_is_over(const struct mmul_script *script) {
+    return script->is_over;
 }
 
 bool mmul_script_writes_stdout(const struct mmul_script *script) {
@@ -252,8 +266,9 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
 
 void mmul_script_print_outcome(const struct mmul_script *script, const struct mmul_values *values,
                                bool verbose, FILE *stream) {
-    mmul_report_print(mmul_values_report(values), verbose, stream);
-    print_outputs(script, mmul_values_summary(values).ranks, stream);
+    if (values != NULL)
+        mmul_report_print(mmul_values_report(values), verbose, stream);
+    print_outputs(script, values != NULL ? mmul_values_summary(values).ranks : 1, stream);
 }
 
 bool mmul_script_is_due(const struct mmul_script *script) {

@@ -9,7 +9,7 @@
 struct mmul_script_file {
     const char *path;
     struct mmul_matrix *matrix; // owned; NULL: a kept set
-    int value, axes;
+    int value, axes, job;       // value: of that job's program
     struct mmul_script_file *next;
 };
 
@@ -20,6 +20,7 @@ struct mmul_script_output {
     struct mmul_object matrix;
     int line;
     struct mmul_output *output; // owned until the run has it; NULL: a set that is kept
+    bool is_waiting;            // for the last job (tensor/jobs.h)
     struct mmul_script_output *next;
 };
 
@@ -66,6 +67,14 @@ struct mmul_script {
     struct mmul_script_view *views, *last_view;
     struct mmul_script_view *next_view; // the first that has not been printed; NULL: all have been
     const char *shard_folder;           // borrowed; NULL: the standard one
+    enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
+    void *run_context;
+    struct mmul_context *context; // borrowed, of the request
+    int last_loop;                // where the last loop of the text begins; -1: there is none
+    bool use_float32;
+    int64_t *held; // owned, held_count of them: values that the ranks hold for it (tensor/jobs.h)
+    int held_count;
+    bool is_over; // nothing is left to be run
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
     enum mmul_dtype narrow; // as of the request
 };

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Statements: loops are unrolled, functions are defined, and a program is carried out from its first line to its last.
+#include <string.h>
+
+#include "base/memory.h"
 #include "base/status.h"
 #include "tensor/evaluate.h"
+#include "tensor/jobs.h"
+#include "tensor/script.h"
 
 static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node *node) {
     const struct mmul_node *target = node->first;
@@ -31,34 +36,80 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
     return status;
 }
 
-// The bounds of range(...): of one, two or three whole numbers.
+// The bounds of range(...): of one, two or three whole numbers; of loop(...): of one or two.
 static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mmul_node *call,
                                        int64_t bounds[3]) {
+    const bool is_loop = strcmp(call->first->text, "loop") == 0;
+    const char *takes =
+        is_loop ? "loop takes one or two whole numbers" : "range takes one to three whole numbers";
     int64_t given[3];
     int count = 0;
     for (const struct mmul_node *n = call->first->next; n != NULL; n = n->next) {
         struct mmul_argument argument = {.node = n};
-        if (count == 3 || n->kind == MMUL_NODE_KEYWORD)
-            return mmul_evaluator_fail(e, n, "range takes one to three whole numbers");
+        if (count == (is_loop ? 2 : 3) || n->kind == MMUL_NODE_KEYWORD)
+            return mmul_evaluator_fail(e, n, "%s", takes);
         enum mmul_status status = mmul_evaluate(e, n, &argument.object);
         if (status == MMUL_OK)
-            status = mmul_take_whole(e, &argument, "a bound of range", &given[count++]);
+            status = mmul_take_whole(e, &argument, is_loop ? "a bound of loop" : "a bound of range",
+                                     &given[count++]);
         if (status != MMUL_OK)
             return status;
     }
     if (count == 0)
-        return mmul_evaluator_fail(e, call, "range takes one to three whole numbers");
+        return mmul_evaluator_fail(e, call, "%s", takes);
     bounds[0] = count > 1 ? given[0] : 0;
     bounds[1] = count > 1 ? given[1] : given[0];
     bounds[2] = count > 2 ? given[2] : 1;
     return bounds[2] != 0 ? MMUL_OK : mmul_evaluator_fail(e, call, "the step of range is 0");
 }
 
+// A turn of a loop as a job of its own.
+static enum mmul_status run_turn(struct mmul_evaluator *e, const struct mmul_node *node, int64_t i,
+                                 struct mmul_carried *carried) {
+    const struct mmul_object index = mmul_object_from_integer(i);
+    struct mmul_object ignored;
+    bool returned = false;
+    mmul_carried_begin_turn(carried);
+    e->steps = 0;
+    enum mmul_status status = mmul_evaluator_bind(e, node->first->text, &index);
+    if (status == MMUL_OK)
+        status = mmul_evaluate_block(e, node->last, &returned, &ignored);
+    if (status == MMUL_OK)
+        status = mmul_carried_end_turn(e, node, carried);
+    return status == MMUL_OK ? mmul_job_run(e, &i) : status;
+}
+
+static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_node *node,
+                                 const int64_t bounds[3]) {
+    struct mmul_carried carried = {NULL, 0};
+    if (e->frame != e->top) {
+        mmul_evaluator_fail(e, node, "a loop stands outside of functions");
+        mmul_hint(e->err, "range(...) repeats inside of one");
+        return MMUL_ERR_DATA;
+    }
+    if (e->script->run == NULL)
+        return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
+    mmul_jobs_enter(e, node);
+    enum mmul_status status = mmul_job_run(e, NULL);
+    if (status == MMUL_OK)
+        status = mmul_carried_find(e, node, &carried);
+    for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++)
+        status = run_turn(e, node, i, &carried);
+    mmul_free(carried.names);
+    mmul_jobs_leave(e);
+    return status;
+}
+
 static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node *node,
                                bool *returned, struct mmul_object *result) {
     const struct mmul_node *name = node->first, *body = node->last;
+    const bool is_loop = strcmp(name->next->first->text, "loop") == 0;
     int64_t bounds[3] = {0};
     enum mmul_status status = evaluate_range(e, name->next, bounds);
+    if (status == MMUL_OK && is_loop && bounds[0] < bounds[1] && !e->script->only_checked)
+        return run_loop(e, node, bounds);
+    if (is_loop && bounds[0] < bounds[1]) // one turn is planned like the others
+        bounds[1] = bounds[0] + 1;
     for (int64_t i = bounds[0]; status == MMUL_OK && !*returned; i += bounds[2]) {
         const struct mmul_object index = mmul_object_from_integer(i);
         if (bounds[2] > 0 ? i >= bounds[1] : i <= bounds[1])
@@ -156,12 +207,27 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
     return status;
 }
 
+// Where the last one begins at the top of the text.
+static int find_last_loop(const struct mmul_node *root) {
+    int last = -1;
+    for (const struct mmul_node *s = root->first; s != NULL; s = s->next)
+        if (s->kind == MMUL_NODE_FOR && strcmp(s->first->next->first->text, "loop") == 0)
+            last = s->at.begin;
+    return last;
+}
+
 enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mmul_tree *tree) {
     struct mmul_frame top = {0};
     struct mmul_object ignored;
     bool returned = false;
     e->frame = e->top = &top;
+    e->tree = tree;
+    if (!e->script->only_checked)
+        e->script->last_loop = find_last_loop(tree->root);
     enum mmul_status status = mmul_evaluate_block(e, tree->root, &returned, &ignored);
+    if (status == MMUL_OK)
+        status = mmul_jobs_end(e);
     e->frame = e->top = NULL;
+    mmul_jobs_fini(e);
     return status;
 }

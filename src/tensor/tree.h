@@ -24,7 +24,7 @@ enum mmul_node_kind {
     MMUL_NODE_BLOCK,      // a statement each
     MMUL_NODE_ASSIGN,     // a name, or a tuple of them; and a value
     MMUL_NODE_EXPRESSION, // a value
-    MMUL_NODE_FOR,        // a name, the call of range, a block
+    MMUL_NODE_FOR,        // a name, the call of range or loop, a block
     MMUL_NODE_IF,         // a condition, a block, and perhaps another block
     MMUL_NODE_DEF,        // .text; names or keywords in a tuple, a block
     MMUL_NODE_RETURN,     // a value, or nothing

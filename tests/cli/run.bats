@@ -74,7 +74,7 @@ x += 1' "e.py:2:3: '+=' is not in this part of Python" 'x = x + y'
     refuses 'x = 1 if 2 else 3' 'e.py:1:7: x if ... else y is not in this part of Python: if on a line of its own'
     refuses 'x = 1 < 2 < 3' 'e.py:1:11: comparisons in a row are not in this part of Python'
     refuses 'for x in (1, 2):
-    y = x' 'e.py:1:10: loops go over range(...) here'
+    y = x' 'e.py:1:10: loops go over range(...) or loop(...) here'
     refuses 'def f(x):
     return f(x)
 y = f(1)' 'e.py:2:12: f calls itself: recursion is not in this part of Python'

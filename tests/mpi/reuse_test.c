@@ -119,13 +119,15 @@ static void note_memory(void *context, const struct mmul_progress *progress) {
     *most = mmul_live_bytes() > *most ? mmul_live_bytes() : *most;
 }
 
-// Collective. Root's memory in the middle of a loop of products and other operations; 0: it has failed.
+// Collective. Root's memory in the middle of a loop of products and other operations, beside what there was before (such
+// as plans that are kept); 0: it has failed.
 static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
     const struct mmul_generated identity = {MMUL_GENERATE_IDENTITY, 0, {1, 1, 96, 96}};
     struct mmul_program *program = NULL;
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     struct mmul_error err;
+    const int64_t before = mmul_live_bytes();
     int64_t most = 0;
     int x = 0, w = 0;
     if (rank == 0) {
@@ -147,7 +149,7 @@ static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     mmul_program_destroy(program);
-    return status == MMUL_OK ? most : 0;
+    return status == MMUL_OK ? most - before : 0;
 }
 
 // What a turn adds is what is said of it: its operations, steps and stages, not what these work in.

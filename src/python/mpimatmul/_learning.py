@@ -41,6 +41,11 @@ def stop_gradient(x):
     return apply("stop_gradient", [x])
 
 
+def loop(first, end=None):
+    """range(first, end), or range(first): programs carry it out turn by turn, and so does Python."""
+    return range(first) if end is None else range(first, end)
+
+
 class _Gradients:
     """Of one y by several values: made all at once in a program that needs one of them."""
 

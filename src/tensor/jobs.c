@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+// From one program to the next. Nothing here evaluates a node.
+#include "tensor/jobs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "mpimatmul.h"
+#include "tensor/script.h"
+
+// ----------------------------------------------------------------------------------------- values
+
+// Held values that the program at hand has as leaves already.
+struct mmul_job_leaf {
+    int64_t held;
+    int value;
+    struct mmul_job_leaf *next;
+};
+
+static enum mmul_status load_held(struct mmul_evaluator *e, const struct mmul_object *matrix,
+                                  int *value) {
+    struct mmul_job_leaf *leaf = e->leaves;
+    while (leaf != NULL && leaf->held != matrix->held)
+        leaf = leaf->next;
+    if (leaf == NULL) {
+        char name[48];
+        leaf = mmul_arena_allocate(e->arena, sizeof *leaf, e->err);
+        if (leaf == NULL)
+            return e->err->status;
+        snprintf(name, sizeof name, "%s", matrix->text != NULL ? matrix->text : "a value");
+        if (mmul_program_load_held(e->program, e->script->context, matrix->held, name, &leaf->value,
+                                   e->err) != MMUL_OK)
+            return e->err->status;
+        leaf->held = matrix->held;
+        leaf->next = e->leaves;
+        e->leaves = leaf;
+        e->uses++;
+    }
+    *value = leaf->value;
+    return MMUL_OK;
+}
+
+int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
+                   const struct mmul_object *matrix) {
+    int value = matrix->value;
+    if (matrix->job == e->job)
+        return value;
+    if (load_held(e, matrix, &value) == MMUL_OK)
+        return value;
+    if (at != NULL)
+        mmul_evaluator_locate(e, at);
+    return -1;
+}
+
+// ---------------------------------------------------------------------------------------- holding
+
+// Values of the program at hand that the next ones need, each once.
+struct holds {
+    struct hold {
+        int value;
+        int64_t held;
+    } * all; // owned
+    int count, capacity;
+};
+
+static enum mmul_status find_hold(struct mmul_evaluator *e, struct holds *holds, int value,
+                                  int64_t *held) {
+    for (int i = 0; i < holds->count; i++)
+        if (holds->all[i].value == value) {
+            *held = holds->all[i].held;
+            return MMUL_OK;
+        }
+    if (holds->count == holds->capacity) {
+        struct hold *more = NULL;
+        const int capacity = 2 * holds->capacity + 16;
+        if (MMUL_ALLOCATE(more, capacity, "held values", e->err) != MMUL_OK)
+            return e->err->status;
+        if (holds->count > 0)
+            memcpy(more, holds->all, (size_t)holds->count * sizeof *more);
+        mmul_free(holds->all);
+        holds->all = more;
+        holds->capacity = capacity;
+    }
+    if (mmul_program_hold(e->program, value, held, e->err) != MMUL_OK)
+        return e->err->status;
+    holds->all[holds->count++] = (struct hold){value, *held};
+    return MMUL_OK;
+}
+
+static enum mmul_status hold_object(struct mmul_evaluator *e, struct holds *holds,
+                                    const struct mmul_object *x, struct mmul_object *held);
+
+// A copy in the next job's memory, whose matrices are held. name: of what is bound; NULL: an element of that.
+static enum mmul_status hold_items(struct mmul_evaluator *e, struct holds *holds,
+                                   const struct mmul_object *x, struct mmul_object *held) {
+    struct mmul_object *items =
+        mmul_arena_allocate(e->next_arena, (size_t)x->count * sizeof *items + 1, e->err);
+    if (items == NULL)
+        return e->err->status;
+    for (int i = 0; i < x->count; i++)
+        if (hold_object(e, holds, &x->items[i], &items[i]) != MMUL_OK)
+            return e->err->status;
+    held->items = items;
+    return MMUL_OK;
+}
+
+static enum mmul_status hold_object(struct mmul_evaluator *e, struct holds *holds,
+                                    const struct mmul_object *x, struct mmul_object *held) {
+    *held = *x;
+    if (x->kind == MMUL_OBJECT_MATRIX && x->job == e->job)
+        return find_hold(e, holds, x->value, &held->held);
+    if (x->kind == MMUL_OBJECT_STRING) {
+        char *copy = mmul_arena_allocate(e->next_arena, strlen(x->text) + 1, e->err);
+        if (copy == NULL)
+            return e->err->status;
+        memcpy(copy, x->text, strlen(x->text) + 1);
+        held->text = copy;
+    }
+    return x->items != NULL ? hold_items(e, holds, x, held) : MMUL_OK;
+}
+
+// Does any expression behind the beginning of the loop at hand, or in a function, read it?
+static bool is_read(const struct mmul_node *node, const char *name, int from) {
+    from = node->kind == MMUL_NODE_DEF ? 0 : from;
+    if (node->kind == MMUL_NODE_NAME && node->at.begin >= from && strcmp(node->text, name) == 0)
+        return true;
+    for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
+        if (is_read(child, name, from))
+            return true;
+    return false;
+}
+
+static enum mmul_status hold_all(struct mmul_evaluator *e, struct holds *holds) {
+    for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next) {
+        struct mmul_object held;
+        if (b->object.kind == MMUL_OBJECT_NONE)
+            continue;
+        if (!is_read(e->tree->root, b->name, e->loop_begin)) {
+            if (b->object.kind == MMUL_OBJECT_MATRIX || b->object.items != NULL)
+                b->object = (struct mmul_object){.kind = MMUL_OBJECT_NONE, .is_unknown = true};
+            continue;
+        }
+        if (hold_object(e, holds, &b->object, &held) != MMUL_OK)
+            return e->err->status;
+        b->object = held;
+    }
+    for (struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next) {
+        struct mmul_object held;
+        if (!o->is_waiting)
+            continue;
+        if (hold_object(e, holds, &o->matrix, &held) != MMUL_OK)
+            return e->err->status;
+        o->matrix = held;
+    }
+    return MMUL_OK;
+}
+
+// --------------------------------------------------------------------------------------- releasing
+
+static bool has_held(const struct mmul_object *x, int64_t held) {
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return x->held == held;
+    for (int i = 0; x->items != NULL && i < x->count; i++)
+        if (has_held(&x->items[i], held))
+            return true;
+    return false;
+}
+
+static bool is_had(const struct mmul_evaluator *e, int64_t held) {
+    for (const struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
+        if (has_held(&b->object, held))
+            return true;
+    for (const struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next)
+        if (o->is_waiting && has_held(&o->matrix, held))
+            return true;
+    return false;
+}
+
+// What no name has any more goes; what was held now is looked at the next time.
+static enum mmul_status release(struct mmul_evaluator *e, const struct holds *holds) {
+    int64_t *left = NULL;
+    int count = 0;
+    if (MMUL_ALLOCATE(left, e->script->held_count + holds->count + 1, "held values", e->err) !=
+        MMUL_OK)
+        return e->err->status;
+    for (int i = 0; i < e->script->held_count; i++)
+        if (is_had(e, e->script->held[i]))
+            left[count++] = e->script->held[i];
+        else
+            mmul_context_release(e->script->context, e->script->held[i]);
+    for (int i = 0; i < holds->count; i++)
+        left[count++] = holds->all[i].held;
+    mmul_free(e->script->held);
+    e->script->held = left;
+    e->script->held_count = count;
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------------- what is carried
+
+enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_node *loop,
+                                   struct mmul_carried *carried) {
+    int count = 0;
+    *carried = (struct mmul_carried){NULL, 0};
+    for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
+        count++;
+    if (MMUL_ALLOCATE(carried->names, count + 1, "names", e->err) != MMUL_OK)
+        return e->err->status;
+    for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
+        if (!b->object.is_unknown && mmul_node_assigns(loop, b->name))
+            carried->names[carried->count++].binding = b;
+    return MMUL_OK;
+}
+
+void mmul_carried_begin_turn(struct mmul_carried *carried) {
+    for (int i = 0; i < carried->count; i++)
+        carried->names[i].before = carried->names[i].binding->object;
+}
+
+static bool is_alike(const struct mmul_object *x, const struct mmul_object *y) {
+    if (mmul_object_is_number(x) && mmul_object_is_number(y))
+        return true;
+    bool alike = x->kind == y->kind && x->axes == y->axes && x->count == y->count;
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return alike && memcmp(&x->shape, &y->shape, sizeof x->shape) == 0;
+    for (int i = 0; alike && x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
+        alike = is_alike(&x->items[i], &y->items[i]);
+    return alike;
+}
+
+static enum mmul_status check_alike(struct mmul_evaluator *e, const struct mmul_node *loop,
+                                    const struct mmul_carried_name *name) {
+    const struct mmul_object *before = &name->before, *now = &name->binding->object;
+    char here[96], there[96];
+    if (is_alike(before, now))
+        return MMUL_OK;
+    if (before->kind == MMUL_OBJECT_MATRIX && now->kind == MMUL_OBJECT_MATRIX)
+        return mmul_evaluator_fail(
+            e, loop->first, "'%s' is %s at the beginning of a turn and %s at its end",
+            name->binding->name, mmul_object_shape(before, here), mmul_object_shape(now, there));
+    return mmul_evaluator_fail(e, loop->first,
+                               "'%s' is %s at the beginning of a turn and another one, or %s, at "
+                               "its end",
+                               name->binding->name, mmul_object_name(before),
+                               mmul_object_name(now));
+}
+
+enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,
+                                       const struct mmul_carried *carried) {
+    for (int i = 0; i < carried->count; i++)
+        if (carried->names[i].binding->name != loop->first->text &&
+            check_alike(e, loop, &carried->names[i]) != MMUL_OK)
+            return e->err->status;
+    for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next) {
+        bool is_carried = !mmul_node_assigns(loop, b->name);
+        for (int i = 0; !is_carried && i < carried->count; i++)
+            is_carried = carried->names[i].binding == b;
+        if (!is_carried)
+            b->object = (struct mmul_object){.kind = MMUL_OBJECT_NONE, .is_unknown = true};
+    }
+    return MMUL_OK;
+}
+
+// -------------------------------------------------------------------------------------------- jobs
+
+void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop) {
+    if (e->loops++ > 0)
+        return;
+    e->loop_begin = loop->at.begin;
+    e->arena = &e->arenas[0];
+    e->next_arena = &e->arenas[1];
+}
+
+void mmul_jobs_leave(struct mmul_evaluator *e) {
+    if (--e->loops == 0)
+        e->arena = &e->script->arena; // what names have stays where it is until the end
+}
+
+static enum mmul_status begin_program(struct mmul_evaluator *e) {
+    struct mmul_script *script = e->script;
+    mmul_program_destroy(script->program);
+    script->program = e->program = NULL;
+    if (mmul_program_create(&script->program, e->err) != MMUL_OK)
+        return e->err->status;
+    e->program = script->program;
+    if (script->use_float32)
+        mmul_program_use_float32(e->program);
+    e->job++;
+    e->uses = e->operations = 0;
+    e->leaves = NULL;
+    script->views = script->last_view = script->next_view = NULL;
+    script->is_handed_over = false;
+    for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
+        if (!o->is_waiting)
+            o->output = NULL; // the job had it
+    return MMUL_OK;
+}
+
+static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
+    struct mmul_script *script = e->script;
+    char text[sizeof e->err->text];
+    if (script->run(script->run_context, script, e->err) == MMUL_OK)
+        return MMUL_OK;
+    if (turn != NULL) {
+        memcpy(text, e->err->text, sizeof text);
+        snprintf(e->err->text, sizeof e->err->text, "turn %lld: %.900s", (long long)*turn, text);
+    }
+    return e->err->status;
+}
+
+enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn) {
+    struct holds holds = {NULL, 0, 0};
+    enum mmul_status status = hold_all(e, &holds);
+    if (status == MMUL_OK && (e->uses > 0 || e->script->views != NULL))
+        status = run(e, turn);
+    if (status == MMUL_OK)
+        status = release(e, &holds);
+    if (status == MMUL_OK)
+        status = begin_program(e);
+    mmul_free(holds.all);
+    if (status == MMUL_OK) { // all that is left has gone over
+        struct mmul_arena *over = e->arena;
+        mmul_arena_fini(over);
+        e->arena = e->next_arena;
+        e->next_arena = over;
+    }
+    return status;
+}
+
+enum mmul_status mmul_jobs_end(struct mmul_evaluator *e) {
+    for (struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next) {
+        if (!o->is_waiting)
+            continue;
+        const int value = mmul_job_value(e, NULL, &o->matrix);
+        if (value < 0)
+            return e->err->status;
+        o->is_waiting = false;
+        enum mmul_status status =
+            o->output != NULL ? mmul_program_save(e->program, value, o->output, e->err)
+                              : mmul_program_keep(e->program, value, mmul_kept_name(o->path),
+                                                  e->script->no_sync, e->err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return MMUL_OK;
+}
+
+void mmul_jobs_fini(struct mmul_evaluator *e) {
+    mmul_arena_fini(&e->arenas[0]);
+    mmul_arena_fini(&e->arenas[1]);
+}
+
+void mmul_jobs_release(struct mmul_script *script) {
+    for (int i = 0; i < script->held_count; i++)
+        mmul_context_release(script->context, script->held[i]);
+    mmul_free(script->held);
+}

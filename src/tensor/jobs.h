@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// A text that has loops which run is carried out in jobs, one after the other: what stands before a loop, every turn,
+// what comes behind it. A job is a program; what later ones need of it the ranks hold (mmul_program_hold), and it is a
+// leaf of theirs as soon as they use it. Names stay what they are; of what is named in a turn only that outlives it
+// which was there before the loop.
+#pragma once
+
+#include "tensor/evaluator.h"
+
+// The value of a matrix in the program at hand; -1: failed.
+int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
+                   const struct mmul_object *matrix);
+
+// Before the first job of a loop: from now on strings and tuples are in memory of the job.
+void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop);
+void mmul_jobs_leave(struct mmul_evaluator *e);
+
+// Runs what there is so far, with its prints and files, and begins another program. turn: which one it was, for errors;
+// NULL: none.
+enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn);
+
+// Names that a loop assigns to and that were there before: carried from turn to turn.
+struct mmul_carried {
+    struct mmul_carried_name {
+        struct mmul_binding *binding;
+        struct mmul_object before; // at the beginning of the turn
+    } * names;                     // owned
+    int count;
+};
+enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_node *loop,
+                                   struct mmul_carried *carried);
+void mmul_carried_begin_turn(struct mmul_carried *carried);
+// Sizes are as they were; what else the turn has named is forgotten.
+enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,
+                                       const struct mmul_carried *carried);
+
+// At the end of the text: what was saved before a loop is written by the last job.
+enum mmul_status mmul_jobs_end(struct mmul_evaluator *e);
+void mmul_jobs_fini(struct mmul_evaluator *e);
+
+// What the ranks hold for a script, which is over.
+void mmul_jobs_release(struct mmul_script *script);

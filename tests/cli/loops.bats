@@ -1,0 +1,184 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
+# Loops that run: turn by turn, each a program of its own, with what is carried held by the ranks.
+
+load helper
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+}
+
+# placeless: lines without where a matrix is, which the reference does not know.
+placeless() {
+    sed -E 's/, (file|replicate|partial|rows|cols|grid)[^;]*;/;/g' <<< "${output:?}"
+}
+
+# as_reference OPTION...: ./e.py prints and saves what it does under the reference, on ranks 1 to 3; exactly.
+as_reference() {
+    mkdir -p expected
+    (cd expected && py "$REPO/tests/reference.py" ../e.py > printed)
+    for count in 1 2 3; do
+        rm -f ./*.npy
+        run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet "$@"
+        [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+        diff expected/printed <(placeless) || return 1
+        py -c '
+import glob, numpy as np
+files = glob.glob("*.npy", root_dir="expected")
+assert files and sorted(files) == sorted(glob.glob("*.npy")), files
+assert all((np.load(f) == np.load("expected/" + f)).all() for f in files)'
+    done
+}
+
+integers='x = generate((40, 12), kind="integer", seed=1)
+w = generate((12, 12), kind="integer", seed=2)
+total = generate((40, 12), kind="zeros")
+count = 0
+pair = (x, "a", (w, 3))
+save("before.npy", total + x)
+
+def again(y):
+    return minimum(maximum(y @ w + count, -3), 3)
+'
+
+@test "what is carried, numbers, tuples, functions, prints and files are what CPython has" {
+    need_numpy
+    script "$integers"'
+for i in loop(7):
+    y = again(x)
+    x = y + i % 2
+    total = total + x
+    count = count + 2
+    pair = (pair[0] + 1, f"{pair[1]}{i}", (pair[2][0], count))
+    if i % 3 == 2:
+        print(i, count, sum(x), pair[1])
+        save(f"x_{i}.npy", x)
+print(count, total, pair[1], sum(pair[0]), sum(pair[2][0]))
+for k in range(2):
+    total = total * 2
+for k in loop(0):
+    total = total * 0
+for k in loop(3, 6):
+    total = total + k
+save("after.npy", total)'
+    as_reference
+    as_reference --verify off
+}
+
+@test "loops nest" {
+    need_numpy
+    script "$integers"'
+for i in loop(2, 5):
+    part = generate((40, 12), kind="zeros")
+    y = x * i
+    for j in loop(3):
+        part = part + y * j
+        count = count + 1
+        print(i, j, count, sum(part))
+    total = total + part
+    for j in range(2):
+        total = total - 1
+save("total.npy", total)'
+    as_reference
+}
+
+@test "a model learns as it does under CPython, on any device" {
+    need_numpy
+    script 'x = generate((64, 10), kind="normal", seed=1)
+t = tanh(x @ generate((10, 3), kind="normal", seed=2))
+state = (generate((10, 3), kind="zeros"), generate((1, 3), kind="zeros"))
+rate = 0.3
+for step in loop(40):
+    loss = mse(tanh(x @ state[0] + state[1]), t)
+    g = grad(loss, state)
+    rate = rate * 0.99
+    state = (state[0] - rate * g[0], state[1] - rate * g[1])
+    if step % 10 == 9:
+        print(step, loss)
+save("w.npy", state[0])'
+    py "$REPO/tests/reference.py" e.py > expected
+    mv w.npy expected.npy
+    for device in cpu faulty:corrupt=50:cpu faulty:fail=70:cpu 0:0; do
+        [ "$device" = 0:0 ] && ! "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' && continue
+        run "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --quiet --device "$device"
+        [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+        py -c '
+import numpy as np
+assert np.abs(np.load("w.npy") - np.load("expected.npy")).max() < 1e-5
+for mine, theirs in zip(open("expected"), """'"$output"'""".splitlines()):
+    (a, x), (b, y) = mine.split(), theirs.split()
+    assert a == b and abs(float(x) - float(y)) < 1e-5 * float(x), (mine, theirs)'
+    done
+}
+
+@test "ten times the turns take no more memory" {
+    script 'state = (generate((100, 100), seed=1), "", 1)
+for i in loop(turns):
+    y = tanh(state[0] @ state[0] * 0.01)
+    state = (y, f"turn {i}", i)
+    if i % 100 == 0:
+        print(state[1], sum(y))'
+    for turns in 200 2000; do
+        (echo "turns = $turns"; cat e.py) > "$turns.py"
+        command time -f %M -o "$turns.kib" "$MPIMATMUL" run "$turns.py" --quiet > /dev/null
+    done
+    [ "$(cat 2000.kib)" -le $(($(cat 200.kib) * 101 / 100)) ] || { cat ./*.kib; return 1; }
+}
+
+# fails TEXT LINE [STATUS]
+fails() {
+    printf 'x = generate((3, 4))\n%s\n' "$1" > e.py
+    for count in 1 2; do
+        run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
+        [ "$status" -eq "${3:-65}" ]
+        grep -qxF "mpimatmul: $2" <<< "$output" || { echo "$output"; return 1; }
+    done
+}
+
+@test "what does not go in a loop is refused, and a failure names the turn" {
+    need_numpy
+    py -c 'import numpy as np; np.save("i.npy", [[0, 3, 2]])'
+    fails $'for i in loop(3):\n    x = concat((x, x), 0)' \
+        "e.py:2:5: 'x' is 3 x 4 at the beginning of a turn and 6 x 4 at its end"
+    fails $'for i in loop(3):\n    x = (x, 1)' \
+        "e.py:2:5: 'x' is a matrix at the beginning of a turn and another one, or a tuple, at its end"
+    fails $'for i in loop(3):\n    y = x + i\nsave("y.npy", y)' "e.py:4:15: 'y' is of a turn of a loop that is over"
+    fails $'for i in loop(3):\n    if i > 0:\n        x = y\n    y = x + i' \
+        "e.py:4:13: 'y' is of a turn of a loop that is over"
+    fails $'def f(x):\n    for i in loop(3):\n        x = x + 1\n    return x\ny = f(x)' \
+        'e.py:3:5: a loop stands outside of functions'
+    fails $'for k in loop(1.5):\n    x = x' 'e.py:2:15: a bound of loop is a number here, expected a whole number'
+    fails $'for k in loop(0, 9, 2):\n    x = x' 'e.py:2:21: loop takes one or two whole numbers'
+    fails 'y = loop(3)' 'e.py:2:5: loop is for loops: for i in loop(...):'
+    fails $'i = load("i.npy")\nfor k in loop(5):\n    y = cross_entropy(x[:, :2] * 1, minimum(i, k))' \
+        "turn 2: e.py:4:9: 'minimum(i, k)' has 2: cross_entropy takes whole numbers from 0 to 1 here"
+    fails $'for k in loop(3):\n    x = x + 1\n    assert_close(x, x + k // 2, 0.5)' \
+        'turn 2: e.py:4:5: not close: the largest difference is 1, the tolerance 0.5' 79
+    run "$MPIMATMUL" run e.py --json
+    [ "$status" -eq 64 ]
+    [ "$output" = "mpimatmul: --json, --log, --trace and --report are of one program, a text with loops is several" ]
+}
+
+@test "what was saved before a loop that fails is not written; what turns have saved is" {
+    script 'x = generate((3, 4))
+save("before.npy", x)
+for k in loop(5):
+    x = x + 1
+    save(f"x{k}.npy", x)
+    assert_close(x, x + k // 3, 0.5)'
+    run "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --quiet
+    [ "$status" -eq 79 ]
+    [ "$(echo ./*.npy*)" = "./x0.npy ./x1.npy ./x2.npy" ]
+}
+
+@test "--check plans one turn, and runs nothing" {
+    script 'x = generate((30, 40))
+for i in loop(1000000):
+    x = tanh(x) * i
+save("x.npy", x)'
+    run "$MPIMATMUL" run e.py --check
+    [ "$status" -eq 0 ]
+    [ "$(grep -c tanh <<< "$output")" -ge 1 ]
+    [ ! -e x.npy ]
+}
