@@ -363,6 +363,94 @@ def _repeated(x, times):
     return taped(np.repeat(np.asarray(x), times, axis=-3), (x, lambda g: g.reshape(heads).sum(-3)))
 
 
+# ------------------------------------------------------------------------------------- what trains
+
+
+def _map(function, *structures):
+    """Of tuples in tuples, all of one structure: the same of what the function gives."""
+    if isinstance(structures[0], tuple):
+        return tuple(_map(function, *parts) for parts in zip(*structures, strict=True))
+    return function(*structures)
+
+
+def _zeros_like(parameters):
+    return _map(lambda p: matrix(np.zeros(p.shape)), parameters)
+
+
+def adamw_state(parameters):
+    return parameters, _zeros_like(parameters), _zeros_like(parameters)
+
+
+def adamw(state, g, turn, rate, betas=None, eps=1e-8, decay=0.01):
+    (b1, b2), t = betas or (0.9, 0.999), turn + 1
+    m = _map(lambda m, g: b1 * m + (1 - b1) * g, state[1], g)
+    v = _map(lambda v, g: b2 * v + (1 - b2) * g * g, state[2], g)
+    return _map(lambda p, m, v: p - rate * decay * p - rate * (m / (1 - b1 ** t)) / (sqrt(v / (1 - b2 ** t)) + eps),
+                state[0], m, v), m, v
+
+
+def sgd_state(parameters):
+    return parameters, _zeros_like(parameters)
+
+
+def sgd(state, g, rate, momentum=0, nesterov=False, decay=0):
+    g = _map(lambda g, p: g + decay * p, g, state[0])
+    v = _map(lambda v, g: momentum * v + g, state[1], g) if momentum else state[1]
+    step = g if not momentum else _map(lambda g, v: g + momentum * v, g, v) if nesterov else v
+    return _map(lambda p, s: p - rate * s, state[0], step), v
+
+
+def clip_grad_norm(g, most):
+    squares = []
+    _map(lambda x: squares.append(float((np.asarray(x) ** 2).sum())), g)
+    factor = builtins.min(most / (math.sqrt(builtins.sum(squares)) + 1e-6), 1.0)
+    return _map(lambda x: x * factor, g)
+
+
+def _schedule(left):
+    def rate(turn, warm, turns, high, low):
+        if turn < warm:
+            return high * (turn + 1) / (warm + 1)
+        part = builtins.min(builtins.max((turn - warm) / (turns - warm), 0), 1) if turns > warm else 1
+        return low + (high - low) * left(part)
+    return rate
+
+
+cosine = _schedule(lambda part: 0.5 * (1 + math.cos(math.pi * part)))
+linear_schedule = _schedule(lambda part: 1 - part)
+
+
+class tokens:
+    def __init__(self, file, kind="chars"):
+        if kind == "chars":
+            with open(file, encoding="utf-8", newline="") as stream:
+                points = np.array([ord(c) for c in stream.read()])
+            self.vocabulary, self.ids = len(np.unique(points)), np.unique(points, return_inverse=True)[1]
+        else:
+            self.ids = np.fromfile(file, "<u2" if kind == "u16" else "u1").astype(int)
+            self.vocabulary = int(self.ids.max()) + 1 if kind == "u16" else 256
+            self.vocabulary = builtins.max(self.vocabulary, 256)
+
+
+def batch(text, count, length, seed, turn):
+    """Of a text windows, and the same one later; of (table, labels, count) rows."""
+    is_text = isinstance(text, tokens)
+    labels, count = (None, count) if is_text else (count, length)
+    most = len(text.ids) - length if is_text else len(text)
+    starts = [(_drawn(seed, turn * count + w) * most) >> 64 for w in range(count)]
+    if is_text:
+        windows = np.array(starts)[:, None] + np.arange(length)
+        return _whole(matrix(text.ids[windows])), _whole(matrix(text.ids[windows + 1]))
+    return matrix(text)[starts], (matrix(labels)[:, starts] if labels.shape[0] == 1 else matrix(labels)[starts])
+
+
+def _drawn(seed, position):
+    z = (seed + (position + 1) * 0x9E3779B97F4A7C15) % 2 ** 64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2 ** 64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2 ** 64
+    return z ^ z >> 31
+
+
 def linear(x, w, b=None):
     return x @ w.T + (0 if b is None else b)
 

@@ -10,6 +10,7 @@
 #include "exec/job/plan_cache.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
+#include "exec/memory/spare.h"
 #include "exec/setup/calibrate.h"
 #include "exec/setup/device_test.h"
 #include "exec/setup/discover.h"
@@ -75,6 +76,7 @@ void mmul_context_destroy(struct mmul_context *context) {
         return;
     mmul_plan_cache_destroy(context);
     mmul_held_destroy(context);
+    mmul_spares_drop(context);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);

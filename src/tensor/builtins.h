@@ -56,6 +56,17 @@ MMUL_BUILTIN(mmul_builtin_add_at);
 MMUL_BUILTIN(mmul_builtin_loss);
 MMUL_BUILTIN(mmul_builtin_grad);
 
+// builtins_training.c: optimisers, rates
+MMUL_BUILTIN(mmul_builtin_state);
+MMUL_BUILTIN(mmul_builtin_adamw);
+MMUL_BUILTIN(mmul_builtin_sgd);
+MMUL_BUILTIN(mmul_builtin_clip_grad_norm);
+MMUL_BUILTIN(mmul_builtin_schedule);
+
+// builtins_data.c: windows of a text
+MMUL_BUILTIN(mmul_builtin_tokens);
+MMUL_BUILTIN(mmul_builtin_batch);
+
 // builtins_files.c: what goes in and out
 MMUL_BUILTIN(mmul_builtin_load);
 MMUL_BUILTIN(mmul_builtin_save);

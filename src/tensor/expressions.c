@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "tensor/evaluate.h"
+#include "tensor/script.h"
 
 enum mmul_status mmul_evaluate_tuple(struct mmul_evaluator *e, const struct mmul_node *node,
                                      const struct mmul_node *targets, struct mmul_object *result) {
@@ -52,7 +53,19 @@ static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
 
-// Strings: + and comparisons for equality; None and booleans are equal to themselves.
+// One behind the other.
+static enum mmul_status join_tuples(struct mmul_evaluator *e, const struct mmul_node *node,
+                                    const struct mmul_object *x, const struct mmul_object *y,
+                                    struct mmul_object *result) {
+    struct mmul_object items[MMUL_TUPLE_MOST];
+    if (x->count + y->count > MMUL_TUPLE_MOST)
+        return mmul_evaluator_fail(e, node, "a tuple has %d elements at most", MMUL_TUPLE_MOST);
+    for (int i = 0; i < x->count + y->count; i++)
+        items[i] = i < x->count ? x->items[i] : y->items[i - x->count];
+    return mmul_evaluator_tuple(e, items, x->count + y->count, result);
+}
+
+// Tuples: +; strings: that and comparisons for equality; None and booleans are equal to themselves.
 static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mmul_node *node,
                                        const struct mmul_argument operands[2],
                                        struct mmul_object *result) {
@@ -67,6 +80,9 @@ static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mm
         *result = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
         return status == MMUL_OK ? mmul_evaluator_copy_text(e, text, &result->text) : status;
     }
+    if (x->kind == MMUL_OBJECT_TUPLE && y->kind == MMUL_OBJECT_TUPLE &&
+        strcmp(node->text, "+") == 0)
+        return join_tuples(e, node, x, y, result);
     if (is_equality && x->kind < MMUL_OBJECT_TUPLE && y->kind < MMUL_OBJECT_TUPLE) {
         bool equal = x->kind == y->kind && (!strings || strcmp(x->text, y->text) == 0);
         *result = mmul_object_from_bool(equal == (node->text[0] == '='));
@@ -213,6 +229,10 @@ static enum mmul_status evaluate_attribute(struct mmul_evaluator *e, const struc
     e->named = named;
     if (status != MMUL_OK)
         return status;
+    if (x.kind == MMUL_OBJECT_TOKENS && strcmp(node->text, "vocabulary") == 0) {
+        *result = mmul_object_from_integer(x.tokens->vocabulary);
+        return MMUL_OK;
+    }
     if (x.kind != MMUL_OBJECT_MATRIX)
         return mmul_evaluator_fail(e, node, "%s has no '.%s'", mmul_object_name(&x), node->text);
     result->axes = x.axes;

@@ -281,6 +281,7 @@ void mmul_jobs_leave(struct mmul_evaluator *e) {
 static enum mmul_status begin_program(struct mmul_evaluator *e) {
     struct mmul_script *script = e->script;
     mmul_program_destroy(script->program);
+    mmul_script_lent_free(script);
     script->program = e->program = NULL;
     if (mmul_program_create(&script->program, e->err) != MMUL_OK)
         return e->err->status;

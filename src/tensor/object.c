@@ -15,7 +15,8 @@ const char *mmul_object_name(const struct mmul_object *object) {
                                         "a tuple",
                                         "a string with a matrix in it",
                                         "a matrix",
-                                        "a function"};
+                                        "a function",
+                                        "a text of tokens"};
     return names[object->kind];
 }
 

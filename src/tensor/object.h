@@ -18,7 +18,10 @@ enum mmul_object_kind {
     MMUL_OBJECT_FORMAT, // a string with matrices of one element in it, which print alone shows
     MMUL_OBJECT_MATRIX,
     MMUL_OBJECT_FUNCTION,
+    MMUL_OBJECT_TOKENS, // a text of numbers (tensor/builtins_data.c)
 };
+
+struct mmul_script_text;
 
 struct mmul_object {
     enum mmul_object_kind kind;
@@ -34,6 +37,7 @@ struct mmul_object {
     bool is_unknown; // none: a name that has been one, of a turn of a loop that is over
     bool is_row;     // matrix: of a file that has one axis, where it has two here
     const struct mmul_node *function;
+    const struct mmul_script_text *tokens; // of the script
 };
 
 // "a matrix", "a whole number".

@@ -128,6 +128,8 @@ void mmul_script_destroy(struct mmul_script *script) {
                 mmul_output_destroy(a->output);
     mmul_program_destroy(script->program);
     mmul_jobs_release(script);
+    mmul_script_lent_free(script);
+    mmul_script_texts_free(script);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         mmul_matrix_close(f->matrix);
     mmul_arena_fini(&script->arena);

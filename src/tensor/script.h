@@ -41,6 +41,24 @@ struct mmul_script_part {
     struct mmul_script_part *next;
 };
 
+// A text of tokens: ids, or, NULL, numbers of so many bytes where the file is mapped.
+struct mmul_script_text {
+    void *mapped; // owned, `bytes` of it
+    int64_t bytes;
+    int32_t *ids;   // owned
+    int width;      // of a number
+    int64_t count;  // tokens
+    int vocabulary; // all are below
+    struct mmul_script_text *next;
+};
+
+// Numbers of root's that the program at hand reads.
+struct mmul_script_lent {
+    struct mmul_matrix *matrix; // owned
+    int32_t *numbers;           // owned
+    struct mmul_script_lent *next;
+};
+
 // A value that comes to root's memory.
 struct mmul_script_awaited {
     struct mmul_output *output; // owned until the run has it; NULL: it is here
@@ -72,12 +90,19 @@ struct mmul_script {
     struct mmul_context *context; // borrowed, of the request
     int last_loop;                // where the last loop of the text begins; -1: there is none
     bool use_float32;
+    struct mmul_script_text *texts; // owned
+    struct mmul_script_lent *lent;  // owned: gone with the program that reads it
     int64_t *held; // owned, held_count of them: values that the ranks hold for it (tensor/jobs.h)
     int held_count;
     bool is_over; // nothing is left to be run
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
     enum mmul_dtype narrow; // as of the request
 };
+
+// ------------------------------------------------------------------------------- builtins_data.c
+
+void mmul_script_texts_free(struct mmul_script *script);
+void mmul_script_lent_free(struct mmul_script *script);
 
 // ------------------------------------------------------------------------------------ settings.c
 

@@ -119,8 +119,8 @@ static void note_memory(void *context, const struct mmul_progress *progress) {
     *most = mmul_live_bytes() > *most ? mmul_live_bytes() : *most;
 }
 
-// Collective. Root's memory in the middle of a loop of products and other operations, beside what there was before (such
-// as plans that are kept); 0: it has failed.
+// Collective. Root's memory in the middle of a loop of products and other operations, beside what was there
+// before, such as plans that are kept; 0: it has failed.
 static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
     const struct mmul_generated identity = {MMUL_GENERATE_IDENTITY, 0, {1, 1, 96, 96}};
     struct mmul_program *program = NULL;

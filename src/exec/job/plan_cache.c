@@ -182,7 +182,7 @@ enum mmul_status mmul_plan_cache_take(struct mmul_context *context, uint64_t key
         return MMUL_OK;
     put_in(program, found->plan->owned);
     *plan = found->plan;
-    (*plan)->is_used = true;
+    (*plan)->is_used = (*plan)->is_repeated = true;
     return MMUL_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "exec/job/program.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
+#include "exec/memory/spare.h"
 #include "exec/setup/calibrate.h"
 #include "io/weights_file.h"
 #include "plan/program/program_footprint.h"
@@ -332,6 +333,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         *plan = made;
         return MMUL_OK;
     }
+    mmul_spares_drop(context); // others are planned with all memory there is
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {
             .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/memory/spare.h"
 #include "model/matrix.h"
 
 struct mmul_held_segment {
@@ -24,15 +25,17 @@ struct mmul_held {
     bool is_released; // root: by its user
 };
 
-static void leave(struct mmul_held_segment *segment) {
+static const struct mmul_spare_owner spare_owner = {MMUL_SPARE_HELD, NULL};
+
+static void leave(struct mmul_context *context, struct mmul_held_segment *segment) {
     if (segment == NULL || --segment->users > 0)
         return;
-    mmul_shared_destroy(&segment->shared);
+    mmul_spare_put(context, spare_owner, &segment->shared);
     mmul_free(segment);
 }
 
-static void destroy(struct mmul_held *held) {
-    leave(held->segment);
+static void destroy(struct mmul_context *context, struct mmul_held *held) {
+    leave(context, held->segment);
     mmul_free(held->offsets);
     mmul_free(held->parts);
     mmul_free(held);
@@ -122,11 +125,19 @@ static void find_read(const struct mmul_context *context, struct mmul_values *v,
     take_part_in(v, held->segment);
 }
 
-enum mmul_status mmul_held_open(const struct mmul_context *context, struct mmul_values *values,
+static int count_made(const struct mmul_program *program) {
+    int count = 0;
+    for (int k = 0; k < program->kept_count; k++)
+        count += program->kept[k].held > 0 && program->kept[k].is_made;
+    return count;
+}
+
+enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err) {
     const struct mmul_program *program = values->plan->program;
     const int64_t bytes = lay_out_all(values, NULL);
     struct mmul_held_segment *made = NULL;
+    bool is_new = true;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "held values", err, MMUL_WANT(values->held, program->kept_count + 1), MMUL_WANT(made, 1));
     status = mmul_comm_agree(context->comm, status, err);
@@ -138,8 +149,8 @@ enum mmul_status mmul_held_open(const struct mmul_context *context, struct mmul_
             find_read(context, values, k);
     }
     status = mmul_comm_agree(context->comm, status, err);
-    if (status == MMUL_OK && bytes > 0)
-        status = mmul_shared_create(context->comm, bytes, &made->shared, err);
+    if (status == MMUL_OK && count_made(program) > 0)
+        status = mmul_spare_take(context, spare_owner, bytes, &made->shared, &is_new, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
@@ -165,7 +176,7 @@ static enum mmul_status hold(struct mmul_context *context, const struct mmul_val
                               ranks, &made->offsets, err);
     if (status != MMUL_OK) {
         if (made != NULL)
-            destroy(made);
+            destroy(context, made);
         return status;
     }
     memcpy(made->parts, v->kept_parts + (int64_t)place * v->node_size,
@@ -192,7 +203,7 @@ enum mmul_status mmul_held_commit(struct mmul_context *context, struct mmul_valu
 
 void mmul_held_close(struct mmul_values *values) {
     for (int i = 0; i < values->held_count && !values->is_abandoned; i++)
-        leave(values->held[i]);
+        leave(values->context, values->held[i]);
     mmul_free(values->held);
     values->held = NULL;
     values->held_count = 0;
@@ -217,7 +228,7 @@ static void drop(struct mmul_context *context, const int64_t *numbers, int64_t c
             continue;
         }
         *at = held->next;
-        destroy(held);
+        destroy(context, held);
     }
 }
 
@@ -249,6 +260,6 @@ void mmul_held_destroy(struct mmul_context *context) {
     while (context->held != NULL) {
         struct mmul_held *held = context->held;
         context->held = held->next;
-        destroy(held);
+        destroy(context, held);
     }
 }

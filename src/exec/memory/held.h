@@ -30,7 +30,7 @@ enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_
 
 // Collective over the node; agree over world afterwards. Memory of those that the program makes, and where those are
 // that it reads. Fails with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_held_open(const struct mmul_context *context, struct mmul_values *values,
+enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err);
 
 // Local; agree afterwards. The program has run: what it has made is held from now on. Fails with MMUL_ERR_SYSTEM

@@ -4,6 +4,7 @@
 
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
+#include "exec/memory/spare.h"
 
 #include <string.h>
 
@@ -46,13 +47,42 @@ static void lay_out(struct mmul_values *v) {
     }
 }
 
+// What is moved into summands leaves the rest of them as it is, which has to be zeros.
+static void clear_summands(struct mmul_values *v) {
+    const struct mmul_program_plan *plan = v->plan;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *s = &plan->steps[i];
+        const struct mmul_memory memory = mmul_values_memory(v, s->result);
+        if (s->kind == MMUL_STEP_MOVE && memory.begin != NULL &&
+            plan->places[s->result].placement.kind == MMUL_PLACE_PARTIAL)
+            memset((char *)(uintptr_t)memory.begin, 0, (size_t)(memory.end - memory.begin));
+    }
+}
+
+// Collective. Of a plan that is carried out again the memory of the last time.
+static enum mmul_status take_segment(struct mmul_values *v, struct mmul_error *err) {
+    const int64_t bytes = v->plan->node_bytes[v->node];
+    const struct mmul_spare_owner owner = {MMUL_SPARE_VALUES, v->plan};
+    bool is_new = true;
+    enum mmul_status status =
+        v->plan->is_repeated ? mmul_spare_take(v->context, owner, bytes, &v->segment, &is_new, err)
+                             : mmul_shared_create(v->context->comm, bytes, &v->segment, err);
+    if (status != MMUL_OK)
+        return status;
+    lay_out(v);
+    if (!is_new && v->node_rank == 0)
+        clear_summands(v);
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values **values, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
     struct mmul_values *made = NULL;
     enum mmul_status status = MMUL_ALLOCATE(made, 1, "values", err);
     if (status == MMUL_OK) {
-        *made = (struct mmul_values){.plan = plan,
+        *made = (struct mmul_values){.context = context,
+                                     .plan = plan,
                                      .rank = comm->rank,
                                      .node = comm->node_index,
                                      .node_rank = comm->node_rank,
@@ -63,21 +93,21 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(
-            comm, mmul_shared_create(comm, plan->node_bytes[made->node], &made->segment, err), err);
-    if (status == MMUL_OK) {
-        lay_out(made);
+        status = mmul_comm_agree(comm, take_segment(made, err), err);
+    if (status == MMUL_OK)
         *values = made;
-    } else {
+    else
         mmul_values_destroy(made);
-    }
     return status;
 }
 
 void mmul_values_destroy(struct mmul_values *values) {
     if (values == NULL)
         return;
-    if (!values->is_abandoned)
+    if (!values->is_abandoned && values->plan->is_repeated && values->segment.data != NULL)
+        mmul_spare_put(values->context, (struct mmul_spare_owner){MMUL_SPARE_VALUES, values->plan},
+                       &values->segment);
+    else if (!values->is_abandoned)
         mmul_shared_destroy(&values->segment);
     mmul_kept_close(values);
     mmul_held_close(values);

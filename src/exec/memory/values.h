@@ -12,6 +12,7 @@
 #include "plan/lists/program_plan.h"
 
 struct mmul_values {
+    struct mmul_context *context;   // borrowed
     struct mmul_program_plan *plan; // borrowed
     int rank, node, node_rank, node_size;
     struct mmul_shared segment;

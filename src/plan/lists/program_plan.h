@@ -102,8 +102,8 @@ struct mmul_program_plan {
     int *multiplied;      // owned, per place: products that read its memory
     int read_again_count; // places that several products read
     struct mmul_program_rank *ranks; // owned
-    bool is_kept,
-        is_used; // for other programs like it (exec/job/plan_cache.h), and by somebody now
+    // For other programs like it (exec/job/plan_cache.h); by somebody now; it was made for an earlier program.
+    bool is_kept, is_used, is_repeated;
 };
 
 // What the public interface calls the plan of one product: its schedule, and the plan of which that is a step's.

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// A text of tokens, and what a turn sees of it, or of the rows of tables: chosen by seed and turn alone, so that there
+// is no state to keep. Root has the text and sends what is seen.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "tensor/builtins.h"
+#include "tensor/jobs.h"
+#include "tensor/script.h"
+
+enum { CODE_POINTS = 0x110000 };
+
+// ------------------------------------------------------------------------------------------ tokens
+
+static enum mmul_status map_file(const char *path, struct mmul_script_text *text,
+                                 struct mmul_error *err) {
+    struct stat there;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
+    if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0) {
+        close(fd);
+        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot open '%s': not a regular file, or empty",
+                         path);
+    }
+    text->bytes = there.st_size;
+    text->mapped = mmap(NULL, (size_t)text->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int code = errno;
+    close(fd);
+    if (text->mapped != MAP_FAILED)
+        return MMUL_OK;
+    text->mapped = NULL;
+    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, code, "cannot map '%s'", path);
+}
+
+// The code point at `at` of UTF-8, of *length bytes; -1: it is none (RFC 3629: shortest forms, no surrogates).
+static int decode(const unsigned char *at, int64_t left, int *length) {
+    static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char first = *at;
+    *length = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (*length == 0 || first >= 0xf8 || *length > left)
+        return -1;
+    int point = *length == 1 ? first : first & (0x7f >> *length);
+    for (int i = 1; i < *length; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return -1;
+        point = point << 6 | (at[i] & 0x3f);
+    }
+    const bool is_surrogate = point >= 0xd800 && point < 0xe000;
+    return point < least[*length] || point >= CODE_POINTS || is_surrogate ? -1 : point;
+}
+
+// Sorted code points are the vocabulary, so that it is the text's.
+static enum mmul_status read_chars(const char *path, struct mmul_script_text *text,
+                                   struct mmul_error *err) {
+    const unsigned char *bytes = text->mapped;
+    int32_t *ids = NULL;
+    int length = 0;
+    if (MMUL_ALLOCATE(ids, CODE_POINTS, "a vocabulary", err) != MMUL_OK ||
+        MMUL_ALLOCATE_RAW(text->ids, text->bytes, "a text", err) != MMUL_OK) {
+        mmul_free(ids);
+        return err->status;
+    }
+    for (int64_t at = 0; at < text->bytes; at += length) {
+        const int point = decode(bytes + at, text->bytes - at, &length);
+        if (point < 0) {
+            mmul_free(ids);
+            mmul_fail(err, MMUL_ERR_DATA, "'%s' is no UTF-8: byte %lld", path, (long long)at);
+            mmul_hint(err, "kind=\"bytes\" takes any file");
+            return err->status;
+        }
+        ids[point] = 1;
+        text->ids[text->count++] = point;
+    }
+    for (int point = 0; point < CODE_POINTS; point++)
+        if (ids[point] != 0)
+            ids[point] = text->vocabulary++;
+    for (int64_t i = 0; i < text->count; i++)
+        text->ids[i] = ids[text->ids[i]];
+    mmul_free(ids);
+    return MMUL_OK;
+}
+
+static int32_t token_at(const struct mmul_script_text *text, int64_t i) {
+    const unsigned char *bytes = text->mapped;
+    return text->ids != NULL  ? text->ids[i]
+           : text->width == 1 ? bytes[i]
+                              : bytes[2 * i] | bytes[2 * i + 1] << 8;
+}
+
+static enum mmul_status read_numbers(const char *path, int width, struct mmul_script_text *text,
+                                     struct mmul_error *err) {
+    text->width = width;
+    text->count = text->bytes / width;
+    text->vocabulary = 256;
+    if (text->bytes % width != 0)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %lld bytes: no whole number of 16 bits each",
+                         path, (long long)text->bytes);
+    for (int64_t i = 0; width > 1 && i < text->count; i++)
+        if (token_at(text, i) >= text->vocabulary)
+            text->vocabulary = token_at(text, i) + 1;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_tokens(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    static const char *const kinds[] = {"chars", "bytes", "u16", NULL};
+    struct mmul_script_text *text = NULL;
+    const char *path = NULL;
+    int kind = 0;
+    (void)builtin;
+    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
+    if (status == MMUL_OK)
+        status = mmul_take_choice(e, &arguments[1], "kind", kinds, &kind);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(text, 1, "a text", e->err);
+    if (status != MMUL_OK)
+        return status;
+    text->next = e->script->texts; // which owns it now
+    e->script->texts = text;
+    status = map_file(path, text, e->err);
+    if (status == MMUL_OK)
+        status =
+            kind == 0 ? read_chars(path, text, e->err) : read_numbers(path, kind, text, e->err);
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_TOKENS, .tokens = text};
+    return status == MMUL_OK ? status : mmul_evaluator_locate(e, call);
+}
+
+void mmul_script_texts_free(struct mmul_script *script) {
+    while (script->texts != NULL) {
+        struct mmul_script_text *text = script->texts;
+        script->texts = text->next;
+        if (text->mapped != NULL)
+            munmap(text->mapped, (size_t)text->bytes);
+        mmul_free(text->ids);
+        mmul_free(text);
+    }
+}
+
+// ----------------------------------------------------------------------------------------- batches
+
+// A matrix of the program, of root's numbers, which are there until the job is over: `count` x `length`.
+static enum mmul_status lend(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
+                             int64_t length, int32_t **numbers, struct mmul_object *matrix) {
+    struct mmul_script_lent *lent = NULL;
+    const struct mmul_shape shape = {1, 1, count, length};
+    int value = -1;
+    if (MMUL_ALLOCATE(lent, 1, "a batch", e->err) != MMUL_OK)
+        return e->err->status;
+    lent->next = e->script->lent;
+    e->script->lent = lent;
+    if (MMUL_ALLOCATE(lent->numbers, count * length, "a batch", e->err) != MMUL_OK)
+        return e->err->status;
+    if (mmul_matrix_borrow(lent->numbers, shape, MMUL_I32, "batch", &lent->matrix, e->err) !=
+            MMUL_OK ||
+        mmul_program_load(e->program, lent->matrix, &value, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    *numbers = lent->numbers;
+    *matrix = mmul_matrix_object(e, value, 2);
+    return MMUL_OK;
+}
+
+void mmul_script_lent_free(struct mmul_script *script) {
+    while (script->lent != NULL) {
+        struct mmul_script_lent *lent = script->lent;
+        script->lent = lent->next;
+        mmul_matrix_close(lent->matrix);
+        mmul_free(lent->numbers);
+        mmul_free(lent);
+    }
+}
+
+// The w-th of a turn, of [0, most): multiply-shift (Lemire 2019, without rejection).
+static int64_t choose(uint64_t seed, int64_t turn, int64_t count, int64_t w, int64_t most) {
+    const uint64_t drawn = mmul_random_at(seed, (uint64_t)(turn * count + w));
+    return (int64_t)((unsigned __int128)drawn * (uint64_t)most >> 64);
+}
+
+struct batch {
+    int64_t count, seed, turn;
+};
+
+// Windows, and the same one later.
+static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node *call,
+                                const struct mmul_argument *arguments, const struct batch *b,
+                                struct mmul_object *result) {
+    const struct mmul_script_text *text = arguments[0].object.tokens;
+    struct mmul_object pair[2];
+    int32_t *x = NULL, *y = NULL;
+    int64_t length = 0;
+    if (mmul_take_whole(e, &arguments[2], "length", &length) != MMUL_OK)
+        return e->err->status;
+    if (length < 1 || length >= text->count)
+        return mmul_evaluator_fail(
+            e, arguments[2].node, "windows of %lld of a text of %lld tokens: expected 1 to %lld",
+            (long long)length, (long long)text->count, (long long)text->count - 1);
+    if (lend(e, call, b->count, length, &x, &pair[0]) != MMUL_OK ||
+        lend(e, call, b->count, length, &y, &pair[1]) != MMUL_OK)
+        return e->err->status;
+    for (int64_t w = 0; w < b->count; w++) {
+        const int64_t begin = choose((uint64_t)b->seed, b->turn, b->count, w, text->count - length);
+        for (int64_t i = 0; i < length; i++) {
+            x[w * length + i] = token_at(text, begin + i);
+            y[w * length + i] = token_at(text, begin + i + 1);
+        }
+    }
+    return mmul_evaluator_tuple(e, pair, 2, result);
+}
+
+static enum mmul_status reshape(struct mmul_evaluator *e, const struct mmul_node *at,
+                                const struct mmul_object *x, int64_t rows, int64_t cols,
+                                struct mmul_object *result) {
+    struct mmul_call call = {
+        .operation = "reshape", .operand_count = 1, .with.shape = {1, 1, rows, cols}};
+    result->axes = 2;
+    return mmul_apply(e, at, &call, x, result);
+}
+
+// Rows of a table and what is said of each: labels (1, n), or rows of another table.
+static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_node *call,
+                                  const struct mmul_argument *arguments, const struct batch *b,
+                                  struct mmul_object *result) {
+    struct mmul_call take = {.operation = "take", .operand_count = 2};
+    struct mmul_object pair[2] = {{.axes = 2}, {.axes = 2}}, both[2], ids;
+    const struct mmul_object *table = &arguments[0].object;
+    struct mmul_object labels = arguments[1].object;
+    int32_t *numbers = NULL;
+    if (mmul_take_matrix(e, &arguments[0], "table") != MMUL_OK ||
+        mmul_take_matrix(e, &arguments[1], "labels") != MMUL_OK)
+        return e->err->status;
+    const bool is_row = labels.shape.rows == 1 && labels.shape.cols == table->shape.rows;
+    if (table->axes != 2 || labels.axes != 2 || (!is_row && labels.shape.rows != table->shape.rows))
+        return mmul_evaluator_fail(e, call,
+                                   "batch: a table has two axes, and labels one for each "
+                                   "of its rows");
+    enum mmul_status status = lend(e, call, 1, b->count, &numbers, &ids);
+    for (int64_t w = 0; status == MMUL_OK && w < b->count; w++)
+        numbers[w] = (int32_t)choose((uint64_t)b->seed, b->turn, b->count, w, table->shape.rows);
+    if (status == MMUL_OK && is_row)
+        status = reshape(e, call, &arguments[1].object, table->shape.rows, 1, &labels);
+    both[0] = *table;
+    both[1] = ids;
+    if (status == MMUL_OK)
+        status = mmul_apply(e, call, &take, both, &pair[0]);
+    both[0] = labels;
+    if (status == MMUL_OK)
+        status = mmul_apply(e, call, &take, both, &pair[1]);
+    if (status == MMUL_OK && is_row) {
+        const struct mmul_object column = pair[1];
+        status = reshape(e, call, &column, 1, b->count, &pair[1]);
+    }
+    return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
+}
+
+enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    const bool is_text = arguments[0].object.kind == MMUL_OBJECT_TOKENS;
+    struct batch b;
+    (void)builtin;
+    if (mmul_take_whole(e, &arguments[is_text ? 1 : 2], "count", &b.count) != MMUL_OK ||
+        mmul_take_whole(e, &arguments[3], "seed", &b.seed) != MMUL_OK ||
+        mmul_take_whole(e, &arguments[4], "turn", &b.turn) != MMUL_OK)
+        return e->err->status;
+    if (b.count < 1 || b.turn < 0 || b.seed < 0)
+        return mmul_evaluator_fail(e, call,
+                                   "batch: count is at least 1, seed and turn are at "
+                                   "least 0");
+    return is_text ? of_text(e, call, arguments, &b, result)
+                   : of_tables(e, call, arguments, &b, result);
+}

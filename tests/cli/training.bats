@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2030,SC2031,SC2154 # status, output, lines and launch are set by bats and the helper
+# What a model learns with: optimisers, rates, texts of tokens and batches of them, against the reference.
+
+load helper
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+}
+
+# as_reference TOLERANCE WORD...: a program, NAME=VALUE and options; every file it saves is the reference's but for
+# TOLERANCE of the largest element, and what it prints on root is what the reference prints, or nearly.
+as_reference() {
+    local tolerance=$1 program=$2 words=() options=()
+    shift 2
+    for word in "$@"; do
+        case $word in *=*) words+=("$word") ;; *) options+=("$word") ;; esac
+    done
+    if [ ! -d expected ]; then
+        mkdir expected
+        (cd expected && py "$REPO/tests/reference.py" "$program" "${words[@]}" > printed)
+    fi
+    rm -f ./*.npy
+    run "${ranks[@]}" "$MPIMATMUL" run "$program" "${words[@]}" --quiet "${options[@]}"
+    [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+    echo "$output" > printed
+    py -c '
+import glob, numpy as np
+tolerance = '"$tolerance"'
+files = glob.glob("*.npy", root_dir="expected")
+assert files and sorted(files) == sorted(glob.glob("*.npy")), files
+for f in files:
+    mine, theirs = np.load(f), np.load("expected/" + f)
+    assert mine.shape == theirs.shape and mine.dtype in (theirs.dtype, "i4"), (f, mine.shape, mine.dtype, theirs.shape)
+    assert np.abs(mine - theirs).max() <= tolerance * np.abs(theirs).max(), (f, np.abs(mine - theirs).max())
+mine, theirs = (open(f).read().split() for f in ("printed", "expected/printed"))
+assert len(mine) == len(theirs), (mine, theirs)
+for x, y in zip(mine, theirs):
+    assert x == y or abs(float(x) - float(y)) <= max(tolerance, 1e-5) * abs(float(y)), (x, y)'
+}
+
+@test "a GPT learns a text as the reference does: losses and parameters, on any ranks and devices" {
+    need_numpy
+    local ranks=()
+    head -c 20000 /usr/share/common-licenses/GPL-3 > book.txt
+    local small=(corpus="$PWD/book.txt" layers=2 width=48 heads=4 length=24 count=3 turns=12 every=4)
+    as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}"
+    first=$(awk 'NR == 1 {print $2}' printed)
+    awk -v first="$first" 'END {exit !($2 < first)}' printed
+    for count in 2 3; do
+        ranks=("${launch[@]}" -n "$count")
+        as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}" --device cpu
+    done
+    as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}" --weights 1,3,2
+    as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}" --device=faulty:corrupt=50:cpu
+    as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}" --device=faulty:fail=300:cpu
+}
+
+# optimiser BEGIN TURN COUNT: two parameters of a model of one layer learn by it for 30 turns, in float64; COUNT: what
+# its state is of.
+optimiser() {
+    script 'one = ""
+x = generate((64, 10), kind="normal", seed=1) * load(one)
+t = tanh(x @ generate((10, 3), kind="normal", seed=2))
+parameters = (generate((10, 3), kind="normal", seed=3) * load(one), (generate((1, 3), kind="zeros") * load(one),))
+'"$1"'
+for step in loop(30):
+    g = grad(mse(tanh(x @ state[0][0] + state[0][1][0]), t), state[0])
+    '"$2"'
+for i in range('"$3"'):
+    save(f"w{i}.npy", state[i][0])
+    save(f"b{i}.npy", state[i][1][0])'
+    rm -rf expected
+    mkdir -p given
+    py -c 'import numpy as np; np.save("given/one.npy", np.ones((1, 1)))'
+    for count in 1 3; do
+        local ranks=("${launch[@]}" -n "$count")
+        REFERENCE_STORES=float64 as_reference 1e-12 "$PWD/e.py" one="$PWD/given/one.npy"
+    done
+}
+
+@test "adamw is Loshchilov and Hutter's, in float64 to the last digits" {
+    need_numpy
+    optimiser 'state = adamw_state(parameters)' 'state = adamw(state, g, turn=step, rate=0.01)' 3
+    optimiser 'state = adamw_state(parameters)' \
+        'state = adamw(state, clip_grad_norm(g, 0.1), turn=step, rate=cosine(step, 5, 25, 0.1, 0.01),
+                  betas=(0.8, 0.95), eps=1e-6, decay=0.1)' 3
+}
+
+@test "sgd: plain, with momentum, Nesterov's, and with decay; rates by turn" {
+    need_numpy
+    optimiser 'state = sgd_state(parameters)' 'state = sgd(state, g, rate=linear_schedule(step, 4, 20, 0.5, 0.05))' 2
+    optimiser 'state = sgd_state(parameters)' 'state = sgd(state, g, rate=0.1, momentum=0.9)' 2
+    optimiser 'state = sgd_state(parameters)' \
+        'state = sgd(state, g, rate=0.1, momentum=0.9, nesterov=True, decay=0.01)' 2
+    optimiser 'state = sgd_state(parameters)' 'state = sgd(state, clip_grad_norm(g, 100), rate=0.1, decay=0.1)' 2
+}
+
+@test "batches are chosen by seed and turn alone: of characters, bytes, 16 bit tokens and tables" {
+    need_numpy
+    local ranks=()
+    py -c '
+import numpy as np
+np.random.seed(1)
+open("book.txt", "w").write("grüße, 世界 𝔸 and again: " * 9)
+np.random.randint(0, 70, 500).astype("<u2").tofile("ids.bin")
+np.save("table.npy", np.random.rand(17, 4).astype("f"))
+np.save("labels.npy", np.random.randint(0, 9, (1, 17)).astype("i4"))
+np.save("targets.npy", np.random.rand(17, 2).astype("f"))'
+    script 'given = "."
+book, ids = f"{given}/book.txt", f"{given}/ids.bin"
+texts = (tokens(book), tokens(book, kind="bytes"), tokens(ids, kind="u16"))
+for i in range(3):
+    print(texts[i].vocabulary)
+    for turn in range(3):
+        x, y = batch(texts[i], 4, 9, seed=5, turn=turn)
+        save(f"text{i}.{turn}x.npy", x)
+        save(f"text{i}.{turn}y.npy", y)
+table, labels, targets = load(f"{given}/table.npy"), load(f"{given}/labels.npy"), load(f"{given}/targets.npy")
+for turn in loop(3):
+    rows, of = batch(table, labels, 6, seed=7, turn=turn)
+    save(f"rows{turn}.npy", rows)
+    save(f"labels{turn}.npy", of)
+    again, to = batch(table, targets, 6, seed=7, turn=turn)
+    save(f"targets{turn}.npy", to)'
+    mkdir given
+    mv ./*.npy book.txt ids.bin given
+    as_reference 0 "$PWD/e.py" given="$PWD/given"
+    ranks=("${launch[@]}" -n 3)
+    as_reference 0 "$PWD/e.py" given="$PWD/given"
+}
+
+# fails TEXT LINE [STATUS]
+fails() {
+    printf '%s\n' "$1" > e.py
+    for count in 1 2; do
+        run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
+        [ "$status" -eq "${3:-65}" ] || { echo "$output"; return 1; }
+        grep -qxF "mpimatmul: $2" <<< "$output" || { echo "$output"; return 1; }
+    done
+}
+
+@test "what does not train is refused with its line" {
+    printf 'abc\xff' > bad.txt
+    printf 'abc' > odd.bin
+    printf 'abcdefgh' > t.txt
+    : > empty
+    fails 'x = tokens("bad.txt")' "e.py:1:5: 'bad.txt' is no UTF-8: byte 3"
+    fails 'x = tokens("odd.bin", kind="u16")' "e.py:1:5: 'odd.bin' has 3 bytes: no whole number of 16 bits each"
+    fails 'x = tokens("none.txt")' "e.py:1:5: cannot open 'none.txt': No such file or directory" 66
+    fails 'x = tokens("empty")' "e.py:1:5: cannot open 'empty': not a regular file, or empty" 66
+    fails 'x = tokens("t.txt", kind="words")' "e.py:1:26: kind 'words' is unknown: expected chars, bytes or u16"
+    fails 'x, y = batch(tokens("t.txt"), 2, 8, seed=1, turn=0)' \
+        'e.py:1:34: windows of 8 of a text of 8 tokens: expected 1 to 7'
+    fails 'x, y = batch(tokens("t.txt"), 0, 3, seed=1, turn=0)' \
+        'e.py:1:8: batch: count is at least 1, seed and turn are at least 0'
+    fails 'x, y = batch(tokens("t.txt"), 2, seed=1, turn=0)' "e.py:1:8: batch is called without 'length'"
+    fails 'x, y = batch(generate((4, 3)), generate((1, 3)), 2, seed=1, turn=0)' \
+        'e.py:1:8: batch: a table has two axes, and labels one for each of its rows'
+    fails 'x = tokens("t.txt") + 1' "e.py:1:5: '+' is not for a text of tokens and a whole number"
+    fails 'save("x.npy", tokens("t.txt"))' 'e.py:1:15: x is a text of tokens here, expected a matrix'
+    local p='p = (generate((2, 2)), generate((2, 3)))'
+    fails "$p
+s = adamw(adamw_state(p), (p[0],), turn=0, rate=0.1)" \
+        'e.py:2:5: the gradient has another structure than the parameters'
+    fails "$p
+s = adamw(p, p, turn=0, rate=0.1)" 'e.py:2:11: state is a tuple of 3, as its function of that name makes it'
+    fails "$p
+s = adamw((p, p, (p[0],)), p, turn=0, rate=0.1)" 'e.py:2:5: the state has another structure than the parameters'
+    fails "$p
+s = sgd(sgd_state(p), (p[1], p[0]), rate=0.1)" 'e.py:2:5: a gradient has another shape than its parameter'
+    fails "$p
+s = adamw(adamw_state(p), p, turn=-1, rate=0.1)" 'e.py:2:35: turn is at least 0'
+    fails "$p
+s = adamw(adamw_state(p), p, turn=1, rate=0.1, betas=0.9)" 'e.py:2:54: betas are two numbers: (0.9, 0.999)'
+    fails 's = sgd_state((1, 2))' 'e.py:1:5: parameters are matrices, or tuples of them'
+    fails 'x = cosine(1, 2, 3, 4)' "e.py:1:5: cosine is called without 'low'"
+}
