@@ -229,6 +229,8 @@ MMUL_API enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensor
 MMUL_API void mmul_tensors_close(struct mmul_tensors *tensors);
 MMUL_API struct mmul_tensors_info mmul_tensors_info(const struct mmul_tensors *tensors);
 MMUL_API struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t index);
+// A text of the file's __metadata__ (.safetensors), the list's; NULL: there is none.
+MMUL_API const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name);
 
 MMUL_API void mmul_matrix_close(struct mmul_matrix *matrix);
 MMUL_API struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix);
@@ -283,6 +285,9 @@ struct mmul_output_request {
     // Another output of the same file, which is a .npz or .safetensors, under another tensor's name. The file appears
     // when all of its outputs have been committed, and not at all when one was destroyed. NULL: none is.
     struct mmul_output *beside;
+    // Of a file's first output: texts that stand in it, name after text after name, NULL at the end; .safetensors (its
+    // __metadata__) or none. Copied. NULL: none.
+    const char *const *metadata;
 };
 
 // Of an output FILE:TENSOR the length of FILE. several: may it have more tensors? Then *tensor is the name of this one

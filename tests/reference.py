@@ -373,16 +373,12 @@ def _map(function, *structures):
     return function(*structures)
 
 
-def _zeros_like(parameters):
-    return _map(lambda p: matrix(np.zeros(p.shape)), parameters)
-
-
 def adamw_state(parameters):
-    return parameters, _zeros_like(parameters), _zeros_like(parameters)
+    return parameters, _map(lambda p: 0 * p, parameters), _map(lambda p: 0 * p, parameters)
 
 
-def adamw(state, g, turn, rate, betas=None, eps=1e-8, decay=0.01):
-    (b1, b2), t = betas or (0.9, 0.999), turn + 1
+def adamw(state, g, turn, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
+    (b1, b2), t = betas, turn + 1
     m = _map(lambda m, g: b1 * m + (1 - b1) * g, state[1], g)
     v = _map(lambda v, g: b2 * v + (1 - b2) * g * g, state[2], g)
     return _map(lambda p, m, v: p - rate * decay * p - rate * (m / (1 - b1 ** t)) / (sqrt(v / (1 - b2 ** t)) + eps),
@@ -390,7 +386,7 @@ def adamw(state, g, turn, rate, betas=None, eps=1e-8, decay=0.01):
 
 
 def sgd_state(parameters):
-    return parameters, _zeros_like(parameters)
+    return parameters, _map(lambda p: 0 * p, parameters)
 
 
 def sgd(state, g, rate, momentum=0, nesterov=False, decay=0):
@@ -401,10 +397,8 @@ def sgd(state, g, rate, momentum=0, nesterov=False, decay=0):
 
 
 def clip_grad_norm(g, most):
-    squares = []
-    _map(lambda x: squares.append(float((np.asarray(x) ** 2).sum())), g)
-    factor = builtins.min(most / (math.sqrt(builtins.sum(squares)) + 1e-6), 1.0)
-    return _map(lambda x: x * factor, g)
+    norm = math.sqrt(builtins.sum(float((np.asarray(x) ** 2).sum()) for _, x in _leaves(g)))
+    return _map(lambda x: x * builtins.min(most / (norm + 1e-6), 1.0), g)
 
 
 def _schedule(left):
@@ -428,17 +422,15 @@ class tokens:
             self.vocabulary, self.ids = len(np.unique(points)), np.unique(points, return_inverse=True)[1]
         else:
             self.ids = np.fromfile(file, "<u2" if kind == "u16" else "u1").astype(int)
-            self.vocabulary = int(self.ids.max()) + 1 if kind == "u16" else 256
-            self.vocabulary = builtins.max(self.vocabulary, 256)
+            self.vocabulary = builtins.max(int(self.ids.max()) + 1, 256)
 
 
 def batch(text, count, length, seed, turn):
     """Of a text windows, and the same one later; of (table, labels, count) rows."""
-    is_text = isinstance(text, tokens)
-    labels, count = (None, count) if is_text else (count, length)
-    most = len(text.ids) - length if is_text else len(text)
+    labels, count = (None, count) if isinstance(text, tokens) else (count, length)
+    most = len(text) if labels is not None else len(text.ids) - length
     starts = [(_drawn(seed, turn * count + w) * most) >> 64 for w in range(count)]
-    if is_text:
+    if labels is None:
         windows = np.array(starts)[:, None] + np.arange(length)
         return _whole(matrix(text.ids[windows])), _whole(matrix(text.ids[windows + 1]))
     return matrix(text)[starts], (matrix(labels)[:, starts] if labels.shape[0] == 1 else matrix(labels)[starts])
@@ -449,6 +441,28 @@ def _drawn(seed, position):
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2 ** 64
     z = (z ^ z >> 27) * 0x94D049BB133111EB % 2 ** 64
     return z ^ z >> 31
+
+
+def _leaves(x, name=""):
+    return [leaf for i, item in enumerate(x) for leaf in _leaves(item, f"{name}{name and '.'}{i}")] \
+        if isinstance(x, tuple) else [(name or "0", x)]
+
+
+def checkpoint(file, state, turn):
+    header, data = {"__metadata__": {"turn": str(turn)}}, b""
+    for name, x in _leaves(state):
+        begin, data = len(data), data + np.asarray(x, STORED).tobytes()
+        header[name] = {"dtype": f"F{STORED[5:]}", "shape": x.shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    with open(file, "wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def restore(file, initial):
+    if not os.path.exists(file):
+        return initial, 0
+    read = (load(f"{file}:{name}") for name, _ in _leaves(initial))
+    return _map(lambda _: next(read), initial), int(_tensor(file, "__metadata__")["turn"])
 
 
 def linear(x, w, b=None):
@@ -487,9 +501,10 @@ def _tensor(path, name):
     """One of a .safetensors file."""
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        start = file.tell()
+        if name == "__metadata__":
+            return header[name]
         begin, end = header[name]["data_offsets"]
-        file.seek(start + begin)
+        file.seek(file.tell() + begin)
         raw = file.read(end - begin)
     kind = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1"}
     array = np.frombuffer(raw, kind[header[name]["dtype"]]).reshape(header[name]["shape"])

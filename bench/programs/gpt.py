@@ -13,6 +13,8 @@ count = 16
 turns = 2000
 rate = 0.001
 every = 10
+saves = 100
+file = "gpt.safetensors"  # where it goes on from, after a kill or for more turns
 result = "gpt.wte.npy"
 
 text = tokens(corpus)
@@ -45,12 +47,14 @@ parameters = (normal(text.vocabulary, width, 101), normal(length, width, 102), o
 for i in range(layers):
     parameters = parameters + (block_of(i),)
 
-state = adamw_state(parameters)
-for step in loop(turns):
+state, first = restore(file, adamw_state(parameters))
+for step in loop(first, turns):
     x, y = batch(text, count, length, seed=1, turn=step)
     loss = cross_entropy(model(state[0], x), y)
     g = clip_grad_norm(grad(loss, state[0]), 1.0)
     state = adamw(state, g, turn=step, rate=cosine(step, 100, turns, rate, rate / 10), betas=(0.9, 0.99))
     if step % every == every - 1:
         print(step, loss)
+    if step % saves == saves - 1:
+        checkpoint(file, state, turn=step + 1)
 save(result, state[0][0])

@@ -138,7 +138,8 @@ static enum mmul_status header_safetensors(const struct mmul_output_request *req
     if (status != MMUL_OK)
         return status;
     mmul_format_file_length(mmul_format_row(MMUL_FORMAT_SAFETENSORS), request->path, &tensor.name);
-    return mmul_safetensors_format(&tensor, 1, bytes, MMUL_FORMAT_HEADER_MAX, length, err);
+    return mmul_safetensors_format(&(struct mmul_safetensors_content){&tensor, 1, NULL}, bytes,
+                                   MMUL_FORMAT_HEADER_MAX, length, err);
 }
 
 static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsigned char *start,

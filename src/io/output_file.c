@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -102,7 +103,8 @@ static enum mmul_status start_file(struct mmul_output *output, const struct mmul
         status = join_owner(output, request->beside, row, err);
     else
         status = mmul_output_open_part(output, request->inputs, request->input_count, err);
-    if (status == MMUL_OK && row->is_packed && request->beside == NULL)
+    if (status == MMUL_OK && (row->is_packed || output->metadata != NULL) &&
+        request->beside == NULL)
         status = start_unpacked(output, row, err);
     if (status != MMUL_OK)
         return status;
@@ -124,6 +126,23 @@ static enum mmul_status output_allocate(struct mmul_shape shape, enum mmul_dtype
     made->dtype = dtype;
     made->fd = made->locked = -1;
     *output = made;
+    return MMUL_OK;
+}
+
+static enum mmul_status take_metadata(struct mmul_output *output, const struct mmul_format_row *row,
+                                      const struct mmul_output_request *request,
+                                      struct mmul_error *err) {
+    if (request->metadata == NULL)
+        return MMUL_OK;
+    if (row->format != MMUL_FORMAT_SAFETENSORS || request->beside != NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s", request->path,
+                         request->beside != NULL ? "texts are its first tensor's"
+                                                 : "texts stand in .safetensors files");
+    output->metadata = json_object();
+    for (const char *const *text = request->metadata; text[0] != NULL; text += 2)
+        if (json_object_set_new(output->metadata, text[0], json_string(text[1])) != 0)
+            return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': a text is not UTF-8",
+                             request->path);
     return MMUL_OK;
 }
 
@@ -152,7 +171,9 @@ enum mmul_status mmul_output_create(const struct mmul_output_request *request,
         return status;
     opened->data_offset = (int64_t)header_bytes;
     opened->dimensions = request->dimensions;
-    status = start_file(opened, row, request, header, err);
+    status = take_metadata(opened, row, request, err);
+    if (status == MMUL_OK)
+        status = start_file(opened, row, request, header, err);
     if (status != MMUL_OK) {
         mmul_output_destroy(opened);
         return status;
@@ -244,6 +265,7 @@ static void discard(struct mmul_output *output) {
         close(output->fd); // after fsync, or of no worth: no failure can count
     if (output->locked >= 0)
         close(output->locked);
+    json_decref(output->metadata);
     mmul_free(output->name);
     mmul_free(output->path);
     mmul_free(output->part);

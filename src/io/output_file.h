@@ -37,7 +37,8 @@ struct mmul_output {
     struct mmul_output *owner, *next;
     int open_count, finished_count;
     bool is_void;
-    int64_t overflows; // changed by several threads at once: only through __atomic builtins
+    struct json_t *metadata; // owned, of the first one: texts by name; NULL: none
+    int64_t overflows;       // changed by several threads at once: only through __atomic builtins
 };
 
 // Would a commit replace this matrix's file? For inputs that are opened after the output.

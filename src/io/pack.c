@@ -65,7 +65,9 @@ enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
         status = mmul_shape_bytes(o->shape, o->dtype, &t->bytes, err);
     }
     if (status == MMUL_OK)
-        status = mmul_safetensors_format(tensors, count, header, capacity, &length, err);
+        status = mmul_safetensors_format(
+            &(struct mmul_safetensors_content){tensors, count, output->metadata}, header, capacity,
+            &length, err);
     if (status == MMUL_OK) {
         int errnum = mmul_pwrite_all(to, header, length, 0);
         if (errnum != 0)

@@ -146,14 +146,14 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
 // ------------------------------------------------------------------------------------ all of them
 
 // The key that no tensor has.
-static const char metadata[] = "__metadata__";
+static const char metadata_key[] = "__metadata__";
 
 static enum mmul_status check_metadata(json_t *value, const char *file, struct mmul_error *err) {
     const char *key;
     json_t *text;
     bool is_valid = json_is_object(value);
     json_object_foreach(value, key, text) is_valid &= json_is_string(text);
-    return is_valid ? MMUL_OK : fail_entry(file, metadata, "expected texts", err);
+    return is_valid ? MMUL_OK : fail_entry(file, metadata_key, "expected texts", err);
 }
 
 static int compare_entries(const void *a, const void *b) {
@@ -169,9 +169,10 @@ static enum mmul_status read_all(json_t *root, const char *file, int64_t data,
     json_t *value;
     json_object_foreach(root, key, value) {
         struct mmul_tensor_entry *entry = &tensors->all[tensors->count];
-        if (strcmp(key, metadata) == 0) {
+        if (strcmp(key, metadata_key) == 0) {
             if (check_metadata(value, file, err) != MMUL_OK)
                 return err->status;
+            tensors->metadata = json_incref(value);
             continue;
         }
         enum mmul_status status = mmul_copy_text(key, &entry->name, err);
@@ -254,17 +255,20 @@ static bool add_entry(json_t *root, const struct mmul_safetensors_tensor *tensor
     return entry != NULL && json_object_set_new(root, tensor->name, entry) == 0;
 }
 
-enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *tensors, int count,
+enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_content *content,
                                          unsigned char *header, size_t capacity, size_t *length,
                                          struct mmul_error *err) {
     enum { PREFIX = MMUL_SAFETENSORS_PREFIX_BYTES, ALIGNMENT = 64 };
+    const struct mmul_safetensors_tensor *tensors = content->tensors;
     int64_t begin = 0;
     json_t *root = json_object();
-    for (int i = 0; i < count; i++) {
-        if (strcmp(tensors[i].name, metadata) == 0) {
+    if (content->metadata != NULL)
+        json_object_set(root, metadata_key, content->metadata);
+    for (int i = 0; i < content->count; i++) {
+        if (strcmp(tensors[i].name, metadata_key) == 0) {
             json_decref(root);
             return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor of .safetensors files",
-                             metadata);
+                             metadata_key);
         }
         if (!add_entry(root, &tensors[i], begin)) {
             json_decref(root);

@@ -2,7 +2,7 @@
 //
 // The header of .safetensors files: a length of eight bytes, little-endian, and a JSON object that is so
 // long. Its keys are the tensors' names, its values their type, sizes and bytes behind the header; a key
-// __metadata__ holds texts, of which nothing is used. Pure: bytes to numbers and back. Source: the format's
+// __metadata__ holds texts. Pure: bytes to numbers and back. Source: the format's
 // own library (github.com/huggingface/safetensors), which refuses the same files.
 #pragma once
 
@@ -19,7 +19,7 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
                                              int64_t file_bytes, const char *name,
                                              size_t *json_bytes, struct mmul_error *err);
 
-// The header of a file that holds `count` tensors, one behind the other: of the last `dimensions` (1 to 4) sizes (0:
+// The header of a file that holds tensors, one behind the other: of the last `dimensions` (1 to 4) sizes (0:
 // without leading sizes of 1, but 2), elements of `dtype` and `bytes` of them, padded so that they begin on a multiple
 // of 64 bytes. *length: of all of it. Fails with MMUL_ERR_USAGE: a name that is not UTF-8 or __metadata__, or a header
 // longer than `capacity`.
@@ -30,7 +30,12 @@ struct mmul_safetensors_tensor {
     enum mmul_dtype dtype;
     int64_t bytes;
 };
-enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *tensors, int count,
+struct mmul_safetensors_content {
+    const struct mmul_safetensors_tensor *tensors; // borrowed, `count` of them
+    int count;
+    struct json_t *metadata; // borrowed: an object of texts; NULL: none
+};
+enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_content *content,
                                          unsigned char *header, size_t capacity, size_t *length,
                                          struct mmul_error *err);
 

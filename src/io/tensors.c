@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/matrix.h"
@@ -31,6 +32,7 @@ void mmul_tensors_close(struct mmul_tensors *tensors) {
     for (int64_t t = 0; t < tensors->count; t++)
         mmul_free(tensors->all[t].name);
     mmul_free(tensors->all);
+    json_decref(tensors->metadata);
     mmul_free(tensors);
 }
 
@@ -48,6 +50,10 @@ struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t 
                                  .bytes = entry->bytes};
     memcpy(tensor.sizes, entry->sizes, sizeof tensor.sizes);
     return tensor;
+}
+
+const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name) {
+    return json_string_value(json_object_get(tensors->metadata, name));
 }
 
 // ---------------------------------------------------------------------------------------- finding

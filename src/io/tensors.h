@@ -24,6 +24,7 @@ struct mmul_tensors {
     int64_t count;
     struct mmul_tensor_entry *all; // owned, `capacity` of them
     int64_t capacity;
+    struct json_t *metadata; // owned: texts by name; NULL: none
 };
 
 // Room for at most `capacity` entries. Released with mmul_tensors_close.

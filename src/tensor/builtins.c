@@ -77,6 +77,8 @@ static const struct mmul_builtin TABLE[] = {
     {"linear_schedule", "turn, warm, turns, high, low", mmul_builtin_schedule, NULL, NULL},
     {"tokens", "file, kind=\"chars\"", mmul_builtin_tokens, NULL, NULL},
     {"batch", "text, count, length, seed, turn", mmul_builtin_batch, NULL, NULL},
+    {"checkpoint", "file, state, turn", mmul_builtin_checkpoint, NULL, NULL},
+    {"restore", "file, initial", mmul_builtin_restore, NULL, NULL},
     {"attention", "q, k, v, causal=False, mask=None, scale=None", mmul_builtin_attention,
      "attention", NULL},
     {"linear", "x, w, b=None", mmul_builtin_linear, NULL, NULL},

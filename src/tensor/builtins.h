@@ -71,6 +71,10 @@ MMUL_BUILTIN(mmul_builtin_batch);
 MMUL_BUILTIN(mmul_builtin_load);
 MMUL_BUILTIN(mmul_builtin_save);
 
+// builtins_checkpoint.c: a state that a later run goes on from
+MMUL_BUILTIN(mmul_builtin_checkpoint);
+MMUL_BUILTIN(mmul_builtin_restore);
+
 // builtins_views.c: what is to be seen
 MMUL_BUILTIN(mmul_builtin_print);
 MMUL_BUILTIN(mmul_builtin_assert_close);

@@ -9,13 +9,12 @@
 #include "model/matrix.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
-#include "tensor/script.h"
+#include "tensor/targets.h"
 
 // ----------------------------------------------------------------------------------------- files
 
-// One name for a file however it is spelled: links are followed, also of the folder of a file that is not there yet.
-static enum mmul_status find_file(struct mmul_evaluator *e, const char *path, size_t length,
-                                  const char **file) {
+enum mmul_status mmul_target_find_file(struct mmul_evaluator *e, const char *path, size_t length,
+                                       const char **file) {
     char text[PATH_MAX] = "", *found = NULL;
     snprintf(text, sizeof text, "%.*s", (int)length, path);
     found = realpath(text, NULL);
@@ -34,23 +33,18 @@ static enum mmul_status find_file(struct mmul_evaluator *e, const char *path, si
     return status;
 }
 
-// Where a value is saved to.
-struct target {
-    const char *path, *file, *tensor; // as it is spelled; the file; "" where it holds one matrix
-    struct mmul_output *beside;       // another one of the file; NULL: none
-};
-
 // A file that the text writes is not there yet, and is written once.
 static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const char *what, struct target *target) {
+                                    const char *what, struct mmul_target *target) {
     bool several;
     size_t length = mmul_output_file_length(target->path, &several, &target->tensor);
-    enum mmul_status status = find_file(e, target->path, length, &target->file);
+    enum mmul_status status = mmul_target_find_file(e, target->path, length, &target->file);
     for (const struct mmul_script_output *o = e->script->outputs; status == MMUL_OK && o != NULL;
          o = o->next) {
         if (strcmp(o->file, target->file) != 0)
             continue;
-        bool is_same = strcmp(what, "load") == 0 || strcmp(o->tensor, target->tensor) == 0;
+        bool is_same =
+            strcmp(what, "load") == 0 || o->is_checkpoint || strcmp(o->tensor, target->tensor) == 0;
         if (!is_same) {
             target->beside = o->output;
             continue;
@@ -73,8 +67,7 @@ static struct mmul_object object_of(struct mmul_evaluator *e, const struct mmul_
     return object;
 }
 
-// What outlives the job that asks for it.
-static enum mmul_status copy_for_script(struct mmul_evaluator *e, const char **text) {
+enum mmul_status mmul_target_copy_text(struct mmul_evaluator *e, const char **text) {
     const size_t bytes = strlen(*text) + 1;
     char *copy = mmul_arena_allocate(&e->script->arena, bytes, e->err);
     if (copy == NULL)
@@ -100,7 +93,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
     const char *path = NULL;
     (void)builtin;
     enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
-    struct target target = {.path = path};
+    struct mmul_target target = {.path = path};
     if (status == MMUL_OK && !mmul_path_is_stdin(path))
         status = find_target(e, call, "load", &target);
     if (status != MMUL_OK)
@@ -113,7 +106,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
             return MMUL_OK;
         }
     struct mmul_script_file *file = mmul_arena_allocate(&e->script->arena, sizeof *file, e->err);
-    if (file == NULL || copy_for_script(e, &path) != MMUL_OK)
+    if (file == NULL || mmul_target_copy_text(e, &path) != MMUL_OK)
         return e->err->status;
     file->path = path;
     if (mmul_kept_name(path) != NULL) {
@@ -144,7 +137,7 @@ static bool waits(const struct mmul_evaluator *e, const struct mmul_node *at) {
 
 // The program writes `x` there; the output is the script's from here on. NULL: a set that is kept.
 static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
-                                   const struct target *target, const struct mmul_object *x,
+                                   const struct mmul_target *target, const struct mmul_object *x,
                                    struct mmul_output *output) {
     struct mmul_script_output *added =
         mmul_arena_allocate(&e->script->arena, sizeof *added, e->err);
@@ -161,9 +154,9 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     added->line = mmul_source_line(e->source, at->at.begin);
     added->next = e->script->outputs;
     e->script->outputs = added;
-    if (copy_for_script(e, &added->path) != MMUL_OK ||
-        copy_for_script(e, &added->file) != MMUL_OK ||
-        copy_for_script(e, &added->tensor) != MMUL_OK)
+    if (mmul_target_copy_text(e, &added->path) != MMUL_OK ||
+        mmul_target_copy_text(e, &added->file) != MMUL_OK ||
+        mmul_target_copy_text(e, &added->tensor) != MMUL_OK)
         return e->err->status;
     const int value = added->is_waiting ? -1 : mmul_job_value(e, at, x);
     if (added->is_waiting || value < 0)
@@ -175,7 +168,7 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
-static enum mmul_dtype type_of(struct mmul_evaluator *e, const struct mmul_object *x) {
+enum mmul_dtype mmul_target_type(struct mmul_evaluator *e, const struct mmul_object *x) {
     bool integers = false;
     const int value = mmul_job_value(e, NULL, x);
     if (value < 0)
@@ -186,7 +179,7 @@ static enum mmul_dtype type_of(struct mmul_evaluator *e, const struct mmul_objec
 
 // What its file holds: a 16-bit type that is asked for, or that all inputs have, where that is asked for, is enough.
 static enum mmul_dtype saved_type(struct mmul_evaluator *e, const struct mmul_object *x) {
-    const enum mmul_dtype computed = type_of(e, x);
+    const enum mmul_dtype computed = mmul_target_type(e, x);
     const struct mmul_script_file *f = e->script->files;
     if (computed == MMUL_F32 && e->script->narrow != MMUL_F32)
         return e->script->narrow;
@@ -216,8 +209,8 @@ static enum mmul_status check_type(struct mmul_evaluator *e, const char *path,
     return e->err->status;
 }
 
-static enum mmul_status begin_output(struct mmul_evaluator *e, const struct target *target,
-                                     const struct mmul_object *x, struct mmul_output **output) {
+static enum mmul_status begin_file(struct mmul_evaluator *e, const struct mmul_target *target,
+                                   const struct mmul_object *x, struct mmul_output **output) {
     int count = 0;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
         count++;
@@ -232,23 +225,33 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const struct targ
     const struct mmul_output_request request = {.path = target->path,
                                                 .beside = target->beside,
                                                 .shape = x->shape,
-                                                .dtype = saved_type(e, x),
+                                                .dtype = target->dtype,
                                                 .inputs = inputs,
                                                 .input_count = count,
-                                                .dimensions = x->axes};
+                                                .dimensions = x->axes,
+                                                .metadata = target->metadata};
     enum mmul_status status = mmul_output_create(&request, output, e->err);
     if (status == MMUL_OK)
         mmul_output_set_sync(*output, !e->script->no_sync);
     return status;
 }
 
+enum mmul_status mmul_target_begin(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   const struct mmul_target *target, const struct mmul_object *x,
+                                   struct mmul_output **output) {
+    static double nowhere;
+    const enum mmul_status status =
+        e->script->only_checked ? mmul_output_borrow(&nowhere, x->shape, MMUL_F64, output, e->err)
+                                : begin_file(e, target, x, output);
+    return status == MMUL_OK ? status : mmul_evaluator_locate(e, at);
+}
+
 enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
-    static double nowhere;
     const struct mmul_object *x = &arguments[1].object;
-    struct target target = {.tensor = ""};
+    struct mmul_target target = {.tensor = ""};
     struct mmul_output *output = NULL;
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
@@ -262,13 +265,9 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
     if (mmul_kept_name(target.path) != NULL)
         return add_output(e, call, &target, x, NULL); // one that may have been read before
     e->script->writes_stdout |= mmul_path_is_stdout(target.path);
-    status = check_type(e, target.path, type_of(e, x));
-    if (status == MMUL_OK && e->script->only_checked)
-        status = mmul_output_borrow(&nowhere, x->shape, MMUL_F64, &output, e->err);
-    else if (status == MMUL_OK)
-        status = begin_output(e, &target, x, &output);
-    if (status == MMUL_OK)
-        return add_output(e, call, &target, x, output);
-    mmul_source_locate(e->source, call->at, e->err);
-    return e->err->status;
+    if (check_type(e, target.path, mmul_target_type(e, x)) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    target.dtype = saved_type(e, x);
+    status = mmul_target_begin(e, call, &target, x, &output);
+    return status == MMUL_OK ? add_output(e, call, &target, x, output) : status;
 }

@@ -239,6 +239,11 @@ static void print_corner(const struct mmul_script_part *part, FILE *stream) {
         fputs("          ...\n", stream);
 }
 
+// Of a checkpoint the first tensor stands for it.
+static bool is_listed(const struct mmul_script_output *tensor) {
+    return tensor->next != NULL && strcmp(tensor->next->file, tensor->file) == 0;
+}
+
 // Names in the order of the text, so many of them in a line as have room there.
 static void print_outputs(const struct mmul_script *script, int ranks, FILE *stream) {
     enum { COLUMNS = 120, GAP = 2 };
@@ -250,7 +255,15 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
             o = o->next;
         struct mmul_text text = {0};
         char shape[96];
-        mmul_text_add(&text, "%s: %s", o->path, mmul_object_shape(&o->matrix, shape));
+        if (o->is_checkpoint && is_listed(o)) {
+            last = o;
+            continue;
+        }
+        if (o->is_checkpoint)
+            mmul_text_add(&text, "%.*s: up to turn %lld", (int)(o->tensor - o->path - 1), o->path,
+                          (long long)o->turn);
+        else
+            mmul_text_add(&text, "%s: %s", o->path, mmul_object_shape(&o->matrix, shape));
         if (mmul_kept_name(o->path) != NULL)
             mmul_text_add(&text, " on %d rank%s", ranks, ranks == 1 ? "" : "s");
         if (text.length > 0)

@@ -21,6 +21,8 @@ struct mmul_script_output {
     int line;
     struct mmul_output *output; // owned until the run has it; NULL: a set that is kept
     bool is_waiting;            // for the last job (tensor/jobs.h)
+    bool is_checkpoint;         // which may be written again
+    int64_t turn;               // of a checkpoint
     struct mmul_script_output *next;
 };
 
@@ -52,10 +54,10 @@ struct mmul_script_text {
     struct mmul_script_text *next;
 };
 
-// Numbers of root's that the program at hand reads.
+// A matrix that the program at hand reads, of a file or of numbers.
 struct mmul_script_lent {
     struct mmul_matrix *matrix; // owned
-    int32_t *numbers;           // owned
+    int32_t *numbers;           // owned; NULL: of a file
     struct mmul_script_lent *next;
 };
 

@@ -131,6 +131,125 @@ for turn in loop(3):
     as_reference 0 "$PWD/e.py" given="$PWD/given"
 }
 
+# learner: ./e.py learns for `turns` turns and writes its state every fourth turn.
+learner() {
+    script 'turns = 10
+x = generate((64, 10), kind="normal", seed=1)
+t = tanh(x @ generate((10, 3), kind="normal", seed=2))
+initial = (generate((10, 3), kind="normal", seed=3), (generate((1, 3), kind="zeros"),))
+state, first = restore("c.safetensors", adamw_state(initial))
+print("from", first)
+for step in loop(first, turns):
+    g = grad(mse(tanh(x @ state[0][0] + state[0][1][0]), t), state[0])
+    state = adamw(state, g, turn=step, rate=0.01)
+    if step % 4 == 3:
+        checkpoint("c.safetensors", state, turn=step + 1)
+save("w.npy", state[0][0])
+save("m.npy", state[1][0])'
+}
+
+@test "a run goes on from a checkpoint to the same bits, whoever wrote it, and as the reference does" {
+    need_numpy
+    learner
+    for count in 1 2 3; do
+        rm -f c.safetensors
+        local run=("${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --reproducible --quiet)
+        run "${run[@]}" turns=14
+        [ "$output" = "from 0" ]
+        mv w.npy whole.npy && mv m.npy whole_m.npy && rm c.safetensors
+        run "${run[@]}" turns=6
+        [ "$output" = "from 0" ]
+        cp c.safetensors four.safetensors
+        run "${run[@]}" turns=14
+        [ "$output" = "from 4" ]
+        cmp w.npy whole.npy && cmp m.npy whole_m.npy
+        "$MPIMATMUL" info c.safetensors | grep -q "0.1.0"
+    done
+    cp four.safetensors c.safetensors # float32 goes a long way: that of the one is the other's
+    py "$REPO/tests/reference.py" e.py turns=14 > printed
+    grep -qx "from 4" printed
+    py -c '
+import numpy as np
+assert np.abs(np.load("w.npy") - np.load("whole.npy")).max() < 1e-5'
+    rm c.safetensors
+    py "$REPO/tests/reference.py" e.py turns=6
+    run "$MPIMATMUL" run e.py turns=14 --quiet
+    [ "$output" = "from 4" ]
+    py -c '
+import numpy as np
+assert np.abs(np.load("w.npy") - np.load("whole.npy")).max() < 1e-5'
+}
+
+@test "killed at any moment, the checkpoint is whole, and the run goes on from it" {
+    learner
+    run "$MPIMATMUL" run e.py turns=40 --reproducible --quiet
+    mv w.npy whole.npy
+    rm c.safetensors
+    for _ in 1 2 3 4 5 6; do # each gets further, or is through
+        "$MPIMATMUL" run e.py turns=40 --reproducible --quiet > printed 2>&1 &
+        local pid=$! was
+        was=$(stat -c %i c.safetensors 2> /dev/null || echo none)
+        for _ in {1..200}; do
+            [ "$(stat -c %i c.safetensors 2> /dev/null || echo none)" = "$was" ] || break
+            kill -0 "$pid" 2> /dev/null || break
+            sleep 0.005
+        done
+        kill -9 "$pid" 2> /dev/null || true
+        wait "$pid" || true
+        "$MPIMATMUL" info c.safetensors > /dev/null
+    done
+    run "$MPIMATMUL" run e.py turns=40 --reproducible --quiet
+    [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+    [ "${output/#from 0*/no}" != no ] || { echo "$output"; return 1; }
+    cmp w.npy whole.npy
+    [ ! -e c.safetensors.part ]
+}
+
+@test "a state that another text or type has, and what is no checkpoint, is refused; doubles stay doubles" {
+    need_numpy
+    learner
+    "$MPIMATMUL" run e.py --quiet
+    mv c.safetensors good.safetensors
+    refused() { # INITIAL REASON
+        fails "state, first = restore(\"good.safetensors\", $1)" "e.py:1:16: $2"
+    }
+    local w='generate((10, 3))' b='generate((1, 3))'
+    refused "$w" "'good.safetensors' has no '0', which the state has"
+    refused "(($w, ($b,)), ($w, ($b,)))" "'good.safetensors' has '2.0', which the state has not"
+    refused "(($w, ($b,)), ($w, ($b,)), ($w, ($w,)))" \
+        "'2.1.0' of 'good.safetensors' is 1 x 3, in the state it is 10 x 3"
+    py -c 'import numpy as np; np.save("w.npy", np.ones((10, 3))); np.save("one.npy", np.ones((1, 1)))'
+    refused "((load(\"w.npy\"), ($b,)), ($w, ($b,)), ($w, ($b,)))" \
+        "'0.0' of 'good.safetensors' is float32, in the state it is float64"
+    refused "(($w, (1,)), ($w, ($b,)), ($w, ($b,)))" \
+        'a state has matrices, and tuples of them, not a whole number'
+    "$MPIMATMUL" gen plain.safetensors --dims 3x3 --quiet
+    fails 's, t = restore("plain.safetensors", generate((3, 3)))' \
+        "e.py:1:8: 'plain.safetensors' is no checkpoint: it names no turn"
+    head -c 300 good.safetensors > cut.safetensors
+    fails 's, t = restore("cut.safetensors", generate((3, 3)))' \
+        "e.py:1:8: 'cut.safetensors' is not a valid .safetensors file: 300 bytes, but its header alone takes 448"
+    fails 's, t = restore("w.npy", generate((3, 3)))' "e.py:1:16: a checkpoint's name ends in .safetensors"
+    fails 'checkpoint("x.safetensors", generate((3, 3)), turn=-1)' 'e.py:1:52: turn is at least 0'
+    fails 'x = generate((3, 3))
+save("x.safetensors:a", x)
+checkpoint("./x.safetensors", x, turn=1)' "e.py:3:1: cannot checkpoint to './x.safetensors': line 2 saves it"
+    fails 'x = generate((3, 3))
+checkpoint("x.safetensors", x, turn=1)
+checkpoint("x.safetensors", x, turn=2)' "e.py:3:1: cannot checkpoint to 'x.safetensors': line 2 saves it in this turn"
+    fails 'x = generate((3, 3))
+checkpoint("x.safetensors", x, turn=1)
+save("x.safetensors:a", x)' "e.py:3:1: cannot save to 'x.safetensors:a': line 2 saves it as 'x.safetensors:0'"
+    script 'x = generate((10, 3)) * load("one.npy")
+state, first = restore("double.safetensors", (generate((10, 3)), x))
+checkpoint("double.safetensors", (state[0] * x, state[1] / 3), turn=first + 1)'
+    for turn in 1 2; do
+        "$MPIMATMUL" run e.py --quiet
+        [ "$("$MPIMATMUL" info double.safetensors | grep -c float64)" -eq 2 ]
+        head -c 60 double.safetensors | grep -qaF "{\"turn\":\"$turn\"}"
+    done
+}
+
 # fails TEXT LINE [STATUS]
 fails() {
     printf '%s\n' "$1" > e.py

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// A state, matrices in tuples of tuples, in one .safetensors file, and back: tensors are named by their places,
+// "0.3.1", and the turn that comes next stands beside them. The file is written again and again, each time as a whole.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+#include "tensor/builtins.h"
+#include "tensor/jobs.h"
+#include "tensor/targets.h"
+
+enum { NAME_BYTES = 512 };
+
+// ------------------------------------------------------------------------------------------ states
+
+// What is done with each matrix of a state. made: what stands in its place in the state that is made.
+struct walk {
+    const struct mmul_node *at;
+    enum mmul_status (*each)(struct mmul_evaluator *e, struct walk *walk, const char *name,
+                             const struct mmul_object *x, struct mmul_object *made);
+    const char *path;
+    struct mmul_target target;       // of a checkpoint
+    struct mmul_script_output *last; // what the one before has left
+    int64_t turn;
+    const struct mmul_tensors *tensors; // of a file that is restored
+    bool *seen;                         // which of them are in the state
+    int64_t next;                       // the likely place of the next one
+};
+
+static enum mmul_status walk_state(struct mmul_evaluator *e, struct walk *w, const char *name,
+                                   const struct mmul_object *x, struct mmul_object *made) {
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return w->each(e, w, *name != '\0' ? name : "0", x, made);
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return mmul_evaluator_fail(e, w->at, "a state has matrices, and tuples of them, not %s",
+                                   mmul_object_name(x));
+    struct mmul_object *items =
+        mmul_arena_allocate(e->arena, (size_t)x->count * sizeof *items + 1, e->err);
+    if (items == NULL)
+        return e->err->status;
+    for (int i = 0; i < x->count; i++) {
+        char longer[NAME_BYTES];
+        if (snprintf(longer, sizeof longer, "%s%s%d", name, *name != '\0' ? "." : "", i) >=
+            NAME_BYTES)
+            return mmul_evaluator_fail(e, w->at, "a state's tuples lie too deep in each other");
+        if (walk_state(e, w, longer, &x->items[i], &items[i]) != MMUL_OK)
+            return e->err->status;
+    }
+    return mmul_evaluator_tuple(e, items, x->count, made);
+}
+
+static enum mmul_status take_file(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                  struct walk *w) {
+    static const char ending[] = ".safetensors";
+    enum mmul_status status = mmul_take_text(e, argument, "file", NULL, &w->path);
+    const size_t length = status == MMUL_OK ? strlen(w->path) : 0;
+    if (status == MMUL_OK &&
+        (length < sizeof ending || strcmp(w->path + length - strlen(ending), ending) != 0))
+        status = mmul_evaluator_fail(e, argument->node, "a checkpoint's name ends in .safetensors");
+    return status == MMUL_OK ? mmul_target_find_file(e, w->path, length, &w->target.file) : status;
+}
+
+// ------------------------------------------------------------------------------------- checkpoints
+
+// What the checkpoint of an earlier job has left is taken, so that a thousand need no more room than one.
+static enum mmul_status take_last(struct mmul_evaluator *e, struct walk *w) {
+    struct mmul_script_output **place = &e->script->outputs;
+    while (*place != NULL) {
+        struct mmul_script_output *o = *place;
+        if (strcmp(o->file, w->target.file) != 0 || e->script->only_checked) {
+            place = &o->next;
+            continue;
+        }
+        if (!o->is_checkpoint || o->output != NULL)
+            return mmul_evaluator_fail(e, w->at, "cannot checkpoint to '%s': line %d saves it%s",
+                                       w->path, o->line, o->is_checkpoint ? " in this turn" : "");
+        *place = o->next;
+        o->next = w->last;
+        w->last = o;
+    }
+    return MMUL_OK;
+}
+
+static struct mmul_script_output *find_last(struct walk *w, const char *name) {
+    for (struct mmul_script_output **place = &w->last; *place != NULL; place = &(*place)->next) {
+        struct mmul_script_output *o = *place;
+        if (strcmp(o->tensor, name) != 0)
+            continue;
+        *place = o->next;
+        return o;
+    }
+    return NULL;
+}
+
+static enum mmul_status create_output(struct mmul_evaluator *e, const struct walk *w,
+                                      const char *name, struct mmul_script_output **output) {
+    struct mmul_script_output *made = mmul_arena_allocate(&e->script->arena, sizeof *made, e->err);
+    const size_t bytes = strlen(w->path) + strlen(name) + 2;
+    char *path = mmul_arena_allocate(&e->script->arena, bytes, e->err);
+    if (made == NULL || path == NULL)
+        return e->err->status;
+    snprintf(path, bytes, "%s:%s", w->path, name);
+    made->path = path;
+    made->file = w->target.file;
+    made->tensor = path + strlen(w->path) + 1;
+    made->is_checkpoint = true;
+    *output = made;
+    return mmul_target_copy_text(e, &made->file);
+}
+
+static enum mmul_status add_tensor(struct mmul_evaluator *e, struct walk *w, const char *name,
+                                   const struct mmul_object *x, struct mmul_object *made) {
+    char turn[24];
+    const char *const metadata[] = {"turn", turn, NULL};
+    struct mmul_script_output *o = find_last(w, name);
+    const int value = mmul_job_value(e, w->at, x);
+    *made = *x;
+    if (value < 0 || (o == NULL && create_output(e, w, name, &o) != MMUL_OK))
+        return e->err->status;
+    snprintf(turn, sizeof turn, "%lld", (long long)w->turn);
+    w->target.path = o->path;
+    w->target.tensor = o->tensor;
+    w->target.dtype = mmul_target_type(e, x);
+    w->target.metadata = w->target.beside == NULL ? metadata : NULL;
+    if (mmul_target_begin(e, w->at, &w->target, x, &o->output) != MMUL_OK)
+        return e->err->status;
+    w->target.beside = o->output;
+    o->matrix = *x;
+    o->turn = w->turn;
+    o->line = mmul_source_line(e->source, w->at->at.begin);
+    o->next = e->script->outputs;
+    e->script->outputs = o;
+    return mmul_program_save(e->program, value, o->output, e->err) == MMUL_OK
+               ? MMUL_OK
+               : mmul_evaluator_locate(e, w->at);
+}
+
+enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
+                                         const struct mmul_builtin *builtin,
+                                         const struct mmul_node *call,
+                                         const struct mmul_argument *arguments,
+                                         struct mmul_object *result) {
+    struct walk w = {.at = call, .each = add_tensor};
+    struct mmul_object ignored;
+    (void)builtin;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    enum mmul_status status = take_file(e, &arguments[0], &w);
+    if (status == MMUL_OK)
+        status = mmul_take_whole(e, &arguments[2], "turn", &w.turn);
+    if (status == MMUL_OK && w.turn < 0)
+        status = mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
+    if (status == MMUL_OK)
+        status = take_last(e, &w);
+    return status == MMUL_OK ? walk_state(e, &w, "", &arguments[1].object, &ignored) : status;
+}
+
+// --------------------------------------------------------------------------------------- restoring
+
+static bool find_tensor(struct walk *w, const char *name) {
+    const int64_t count = mmul_tensors_info(w->tensors).count;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = (w->next + i) % count;
+        if (strcmp(mmul_tensors_get(w->tensors, at).name, name) != 0)
+            continue;
+        w->seen[at] = true;
+        w->next = at + 1;
+        return true;
+    }
+    return false;
+}
+
+// Where the state is of float32, doubles go: it has become that by what it met before it was saved.
+static bool fits(enum mmul_dtype stored, enum mmul_dtype wanted) {
+    return stored == wanted || (stored == MMUL_F64 && wanted == MMUL_F32);
+}
+
+static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk *w,
+                                     const char *name, const struct mmul_object *x,
+                                     const struct mmul_matrix *matrix) {
+    const struct mmul_matrix_info info = mmul_matrix_info(matrix);
+    const struct mmul_object there = {
+        .kind = MMUL_OBJECT_MATRIX, .shape = info.shape, .axes = info.dimensions};
+    const enum mmul_dtype wanted = mmul_target_type(e, x);
+    char is[96], was[96];
+    if (there.axes != x->axes || !mmul_shape_equal(there.shape, x->shape))
+        return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
+                                   w->path, mmul_object_shape(&there, was),
+                                   mmul_object_shape(x, is));
+    if (!fits(info.stored, wanted))
+        return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
+                                   w->path, mmul_dtype_name(info.stored), mmul_dtype_name(wanted));
+    return MMUL_OK;
+}
+
+// It is a matrix of the program, and open until the job is over.
+static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, const char *name,
+                                    const struct mmul_object *x, struct mmul_object *made) {
+    struct mmul_script_lent *lent = NULL;
+    char *path = NULL;
+    int value = -1;
+    if (!find_tensor(w, name))
+        return mmul_evaluator_fail(e, w->at, "'%s' has no '%s', which the state has", w->path,
+                                   name);
+    if (MMUL_ALLOCATE(lent, 1, "a checkpoint", e->err) != MMUL_OK)
+        return e->err->status;
+    lent->next = e->script->lent; // which owns it now
+    e->script->lent = lent;
+    const size_t bytes = strlen(w->path) + strlen(name) + 2;
+    path = mmul_arena_allocate(e->arena, bytes, e->err);
+    if (path == NULL)
+        return e->err->status;
+    snprintf(path, bytes, "%s:%s", w->path, name);
+    if (mmul_matrix_open(path, &lent->matrix, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, w->at);
+    if (check_tensor(e, w, name, x, lent->matrix) != MMUL_OK)
+        return e->err->status;
+    if (mmul_program_load(e->program, lent->matrix, &value, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, w->at);
+    *made = mmul_matrix_object(e, value, x->axes);
+    return MMUL_OK;
+}
+
+static enum mmul_status read_turn(struct mmul_evaluator *e, struct walk *w) {
+    const char *text = w->tensors != NULL ? mmul_tensors_metadata(w->tensors, "turn") : NULL;
+    char *end = NULL;
+    errno = 0;
+    w->turn = text != NULL ? strtoll(text, &end, 10) : -1;
+    if (text == NULL || end == text || *end != '\0' || w->turn < 0 || errno != 0)
+        return mmul_evaluator_fail(e, w->at, "'%s' is no checkpoint: it names no turn", w->path);
+    return MMUL_OK;
+}
+
+static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
+                                const struct mmul_object *initial, struct mmul_object *state) {
+    const int64_t count = mmul_tensors_info(w->tensors).count;
+    enum mmul_status status = MMUL_ALLOCATE(w->seen, count + 1, "a checkpoint", e->err);
+    if (status == MMUL_OK)
+        status = walk_state(e, w, "", initial, state);
+    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
+        if (!w->seen[i])
+            status = mmul_evaluator_fail(e, w->at, "'%s' has '%s', which the state has not",
+                                         w->path, mmul_tensors_get(w->tensors, i).name);
+    mmul_free(w->seen);
+    return status;
+}
+
+enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct walk w = {.at = call, .each = read_tensor};
+    struct mmul_object pair[] = {arguments[1].object, mmul_object_from_integer(0)};
+    struct mmul_tensors *tensors = NULL;
+    struct stat there;
+    (void)builtin;
+    enum mmul_status status = take_file(e, &arguments[0], &w);
+    if (status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT) // a first run
+        return mmul_evaluator_tuple(e, pair, 2, result);
+    if (status == MMUL_OK && mmul_tensors_open(w.path, &tensors, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    w.tensors = tensors;
+    if (status == MMUL_OK)
+        status = read_turn(e, &w);
+    if (status == MMUL_OK)
+        status = restore(e, &w, &arguments[1].object, &pair[0]);
+    mmul_tensors_close(tensors);
+    pair[1] = mmul_object_from_integer(w.turn);
+    return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
+}
