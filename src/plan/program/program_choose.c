@@ -78,6 +78,14 @@ static bool has_pieces(const struct mmul_rule *rule) {
     return has_panels(rule) && rule->operands[by_cols] == rule->result;
 }
 
+// One rank has all of everything, whatever it is called: rows are enough, and whole matrices where rows do not do. What
+// else there is only has to be copied.
+static bool is_for_many(enum mmul_operation_kind kind, const struct mmul_rule *rule) {
+    const bool is_asked = kind == MMUL_PLACE || kind == MMUL_KEPT || kind == MMUL_KEEP;
+    return !is_asked && rule->result != MMUL_PLACE_ROWS && rule->result != MMUL_PLACE_REPLICATE &&
+           rule->result != MMUL_PLACE_FILE;
+}
+
 // Every operation has its place in the text of a program; a wish leaves one rule. What is read the other way
 // round is in memory in an order of its own, unless whole matrices of it are.
 static bool is_allowed(const struct search *s, const struct mmul_operation *o,
@@ -87,6 +95,8 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
     const int64_t groups = s->costs->groups;
     const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
+    if (s->costs->size == 1 && is_for_many(o->kind, rule))
+        return false;
     if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
         return false;
     if (o->scale.is_given && !has_panels(rule))
