@@ -101,6 +101,12 @@ static void print_lines(struct job *job) {
     fflush(stream_of(job));
 }
 
+// Lines that need no program.
+static enum mmul_status print_alone(struct job *job, struct mmul_error *err) {
+    print_lines(job);
+    return mmul_script_accept(job->script, err);
+}
+
 static void take_value(void *context, const struct mmul_output *output) {
     struct job *job = context;
     mmul_script_arrive(job->script, output);
@@ -111,6 +117,8 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
                                   struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const double tail = values[OPT_TAIL].real; // off: negative
+    struct mmul_script_turn turn;
+    const bool in_loop = call->is_root && mmul_script_turn(job->script, &turn);
     const struct mmul_program_options options = {
         .weights = values[OPT_WEIGHTS].text,
         .io = (enum mmul_io)values[OPT_IO].number,
@@ -129,7 +137,7 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
                            : MMUL_TAIL_AUTO,
         .tail_share = tail,
         .reproducible = is_on(call, OPT_REPRODUCIBLE),
-        .progress = is_on(call, OPT_QUIET) ? NULL : mmul_progress_show,
+        .progress = is_on(call, OPT_QUIET) || in_loop ? NULL : mmul_progress_show,
         .arrived = take_value,
         .arrived_context = job,
         .accept = mmul_script_accept,
@@ -233,11 +241,16 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
     struct job *job = context;
     const struct call *call = job->call;
     enum word word = PART;
+    struct mmul_script_turn turn;
     if (is_on(call, OPT_JSON) || job->records)
         return mmul_cli_fail(err, MMUL_ERR_USAGE,
                              "--json, --log, --trace and --report are of one program, a text with "
                              "loops is several");
     job->script = script;
+    if (mmul_script_is_over(script))
+        return print_alone(job, err);
+    if (mmul_script_turn(script, &turn) && !is_on(call, OPT_QUIET))
+        mmul_progress_turn(job->progress, &turn);
     enum mmul_status status = say(call, &word, err);
     return status == MMUL_OK ? run_part(call, job, err) : status;
 }
@@ -291,6 +304,8 @@ static enum mmul_status carry_out(const struct call *call,
         mmul_progress_fini(job->progress);
         return call->is_root ? show_plan(call, job, err) : MMUL_OK;
     }
+    if (word == OVER && call->is_root)
+        status = print_alone(job, err);
     if (word != OVER) {
         mmul_progress_enter(call->progress, "warming up");
         status = run_planned(call, job, err);

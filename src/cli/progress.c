@@ -69,24 +69,50 @@ static void draw(struct progress *progress, const char bar[static WIDTH], const 
     progress->is_drawn = true;
 }
 
+// What has been done of it, 0 to 1, where a line or a bar is due.
+static void tell(struct progress *progress, double now, const char *state, double share) {
+    char bar[WIDTH];
+    if (now < progress->next_seconds)
+        return;
+    progress->next_seconds = now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
+    memset(bar, '.', WIDTH);
+    memset(bar, '#', (size_t)((double)WIDTH * share));
+    if (progress->style == PROGRESS_BAR)
+        draw(progress, bar, state);
+    else
+        fprintf(stderr, "mpimatmul: %s\n", state);
+}
+
 void mmul_progress_show(void *context, const struct mmul_progress *is) {
     struct progress *progress = context;
-    const double now = mmul_progress_now();
-    char state[192], bar[WIDTH];
+    char state[192];
     if (progress->style == PROGRESS_NONE)
         return;
     pthread_mutex_lock(&progress->lock);
     snprintf(progress->doing, sizeof progress->doing, "%.60s %.0f %%", is->phase, 100 * is->share);
-    if (now >= progress->next_seconds) {
-        progress->next_seconds =
-            now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
-        format_state(is, state, sizeof state);
-        memset(bar, '.', WIDTH);
-        memset(bar, '#', (size_t)((double)WIDTH * is->share));
-        if (progress->style == PROGRESS_BAR)
-            draw(progress, bar, state);
-        else
-            fprintf(stderr, "mpimatmul: %s\n", state);
+    format_state(is, state, sizeof state);
+    tell(progress, mmul_progress_now(), state, is->share);
+    pthread_mutex_unlock(&progress->lock);
+}
+
+// "turn 7 of 2000, 0.85 turns/s, 39 min 5 s left"
+void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn *turn) {
+    const double now = mmul_progress_now();
+    const double over = (double)(turn->at - turn->first), left = (double)(turn->end - turn->at);
+    char state[192], seconds[32];
+    if (progress->style == PROGRESS_NONE)
+        return;
+    pthread_mutex_lock(&progress->lock);
+    if (turn->at == turn->first)
+        progress->loop_seconds = now;
+    snprintf(progress->doing, sizeof progress->doing, "turn %lld of %lld", (long long)turn->at + 1,
+             (long long)turn->end);
+    if (over > 0) {
+        const double each = (now - progress->loop_seconds) / over;
+        add_seconds(left * each, seconds, sizeof seconds);
+        snprintf(state, sizeof state, "%s, %.3g turns/s, %s left", progress->doing, 1 / each,
+                 seconds);
+        tell(progress, now, state, over / (over + left));
     }
     pthread_mutex_unlock(&progress->lock);
 }

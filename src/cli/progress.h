@@ -13,6 +13,7 @@ enum progress_style { PROGRESS_NONE, PROGRESS_BAR, PROGRESS_PLAIN };
 struct progress {
     enum progress_style style;
     double begin_seconds; // clock: of the command
+    double loop_seconds;  // clock: of the loop at hand
     // Under `lock`, where a thread ticks:
     double next_seconds; // clock: when the next line, or redraw, is due
     bool is_drawn;       // a bar stands on the terminal
@@ -38,6 +39,9 @@ void mmul_progress_enter(struct progress *progress, const char *doing);
 
 // The library's callback; `context` is the struct progress.
 void mmul_progress_show(void *context, const struct mmul_progress *progress);
+
+// A turn of a text's loop begins.
+void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn *turn);
 
 // The library's callback for a line that cannot wait.
 void mmul_progress_notice(void *context, const char *text);

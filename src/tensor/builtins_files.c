@@ -243,7 +243,9 @@ enum mmul_status mmul_target_begin(struct mmul_evaluator *e, const struct mmul_n
     const enum mmul_status status =
         e->script->only_checked ? mmul_output_borrow(&nowhere, x->shape, MMUL_F64, output, e->err)
                                 : begin_file(e, target, x, output);
-    return status == MMUL_OK ? status : mmul_evaluator_locate(e, at);
+    if (status != MMUL_OK)
+        mmul_source_locate(e->source, at->at, e->err);
+    return status;
 }
 
 enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -265,8 +267,10 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
     if (mmul_kept_name(target.path) != NULL)
         return add_output(e, call, &target, x, NULL); // one that may have been read before
     e->script->writes_stdout |= mmul_path_is_stdout(target.path);
-    if (check_type(e, target.path, mmul_target_type(e, x)) != MMUL_OK)
-        return mmul_evaluator_locate(e, call);
+    if (check_type(e, target.path, mmul_target_type(e, x)) != MMUL_OK) {
+        mmul_source_locate(e->source, call->at, e->err);
+        return e->err->status;
+    }
     target.dtype = saved_type(e, x);
     status = mmul_target_begin(e, call, &target, x, &output);
     return status == MMUL_OK ? add_output(e, call, &target, x, output) : status;

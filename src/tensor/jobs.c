@@ -302,6 +302,7 @@ static enum mmul_status begin_program(struct mmul_evaluator *e) {
 static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
     struct mmul_script *script = e->script;
     char text[sizeof e->err->text];
+    script->is_over = e->uses == 0; // lines alone
     if (script->run(script->run_context, script, e->err) == MMUL_OK)
         return MMUL_OK;
     if (turn != NULL) {

@@ -67,8 +67,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
                                        .err = err};
     if (status == MMUL_OK)
         status = mmul_evaluate_program(&evaluator, &tree);
-    script->is_over =
-        status == MMUL_OK && evaluator.job > 0 && evaluator.uses == 0 && script->views == NULL;
+    script->is_over = status == MMUL_OK && evaluator.job > 0 && evaluator.uses == 0;
     if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL &&
         evaluator.job == 0)
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
@@ -144,6 +143,11 @@ const struct mmul_program *mmul_script_program(const struct mmul_script *script)
 
 bool mmul_script_is_over(const struct mmul_script *script) {
     return script->is_over;
+}
+
+bool mmul_script_turn(const struct mmul_script *script, struct mmul_script_turn *turn) {
+    *turn = script->turn;
+    return turn->at < turn->end;
 }
 
 bool mmul_script_writes_stdout(const struct mmul_script *script) {

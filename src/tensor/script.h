@@ -96,7 +96,8 @@ struct mmul_script {
     struct mmul_script_lent *lent;  // owned: gone with the program that reads it
     int64_t *held; // owned, held_count of them: values that the ranks hold for it (tensor/jobs.h)
     int held_count;
-    bool is_over; // nothing is left to be run
+    struct mmul_script_turn turn; // of the outermost loop; end 0: there is none at hand
+    bool is_over;                 // nothing is left to be run
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
     enum mmul_dtype narrow; // as of the request
 };

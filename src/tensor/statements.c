@@ -93,8 +93,13 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     enum mmul_status status = mmul_job_run(e, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
-    for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++)
+    for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++) {
+        if (e->loops == 1)
+            e->script->turn = (struct mmul_script_turn){i, bounds[0], bounds[1]};
         status = run_turn(e, node, i, &carried);
+    }
+    if (e->loops == 1)
+        e->script->turn = (struct mmul_script_turn){0, 0, 0};
     mmul_free(carried.names);
     mmul_jobs_leave(e);
     return status;

@@ -83,6 +83,26 @@ save("total.npy", total)'
     as_reference
 }
 
+@test "a turn, and the end of a text, may have lines alone" {
+    need_numpy
+    script 'x = generate((4, 4), kind="integer", seed=1)
+n = 0
+for i in loop(3):
+    for j in loop(2):
+        x = x + 1
+    n = n + 1
+    print("turn", i, n)
+for i in loop(2):
+    print(f"and {i}")
+print("end", n)'
+    py "$REPO/tests/reference.py" e.py > expected
+    for count in 1 2 3; do
+        run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
+        [ "$status" -eq 0 ]
+        diff expected <(echo "$output")
+    done
+}
+
 @test "a model learns as it does under CPython, on any device" {
     need_numpy
     script 'x = generate((64, 10), kind="normal", seed=1)
@@ -110,6 +130,30 @@ for mine, theirs in zip(open("expected"), """'"$output"'""".splitlines()):
     (a, x), (b, y) = mine.split(), theirs.split()
     assert a == b and abs(float(x) - float(y)) < 1e-5 * float(x), (mine, theirs)'
     done
+}
+
+@test "progress counts turns, and not what is inside of one" {
+    need_numpy
+    script 'x = generate((64, 64), seed=1)
+for i in loop(2, 10):
+    for j in loop(2):
+        x = tanh(x @ x)
+    print(i)
+save("x.npy", x)'
+    run --separate-stderr "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --device faulty:delay=100ms:cpu --progress bar
+    expect_status 0
+    printf '%s' "$stderr" > bar
+    python <<'END'
+import re
+text = open("bar").read()
+found = re.findall(r"\[([#.]{24})\] turn (\d+) of 10, [0-9.]+ turns/s, \d+ s left", text)
+turns = [int(turn) for _, turn in found]
+assert len(set(turns)) >= 4 and turns == sorted(turns) and turns[-1] <= 10, text
+assert all(bar.count("#") == 24 * (turn - 1 - 2) // 8 for bar, turn in zip([b for b, _ in found], turns)), text
+assert "run " not in text.split("turn 10 of 10")[0], text
+END
+    run --separate-stderr "$MPIMATMUL" run e.py --device faulty:delay=20ms:cpu --progress bar --quiet
+    [[ $stderr != *turn* ]]
 }
 
 @test "ten times the turns take no more memory" {
