@@ -155,7 +155,11 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
         status = mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
     if (status == MMUL_OK)
         status = take_last(e, &w);
-    return status == MMUL_OK ? walk_state(e, &w, "", &arguments[1].object, &ignored) : status;
+    if (status == MMUL_OK)
+        status = walk_state(e, &w, "", &arguments[1].object, &ignored);
+    return status == MMUL_OK && w.target.beside == NULL
+               ? mmul_evaluator_fail(e, arguments[1].node, "a state has one matrix at least")
+               : status;
 }
 
 // --------------------------------------------------------------------------------------- restoring

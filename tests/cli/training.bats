@@ -231,6 +231,7 @@ assert np.abs(np.load("w.npy") - np.load("whole.npy")).max() < 1e-5'
         "e.py:1:8: 'cut.safetensors' is not a valid .safetensors file: 300 bytes, but its header alone takes 448"
     fails 's, t = restore("w.npy", generate((3, 3)))' "e.py:1:16: a checkpoint's name ends in .safetensors"
     fails 'checkpoint("x.safetensors", generate((3, 3)), turn=-1)' 'e.py:1:52: turn is at least 0'
+    fails 'checkpoint("x.safetensors", ((), ()), turn=1)' 'e.py:1:29: a state has one matrix at least'
     fails 'x = generate((3, 3))
 save("x.safetensors:a", x)
 checkpoint("./x.safetensors", x, turn=1)' "e.py:3:1: cannot checkpoint to './x.safetensors': line 2 saves it"
