@@ -200,6 +200,51 @@ static enum mmul_status release(struct mmul_evaluator *e, const struct holds *ho
 
 // ---------------------------------------------------------------------------------- what is carried
 
+enum first { NEITHER, READ, ASSIGNED };
+
+// What a turn does first with a name of before the loop.
+static enum first find_first(const struct mmul_node *node, const char *name) {
+    enum first first = NEITHER, other = NEITHER;
+    switch (node->kind) {
+    case MMUL_NODE_BLOCK:
+        for (const struct mmul_node *s = node->first; first == NEITHER && s != NULL; s = s->next)
+            first = find_first(s, name);
+        return first;
+    case MMUL_NODE_ASSIGN:
+        first = is_read(node->last, name, 0) ? READ : NEITHER;
+        return first == NEITHER && mmul_node_assigns(node, name) ? ASSIGNED : first;
+    case MMUL_NODE_FOR:
+        first = is_read(node->first->next, name, 0) ? READ : NEITHER;
+        if (first == NEITHER && strcmp(node->first->text, name) == 0)
+            return ASSIGNED;
+        return first == NEITHER ? find_first(node->last, name) : first;
+    case MMUL_NODE_IF:
+        if (is_read(node->first, name, 0))
+            return READ;
+        first = find_first(node->first->next, name);
+        other = node->last != node->first->next ? find_first(node->last, name) : NEITHER;
+        return first == READ || other == READ ? READ : first == other ? first : NEITHER;
+    default:
+        return is_read(node, name, 0) ? READ : NEITHER;
+    }
+}
+
+static bool is_parameter(const struct mmul_node *function, const char *name) {
+    for (const struct mmul_node *p = function->first->first; p != NULL; p = p->next)
+        if (strcmp(p->text, name) == 0)
+            return true;
+    return false;
+}
+
+// Functions may read it wherever they are called, but for those that have one of their own.
+static bool is_in_function(const struct mmul_node *root, const char *name) {
+    for (const struct mmul_node *s = root->first; s != NULL; s = s->next)
+        if (s->kind == MMUL_NODE_DEF && !is_parameter(s, name) &&
+            !mmul_node_assigns(s->last, name) && is_read(s->last, name, 0))
+            return true;
+    return false;
+}
+
 enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_node *loop,
                                    struct mmul_carried *carried) {
     int count = 0;
@@ -210,7 +255,10 @@ enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_n
         return e->err->status;
     for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
         if (!b->object.is_unknown && mmul_node_assigns(loop, b->name))
-            carried->names[carried->count++].binding = b;
+            carried->names[carried->count++] =
+                (struct mmul_carried_name){.binding = b,
+                                           .is_new = find_first(loop->last, b->name) == ASSIGNED &&
+                                                     !is_in_function(e->tree->root, b->name)};
     return MMUL_OK;
 }
 
@@ -250,7 +298,7 @@ static enum mmul_status check_alike(struct mmul_evaluator *e, const struct mmul_
 enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,
                                        const struct mmul_carried *carried) {
     for (int i = 0; i < carried->count; i++)
-        if (carried->names[i].binding->name != loop->first->text &&
+        if (!carried->names[i].is_new && carried->names[i].binding->name != loop->first->text &&
             check_alike(e, loop, &carried->names[i]) != MMUL_OK)
             return e->err->status;
     for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next) {

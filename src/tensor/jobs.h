@@ -25,13 +25,14 @@ struct mmul_carried {
     struct mmul_carried_name {
         struct mmul_binding *binding;
         struct mmul_object before; // at the beginning of the turn
+        bool is_new;               // a turn assigns to it before it reads it: of any size
     } * names;                     // owned
     int count;
 };
 enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_node *loop,
                                    struct mmul_carried *carried);
 void mmul_carried_begin_turn(struct mmul_carried *carried);
-// Sizes are as they were; what else the turn has named is forgotten.
+// Sizes are as they were, of what the turn has read; what else it has named is forgotten.
 enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,
                                        const struct mmul_carried *carried);
 

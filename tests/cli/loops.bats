@@ -83,6 +83,27 @@ save("total.npy", total)'
     as_reference
 }
 
+@test "what a turn assigns to before it reads it may have had another size" {
+    need_numpy
+    script "$integers"'
+y, k = x[:6, :], w
+def double(t):
+    return t + t
+for i in loop(1, 4):
+    y = x[:3 * i, :]
+    if i % 2 == 0:
+        k = y @ w
+    else:
+        k = "odd"
+    total = total + sum(double(y))
+    for k in range(2):
+        total = total + k
+print(k, sum(y))
+save("y.npy", y)
+save("total.npy", total)'
+    as_reference
+}
+
 @test "a turn, and the end of a text, may have lines alone" {
     need_numpy
     script 'x = generate((4, 4), kind="integer", seed=1)
