@@ -28,7 +28,7 @@ struct mmul_held_info mmul_held_info(const struct mmul_held *held);
 enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_kept *kept,
                                 struct mmul_error *err);
 
-// Collective over the node; agree over world afterwards. Memory of those that the program makes, and where those are
+// Collective over world; agree over it afterwards. Memory of those that the program makes, and where those are
 // that it reads. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err);
