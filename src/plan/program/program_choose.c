@@ -42,6 +42,7 @@ struct search {
     int *parents, *rules;             // operation * STATES_MOST + state
     int *slots;                       // of the values that are alive, which have them in turn
     int *owners;                      // of the slots; -1: free
+    bool is_spread;                   // placements for several ranks are looked at
     bool *turned;    // of values: as they are made they are another one, read the other way round
     int slot_count;  // in use, a multiple of WORD
     int states_most; // that go on
@@ -78,12 +79,19 @@ static bool has_pieces(const struct mmul_rule *rule) {
     return has_panels(rule) && rule->operands[by_cols] == rule->result;
 }
 
+static bool is_for_many(enum mmul_placement_kind kind) {
+    return kind != MMUL_PLACE_ROWS && kind != MMUL_PLACE_REPLICATE && kind != MMUL_PLACE_FILE;
+}
+
 // One rank has all of everything, whatever it is called: rows are enough, and whole matrices where rows do not do. What
-// else there is only has to be copied.
-static bool is_for_many(enum mmul_operation_kind kind, const struct mmul_rule *rule) {
-    const bool is_asked = kind == MMUL_PLACE || kind == MMUL_KEPT || kind == MMUL_KEEP;
-    return !is_asked && rule->result != MMUL_PLACE_ROWS && rule->result != MMUL_PLACE_REPLICATE &&
-           rule->result != MMUL_PLACE_FILE;
+// else there is only has to be copied; where it is wished, it is there.
+static bool is_spread(const struct mmul_program *program, const struct mmul_program_costs *costs) {
+    bool spread = costs->size > 1;
+    for (int i = 0; !spread && i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        spread = (o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && is_for_many(o->wish);
+    }
+    return spread;
 }
 
 // Every operation has its place in the text of a program; a wish leaves one rule. What is read the other way
@@ -95,7 +103,7 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
     const int64_t groups = s->costs->groups;
     const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
-    if (s->costs->size == 1 && is_for_many(o->kind, rule))
+    if (!s->is_spread && is_for_many(rule->result))
         return false;
     if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
         return false;
@@ -306,6 +314,7 @@ static void note_turned(struct search *s) {
 
 static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     int64_t values = s->program->value_count, operations = s->program->operation_count;
+    s->is_spread = is_spread(s->program, s->costs);
     s->states_most = (int)mmul_larger(
         STATES_LEAST, mmul_smaller(STATES_MOST, STATES_OF_ALL / mmul_larger(1, operations)));
     s->table_size = 2 * s->states_most * RULES_MOST;
