@@ -92,9 +92,19 @@ int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x
 }
 
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
+    enum { AXES = 4 };
+    int64_t sizes[AXES], before = 1, behind = 1;
     const struct mmul_term operand = mmul_value_term(x);
     const struct mmul_parameters with = {.axis = axis};
-    return mmul_build_apply(b, kind, &operand, 1, &with);
+    if (axis >= -2)
+        return mmul_build_apply(b, kind, &operand, 1, &with);
+    mmul_build_sizes(mmul_build_shape(b, x), sizes);
+    for (int s = 0; s < AXES; s++)
+        *(s < AXES + axis ? &before : &behind) *= s == AXES + axis ? 1 : sizes[s];
+    const int along =
+        mmul_build_reshape(b, x, (struct mmul_shape){1, before, sizes[AXES + axis], behind});
+    sizes[AXES + axis] = 1;
+    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2), mmul_build_of_sizes(sizes));
 }
 
 int mmul_build_reshape(struct mmul_build *b, int x, struct mmul_shape shape) {

@@ -46,6 +46,8 @@ int mmul_build_two(struct mmul_build *b, enum mmul_operation_kind kind, struct m
 int mmul_build_both(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y);
 int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x, double number);
 
+// Along axis -4 to -1. Rows and columns are the engine's; along depth or batch the sizes behind it become one, which
+// costs nothing.
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis);
 int mmul_build_reshape(struct mmul_build *b, int x,
                        struct mmul_shape shape); // x itself, where it is so

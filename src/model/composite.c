@@ -23,21 +23,6 @@ static int axis_of(struct mmul_build *b, const struct mmul_composite_call *call,
 
 // ------------------------------------------------------------------------------------ reductions
 
-// Along rows and columns as the engine has it; along depth or batch the sizes behind it become one, which costs
-// nothing.
-static int reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
-    int64_t sizes[AXES], before = 1, behind = 1;
-    if (axis >= -2)
-        return mmul_build_reduce(b, kind, x, axis);
-    mmul_build_sizes(mmul_build_shape(b, x), sizes);
-    for (int s = 0; s < AXES; s++)
-        *(s < AXES + axis ? &before : &behind) *= s == AXES + axis ? 1 : sizes[s];
-    const int along =
-        mmul_build_reshape(b, x, (struct mmul_shape){1, before, sizes[AXES + axis], behind});
-    sizes[AXES + axis] = 1;
-    return mmul_build_reshape(b, mmul_build_reduce(b, kind, along, -2), mmul_build_of_sizes(sizes));
-}
-
 // Along one axis after the other; all groups are of one size, so that a mean of means is the mean.
 static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
     const int64_t stacks = mmul_shape_matrices(mmul_build_shape(b, x));
@@ -49,7 +34,7 @@ static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x
 }
 
 static int reduce_along(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
-    return axis == 0 ? reduce_all(b, kind, x) : reduce(b, kind, x, axis);
+    return axis == 0 ? reduce_all(b, kind, x) : mmul_build_reduce(b, kind, x, axis);
 }
 
 static int reduction(struct mmul_build *b, const struct mmul_composite_call *call) {

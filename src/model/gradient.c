@@ -19,19 +19,6 @@ int mmul_to_shape(struct mmul_build *b, int value, struct mmul_shape shape) {
     return mmul_build_both(b, MMUL_ADD, mmul_build_filled(b, shape, false), value);
 }
 
-static int sum_along(struct mmul_build *b, int value, int axis) {
-    int64_t sizes[AXES], before = 1, behind = 1;
-    if (axis >= 2)
-        return mmul_build_reduce(b, MMUL_SUM, value, axis - AXES);
-    mmul_build_sizes(mmul_build_shape(b, value), sizes);
-    for (int s = 0; s < AXES; s++)
-        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
-    value = mmul_build_reshape(b, value, (struct mmul_shape){1, before, sizes[axis], behind});
-    sizes[axis] = 1;
-    return mmul_build_reshape(b, mmul_build_reduce(b, MMUL_SUM, value, -2),
-                              mmul_build_of_sizes(sizes));
-}
-
 // From sizes that repeat to `whole` to sizes that repeat to `part`: added up along what `part` has not.
 static int sum_to(struct mmul_build *b, int value, struct mmul_shape whole,
                   struct mmul_shape part) {
@@ -44,7 +31,7 @@ static int sum_to(struct mmul_build *b, int value, struct mmul_shape whole,
         if (want[s] != 1 || all[s] == 1)
             continue;
         if (have[s] > 1)
-            value = sum_along(b, value, s);
+            value = mmul_build_reduce(b, MMUL_SUM, value, s - AXES);
         else
             times *= (double)all[s];
     }
