@@ -213,6 +213,35 @@ MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
                                            struct mmul_program_plan *plan,
                                            struct mmul_values **values, struct mmul_error *err);
 
+// Nodes that compute apart: each carries out a program of its own on its own ranks, with its own shares, and nothing
+// travels between nodes meanwhile but root's programs and the matrices in root's memory that they load. What such a
+// program reads of others is held: by the nodes apart, or (placed as MMUL_PLACE_REPLICATE) by the whole context. What
+// it holds has to be placed so, and to have one number on all nodes (mmul_program_hold). In a program of the whole
+// context mmul_program_load_held gives the sum over all ranks of what their nodes hold: the nodes' mean, where each
+// program has multiplied it by the node's part and divided it by the node's ranks.
+
+// How many nodes there are. Local.
+MMUL_API int mmul_context_nodes(const struct mmul_context *context);
+
+// Collective; before the first mmul_apart_run. What each node can do of all: by options->weights, a device file, or
+// speeds, which are measured in a moment where nobody knows them. options: of which weights, no_fallback,
+// device_timeout_seconds and reproducible (which measures nothing) count. nodes: root's, zeroed, mmul_context_nodes of
+// them; may be NULL elsewhere. Fails as mmul_program_plan_create.
+MMUL_API enum mmul_status mmul_apart_begin(struct mmul_context *context,
+                                           const struct mmul_program_options *options,
+                                           struct mmul_apart_node *nodes, struct mmul_error *err);
+
+// The context that a node's programs are built with (mmul_program_load_held); borrowed, NULL before mmul_apart_begin.
+MMUL_API const struct mmul_context *mmul_context_of_node(const struct mmul_context *context);
+
+// Collective. programs: root's, one per node, which it may destroy afterwards; they load and save no files
+// (MMUL_ERR_USAGE) and keep no sets. options: the same on all ranks; weights and calls do not count. Returns when all
+// nodes have carried theirs out. Fails as mmul_program_plan_create and mmul_program_run.
+MMUL_API enum mmul_status mmul_apart_run(struct mmul_context *context,
+                                         const struct mmul_program *const *programs,
+                                         const struct mmul_program_options *options,
+                                         struct mmul_error *err);
+
 // Collective. A value from the memory of all ranks: copies each one's part into a shard of the set `name`, in the
 // folders of the ranks (shard_folder of the context; in RAM by default), which mmul_program_load_kept reads
 // where it lies until mmul_context_remove_kept removes it. Nothing of it crosses the network. An earlier set of the

@@ -1012,7 +1012,8 @@ struct mmul_context; // of mpimatmul.h
 
 // Values that outlive their program: x stays where it lies, in memory of the ranks, when the program has run, under the
 // number *held (root's; of other ranks no matter) for programs that are planned after that in the same context, until
-// it is released. Nothing of it is copied or moved for that. Local to root; fails as the builders of operations do.
+// it is released. *held before: 0, or the number of what another node holds in its place (mmul_apart_run). Nothing of
+// it is copied or moved for that. Local to root; fails as the builders of operations do.
 MMUL_API enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
                                             struct mmul_error *err);
 
@@ -1109,6 +1110,12 @@ MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *value
 
 struct mmul_script;
 
+// A node, for what nodes do apart (mmul_apart_run of mpimatmul.h).
+struct mmul_apart_node {
+    double share; // what it can do of all, which are 1
+    int ranks;
+};
+
 struct mmul_script_request {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     const char *path; // of the text, for errors too; "-": standard input; NULL: errors say no place
@@ -1134,6 +1141,10 @@ struct mmul_script_request {
     enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
     void *run_context;
     struct mmul_context *context; // where that is; borrowed
+    // For programs that nodes carry out apart: mmul_apart_run with these programs, on all ranks; programs NULL:
+    // mmul_apart_begin, for `nodes`. NULL: such a text is refused.
+    enum mmul_status (*apart)(void *run_context, const struct mmul_program *const *programs,
+                              struct mmul_apart_node *nodes, struct mmul_error *err);
 };
 
 // Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_USAGE (settings),

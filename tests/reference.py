@@ -125,10 +125,6 @@ def taped(y, *parents):
     return y
 
 
-def _parents(x):
-    return getattr(x, "parents", ())
-
-
 def grad(y, x):
     """Backward along the tape."""
     if y.size != 1:
@@ -141,23 +137,15 @@ def grad(y, x):
         elif id(at) not in seen:
             seen.add(id(at))
             stack.append((at, True))
-            stack.extend((parent, False) for parent, _ in _parents(at))
+            stack.extend((parent, False) for parent, _ in getattr(at, "parents", ()))
     known = {id(y): np.ones(y.shape)}
     for at in reversed(order):
-        for parent, back in _parents(at):
+        for parent, back in getattr(at, "parents", ()):
             known[id(parent)] = known.get(id(parent), 0) + back(known[id(at)]) if id(at) in known else 0
 
     def of(x):
         return tuple(map(of, x)) if isinstance(x, tuple) else matrix(np.array(known[id(x)]))
     return of(x)
-
-
-def loop(first, end=None):
-    return range(first) if end is None else range(first, end)
-
-
-def stop_gradient(x):
-    return matrix(np.array(x))
 
 
 # ------------------------------------------------------------------------------------- the functions
@@ -178,24 +166,14 @@ def _erf(x):
 
 neg, exp, log, sqrt, sin, cos = np.negative, np.exp, np.log, np.sqrt, np.sin, np.cos
 tanh, maximum, minimum = np.tanh, np.maximum, np.minimum
-
-
-def rsqrt(x):
-    return 1 / np.sqrt(x)
+loop, stop_gradient = (lambda first, *end: range(first, *end)), (lambda x: matrix(np.array(x)))
+rsqrt, sigmoid, silu = (lambda x: 1 / np.sqrt(x)), (lambda x: 1 / (1 + np.exp(-x))), (lambda x: x / (1 + np.exp(-x)))
 
 
 def relu(x):
     if not isinstance(x, np.ndarray):
         return builtins.max(x, 0)
     return taped(np.maximum(np.asarray(x), 0), (x, lambda g: g * (np.asarray(x) > 0)))
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def silu(x):
-    return x / (1 + np.exp(-x))
 
 
 def gelu(x, approximate="none"):
@@ -211,10 +189,6 @@ def where(condition, x, y):
                  (y, lambda g: _summed(np.where(first, 0, g), np.shape(y))))
 
 
-def _causal(rows, cols):
-    return np.arange(cols)[None, :] > np.arange(rows)[:, None] + cols - rows
-
-
 def _flag(given):
     if not isinstance(given, int) or given not in (0, 1):
         raise ValueError("expected True, False, 1 or 0")
@@ -222,8 +196,8 @@ def _flag(given):
 
 
 def softmax(x, causal=False):
-    x = matrix(x)
-    hidden = _causal(*x.shape[-2:]) if _flag(causal) else np.zeros(x.shape[-2:], bool)
+    rows, cols = matrix(x).shape[-2:]
+    hidden = (np.arange(cols) > np.arange(rows)[:, None] + cols - rows) & _flag(causal)
     x = where(hidden, -np.inf, x)
     e = np.exp(x - np.maximum(np.asarray(x).max(-1, keepdims=True), -1e300))
     total = e.sum(-1, keepdims=True)
@@ -260,12 +234,7 @@ def _whole(x):
     return x
 
 
-def argmax(x):
-    return _whole(matrix(np.asarray(x).argmax(-1)[..., None]))
-
-
-def argmin(x):
-    return _whole(matrix(np.asarray(x).argmin(-1)[..., None]))
+argmax, argmin = (lambda x, f=f: _whole(matrix(f(np.asarray(x), -1)[..., None])) for f in (np.argmax, np.argmin))
 
 
 def rope(x, base=10000.0, interleaved=False):
@@ -300,12 +269,8 @@ def cumsum(x, axis):
     return taped(np.cumsum(np.asarray(x), axis), (x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis)))
 
 
-def reshape(x, shape):
-    return taped(np.reshape(np.asarray(x), shape), (x, lambda g: g.reshape(x.shape)))
-
-
-def permute(x, axes):
-    return taped(np.transpose(np.asarray(x), axes), (x, lambda g: np.transpose(g, np.argsort(axes))))
+reshape, permute = (lambda x, shape: taped(np.reshape(np.asarray(x), shape), (x, lambda g: g.reshape(x.shape)))), (
+    lambda x, axes: taped(np.transpose(np.asarray(x), axes), (x, lambda g: np.transpose(g, np.argsort(axes)))))
 
 
 def concat(matrices, axis=0):
@@ -321,12 +286,8 @@ def _indices(ids, is_row=False):
     return ids[0] if is_row and ids.ndim == 2 and ids.shape[0] == 1 else ids
 
 
-def take(table, ids):
-    return matrix(table)[_indices(ids, is_row=True)]
-
-
-def one_hot(ids, v):
-    return matrix(np.eye(v)[_indices(ids)])
+take = (lambda table, ids: matrix(table)[_indices(ids, is_row=True)])
+one_hot = (lambda ids, v: matrix(np.eye(v)[_indices(ids)]))
 
 
 def add_at(table, ids, rows):
@@ -342,12 +303,8 @@ def cross_entropy(logits, ids):
     return reshape(mean(sum(losses * chosen, axis=-1)), (1, 1))
 
 
-def mse(x, y):
-    return reshape(mean((x - y) ** 2), (1, 1))
-
-
-def binary_cross_entropy(logits, y):
-    return reshape(mean(-(y * log(sigmoid(logits)) + (1 - y) * log(1 - sigmoid(logits)))), (1, 1))
+mse, binary_cross_entropy = (lambda x, y: reshape(mean((x - y) ** 2), (1, 1))), (lambda logits, y: reshape(
+    mean(-(y * log(sigmoid(logits)) + (1 - y) * log(1 - sigmoid(logits)))), (1, 1)))
 
 
 def attention(q, k, v, causal=False, mask=None, scale=None):
@@ -373,8 +330,11 @@ def _map(function, *structures):
     return function(*structures)
 
 
-def adamw_state(parameters):
-    return parameters, _map(lambda p: 0 * p, parameters), _map(lambda p: 0 * p, parameters)
+def sgd_state(parameters):
+    return parameters, _map(lambda p: 0 * p, parameters)
+
+
+nesterov_state, adamw_state = sgd_state, (lambda parameters: (*sgd_state(parameters), sgd_state(parameters)[1]))
 
 
 def adamw(state, g, turn, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
@@ -385,15 +345,50 @@ def adamw(state, g, turn, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
                 state[0], m, v), m, v
 
 
-def sgd_state(parameters):
-    return parameters, _map(lambda p: 0 * p, parameters)
-
-
 def sgd(state, g, rate, momentum=0, nesterov=False, decay=0):
     g = _map(lambda g, p: g + decay * p, g, state[0])
     v = _map(lambda v, g: momentum * v + g, state[1], g) if momentum else state[1]
     step = g if not momentum else _map(lambda g, v: g + momentum * v, g, v) if nesterov else v
     return _map(lambda p, s: p - rate * s, state[0], step), v
+
+
+def nesterov(outer, new, rate=0.7, momentum=0.9):
+    return sgd(outer, _map(lambda p, q: p - q, outer[0], new), rate, momentum, True)
+
+
+class _Copies:
+    """What every node has for itself: one of each, and what it counts in their mean."""
+
+    def __init__(self, of, parts):
+        self.of, self.parts = of, parts
+
+    def __getitem__(self, i):
+        return _Copies([x[i] for x in self.of], self.parts)
+
+
+_NODE = None  # which one is at hand, what each can do, what each has seen
+
+
+def _copy(x, node):
+    return x.of[node] if isinstance(x, _Copies) else tuple(_copy(y, node) for y in x) if isinstance(x, tuple) else x
+
+
+def apart(f, state, first, turns):
+    """One node after the other. REFERENCE_APART: what each can do, such as 1:2."""
+    global _NODE
+    shares = [float(x) for x in os.environ.get("REFERENCE_APART", "1").split(":")]
+    of, seen = [], [0] * len(shares)
+    for node in range(len(shares)):
+        _NODE, copy = (node, shares, seen), _copy(state, node)
+        for turn in range(first, first + turns):
+            copy = f(copy, turn)
+        of.append(copy)
+    _NODE, parts = None, seen if any(seen) else shares
+    return _Copies(of, [part / builtins.sum(parts) for part in parts])
+
+
+def average(x):
+    return _map(lambda *copies: builtins.sum(p * y for p, y in zip(x.parts, copies)), *x.of)
 
 
 def clip_grad_norm(g, most):
@@ -429,18 +424,31 @@ def batch(text, count, length, seed, turn):
     """Of a text windows, and the same one later; of (table, labels, count) rows."""
     labels, count = (None, count) if isinstance(text, tokens) else (count, length)
     most = len(text) if labels is not None else len(text.ids) - length
-    starts = [(_drawn(seed, turn * count + w) * most) >> 64 for w in range(count)]
+    starts = [int(_drawn(seed, turn * count + w)) * most >> 64 for w in _own(count)]
     if labels is None:
         windows = np.array(starts)[:, None] + np.arange(length)
         return _whole(matrix(text.ids[windows])), _whole(matrix(text.ids[windows + 1]))
     return matrix(text)[starts], (matrix(labels)[:, starts] if labels.shape[0] == 1 else matrix(labels)[starts])
 
 
-def _drawn(seed, position):
-    z = (seed + (position + 1) * 0x9E3779B97F4A7C15) % 2 ** 64
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2 ** 64
-    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2 ** 64
-    return z ^ z >> 31
+def _own(count):
+    """Of so many windows those of the node at hand; all where there is none."""
+    if _NODE is None:
+        return range(count)
+    node, shares, seen = _NODE
+    begin, end = (round(count * builtins.sum(shares[:i]) / builtins.sum(shares)) for i in (node, node + 1))
+    seen[node] += end - begin
+    return range(begin, end)
+
+
+def _drawn(seed, positions):
+    """SplitMix64 at these positions: Steele, Lea, Flood, 2014."""
+    z = np.asarray(positions, np.uint64)
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return z ^ z >> np.uint64(31)
 
 
 def _leaves(x, name=""):
@@ -465,23 +473,13 @@ def restore(file, initial):
     return _map(lambda _: next(read), initial), int(_tensor(file, "__metadata__")["turn"])
 
 
-def linear(x, w, b=None):
-    return x @ w.T + (0 if b is None else b)
-
-
-def place(x, placement):
-    return x
+linear, place = (lambda x, w, b=None: x @ w.T + (0 if b is None else b)), (lambda x, placement: x)
 
 
 def generate(shape, kind="uniform", seed=1):
-    """SplitMix64 at position e: Steele, Lea, Flood, 2014; normal by Box and Muller."""
+    """Normal by Box and Muller."""
     count = math.prod(shape)
-    with np.errstate(over="ignore"):
-        position = np.arange(1, count + count % 2 + 1, dtype=np.uint64)
-        z = np.uint64(seed) + position * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
+    z = _drawn(seed, np.arange(count + count % 2))
     if kind == "uniform":
         made = ((z >> np.uint64(40)).astype(np.int64) - (1 << 23)) * 2.0 ** -23
     elif kind == "integer":

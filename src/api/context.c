@@ -14,6 +14,7 @@
 #include "exec/setup/calibrate.h"
 #include "exec/setup/device_test.h"
 #include "exec/setup/discover.h"
+#include "exec/setup/node_context.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err) {
@@ -71,12 +72,20 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     return status;
 }
 
-void mmul_context_destroy(struct mmul_context *context) {
-    if (context == NULL)
-        return;
+// What programs have left.
+static void drop_programs(struct mmul_context *context) {
     mmul_plan_cache_destroy(context);
     mmul_held_destroy(context);
     mmul_spares_drop(context);
+}
+
+void mmul_context_destroy(struct mmul_context *context) {
+    if (context == NULL)
+        return;
+    if (context->node != NULL)
+        drop_programs(context->node);
+    mmul_node_context_destroy(context->node);
+    drop_programs(context);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);

@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "exec/job/apart.h"
 #include "exec/job/program.h"
 #include "exec/memory/held.h"
 #include "io/shard_folder.h"
@@ -166,7 +167,8 @@ enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const ch
 enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
                                    struct mmul_error *err) {
     static atomic_int_least64_t last;
-    struct mmul_kept kept = {.is_made = true, .held = atomic_fetch_add(&last, 1) + 1};
+    struct mmul_kept kept = {.is_made = true,
+                             .held = *held > 0 ? *held : atomic_fetch_add(&last, 1) + 1};
     struct mmul_operation request = {.kind = MMUL_KEEP, .operands = {x}, .operand_count = 1};
     snprintf(kept.name, sizeof kept.name, "held %lld", (long long)kept.held);
     *held = kept.held;
@@ -181,7 +183,7 @@ enum mmul_status mmul_program_load_held(struct mmul_program *program,
     struct mmul_kept kept = {.held = held};
     if (there == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "no value is held under %lld", (long long)held);
-    const struct mmul_held_info info = mmul_held_info(there);
+    const struct mmul_held_info info = mmul_held_info(context, there);
     struct mmul_operation request = {.kind = MMUL_KEPT,
                                      .shape = info.shape,
                                      .wish = info.kind,
@@ -197,37 +199,44 @@ void mmul_context_release(struct mmul_context *context, int64_t held) {
     mmul_held_release(context, held);
 }
 
+static enum mmul_status take_job(const struct mmul_program_options *options, struct mmul_job *job,
+                                 struct mmul_error *err) {
+    struct mmul_program_options all = {0};
+    enum mmul_status status = MMUL_OK;
+    if (options != NULL)
+        status = MMUL_OPTIONS_TAKE(mmul_program_options, options, &all, err);
+    *job = (struct mmul_job){.weights = all.weights,
+                             .options = {.io = all.io,
+                                         .memory_bytes = all.memory_limit_bytes,
+                                         .device_memory_bytes = all.device_memory_limit_bytes,
+                                         .tail = all.tail,
+                                         .tail_share = all.tail_share,
+                                         .reproducible = all.reproducible,
+                                         .keeps_values = all.keep_values,
+                                         .no_verify = all.no_verify,
+                                         .no_fallback = all.no_fallback,
+                                         .records = all.record,
+                                         .device_timeout_seconds = all.device_timeout_seconds,
+                                         .verify_seed = all.verify_seed},
+                             .calls = {.notice = all.notice,
+                                       .progress = all.progress,
+                                       .context = all.notice_context,
+                                       .arrived = all.arrived,
+                                       .arrived_context = all.arrived_context,
+                                       .accept = all.accept,
+                                       .accept_context = all.accept_context}};
+    return status;
+}
+
 enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                           const struct mmul_program *program,
                                           const struct mmul_program_options *options,
                                           struct mmul_program_plan **plan, struct mmul_error *err) {
-    struct mmul_program_options all = {0};
-    enum mmul_status status = MMUL_OK;
-    if (context->comm->rank == 0 && options != NULL)
-        status = MMUL_OPTIONS_TAKE(mmul_program_options, options, &all, err);
+    struct mmul_job job;
+    enum mmul_status status = take_job(context->comm->rank == 0 ? options : NULL, &job, err);
     status = mmul_comm_agree(context->comm, status, err);
     if (status != MMUL_OK)
         return status;
-    const struct mmul_job job = {.weights = all.weights,
-                                 .options = {.io = all.io,
-                                             .memory_bytes = all.memory_limit_bytes,
-                                             .device_memory_bytes = all.device_memory_limit_bytes,
-                                             .tail = all.tail,
-                                             .tail_share = all.tail_share,
-                                             .reproducible = all.reproducible,
-                                             .keeps_values = all.keep_values,
-                                             .no_verify = all.no_verify,
-                                             .no_fallback = all.no_fallback,
-                                             .records = all.record,
-                                             .device_timeout_seconds = all.device_timeout_seconds,
-                                             .verify_seed = all.verify_seed},
-                                 .calls = {.notice = all.notice,
-                                           .progress = all.progress,
-                                           .context = all.notice_context,
-                                           .arrived = all.arrived,
-                                           .arrived_context = all.arrived_context,
-                                           .accept = all.accept,
-                                           .accept_context = all.accept_context}};
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
     return mmul_program_prepare(context, program, &job, plan, err);
 }
@@ -294,4 +303,31 @@ struct mmul_value_part mmul_values_part(const struct mmul_values *values, int va
                                     .dtype = view.dtype,
                                     .row_step = view.transposed ? 1 : view.ld,
                                     .col_step = view.transposed ? view.ld : 1};
+}
+
+// ------------------------------------------------------------------------------------------- apart
+
+int mmul_context_nodes(const struct mmul_context *context) {
+    return context->comm->node_count;
+}
+
+const struct mmul_context *mmul_context_of_node(const struct mmul_context *context) {
+    return context->node;
+}
+
+enum mmul_status mmul_apart_begin(struct mmul_context *context,
+                                  const struct mmul_program_options *options,
+                                  struct mmul_apart_node *nodes, struct mmul_error *err) {
+    struct mmul_job job;
+    enum mmul_status status = mmul_comm_agree(context->comm, take_job(options, &job, err), err);
+    return status == MMUL_OK ? mmul_apart_open(context, &job, nodes, err) : status;
+}
+
+enum mmul_status mmul_apart_run(struct mmul_context *context,
+                                const struct mmul_program *const *programs,
+                                const struct mmul_program_options *options,
+                                struct mmul_error *err) {
+    struct mmul_job job;
+    enum mmul_status status = mmul_comm_agree(context->comm, take_job(options, &job, err), err);
+    return status == MMUL_OK ? mmul_apart_carry_out(context, programs, &job, err) : status;
 }

@@ -113,13 +113,12 @@ static void take_value(void *context, const struct mmul_output *output) {
     print_lines(job);
 }
 
-static enum mmul_status make_plan(const struct call *call, struct job *job,
-                                  struct mmul_error *err) {
+static struct mmul_program_options options_of(const struct call *call, struct job *job) {
     const struct option_value *values = call->options.values;
     const double tail = values[OPT_TAIL].real; // off: negative
     struct mmul_script_turn turn;
     const bool in_loop = call->is_root && mmul_script_turn(job->script, &turn);
-    const struct mmul_program_options options = {
+    return (struct mmul_program_options){
         .weights = values[OPT_WEIGHTS].text,
         .io = (enum mmul_io)values[OPT_IO].number,
         .no_verify = is_on(call, OPT_VERIFY),
@@ -143,6 +142,11 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
         .accept = mmul_script_accept,
         .accept_context = job->script,
     };
+}
+
+static enum mmul_status make_plan(const struct call *call, struct job *job,
+                                  struct mmul_error *err) {
+    const struct mmul_program_options options = options_of(call, job);
     const struct mmul_program *program = call->is_root ? mmul_script_program(job->script) : NULL;
     return mmul_program_plan_create(call->context, program, &options, &job->plan, err);
 }
@@ -196,8 +200,9 @@ static void tell_of_types(const struct call *call, const struct job *job) {
 
 // ------------------------------------------------------------------------------------------- parts
 
-// What root says while it reads a text: there is a part to be run; there are no more; nor is there a last one.
-enum word { PART, LAST, OVER };
+// What root says while it reads a text: there is a part to be run, or one that nodes run apart; there are no more; nor
+// is there a last one.
+enum word { PART, APART, LAST, OVER };
 
 static enum mmul_status say(const struct call *call, enum word *word, struct mmul_error *err) {
     int said = (int)*word;
@@ -255,6 +260,28 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
     return status == MMUL_OK ? run_part(call, job, err) : status;
 }
 
+// Collective. nodes NULL: root has programs for them, others do not know; else what they can do.
+static enum mmul_status run_apart(const struct call *call, struct job *job,
+                                  const struct mmul_program *const *programs,
+                                  struct mmul_apart_node *nodes, struct mmul_error *err) {
+    const struct mmul_program_options options = options_of(call, job);
+    int begins = nodes != NULL;
+    enum mmul_status status =
+        mmul_context_broadcast(call->context, &begins, (int64_t)sizeof begins, err);
+    if (status != MMUL_OK)
+        return status;
+    return begins ? mmul_apart_begin(call->context, &options, nodes, err)
+                  : mmul_apart_run(call->context, programs, &options, err);
+}
+
+static enum mmul_status run_script_apart(void *context, const struct mmul_program *const *programs,
+                                         struct mmul_apart_node *nodes, struct mmul_error *err) {
+    struct job *job = context;
+    enum word word = APART;
+    enum mmul_status status = say(job->call, &word, err);
+    return status == MMUL_OK ? run_apart(job->call, job, programs, nodes, err) : status;
+}
+
 // Collective. The text, on root; with it the parts of which others know only that they are there.
 static enum mmul_status read_text(const struct call *call,
                                   const struct mmul_script_request *request, struct job *job,
@@ -268,9 +295,9 @@ static enum mmul_status read_text(const struct call *call,
         job->script = NULL; // it is gone
     struct mmul_error broken = {.status = MMUL_OK};
     enum mmul_status status = say(call, word, &broken);
-    while (status == MMUL_OK && !call->is_root && *word == PART) {
+    while (status == MMUL_OK && !call->is_root && (*word == PART || *word == APART)) {
         // Who fails in a part has failed on all ranks, and root says so next.
-        (void)run_part(call, job, err);
+        (void)(*word == PART ? run_part(call, job, err) : run_apart(call, job, NULL, NULL, err));
         status = say(call, word, &broken);
     }
     if (status != MMUL_OK)
@@ -333,6 +360,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
         job.records |= beside_path(call, i) != NULL;
     all.run = run_script_part;
     all.run_context = &job;
+    all.apart = run_script_apart;
     all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;

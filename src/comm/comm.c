@@ -297,17 +297,36 @@ out:
     return status;
 }
 
+// Between root and all others. Counts, then displacements. Released with mmul_free.
+static enum mmul_status lay_out_for_root(const struct mmul_comm *comm, const int64_t *sizes,
+                                         int **counts, struct mmul_error *err) {
+    *counts = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(*counts, 2 * comm->size, "counts", err);
+    if (status == MMUL_OK && !lay_out(sizes, comm->size, *counts, *counts + comm->size))
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "root and ranks exchange more than 2 GiB");
+    return mmul_comm_agree(comm, status, err);
+}
+
 enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
                                    const int64_t *sizes, void *all, struct mmul_error *err) {
     int *counts = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(counts, 2 * comm->size, "counts", err);
-    if (status == MMUL_OK && !lay_out(sizes, comm->size, counts, counts + comm->size))
-        status = mmul_fail(err, MMUL_ERR_SYSTEM, "ranks have more than 2 GiB for root");
-    status = mmul_comm_agree(comm, status, err);
+    enum mmul_status status = lay_out_for_root(comm, sizes, &counts, err);
     if (status == MMUL_OK)
         status = mmul_comm_check(MPI_Gatherv(mine, (int)sizes[comm->rank], MPI_BYTE, all, counts,
                                              counts + comm->size, MPI_BYTE, 0, comm->world),
                                  "gather", err);
+    mmul_free(counts);
+    return status;
+}
+
+enum mmul_status mmul_comm_deal(const struct mmul_comm *comm, const void *all, const int64_t *sizes,
+                                void *mine, struct mmul_error *err) {
+    int *counts = NULL;
+    enum mmul_status status = lay_out_for_root(comm, sizes, &counts, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_check(MPI_Scatterv(all, counts, counts + comm->size, MPI_BYTE, mine,
+                                              (int)sizes[comm->rank], MPI_BYTE, 0, comm->world),
+                                 "scatter", err);
     mmul_free(counts);
     return status;
 }

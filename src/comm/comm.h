@@ -90,3 +90,7 @@ enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const voi
 // ranks; all: root's, with room for them. Fails with MMUL_ERR_SYSTEM, also beyond 2 GiB.
 enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
                                    const int64_t *sizes, void *all, struct mmul_error *err);
+
+// The other way round: of root's `all`, sizes[r] bytes to each rank r, in rank order. Fails alike.
+enum mmul_status mmul_comm_deal(const struct mmul_comm *comm, const void *all, const int64_t *sizes,
+                                void *mine, struct mmul_error *err);

@@ -25,7 +25,7 @@ static const struct mmul_rule MATMUL[] = {
 static const struct mmul_rule TRANSPOSE[] = {
     {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{ROWS}, ROWS}};
 static const struct mmul_rule SAVE[] = {{{FILED}, FILED}};
-static const struct mmul_rule KEPT[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, WHOLE}};
+static const struct mmul_rule KEPT[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, WHOLE}, {{0}, SUMMANDS}};
 static const struct mmul_rule KEEP[] = {{{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}, WHOLE}};
 
 static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},

@@ -42,7 +42,7 @@ struct mmul_operation {
     enum mmul_dtype dtype;         // load and kept: of the file, or the set
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
-    enum mmul_placement_kind wish; // place; kept: rows, cols or, what is held, replicate
+    enum mmul_placement_kind wish; // place; kept: rows, cols, or, what is held, replicate, partial
     int kept;                      // kept and keep: which set of the program
     struct mmul_matrix *matrix;    // load: root's, borrowed
     struct mmul_output *output;    // save: root's, borrowed; NULL: there is none yet, or no more

@@ -60,8 +60,13 @@ MMUL_BUILTIN(mmul_builtin_grad);
 MMUL_BUILTIN(mmul_builtin_state);
 MMUL_BUILTIN(mmul_builtin_adamw);
 MMUL_BUILTIN(mmul_builtin_sgd);
+MMUL_BUILTIN(mmul_builtin_nesterov);
 MMUL_BUILTIN(mmul_builtin_clip_grad_norm);
 MMUL_BUILTIN(mmul_builtin_schedule);
+
+// apart.c: what nodes do apart
+MMUL_BUILTIN(mmul_builtin_apart);
+MMUL_BUILTIN(mmul_builtin_average);
 
 // builtins_data.c: windows of a text
 MMUL_BUILTIN(mmul_builtin_tokens);

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "tensor/apart.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
@@ -188,6 +189,7 @@ static int64_t choose(uint64_t seed, int64_t turn, int64_t count, int64_t w, int
 
 struct batch {
     int64_t count, seed, turn;
+    int64_t begin, end; // of these windows, or rows: the node's at hand, or all
 };
 
 // Windows, and the same one later.
@@ -204,14 +206,14 @@ static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node
         return mmul_evaluator_fail(
             e, arguments[2].node, "windows of %lld of a text of %lld tokens: expected 1 to %lld",
             (long long)length, (long long)text->count, (long long)text->count - 1);
-    if (lend(e, call, b->count, length, &x, &pair[0]) != MMUL_OK ||
-        lend(e, call, b->count, length, &y, &pair[1]) != MMUL_OK)
+    if (lend(e, call, b->end - b->begin, length, &x, &pair[0]) != MMUL_OK ||
+        lend(e, call, b->end - b->begin, length, &y, &pair[1]) != MMUL_OK)
         return e->err->status;
-    for (int64_t w = 0; w < b->count; w++) {
+    for (int64_t w = b->begin; w < b->end; w++) {
         const int64_t begin = choose((uint64_t)b->seed, b->turn, b->count, w, text->count - length);
         for (int64_t i = 0; i < length; i++) {
-            x[w * length + i] = token_at(text, begin + i);
-            y[w * length + i] = token_at(text, begin + i + 1);
+            *x++ = token_at(text, begin + i);
+            *y++ = token_at(text, begin + i + 1);
         }
     }
     return mmul_evaluator_tuple(e, pair, 2, result);
@@ -243,9 +245,9 @@ static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_no
         return mmul_evaluator_fail(e, call,
                                    "batch: a table has two axes, and labels one for each "
                                    "of its rows");
-    enum mmul_status status = lend(e, call, 1, b->count, &numbers, &ids);
-    for (int64_t w = 0; status == MMUL_OK && w < b->count; w++)
-        numbers[w] = (int32_t)choose((uint64_t)b->seed, b->turn, b->count, w, table->shape.rows);
+    enum mmul_status status = lend(e, call, 1, b->end - b->begin, &numbers, &ids);
+    for (int64_t w = b->begin; status == MMUL_OK && w < b->end; w++)
+        *numbers++ = (int32_t)choose((uint64_t)b->seed, b->turn, b->count, w, table->shape.rows);
     if (status == MMUL_OK && is_row)
         status = reshape(e, call, &arguments[1].object, table->shape.rows, 1, &labels);
     both[0] = *table;
@@ -257,7 +259,7 @@ static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_no
         status = mmul_apply(e, call, &take, both, &pair[1]);
     if (status == MMUL_OK && is_row) {
         const struct mmul_object column = pair[1];
-        status = reshape(e, call, &column, 1, b->count, &pair[1]);
+        status = reshape(e, call, &column, 1, b->end - b->begin, &pair[1]);
     }
     return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
 }
@@ -277,6 +279,10 @@ enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, call,
                                    "batch: count is at least 1, seed and turn are at "
                                    "least 0");
+    b.begin = 0;
+    b.end = b.count;
+    if (e->apart != NULL && mmul_apart_cut(e, call, b.count, &b.begin, &b.end) != MMUL_OK)
+        return e->err->status;
     return is_text ? of_text(e, call, arguments, &b, result)
                    : of_tables(e, call, arguments, &b, result);
 }

@@ -261,6 +261,31 @@ enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_bu
     return give_state(&w, &kept, 1, result);
 }
 
+// An outer step (Douillard et al., "DiLoCo", 2023): its gradient is what parameters were less what they have become.
+static void nesterov(struct writer *w, const void *how, struct kept *kept) {
+    kept->gradient = two(w, "subtract", kept->parameter, kept->gradient);
+    sgd(w, how, kept);
+}
+
+enum mmul_status mmul_builtin_nesterov(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                       const struct mmul_node *call,
+                                       const struct mmul_argument *arguments,
+                                       struct mmul_object *result) {
+    struct writer w = {e, call, MMUL_OK};
+    struct kept kept = {.gradient = arguments[1].object};
+    struct sgd s = {.nesterov = true};
+    (void)builtin;
+    enum mmul_status status = take_state(e, &arguments[0], 1, &kept);
+    if (status == MMUL_OK)
+        status = mmul_take_real(e, &arguments[2], "rate", 0.7, &s.rate);
+    if (status == MMUL_OK)
+        status = mmul_take_real(e, &arguments[3], "momentum", 0.9, &s.momentum);
+    if (status != MMUL_OK)
+        return status;
+    walk(&w, nesterov, &s, 1, &kept);
+    return give_state(&w, &kept, 1, result);
+}
+
 // ---------------------------------------------------------------------------------------- gradients
 
 // The squares of all elements of all of them.

@@ -12,7 +12,8 @@ struct parameters {
     const char *names[MMUL_TUPLE_MOST];
     bool is_optional[MMUL_TUPLE_MOST];
     int count;
-    const char *shown; // of functions of the language, for a hint; NULL: none
+    const char *shown;   // of functions of the language, for a hint; NULL: none
+    bool takes_function; // the first argument is one of the text
 };
 
 // After a failure: how the function is called.
@@ -63,7 +64,10 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
             return show_parameters(e, parameters);
         }
         arguments[index].node = is_keyword ? n->first : n;
-        enum mmul_status status = mmul_evaluate(e, arguments[index].node, &arguments[index].object);
+        enum mmul_status status =
+            parameters->takes_function && index == 0
+                ? mmul_evaluator_read_function(e, arguments[index].node, &arguments[index].object)
+                : mmul_evaluate(e, arguments[index].node, &arguments[index].object);
         if (status != MMUL_OK)
             return status;
     }
@@ -78,17 +82,12 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
 
 // ---------------------------------------------------------------------------- of the program
 
-static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmul_node *call,
-                                      const struct mmul_object *function,
-                                      struct mmul_object *result) {
+// The body, in a frame of its own.
+static enum mmul_status enter(struct mmul_evaluator *e, const struct mmul_node *call,
+                              const struct mmul_object *function,
+                              const struct mmul_object *arguments, struct mmul_object *result) {
     const struct mmul_node *definition = function->function;
-    struct parameters parameters = {.function = definition->text};
-    struct mmul_argument arguments[MMUL_TUPLE_MOST] = {{0}};
     struct mmul_frame *frame = mmul_arena_allocate(e->arena, sizeof *frame, e->err);
-    for (const struct mmul_node *p = definition->first->first; p != NULL; p = p->next) {
-        parameters.names[parameters.count] = p->text;
-        parameters.is_optional[parameters.count++] = p->kind == MMUL_NODE_KEYWORD;
-    }
     for (const struct mmul_frame *f = e->frame; f != NULL; f = f->caller)
         if (f->function == definition)
             return mmul_evaluator_fail(e, call,
@@ -96,19 +95,16 @@ static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmu
                                        definition->text);
     if (frame == NULL)
         return e->err->status;
-    enum mmul_status status = bind_arguments(e, call, &parameters, arguments);
-    if (status != MMUL_OK)
-        return status;
     const struct mmul_node *named = e->named;
     const char *name = e->name;
+    enum mmul_status status = MMUL_OK;
     bool returned = false;
     frame->function = definition;
     frame->caller = e->frame;
     e->frame = frame;
-    for (int i = 0; status == MMUL_OK && i < parameters.count; i++)
-        status = mmul_evaluator_bind(e, parameters.names[i],
-                                     arguments[i].node != NULL ? &arguments[i].object
-                                                               : &function->items[i]);
+    for (const struct mmul_node *p = definition->first->first; status == MMUL_OK && p != NULL;
+         p = p->next)
+        status = mmul_evaluator_bind(e, p->text, arguments++);
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     if (status == MMUL_OK)
         status = mmul_evaluate_block(e, definition->last, &returned, result);
@@ -116,6 +112,23 @@ static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmu
     e->named = named;
     e->name = name;
     return status;
+}
+
+static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmul_node *call,
+                                      const struct mmul_object *function,
+                                      struct mmul_object *result) {
+    const struct mmul_node *definition = function->function;
+    struct parameters parameters = {.function = definition->text};
+    struct mmul_argument arguments[MMUL_TUPLE_MOST] = {{0}};
+    struct mmul_object objects[MMUL_TUPLE_MOST];
+    for (const struct mmul_node *p = definition->first->first; p != NULL; p = p->next) {
+        parameters.names[parameters.count] = p->text;
+        parameters.is_optional[parameters.count++] = p->kind == MMUL_NODE_KEYWORD;
+    }
+    enum mmul_status status = bind_arguments(e, call, &parameters, arguments);
+    for (int i = 0; i < parameters.count; i++)
+        objects[i] = arguments[i].node != NULL ? arguments[i].object : function->items[i];
+    return status == MMUL_OK ? enter(e, call, function, objects, result) : status;
 }
 
 // --------------------------------------------------------------------------- of the language
@@ -128,7 +141,9 @@ static enum mmul_status read_parameters(struct mmul_evaluator *e,
     if (at == NULL)
         return e->err->status;
     memcpy(at, builtin->parameters, strlen(builtin->parameters));
-    *parameters = (struct parameters){.function = builtin->name, .shown = builtin->parameters};
+    *parameters = (struct parameters){.function = builtin->name,
+                                      .shown = builtin->parameters,
+                                      .takes_function = builtin->apply == mmul_builtin_apart};
     while (*at != '\0') {
         char *end = at + strcspn(at, ",");
         bool is_last = *end == '\0';
@@ -146,12 +161,32 @@ static enum mmul_status read_parameters(struct mmul_evaluator *e,
     return MMUL_OK;
 }
 
+// What files and lines are made of is all nodes'.
+static bool is_of_all(const struct mmul_builtin *builtin) {
+    static const char *const names[] = {"load",         "save",  "checkpoint", "restore", "print",
+                                        "assert_close", "apart", "average",    "tokens"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found |= strcmp(names[i], builtin->name) == 0;
+    return found;
+}
+
+static enum mmul_status fail_apart(struct mmul_evaluator *e, const struct mmul_node *call,
+                                   const struct mmul_builtin *builtin) {
+    mmul_evaluator_fail(e, call, "%s is not for what every node does apart", builtin->name);
+    mmul_hint(e->err, "before it, or, of average(...), behind it");
+    return MMUL_ERR_DATA;
+}
+
 static enum mmul_status call_builtin(struct mmul_evaluator *e, const struct mmul_node *call,
                                      const struct mmul_builtin *builtin,
                                      struct mmul_object *result) {
     struct parameters parameters;
     struct mmul_argument arguments[MMUL_TUPLE_MOST] = {{0}};
     const struct mmul_node *named = e->named;
+    if (e->apart != NULL && is_of_all(builtin))
+        return fail_apart(e, call, builtin);
+    e->call = enter;
     enum mmul_status status = read_parameters(e, builtin, &parameters);
     if (status == MMUL_OK)
         status = bind_arguments(e, call, &parameters, arguments);

@@ -31,6 +31,19 @@ const char *mmul_evaluator_name(const struct mmul_evaluator *e, const struct mmu
     return node == e->named ? e->name : mmul_source_quote(e->source, node->at, text);
 }
 
+enum mmul_status mmul_evaluator_read_function(struct mmul_evaluator *e,
+                                              const struct mmul_node *node,
+                                              struct mmul_object *result) {
+    const struct mmul_binding *binding = e->top->bindings;
+    while (binding != NULL &&
+           (node->kind != MMUL_NODE_NAME || strcmp(binding->name, node->text) != 0))
+        binding = binding->next;
+    if (binding == NULL || binding->object.kind != MMUL_OBJECT_FUNCTION)
+        return mmul_evaluator_fail(e, node, "expected the name of a function of the text");
+    *result = binding->object;
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmul_object *items,
                                       int count, struct mmul_object *tuple) {
     struct mmul_object *copy =

@@ -41,9 +41,17 @@ struct mmul_evaluator {
     int job, uses, loops, loop_begin;
     struct mmul_job_leaf *leaves;
     struct mmul_arena arenas[2], *next_arena; // owned
-    const struct mmul_node *named;            // an expression whose value gets the name ...
-    const char *name;                         // ... that it is assigned to
-    struct mmul_error *err;                   // borrowed
+    struct mmul_object *pinned; // borrowed: held by a job like what names have; NULL: nothing is
+    // What nodes do apart (tensor/apart.h): the one at hand, NULL: none; where its programs run, else all.
+    struct mmul_apart *apart;
+    const struct mmul_context *context; // borrowed
+    // Calls a function of the text (calls.c).
+    enum mmul_status (*call)(struct mmul_evaluator *e, const struct mmul_node *at,
+                             const struct mmul_object *function,
+                             const struct mmul_object *arguments, struct mmul_object *result);
+    const struct mmul_node *named; // an expression whose value gets the name ...
+    const char *name;              // ... that it is assigned to
+    struct mmul_error *err;        // borrowed
 };
 
 // An argument of a call as it was found; node NULL: not given, then object is None.
@@ -61,6 +69,11 @@ enum mmul_status mmul_evaluator_locate(struct mmul_evaluator *e, const struct mm
 // What the value of an expression is called: as it is assigned to, else as it is written.
 const char *mmul_evaluator_name(const struct mmul_evaluator *e, const struct mmul_node *node,
                                 char text[static 48]);
+
+// A function of the text, by its name.
+enum mmul_status mmul_evaluator_read_function(struct mmul_evaluator *e,
+                                              const struct mmul_node *node,
+                                              struct mmul_object *result);
 
 // A tuple of copies of `count` objects.
 enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmul_object *items,

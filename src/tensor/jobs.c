@@ -30,7 +30,7 @@ static enum mmul_status load_held(struct mmul_evaluator *e, const struct mmul_ob
         if (leaf == NULL)
             return e->err->status;
         snprintf(name, sizeof name, "%s", matrix->text != NULL ? matrix->text : "a value");
-        if (mmul_program_load_held(e->program, e->script->context, matrix->held, name, &leaf->value,
+        if (mmul_program_load_held(e->program, e->context, matrix->held, name, &leaf->value,
                                    e->err) != MMUL_OK)
             return e->err->status;
         leaf->held = matrix->held;
@@ -47,6 +47,11 @@ int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
     int value = matrix->value;
     if (matrix->job == e->job)
         return value;
+    if (matrix->parts != NULL && e->apart == NULL && at != NULL) {
+        mmul_evaluator_fail(e, at, "every node has a value of its own here");
+        mmul_hint(e->err, "average(x) makes one of them");
+        return -1;
+    }
     if (load_held(e, matrix, &value) == MMUL_OK)
         return value;
     if (at != NULL)
@@ -56,16 +61,7 @@ int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
 
 // ---------------------------------------------------------------------------------------- holding
 
-// Values of the program at hand that the next ones need, each once.
-struct holds {
-    struct hold {
-        int value;
-        int64_t held;
-    } * all; // owned
-    int count, capacity;
-};
-
-static enum mmul_status find_hold(struct mmul_evaluator *e, struct holds *holds, int value,
+static enum mmul_status find_hold(struct mmul_evaluator *e, struct mmul_holds *holds, int value,
                                   int64_t *held) {
     for (int i = 0; i < holds->count; i++)
         if (holds->all[i].value == value) {
@@ -73,7 +69,7 @@ static enum mmul_status find_hold(struct mmul_evaluator *e, struct holds *holds,
             return MMUL_OK;
         }
     if (holds->count == holds->capacity) {
-        struct hold *more = NULL;
+        struct mmul_hold *more = NULL;
         const int capacity = 2 * holds->capacity + 16;
         if (MMUL_ALLOCATE(more, capacity, "held values", e->err) != MMUL_OK)
             return e->err->status;
@@ -83,31 +79,29 @@ static enum mmul_status find_hold(struct mmul_evaluator *e, struct holds *holds,
         holds->all = more;
         holds->capacity = capacity;
     }
+    *held = holds->like != NULL ? holds->like->all[holds->count].held : 0;
     if (mmul_program_hold(e->program, value, held, e->err) != MMUL_OK)
         return e->err->status;
-    holds->all[holds->count++] = (struct hold){value, *held};
+    holds->all[holds->count++] = (struct mmul_hold){value, *held};
     return MMUL_OK;
 }
 
-static enum mmul_status hold_object(struct mmul_evaluator *e, struct holds *holds,
-                                    const struct mmul_object *x, struct mmul_object *held);
-
 // A copy in the next job's memory, whose matrices are held. name: of what is bound; NULL: an element of that.
-static enum mmul_status hold_items(struct mmul_evaluator *e, struct holds *holds,
+static enum mmul_status hold_items(struct mmul_evaluator *e, struct mmul_holds *holds,
                                    const struct mmul_object *x, struct mmul_object *held) {
     struct mmul_object *items =
         mmul_arena_allocate(e->next_arena, (size_t)x->count * sizeof *items + 1, e->err);
     if (items == NULL)
         return e->err->status;
     for (int i = 0; i < x->count; i++)
-        if (hold_object(e, holds, &x->items[i], &items[i]) != MMUL_OK)
+        if (mmul_hold_object(e, holds, &x->items[i], &items[i]) != MMUL_OK)
             return e->err->status;
     held->items = items;
     return MMUL_OK;
 }
 
-static enum mmul_status hold_object(struct mmul_evaluator *e, struct holds *holds,
-                                    const struct mmul_object *x, struct mmul_object *held) {
+enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *holds,
+                                  const struct mmul_object *x, struct mmul_object *held) {
     *held = *x;
     if (x->kind == MMUL_OBJECT_MATRIX && x->job == e->job)
         return find_hold(e, holds, x->value, &held->held);
@@ -132,7 +126,10 @@ static bool is_read(const struct mmul_node *node, const char *name, int from) {
     return false;
 }
 
-static enum mmul_status hold_all(struct mmul_evaluator *e, struct holds *holds) {
+static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *holds,
+                                 struct mmul_object *pinned) {
+    if (e->pinned != NULL && mmul_hold_object(e, holds, e->pinned, pinned) != MMUL_OK)
+        return e->err->status;
     for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next) {
         struct mmul_object held;
         if (b->object.kind == MMUL_OBJECT_NONE)
@@ -142,7 +139,7 @@ static enum mmul_status hold_all(struct mmul_evaluator *e, struct holds *holds) 
                 b->object = (struct mmul_object){.kind = MMUL_OBJECT_NONE, .is_unknown = true};
             continue;
         }
-        if (hold_object(e, holds, &b->object, &held) != MMUL_OK)
+        if (mmul_hold_object(e, holds, &b->object, &held) != MMUL_OK)
             return e->err->status;
         b->object = held;
     }
@@ -150,7 +147,7 @@ static enum mmul_status hold_all(struct mmul_evaluator *e, struct holds *holds) 
         struct mmul_object held;
         if (!o->is_waiting)
             continue;
-        if (hold_object(e, holds, &o->matrix, &held) != MMUL_OK)
+        if (mmul_hold_object(e, holds, &o->matrix, &held) != MMUL_OK)
             return e->err->status;
         o->matrix = held;
     }
@@ -169,6 +166,8 @@ static bool has_held(const struct mmul_object *x, int64_t held) {
 }
 
 static bool is_had(const struct mmul_evaluator *e, int64_t held) {
+    if (e->pinned != NULL && has_held(e->pinned, held))
+        return true;
     for (const struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
         if (has_held(&b->object, held))
             return true;
@@ -178,15 +177,15 @@ static bool is_had(const struct mmul_evaluator *e, int64_t held) {
     return false;
 }
 
-// What no name has any more goes; what was held now is looked at the next time.
-static enum mmul_status release(struct mmul_evaluator *e, const struct holds *holds) {
+enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_holds *holds,
+                                   bool releases) {
     int64_t *left = NULL;
     int count = 0;
     if (MMUL_ALLOCATE(left, e->script->held_count + holds->count + 1, "held values", e->err) !=
         MMUL_OK)
         return e->err->status;
     for (int i = 0; i < e->script->held_count; i++)
-        if (is_had(e, e->script->held[i]))
+        if (!releases || is_had(e, e->script->held[i]))
             left[count++] = e->script->held[i];
         else
             mmul_context_release(e->script->context, e->script->held[i]);
@@ -195,6 +194,42 @@ static enum mmul_status release(struct mmul_evaluator *e, const struct holds *ho
     mmul_free(e->script->held);
     e->script->held = left;
     e->script->held_count = count;
+    return MMUL_OK;
+}
+
+// ----------------------------------------------------------------------------------- on every node
+
+static enum mmul_status spread_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      const struct mmul_object *x, struct mmul_object *spread) {
+    const int value = mmul_job_value(e, at, x);
+    char name[48];
+    if (value < 0)
+        return e->err->status;
+    if (mmul_program_place(e->program, value, MMUL_PLACE_REPLICATE,
+                           mmul_evaluator_name(e, at, name), &spread->value, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    spread->job = e->job;
+    spread->held = 0;
+    spread->is_whole = true;
+    e->uses++;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 const struct mmul_object *x, struct mmul_object *spread) {
+    *spread = *x;
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return x->is_whole ? MMUL_OK : spread_matrix(e, at, x, spread);
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return MMUL_OK;
+    struct mmul_object *items =
+        mmul_arena_allocate(e->arena, (size_t)x->count * sizeof *items + 1, e->err);
+    if (items == NULL)
+        return e->err->status;
+    for (int i = 0; i < x->count; i++)
+        if (mmul_job_spread(e, at, &x->items[i], &items[i]) != MMUL_OK)
+            return e->err->status;
+    spread->items = items;
     return MMUL_OK;
 }
 
@@ -237,8 +272,8 @@ static bool is_parameter(const struct mmul_node *function, const char *name) {
 }
 
 // Functions may read it wherever they are called, but for those that have one of their own.
-static bool is_in_function(const struct mmul_node *root, const char *name) {
-    for (const struct mmul_node *s = root->first; s != NULL; s = s->next)
+bool mmul_functions_read(const struct mmul_evaluator *e, const char *name) {
+    for (const struct mmul_node *s = e->tree->root->first; s != NULL; s = s->next)
         if (s->kind == MMUL_NODE_DEF && !is_parameter(s, name) &&
             !mmul_node_assigns(s->last, name) && is_read(s->last, name, 0))
             return true;
@@ -248,7 +283,7 @@ static bool is_in_function(const struct mmul_node *root, const char *name) {
 enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_node *loop,
                                    struct mmul_carried *carried) {
     int count = 0;
-    *carried = (struct mmul_carried){NULL, 0};
+    *carried = (struct mmul_carried){NULL};
     for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
         count++;
     if (MMUL_ALLOCATE(carried->names, count + 1, "names", e->err) != MMUL_OK)
@@ -258,23 +293,50 @@ enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_n
             carried->names[carried->count++] =
                 (struct mmul_carried_name){.binding = b,
                                            .is_new = find_first(loop->last, b->name) == ASSIGNED &&
-                                                     !is_in_function(e->tree->root, b->name)};
+                                                     !mmul_functions_read(e, b->name)};
     return MMUL_OK;
 }
 
-void mmul_carried_begin_turn(struct mmul_carried *carried) {
-    for (int i = 0; i < carried->count; i++)
-        carried->names[i].before = carried->names[i].binding->object;
+// What it is made of; of strings and functions only that they are some.
+static enum mmul_status copy_structure(struct mmul_evaluator *e, struct mmul_arena *arena,
+                                       const struct mmul_object *x, struct mmul_object *copy) {
+    *copy = *x;
+    copy->text = NULL;
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return MMUL_OK;
+    struct mmul_object *items =
+        mmul_arena_allocate(arena, (size_t)x->count * sizeof *items + 1, e->err);
+    if (items == NULL)
+        return e->err->status;
+    for (int i = 0; i < x->count; i++)
+        if (copy_structure(e, arena, &x->items[i], &items[i]) != MMUL_OK)
+            return e->err->status;
+    copy->items = items;
+    return MMUL_OK;
 }
 
-static bool is_alike(const struct mmul_object *x, const struct mmul_object *y) {
+enum mmul_status mmul_carried_begin_turn(struct mmul_evaluator *e, struct mmul_carried *carried) {
+    enum mmul_status status = MMUL_OK;
+    mmul_arena_fini(&carried->arena);
+    for (int i = 0; status == MMUL_OK && i < carried->count; i++)
+        status = copy_structure(e, &carried->arena, &carried->names[i].binding->object,
+                                &carried->names[i].before);
+    return status;
+}
+
+void mmul_carried_fini(struct mmul_carried *carried) {
+    mmul_arena_fini(&carried->arena);
+    mmul_free(carried->names);
+}
+
+bool mmul_is_alike(const struct mmul_object *x, const struct mmul_object *y) {
     if (mmul_object_is_number(x) && mmul_object_is_number(y))
         return true;
     bool alike = x->kind == y->kind && x->axes == y->axes && x->count == y->count;
     if (x->kind == MMUL_OBJECT_MATRIX)
         return alike && memcmp(&x->shape, &y->shape, sizeof x->shape) == 0;
     for (int i = 0; alike && x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
-        alike = is_alike(&x->items[i], &y->items[i]);
+        alike = mmul_is_alike(&x->items[i], &y->items[i]);
     return alike;
 }
 
@@ -282,7 +344,7 @@ static enum mmul_status check_alike(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_carried_name *name) {
     const struct mmul_object *before = &name->before, *now = &name->binding->object;
     char here[96], there[96];
-    if (is_alike(before, now))
+    if (mmul_is_alike(before, now))
         return MMUL_OK;
     if (before->kind == MMUL_OBJECT_MATRIX && now->kind == MMUL_OBJECT_MATRIX)
         return mmul_evaluator_fail(
@@ -347,26 +409,37 @@ static enum mmul_status begin_program(struct mmul_evaluator *e) {
     return MMUL_OK;
 }
 
-static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
-    struct mmul_script *script = e->script;
+enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn) {
     char text[sizeof e->err->text];
-    script->is_over = e->uses == 0; // lines alone
-    if (script->run(script->run_context, script, e->err) == MMUL_OK)
-        return MMUL_OK;
-    if (turn != NULL) {
-        memcpy(text, e->err->text, sizeof text);
-        snprintf(e->err->text, sizeof e->err->text, "turn %lld: %.900s", (long long)*turn, text);
-    }
+    memcpy(text, e->err->text, sizeof text);
+    snprintf(e->err->text, sizeof e->err->text, "turn %lld: %.900s", (long long)turn, text);
     return e->err->status;
 }
 
+static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
+    struct mmul_script *script = e->script;
+    script->is_over = e->uses == 0; // lines alone
+    if (script->run(script->run_context, script, e->err) == MMUL_OK)
+        return MMUL_OK;
+    return turn != NULL ? mmul_job_name_turn(e, *turn) : e->err->status;
+}
+
+// What is pinned has gone over, too.
+static enum mmul_status settle_job(struct mmul_evaluator *e, const struct mmul_holds *holds,
+                                   const struct mmul_object *pinned) {
+    if (e->pinned != NULL)
+        *e->pinned = *pinned;
+    return mmul_holds_settle(e, holds, true);
+}
+
 enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn) {
-    struct holds holds = {NULL, 0, 0};
-    enum mmul_status status = hold_all(e, &holds);
+    struct mmul_holds holds = {NULL};
+    struct mmul_object pinned;
+    enum mmul_status status = hold_all(e, &holds, &pinned);
     if (status == MMUL_OK && (e->uses > 0 || e->script->views != NULL))
         status = run(e, turn);
     if (status == MMUL_OK)
-        status = release(e, &holds);
+        status = settle_job(e, &holds, &pinned);
     if (status == MMUL_OK)
         status = begin_program(e);
     mmul_free(holds.all);

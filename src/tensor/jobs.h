@@ -20,6 +20,36 @@ void mmul_jobs_leave(struct mmul_evaluator *e);
 // NULL: none.
 enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn);
 
+// After a failure.
+enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn);
+
+// Values of a program that outlive it, each once. Zero-initialised; all: released with mmul_free.
+struct mmul_holds {
+    struct mmul_hold {
+        int value;
+        int64_t held;
+    } * all; // owned
+    int count, capacity;
+    const struct mmul_holds
+        *like; // their numbers are to be those of these, in order; NULL: new ones
+};
+
+// A copy of x in memory of the next job, whose matrices are held.
+enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *holds,
+                                  const struct mmul_object *x, struct mmul_object *held);
+
+// After a program has run: the script has them from now on, until no name has them any more, nor anything pinned.
+// releases: what that is true of goes; else nothing does yet.
+enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_holds *holds,
+                                   bool releases);
+
+// A copy of x whose matrices are whole on every node, so that programs of nodes can read them.
+enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 const struct mmul_object *x, struct mmul_object *spread);
+
+// Does any function of the text read a name that it does not have itself?
+bool mmul_functions_read(const struct mmul_evaluator *e, const char *name);
+
 // Names that a loop assigns to and that were there before: carried from turn to turn.
 struct mmul_carried {
     struct mmul_carried_name {
@@ -28,13 +58,18 @@ struct mmul_carried {
         bool is_new;               // a turn assigns to it before it reads it: of any size
     } * names;                     // owned
     int count;
+    struct mmul_arena arena; // owned: of `before`, whatever jobs a turn has
 };
 enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_node *loop,
                                    struct mmul_carried *carried);
-void mmul_carried_begin_turn(struct mmul_carried *carried);
+enum mmul_status mmul_carried_begin_turn(struct mmul_evaluator *e, struct mmul_carried *carried);
+void mmul_carried_fini(struct mmul_carried *carried);
 // Sizes are as they were, of what the turn has read; what else it has named is forgotten.
 enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,
                                        const struct mmul_carried *carried);
+
+// Matrices in the same tuples, of the same shapes; numbers.
+bool mmul_is_alike(const struct mmul_object *x, const struct mmul_object *y);
 
 // At the end of the text: what was saved before a loop is written by the last job.
 enum mmul_status mmul_jobs_end(struct mmul_evaluator *e);

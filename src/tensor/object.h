@@ -33,7 +33,10 @@ struct mmul_object {
     int value, axes;                 // matrix
     struct mmul_shape shape;         // matrix
     int job;                         // matrix: that `value` is of (tensor/jobs.h)
-    int64_t held;    // matrix: where that has ended, the number under which ranks hold it
+    int64_t held;  // matrix: where that has ended, the number under which ranks hold it
+    bool is_whole; // matrix: it is held so on every node
+    const double *
+        parts; // matrix: every node has one of its own; what each counts in their mean; NULL: there is one
     bool is_unknown; // none: a name that has been one, of a turn of a loop that is over
     bool is_row;     // matrix: of a file that has one axis, where it has two here
     const struct mmul_node *function;

@@ -64,6 +64,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
                                        .arena = &script->arena,
                                        .program = script->program,
                                        .script = script,
+                                       .context = script->context,
                                        .err = err};
     if (status == MMUL_OK)
         status = mmul_evaluate_program(&evaluator, &tree);
@@ -93,6 +94,7 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     made->run = all.run;
     made->run_context = all.run_context;
     made->context = all.context;
+    made->apart = all.apart;
     made->use_float32 = all.use_float32;
     made->last_loop = -1;
     if (all.text == NULL)
@@ -283,10 +285,20 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
         fputc('\n', stream);
 }
 
+// What nodes have seen apart, as REFERENCE_APART of tests/reference.py takes it.
+static void print_windows(const struct mmul_script *script, FILE *stream) {
+    for (int i = 0; i < script->node_count; i++)
+        fprintf(stream, "%s%lld", i == 0 ? "windows that each node has seen: " : ":",
+                (long long)script->node_windows[i]);
+    if (script->node_count > 0)
+        fputc('\n', stream);
+}
+
 void mmul_script_print_outcome(const struct mmul_script *script, const struct mmul_values *values,
                                bool verbose, FILE *stream) {
     if (values != NULL)
         mmul_report_print(mmul_values_report(values), verbose, stream);
+    print_windows(script, stream);
     print_outputs(script, values != NULL ? mmul_values_summary(values).ranks : 1, stream);
 }
 

@@ -90,7 +90,15 @@ struct mmul_script {
     enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
     void *run_context;
     struct mmul_context *context; // borrowed, of the request
-    int last_loop;                // where the last loop of the text begins; -1: there is none
+    enum mmul_status (*apart)(void *run_context, const struct mmul_program *const *programs,
+                              struct mmul_apart_node *nodes, struct mmul_error *err);
+    // Of the arena: nodes that do things apart, NULL: none has yet; their shares, and windows that they have seen.
+    struct mmul_apart_node *nodes;
+    double *node_shares;
+    int64_t *node_windows;
+    int node_count;
+    int node_jobs; // programs of nodes so far
+    int last_loop; // where the last loop of the text begins; -1: there is none
     bool use_float32;
     struct mmul_script_text *texts; // owned
     struct mmul_script_lent *lent;  // owned: gone with the program that reads it

@@ -69,9 +69,10 @@ static enum mmul_status run_turn(struct mmul_evaluator *e, const struct mmul_nod
     const struct mmul_object index = mmul_object_from_integer(i);
     struct mmul_object ignored;
     bool returned = false;
-    mmul_carried_begin_turn(carried);
     e->steps = 0;
-    enum mmul_status status = mmul_evaluator_bind(e, node->first->text, &index);
+    enum mmul_status status = mmul_carried_begin_turn(e, carried);
+    if (status == MMUL_OK)
+        status = mmul_evaluator_bind(e, node->first->text, &index);
     if (status == MMUL_OK)
         status = mmul_evaluate_block(e, node->last, &returned, &ignored);
     if (status == MMUL_OK)
@@ -81,7 +82,7 @@ static enum mmul_status run_turn(struct mmul_evaluator *e, const struct mmul_nod
 
 static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_node *node,
                                  const int64_t bounds[3]) {
-    struct mmul_carried carried = {NULL, 0};
+    struct mmul_carried carried = {NULL};
     if (e->frame != e->top) {
         mmul_evaluator_fail(e, node, "a loop stands outside of functions");
         mmul_hint(e->err, "range(...) repeats inside of one");
@@ -100,7 +101,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     }
     if (e->loops == 1)
         e->script->turn = (struct mmul_script_turn){0, 0, 0};
-    mmul_free(carried.names);
+    mmul_carried_fini(&carried);
     mmul_jobs_leave(e);
     return status;
 }

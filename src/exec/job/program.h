@@ -20,6 +20,13 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
                                       const struct mmul_job *job, struct mmul_program_plan **plan,
                                       struct mmul_error *err);
 
+// Collective. Of all ranks, on all: root's job gives them, else a device file, else speeds, which are measured where
+// nobody knows them. *are_given: not by speeds. *weights: owned. Fails with MMUL_ERR_USAGE, and as mmul_calibrate.
+enum mmul_status mmul_program_weights(struct mmul_context *context,
+                                      const struct mmul_program *program,
+                                      const struct mmul_job *job, double **weights, int *are_given,
+                                      struct mmul_error *err);
+
 // Collective. Fails as mmul_program_run.
 enum mmul_status mmul_program_carry_out(struct mmul_context *context,
                                         struct mmul_program_plan *plan, struct mmul_values **values,

@@ -189,6 +189,27 @@ static enum mmul_status share_weights(const struct mmul_context *context,
     return status;
 }
 
+enum mmul_status mmul_program_weights(struct mmul_context *context,
+                                      const struct mmul_program *program,
+                                      const struct mmul_job *job, double **weights, int *are_given,
+                                      struct mmul_error *err) {
+    struct mmul_calibrate_options options = {.depth = MMUL_CALIBRATE_BRIEF,
+                                             .types = types_of(program),
+                                             .no_fallback = job->options.no_fallback,
+                                             .device_timeout_seconds =
+                                                 job->options.device_timeout_seconds};
+    const bool is_listed = count_listed(context->cluster) > 0;
+    int facts[] = {gives_weights(job) || is_listed,
+                   is_listed || gives_weights(job) || job->options.reproducible};
+    enum mmul_status status = mmul_comm_broadcast(context->comm, facts, sizeof facts, err);
+    *are_given = facts[0];
+    if (facts[1])
+        options.depth = MMUL_CALIBRATE_STORED;
+    if (status == MMUL_OK)
+        status = mmul_calibrate(context, &options, err);
+    return status == MMUL_OK ? share_weights(context, job, program, weights, err) : status;
+}
+
 // ------------------------------------------------------------------------------------------- plans
 
 // What a plan is made from; and plans that have been made, with products that are done as others are and with those

@@ -23,6 +23,7 @@ struct mmul_held {
     char **parts;     // owned, by rank of the node: where they are
     int ranks;
     bool is_released; // root: by its user
+    bool is_apart;    // every node has one of its own
 };
 
 static const struct mmul_spare_owner spare_owner = {MMUL_SPARE_HELD, NULL};
@@ -41,15 +42,27 @@ static void destroy(struct mmul_context *context, struct mmul_held *held) {
     mmul_free(held);
 }
 
-const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number) {
-    const struct mmul_held *held = context->held;
+static const struct mmul_held *find_in(const struct mmul_held *held, int64_t number) {
     while (held != NULL && (held->number != number || held->is_released))
         held = held->next;
     return held;
 }
 
-struct mmul_held_info mmul_held_info(const struct mmul_held *held) {
-    return held->info;
+const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number) {
+    const struct mmul_held *held = find_in(context->held, number), *other = NULL;
+    if (held == NULL && context->node != NULL)
+        other = find_in(context->node->held, number);
+    if (held == NULL && context->whole != NULL)
+        other = find_in(context->whole->held, number);
+    return other != NULL && other->info.kind == MMUL_PLACE_REPLICATE ? other : held;
+}
+
+struct mmul_held_info mmul_held_info(const struct mmul_context *context,
+                                     const struct mmul_held *held) {
+    struct mmul_held_info info = held->info;
+    if (held->is_apart && context->whole == NULL)
+        info.kind = MMUL_PLACE_PARTIAL;
+    return info;
 }
 
 static enum mmul_status copy_offsets(const int64_t *from, int ranks, int64_t **to,
@@ -185,6 +198,7 @@ static enum mmul_status hold(struct mmul_context *context, const struct mmul_val
     made->info = (struct mmul_held_info){value->shape, value->dtype, p->kind, value->is_integer};
     made->segment = segment;
     made->ranks = ranks;
+    made->is_apart = context->whole != NULL;
     segment->users++;
     made->next = context->held;
     context->held = made;
@@ -214,6 +228,22 @@ void mmul_held_close(struct mmul_values *values) {
 void mmul_held_release(struct mmul_context *context, int64_t number) {
     for (struct mmul_held *held = context->held; held != NULL; held = held->next)
         held->is_released |= held->number == number;
+    if (context->node != NULL)
+        mmul_held_release(context->node, number);
+}
+
+enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t **numbers,
+                                    int64_t *count, struct mmul_error *err) {
+    int64_t most = 0;
+    *count = 0;
+    for (const struct mmul_held *held = context->held; held != NULL; held = held->next)
+        most += held->is_released;
+    if (MMUL_ALLOCATE(*numbers, most + 1, "numbers of held values", err) != MMUL_OK)
+        return err->status;
+    for (const struct mmul_held *held = context->held; held != NULL; held = held->next)
+        if (held->is_released)
+            (*numbers)[(*count)++] = held->number;
+    return MMUL_OK;
 }
 
 // Those of a list of numbers.
@@ -239,15 +269,10 @@ enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error
     enum mmul_status status = mmul_comm_broadcast(context->comm, &count, sizeof count, err);
     if (status != MMUL_OK || count == 0)
         return status;
-    status = mmul_comm_agree(context->comm,
-                             MMUL_ALLOCATE(numbers, count, "numbers of held values", err), err);
-    count = 0;
-    for (const struct mmul_held *held = context->held; status == MMUL_OK && held != NULL;
-         held = held->next)
-        if (held->is_released)
-            numbers[count++] = held->number;
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(context->comm, &count, sizeof count, err);
+    status = context->comm->rank == 0
+                 ? mmul_held_released(context, &numbers, &count, err)
+                 : MMUL_ALLOCATE(numbers, count, "numbers of held values", err);
+    status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(context->comm, numbers, count * (int64_t)sizeof *numbers, err);
     if (status == MMUL_OK)

@@ -11,17 +11,20 @@
 struct mmul_held;         // one of them
 struct mmul_held_segment; // the memory of those of a run
 
-// NULL: there is none of that number, or no more.
+// NULL: there is none of that number, or no more. Of the whole also what its nodes have apart, and of a node's what the
+// whole has on every node (exec/setup/node_context.h).
 const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number);
 
-// What a program that reads it has to know.
+// What a program that reads it has to know. What nodes have apart are summands of the whole's: of each rank what its
+// node has.
 struct mmul_held_info {
     struct mmul_shape shape;
     enum mmul_dtype dtype;
     enum mmul_placement_kind kind;
     bool is_integer;
 };
-struct mmul_held_info mmul_held_info(const struct mmul_held *held);
+struct mmul_held_info mmul_held_info(const struct mmul_context *context,
+                                     const struct mmul_held *held);
 
 // Local; agree afterwards. Completes a set that is held and read. Fails with MMUL_ERR_USAGE (it was released),
 // MMUL_ERR_SYSTEM (memory).
@@ -43,6 +46,10 @@ void mmul_held_close(struct mmul_values *values);
 
 // Root. They go when the next program is planned. Numbers of none are passed by.
 void mmul_held_release(struct mmul_context *context, int64_t number);
+
+// Root. Those numbers, owned by the caller. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t **numbers,
+                                    int64_t *count, struct mmul_error *err);
 
 // Collective over world: what root has released since the last call goes. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error *err);

@@ -37,8 +37,11 @@ struct mmul_context {
     int64_t plan_count;           // that were made so far
     struct mmul_spare
         *spares; // owned: memory from one run of a plan to the next (exec/memory/spare.h)
-    struct mmul_held *held;    // owned: values that stay from job to job (exec/memory/held.h)
-    char *shard_folder;        // owned: this rank's, for sets of shards
+    struct mmul_held *held; // owned: values that stay from job to job (exec/memory/held.h)
+    struct mmul_context
+        *node; // owned: of this rank's node alone (exec/setup/node_context.h); NULL: nobody asked
+    const struct mmul_context *whole; // of a node's alone: the one that it is part of; else NULL
+    char *shard_folder;               // owned: this rank's, for sets of shards
     char *shard_folders;       // owned: all ranks', one after the other; NULL: nobody has asked yet
     struct mmul_text warnings; // this rank's, a line each
     struct mmul_text all_warnings; // root: of all ranks at creation, a line each

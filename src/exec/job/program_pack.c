@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// Counts, then the arrays, then the elements of each matrix behind its info, all at multiples of eight bytes.
+#include "exec/job/program_pack.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/matrix_file.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+enum { ALIGNED = 8 };
+
+struct counts {
+    int64_t values, operations, kept, only_float32;
+};
+
+struct numbers {
+    struct mmul_shape shape;
+    int64_t dtype, bytes;
+};
+
+// Where the next bytes go, or come from. to NULL: they are counted.
+struct cursor {
+    char *to;
+    const char *from;
+    int64_t at;
+};
+
+static void put(struct cursor *c, const void *bytes, int64_t count) {
+    if (c->to != NULL && count > 0)
+        memcpy(c->to + c->at, bytes, (size_t)count);
+    c->at += mmul_divide_up(count, ALIGNED) * ALIGNED;
+}
+
+static const void *get(struct cursor *c, int64_t count) {
+    const char *at = c->from + c->at;
+    c->at += mmul_divide_up(count, ALIGNED) * ALIGNED;
+    return at;
+}
+
+static void put_matrix(struct cursor *c, const struct mmul_matrix *matrix) {
+    const struct mmul_matrix_info info = mmul_matrix_info(matrix);
+    struct numbers numbers = {.shape = info.shape, .dtype = (int64_t)info.stored};
+    int64_t count = 0;
+    mmul_shape_count(info.shape, &count);
+    numbers.bytes = count * (int64_t)mmul_dtype_bytes(info.stored);
+    put(c, &numbers, sizeof numbers);
+    put(c, matrix->memory, numbers.bytes);
+}
+
+static void put_all(struct cursor *c, const struct mmul_program *p) {
+    const struct counts counts = {p->value_count, p->operation_count, p->kept_count,
+                                  p->only_float32};
+    put(c, &counts, sizeof counts);
+    put(c, p->values, counts.values * (int64_t)sizeof *p->values);
+    put(c, p->operations, counts.operations * (int64_t)sizeof *p->operations);
+    put(c, p->kept, counts.kept * (int64_t)sizeof *p->kept);
+    for (int i = 0; i < p->operation_count; i++)
+        if (p->operations[i].kind == MMUL_LOAD)
+            put_matrix(c, p->operations[i].matrix);
+}
+
+enum mmul_status mmul_program_pack(const struct mmul_program *program, char **bytes,
+                                   int64_t *length, struct mmul_error *err) {
+    struct cursor c = {.to = NULL};
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->memory == NULL))
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "what nodes compute apart reads and writes no files");
+    }
+    put_all(&c, program);
+    *length = c.at;
+    enum mmul_status status = MMUL_ALLOCATE(*bytes, *length, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    c = (struct cursor){.to = *bytes};
+    put_all(&c, program);
+    return MMUL_OK;
+}
+
+static enum mmul_status get_matrix(struct cursor *c, struct mmul_matrix **matrix,
+                                   struct mmul_error *err) {
+    const struct numbers *numbers = get(c, sizeof *numbers);
+    const void *elements = get(c, numbers->bytes);
+    return mmul_matrix_borrow(elements, numbers->shape, (enum mmul_dtype)numbers->dtype, "batch",
+                              matrix, err);
+}
+
+enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **program,
+                                     struct mmul_error *err) {
+    struct cursor c = {.from = bytes};
+    struct mmul_program *made = NULL;
+    const struct counts *counts = get(&c, sizeof *counts);
+    const int64_t value_bytes = counts->values * (int64_t)sizeof *made->values,
+                  operation_bytes = counts->operations * (int64_t)sizeof *made->operations,
+                  kept_bytes = counts->kept * (int64_t)sizeof *made->kept;
+    if (mmul_program_create(&made, err) != MMUL_OK)
+        return err->status;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, counts->values + 1),
+                          MMUL_WANT(made->operations, counts->operations + 1),
+                          MMUL_WANT(made->kept, counts->kept + 1));
+    if (status != MMUL_OK) {
+        mmul_program_destroy(made);
+        return status;
+    }
+    made->only_float32 = counts->only_float32 != 0;
+    made->value_count = (int)counts->values;
+    made->operation_count = made->capacity = (int)counts->operations;
+    made->kept_count = (int)counts->kept;
+    memcpy(made->values, get(&c, value_bytes), (size_t)value_bytes);
+    memcpy(made->operations, get(&c, operation_bytes), (size_t)operation_bytes);
+    memcpy(made->kept, get(&c, kept_bytes), (size_t)kept_bytes);
+    for (int i = 0; i < made->operation_count; i++)
+        made->operations[i].matrix = NULL;
+    for (int i = 0; status == MMUL_OK && i < made->operation_count; i++)
+        if (made->operations[i].kind == MMUL_LOAD)
+            status = get_matrix(&c, &made->operations[i].matrix, err);
+    if (status == MMUL_OK)
+        *program = made;
+    else
+        mmul_program_drop(made);
+    return status;
+}
+
+void mmul_program_drop(struct mmul_program *program) {
+    for (int i = 0; program != NULL && i < program->operation_count; i++)
+        mmul_matrix_close(program->operations[i].matrix);
+    mmul_program_destroy(program);
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT
+// DiLoCo (Douillard et al. 2023), its copies weighted by what they have seen.
+#include "tensor/apart.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "mpimatmul.h"
+#include "tensor/builtins.h"
+#include "tensor/jobs.h"
+#include "tensor/script.h"
+
+// ------------------------------------------------------------------------------------------- nodes
+
+static int count_nodes(const struct mmul_evaluator *e) {
+    return mmul_context_nodes(e->script->context);
+}
+
+// Who there is, once.
+static enum mmul_status begin(struct mmul_evaluator *e) {
+    struct mmul_script *script = e->script;
+    const int count = count_nodes(e);
+    if (script->nodes != NULL)
+        return MMUL_OK;
+    struct mmul_apart_node *nodes =
+        mmul_arena_allocate(&script->arena, (size_t)count * sizeof *nodes, e->err);
+    double *shares = mmul_arena_allocate(&script->arena, (size_t)count * sizeof *shares, e->err);
+    int64_t *windows = mmul_arena_allocate(&script->arena, (size_t)count * sizeof *windows, e->err);
+    if (nodes == NULL || shares == NULL || windows == NULL)
+        return e->err->status;
+    memset(nodes, 0, (size_t)count * sizeof *nodes);
+    memset(windows, 0, (size_t)count * sizeof *windows);
+    enum mmul_status status = script->apart(script->run_context, NULL, nodes, e->err);
+    for (int i = 0; i < count; i++)
+        shares[i] = nodes[i].share;
+    script->nodes = nodes;
+    script->node_count = count;
+    script->node_shares = shares;
+    script->node_windows = windows;
+    return status;
+}
+
+enum mmul_status mmul_apart_cut(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
+                                int64_t *begin, int64_t *end) {
+    const struct mmul_apart *a = e->apart;
+    int64_t *offsets =
+        mmul_arena_allocate(e->arena, (size_t)(a->nodes + 1) * sizeof *offsets, e->err);
+    if (offsets == NULL || mmul_split_offsets(count, a->nodes, a->shares, MMUL_SPLIT_EXACT, offsets,
+                                              e->err) != MMUL_OK)
+        return e->err->status;
+    *begin = offsets[a->node];
+    *end = offsets[a->node + 1];
+    if (*begin == *end)
+        return mmul_evaluator_fail(e, at, "%lld are too few for %d nodes: node %d has none",
+                                   (long long)count, a->nodes, a->node);
+    a->windows[a->node] += *end - *begin;
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------------------- programs
+
+// A program per node, and what is held of the first one's, and so of all.
+struct programs {
+    struct mmul_program **of; // owned, by node
+    int count;
+    struct mmul_holds holds;
+    struct mmul_apart apart;
+    struct all {
+        struct mmul_program *program;
+        struct mmul_job_leaf *leaves;
+        int job, uses, operations;
+    } all; // the evaluator's before that
+};
+
+static enum mmul_status open(struct mmul_evaluator *e, struct programs *p) {
+    *p = (struct programs){
+        .count = count_nodes(e),
+        .apart = {0, count_nodes(e), e->script->node_shares, e->script->node_windows},
+        .all = {e->program, e->leaves, e->job, e->uses, e->operations}};
+    e->apart = &p->apart;
+    e->context = mmul_context_of_node(e->script->context);
+    return MMUL_ALLOCATE(p->of, p->count, "programs of nodes", e->err);
+}
+
+// What is read and made from now on is of a node's program.
+static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, int node) {
+    if (mmul_program_create(&p->of[node], e->err) != MMUL_OK)
+        return e->err->status;
+    if (e->script->use_float32)
+        mmul_program_use_float32(p->of[node]);
+    p->apart.node = node;
+    e->program = p->of[node];
+    e->leaves = NULL;
+    e->operations = 0;
+    e->job = -++e->script->node_jobs; // no other one's
+    return MMUL_OK;
+}
+
+// Of the node at hand: x is held, whole on its ranks, under the number that all nodes have for it.
+static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
+                             const struct mmul_node *at, const struct mmul_object *x,
+                             struct mmul_object *held) {
+    struct mmul_object spread;
+    struct mmul_holds own = {.like = &p->holds}, *holds = p->apart.node == 0 ? &p->holds : &own;
+    enum mmul_status status = mmul_job_spread(e, at, x, &spread);
+    if (status == MMUL_OK)
+        status = mmul_hold_object(e, holds, &spread, held);
+    mmul_free(own.all);
+    return status;
+}
+
+static enum mmul_status run(struct mmul_evaluator *e, const struct programs *p) {
+    struct mmul_script *script = e->script;
+    return script->apart(script->run_context, (const struct mmul_program *const *)p->of, NULL,
+                         e->err);
+}
+
+static void close(struct mmul_evaluator *e, struct programs *p) {
+    for (int i = 0; p->of != NULL && i < p->count; i++)
+        mmul_program_destroy(p->of[i]);
+    mmul_free(p->of);
+    mmul_free(p->holds.all);
+    e->apart = NULL;
+    e->context = e->script->context;
+    e->program = p->all.program;
+    e->leaves = p->all.leaves;
+    e->job = p->all.job;
+    e->uses = p->all.uses;
+    e->operations = p->all.operations;
+}
+
+// ------------------------------------------------------------------------------------------- turns
+
+struct turns {
+    const struct mmul_node *call, *function;
+    int64_t at;
+    struct mmul_object state;
+};
+
+// The function, as a node has it.
+static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct turns *t,
+                                      struct mmul_object *result) {
+    struct mmul_object function;
+    const struct mmul_object arguments[] = {t->state, mmul_object_from_integer(t->at)};
+    e->steps = 0;
+    enum mmul_status status = mmul_evaluator_read_function(e, t->function, &function);
+    if (status == MMUL_OK)
+        status = e->call(e, t->call, &function, arguments, result);
+    if (status == MMUL_OK && !mmul_is_alike(&t->state, result))
+        status = mmul_evaluator_fail(
+            e, t->call, "%s returns another state than it is given: other matrices, or shapes",
+            t->function->text);
+    return status;
+}
+
+static enum mmul_status run_turn(struct mmul_evaluator *e, struct turns *t) {
+    struct programs p;
+    struct mmul_object next = {.kind = MMUL_OBJECT_NONE}, made, again;
+    enum mmul_status status = open(e, &p);
+    for (int node = 0; status == MMUL_OK && node < p.count; node++) {
+        status = turn_to(e, &p, node);
+        if (status == MMUL_OK)
+            status = evaluate_turn(e, t, &made);
+        if (status == MMUL_OK)
+            status = hold(e, &p, t->call, &made, node == 0 ? &next : &again);
+    }
+    if (status == MMUL_OK && run(e, &p) != MMUL_OK)
+        status = mmul_job_name_turn(e, t->at);
+    if (status == MMUL_OK) {
+        t->state = next;
+        status = mmul_holds_settle(e, &p.holds, true);
+    }
+    close(e, &p);
+    mmul_script_lent_free(e->script);
+    return status;
+}
+
+// What a turn leaves goes from one of two memories to the other.
+static enum mmul_status run_turns(struct mmul_evaluator *e, struct turns *t, int64_t turns) {
+    struct mmul_arena arenas[2] = {0}, *outside = e->arena, *outside_next = e->next_arena;
+    struct mmul_holds none = {NULL};
+    struct mmul_object state;
+    enum mmul_status status = MMUL_OK;
+    e->arena = &arenas[0];
+    e->next_arena = &arenas[1];
+    for (int64_t i = 0; status == MMUL_OK && i < turns; i++, t->at++) {
+        status = run_turn(e, t);
+        struct mmul_arena *over = e->arena;
+        mmul_arena_fini(over);
+        e->arena = e->next_arena;
+        e->next_arena = over;
+    }
+    e->next_arena = outside;
+    if (status == MMUL_OK)
+        status = mmul_hold_object(e, &none, &t->state, &state);
+    if (status == MMUL_OK)
+        t->state = state;
+    e->arena = outside;
+    e->next_arena = outside_next;
+    mmul_arena_fini(&arenas[0]);
+    mmul_arena_fini(&arenas[1]);
+    return status;
+}
+
+// By windows, where batches gave any, else by what nodes can do.
+static enum mmul_status find_parts(struct mmul_evaluator *e, const int64_t *before,
+                                   const double **parts) {
+    const int count = count_nodes(e);
+    double *made = mmul_arena_allocate(&e->script->arena, (size_t)count * sizeof *made, e->err);
+    int64_t sum = 0;
+    if (made == NULL)
+        return e->err->status;
+    for (int i = 0; i < count; i++)
+        sum += e->script->node_windows[i] - before[i];
+    for (int i = 0; i < count; i++)
+        made[i] = sum > 0 ? (double)(e->script->node_windows[i] - before[i]) / (double)sum
+                          : e->script->node_shares[i];
+    *parts = made;
+    return MMUL_OK;
+}
+
+static void set_parts(struct mmul_object *x, const double *parts) {
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        x->parts = parts;
+    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
+        set_parts((struct mmul_object *)(uintptr_t)&x->items[i], parts);
+}
+
+// What nodes are to read is on all of them: the state, and what functions know by name.
+static enum mmul_status spread_all(struct mmul_evaluator *e, const struct mmul_node *call,
+                                   struct mmul_object *state) {
+    const struct mmul_object given = *state;
+    enum mmul_status status = mmul_job_spread(e, call, &given, state);
+    for (struct mmul_binding *b = e->top->bindings; status == MMUL_OK && b != NULL; b = b->next) {
+        const struct mmul_object object = b->object;
+        if (mmul_functions_read(e, b->name))
+            status = mmul_job_spread(e, call, &object, &b->object);
+    }
+    return status;
+}
+
+static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int64_t turns,
+                                  struct mmul_object *result) {
+    int64_t *before = NULL;
+    const double *parts = NULL;
+    const int count = count_nodes(e);
+    mmul_jobs_enter(e, t->call);
+    enum mmul_status status = spread_all(e, t->call, &t->state);
+    e->pinned = &t->state;
+    if (status == MMUL_OK)
+        status = mmul_job_run(e, NULL);
+    if (status == MMUL_OK)
+        status = begin(e);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(before, count, "windows", e->err);
+    if (status == MMUL_OK) {
+        memcpy(before, e->script->node_windows, (size_t)count * sizeof *before);
+        status = run_turns(e, t, turns);
+    }
+    if (status == MMUL_OK)
+        status = find_parts(e, before, &parts);
+    if (status == MMUL_OK)
+        set_parts(&t->state, parts);
+    mmul_free(before);
+    *result = t->state;
+    e->pinned = NULL;
+    mmul_jobs_leave(e);
+    return status;
+}
+
+enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    const struct mmul_object *function = &arguments[0].object;
+    struct turns t = {.call = call, .function = arguments[0].node, .state = arguments[1].object};
+    int64_t turns = 0;
+    (void)builtin;
+    if (function->count != 2)
+        return mmul_evaluator_fail(e, arguments[0].node,
+                                   "f is a function of the text, of a state and a turn");
+    if (e->frame != e->top || e->named != call)
+        return mmul_evaluator_fail(e, call, "apart stands outside of functions: NAME = apart(...)");
+    if (mmul_take_whole(e, &arguments[2], "first", &t.at) != MMUL_OK ||
+        mmul_take_whole(e, &arguments[3], "turns", &turns) != MMUL_OK)
+        return e->err->status;
+    if (t.at < 0 || turns < 1)
+        return mmul_evaluator_fail(e, call, "apart: first is at least 0, turns are at least 1");
+    if (e->script->only_checked) // a turn is planned, on all nodes together
+        return evaluate_turn(e, &t, result);
+    if (e->script->apart == NULL)
+        return mmul_evaluator_fail(e, call,
+                                   "what nodes do apart is carried out by `mpimatmul run`");
+    return run_apart(e, &t, turns, result);
+}
+
+// ----------------------------------------------------------------------------------------- average
+
+// A tuple like x, or a matrix: each as `each` makes it.
+static enum mmul_status map(struct mmul_evaluator *e, const struct mmul_node *at,
+                            enum mmul_status (*each)(struct mmul_evaluator *,
+                                                     const struct mmul_node *,
+                                                     const struct mmul_object *,
+                                                     struct mmul_object *),
+                            const struct mmul_object *x, struct mmul_object *made) {
+    struct mmul_object items[MMUL_TUPLE_MOST];
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return each(e, at, x, made);
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return mmul_evaluator_fail(e, at, "average is of matrices, or tuples of them, not of %s",
+                                   mmul_object_name(x));
+    for (int i = 0; i < x->count; i++)
+        if (map(e, at, each, &x->items[i], &items[i]) != MMUL_OK)
+            return e->err->status;
+    return mmul_evaluator_tuple(e, items, x->count, made);
+}
+
+static enum mmul_status check(struct mmul_evaluator *e, const struct mmul_node *at,
+                              const struct mmul_object *x, struct mmul_object *made) {
+    *made = *x;
+    return x->parts != NULL
+               ? MMUL_OK
+               : mmul_evaluator_fail(e, at, "average is of what apart has made: this is one value");
+}
+
+// The node's summand, of which every one of its ranks has a part.
+static enum mmul_status weigh(struct mmul_evaluator *e, const struct mmul_node *at,
+                              const struct mmul_object *x, struct mmul_object *made) {
+    struct mmul_call call = {.operation = "multiply", .operand_count = 2};
+    const int node = e->apart->node;
+    const struct mmul_object operands[] = {
+        *x, mmul_object_from_real(x->parts[node] / e->script->nodes[node].ranks)};
+    made->axes = x->axes;
+    return mmul_apply(e, at, &call, operands, made);
+}
+
+// All summands, as a value of the program at hand.
+static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node *at,
+                               const struct mmul_object *x, struct mmul_object *made) {
+    struct mmul_object summands = *x;
+    summands.parts = NULL;
+    const int value = mmul_job_value(e, at, &summands);
+    if (value < 0)
+        return e->err->status;
+    *made = mmul_matrix_object(e, value, x->axes);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_object x = arguments[0].object, made, held = {.kind = MMUL_OBJECT_NONE}, again;
+    struct mmul_arena *next = e->next_arena;
+    struct programs p;
+    (void)builtin;
+    if (e->script->only_checked) {
+        *result = x;
+        return MMUL_OK;
+    }
+    if (map(e, call, check, &x, &made) != MMUL_OK)
+        return e->err->status;
+    enum mmul_status status = open(e, &p);
+    e->next_arena = e->arena; // the program at hand reads what is held
+    for (int node = 0; status == MMUL_OK && node < p.count; node++) {
+        status = turn_to(e, &p, node);
+        if (status == MMUL_OK)
+            status = map(e, call, weigh, &x, &made);
+        if (status == MMUL_OK)
+            status = hold(e, &p, call, &made, node == 0 ? &held : &again);
+    }
+    if (status == MMUL_OK)
+        status = run(e, &p);
+    if (status == MMUL_OK)
+        status = mmul_holds_settle(e, &p.holds, false);
+    e->next_arena = next;
+    close(e, &p);
+    return status == MMUL_OK ? map(e, call, gather, &held, result) : status;
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What nodes do apart, on one node, and what is wrong with it (tests/lab/apart.bats has several).
+# shellcheck disable=SC2154 # status and output are set by bats
+load helper
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return 1
+    cat > begin.py <<'END'
+table = generate((40, 3), "normal", seed=1)
+goals = generate((40, 1), "normal", seed=2)
+
+
+def inner(state, turn):
+    x, y = batch(table, goals, 4, seed=3, turn=turn)
+    return sgd(state, grad(mse(x @ state[0], y), state[0]), rate=0.1, momentum=0.5)
+
+
+state = sgd_state(generate((3, 1), "normal", seed=4))
+END
+}
+
+# refused LINE:COLUMN TEXT HINT: what stands on stdin, behind the beginning, ends with 65 and these words.
+refused() {
+    cat begin.py - > bad.py
+    run --separate-stderr "$MPIMATMUL" run bad.py
+    [ "$status" -eq 65 ]
+    [ "${stderr_lines[0]}" = "mpimatmul: bad.py:$1: $2" ] || { echo "$stderr"; return 1; }
+    [ -z "$3" ] || [[ "$stderr" == *"hint: $3"* ]] || { echo "$stderr"; return 1; }
+}
+
+@test "outer steps on one node are the reference's, with and without a loop, on one rank and three" {
+    cat begin.py - > a.py <<'END'
+new = apart(inner, state, 0, 3)
+print("first", sum(average(new[0])), sum(average(new)[1]))
+outer = nesterov_state(state[0])
+for step in loop(6):
+    new = apart(inner, new, 3 + 2 * step, 2)
+    for i in loop(2):
+        outer = nesterov(outer, average(new[0]))
+    print(step, mse(table @ outer[0], goals))
+save("w.npy", outer[0])
+END
+    py "$REPO/tests/reference.py" a.py > want
+    mv w.npy want.npy
+    for ranks in 1 3; do
+        run --separate-stderr "${launch[@]}" -n "$ranks" "$MPIMATMUL" run a.py --quiet --weights "$(seq -s , "$ranks")"
+        [ "$status" -eq 0 ]
+        echo "$output" > got
+        [ "$(wc -l < got)" -eq 7 ]
+        py - <<'END'
+import re
+import numpy as np
+got, want = ([float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", open(name).read())] for name in ("got", "want"))
+assert len(got) == len(want) and np.allclose(got, want, rtol=1e-4, atol=1e-5), (got, want)
+assert np.abs(np.load("w.npy") - np.load("want.npy")).max() < 1e-5
+END
+    done
+    run --separate-stderr "$MPIMATMUL" run a.py --check
+    [ "$status" -eq 0 ]
+}
+
+@test "diloco.py learns as the reference does, and goes on from its checkpoint" {
+    local small=("$REPO/bench/programs/diloco.py" layers=1 heads=2 width=16 length=8 count=4 inners=3 corpus=book.txt)
+    cp /usr/share/common-licenses/GPL-3 book.txt
+    py "$REPO/tests/reference.py" "${small[@]}" outers=3 > want
+    mv diloco.wte.npy want.npy
+    rm diloco.safetensors
+    "$MPIMATMUL" run "${small[@]}" outers=2 --quiet > got
+    "${launch[@]}" -n 2 "$MPIMATMUL" run "${small[@]}" outers=3 --quiet > more
+    [ "$(cut -d' ' -f1 more)" = 2 ]
+    py - <<'END'
+import numpy as np
+got, want = np.loadtxt("got"), np.loadtxt("want")
+assert np.abs(got - want[:2]).max() < 1e-4, (got, want)
+END
+}
+
+trained='new = apart(inner, state, 0, 1)'
+
+@test "what nodes have apart is read by average alone" {
+    local everywhere="every node has a value of its own here" remedy="average(x) makes one of them"
+    refused 12:7 "$everywhere" "$remedy" <<< "$trained"$'\nprint(new[0] * 2)'
+    refused 12:1 "$everywhere" "$remedy" <<< "$trained"$'\ncheckpoint("c.safetensors", new, turn=1)'
+    refused 11:1 "average is of what apart has made: this is one value" "" <<< 'average(state[0])'
+    refused 11:1 "average is of matrices, or tuples of them, not of a whole number" "" <<< 'average(3)'
+    [ ! -e c.safetensors ]
+}
+
+@test "what nodes do apart is a function of a state and a turn, that gives such a state" {
+    refused 11:13 "expected the name of a function of the text" "" <<< 'new = apart(state, state, 0, 1)'
+    refused 11:7 "apart: first is at least 0, turns are at least 1" "" <<< 'new = apart(inner, state, 0, 0)'
+    refused 11:8 "apart stands outside of functions: NAME = apart(...)" "" <<< 'new = (apart(inner, state, 0, 1), 1)'
+    refused 13:13 "f is a function of the text, of a state and a turn" "" << 'END'
+def one(x):
+    return x
+new = apart(one, state, 0, 1)
+END
+    refused 13:7 "half returns another state than it is given: other matrices, or shapes" "" << 'END'
+def half(state, turn):
+    return state[0]
+new = apart(half, state, 0, 1)
+END
+    refused 12:5 "print is not for what every node does apart" "before it, or, of average(...), behind it" << 'END'
+def shown(state, turn):
+    print(turn)
+    return state
+new = apart(shown, state, 0, 1)
+END
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What nodes do apart: copies of a model that train on windows of their own, weighted by what they have seen.
+# shellcheck disable=SC2154 # status and output are set by bats
+load ../cli/helper
+load hosts
+
+setup_file() {
+    lab_up 3
+}
+
+teardown_file() {
+    lab_down
+}
+
+setup() {
+    lab_begin_test
+    cp /usr/share/common-licenses/GPL-3 book.txt
+    cat > a.py <<'END'
+text = tokens("book.txt")
+width = 16
+base = generate((text.vocabulary, width), "normal", seed=1) * 0.3
+head = generate((text.vocabulary, width), "normal", seed=2) * 0.3
+bias = generate((1, text.vocabulary), "normal", seed=3) * 0.1
+
+
+def loss_of(w, x, y):
+    return cross_entropy(tanh(take(w[0], x)) @ w[1].T + bias, y)
+
+
+def inner(state, turn):
+    x, y = batch(text, 6, 8, seed=5, turn=turn)
+    g = grad(loss_of(state[0], x, y), state[0])
+    return adamw(state, clip_grad_norm(g, 1.0), turn=turn, rate=0.01)
+
+
+outer = nesterov_state((base, head))
+state = adamw_state((base, head))
+x, y = batch(text, 40, 8, seed=9, turn=0)
+for step in loop(5):
+    new = apart(inner, state, step * 4, 4)
+    outer = nesterov(outer, average(new[0]), rate=0.7, momentum=0.9)
+    state = (outer[0], new[1], new[2])
+    print(step, loss_of(outer[0], x, y))
+save("w.npy", outer[0][0])
+END
+}
+
+# agree HOSTS SHARES OPTIONS...: losses and what is learned are those of the reference, whose nodes have these shares.
+agree() {
+    local hosts=$1 shares=$2
+    shift 2
+    run --separate-stderr lab_mpirun "$hosts" "$MPIMATMUL" run a.py --quiet "$@"
+    [ "$status" -eq 0 ] || { echo "$output" "$stderr"; return 1; }
+    echo "$output" > got
+    mv w.npy got.npy
+    REFERENCE_APART=$shares py "$REPO/tests/reference.py" a.py > want
+    [ "$(wc -l < want)" -eq 5 ]
+    py - <<'END'
+import numpy as np
+got, want = np.loadtxt("got"), np.loadtxt("want")
+assert np.abs(got - want).max() < 1e-4, (got, want)
+assert np.abs(np.load("got.npy") - np.load("w.npy")).max() < 1e-4
+END
+}
+
+@test "copies are trained apart and averaged by the windows that they have seen" {
+    agree node1:1,node2:1 1:2 --weights 1,2
+    agree node1:2,node2:1 1:2 --weights 1,1,4
+    agree node1:1,node2:1,node3:1 1:3:2 --weights 1,3,2
+    agree node2:3 1
+    run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run a.py --weights 1,2
+    [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
+}
