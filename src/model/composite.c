@@ -145,14 +145,18 @@ static int mse(struct mmul_build *b, const struct mmul_composite_call *call) {
     return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off));
 }
 
-// max(x, 0) - x y + log(1 + exp(-|x|)): torch's with logits, which overflows nowhere.
+// max(x, 0) - x y + log(1 + exp(-|x|)): torch's with logits, which overflows nowhere. The larger of x and 0 as
+// (x + |x|) / 2, whose slope at 0 is the one that all of it has there.
 static int binary_cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
     require_alike(b, call);
     const int x = call->operands[0], y = call->operands[1];
-    const int size = mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_ABS, x));
-    const int power = mmul_build_number(b, MMUL_ADD, mmul_build_one(b, MMUL_EXP, size), 1);
-    const int linear = mmul_build_both(b, MMUL_SUBTRACT, mmul_build_one(b, MMUL_RELU, x),
-                                       mmul_build_both(b, MMUL_MULTIPLY, x, y));
+    const int size = mmul_build_one(b, MMUL_ABS, x);
+    const int power = mmul_build_number(
+        b, MMUL_ADD, mmul_build_one(b, MMUL_EXP, mmul_build_one(b, MMUL_NEGATE, size)), 1);
+    const int positive =
+        mmul_build_number(b, MMUL_MULTIPLY, mmul_build_both(b, MMUL_ADD, x, size), 0.5);
+    const int linear =
+        mmul_build_both(b, MMUL_SUBTRACT, positive, mmul_build_both(b, MMUL_MULTIPLY, x, y));
     const int each = mmul_build_both(b, MMUL_ADD, linear, mmul_build_one(b, MMUL_LOG, power));
     return reduce_all(b, MMUL_MEAN, each);
 }

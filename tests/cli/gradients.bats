@@ -112,3 +112,17 @@ END
     run "$MPIMATMUL" run t.py --check
     [[ $output == *'gradient of b'* ]]
 }
+
+@test "losses have their slope where a part of them has none" {
+    cat > t.py << 'END'
+x, y = generate((2, 3), kind="zeros"), generate((2, 3), kind="ones") * 0.25
+w = grad(binary_cross_entropy(x, y), x) * 6
+print(sum(w))
+assert_close(w, generate((2, 3), kind="ones") * 0.25, 0.0)
+assert_close(grad(mse(x, x), x), x, 0.0)
+END
+    run "$MPIMATMUL" run t.py --quiet
+    [ "$status" -eq 0 ]
+    [ "$output" = 1.5 ]
+    py "$REPO/tests/reference.py" t.py
+}
