@@ -46,6 +46,16 @@ static const char *driver_text(const struct mmul_device_info *d, bool verbose,
     return text;
 }
 
+// A line, or two of them, cut at its last comma.
+static void print_in_columns(const char *line, FILE *stream) {
+    enum { COLUMNS = 120 };
+    const char *comma = strlen(line) > COLUMNS ? strrchr(line, ',') : NULL;
+    if (comma != NULL)
+        fprintf(stream, "%.*s,\n %s\n", (int)(comma - line), line, comma + 1);
+    else
+        fprintf(stream, "%s\n", line);
+}
+
 void mmul_cluster_print_kernels(const struct mmul_cluster *cluster, bool all, FILE *stream) {
     char text[192], next[192];
     for (int first = 0, last; first < cluster->size; first = last + 1) {
@@ -57,10 +67,14 @@ void mmul_cluster_print_kernels(const struct mmul_cluster *cluster, bool all, FI
         if (d->kernels[0] == '\0' ||
             (!all && d->kernels_setting[0] == '\0' && d->kernels_lack[0] == '\0'))
             continue;
+        struct mmul_text line = {0};
         if (last == first)
-            fprintf(stream, "rank %d: OpenBLAS's kernels are %s\n", first, text);
+            mmul_text_add(&line, "rank %d", first);
         else
-            fprintf(stream, "ranks %d to %d: OpenBLAS's kernels are %s\n", first, last, text);
+            mmul_text_add(&line, "ranks %d to %d", first, last);
+        mmul_text_add(&line, ": OpenBLAS's kernels are %s", text);
+        print_in_columns(mmul_text_get(&line), stream);
+        mmul_text_fini(&line);
         if (!all)
             fputs("  `mpimatmul devices --test` measures others\n", stream);
     }

@@ -346,6 +346,9 @@ print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["
         < /dev/null
     expect_quiet_success
     [[ "$output" != *"is set"* ]]
+    run env OPENBLAS_CORETYPE=Prescott OPENBLAS_L2_SIZE=1048576 "${devices[@]}" < /dev/null
+    [[ "$output" == *"OPENBLAS_L2_SIZE=1048576"* ]]
+    [ "$(wc -L <<< "$output")" -le 120 ]
     "$MPIMATMUL" gen A.bin --dims 41x31 --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 31x37 --seed 2 --quiet
     OPENBLAS_CORETYPE=Nehalem program mul A.bin B.bin -o C.bin --quiet --device cpu --report r.json
