@@ -72,3 +72,27 @@ END
     run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run a.py --weights 1,2
     [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
 }
+
+@test "a node that is lost ends the job, the last checkpoint is whole, and the others go on from it" {
+    local program=("$MPIMATMUL" run "$REPO/bench/programs/diloco.py" layers=1 heads=2 width=16 length=8 count=4
+        inners=2 corpus=book.txt) job code=0
+    LAB_SECONDS=100 lab_mpirun node1:1,node2:1 "${program[@]}" outers=100000 > job.out 2> job.err 3>&- &
+    job=$!
+    until grep -q '^3 ' job.out; do
+        kill -0 "$job"
+        sleep 0.1
+    done
+    # shellcheck disable=SC2046 # one or several
+    kill -KILL $(lab_program_pids node2)
+    wait "$job" || code=$?
+    [ "$code" -ge 130 ] && [ "$code" -le 143 ] || { echo "$code"; cat job.err; return 1; }
+    [ ! -e diloco.wte.npy ]
+    local turn
+    turn=$("$MPIMATMUL" info diloco.safetensors --json > /dev/null && head -c 3000 diloco.safetensors |
+        grep -ao '"turn": *"[0-9]*"' | grep -o '[0-9]*')
+    [ "$turn" -ge 4 ]
+    run --separate-stderr lab_mpirun node1:1 "${program[@]}" outers=$((turn + 2)) --quiet
+    [ "$status" -eq 0 ]
+    [ "$(cut -d' ' -f1 <<< "$output" | xargs)" = "$turn $((turn + 1))" ]
+    [ -e diloco.wte.npy ]
+}

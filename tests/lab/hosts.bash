@@ -163,3 +163,11 @@ lab_mpirun() {
     rm -f "$errors"
     return $status
 }
+
+# The processes of our program on a host.
+lab_program_pids() {
+    local pid
+    for pid in $(ip netns pids "$LAB_NAME-$1"); do
+        [ "$(cat "/proc/$pid/comm" 2> /dev/null)" != mpimatmul ] || echo "$pid"
+    done
+}

@@ -105,14 +105,6 @@ expect_right_result() {
     done
 }
 
-# The processes of our program on a host.
-program_pids() {
-    local pid
-    for pid in $(ip netns pids "$LAB_NAME-$1"); do
-        [ "$(cat "/proc/$pid/comm" 2> /dev/null)" != mpimatmul ] || echo "$pid"
-    done
-}
-
 # start_slow_job: one that computes for many seconds once D.bin.part is there; waits until then.
 start_slow_job() {
     local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root --device) slow=faulty:delay=40s:cpu i
@@ -124,7 +116,7 @@ start_slow_job() {
         sleep 0.1
     done
     sleep 0.5
-    [ -n "$(program_pids node2)" ]
+    [ -n "$(lab_program_pids node2)" ]
 }
 
 # expect_job_end LEAST MOST: mpirun's exit code, one that none of ours is.
@@ -150,7 +142,7 @@ expect_next_run() {
 @test "a rank that is killed far away ends the job" {
     start_slow_job
     # shellcheck disable=SC2046 # one or several
-    kill -KILL $(program_pids node2)
+    kill -KILL $(lab_program_pids node2)
     expect_job_end 130 143
     expect_next_run
 }
