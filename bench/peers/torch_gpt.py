@@ -69,7 +69,8 @@ for turn in range(turns):
     h = first[0][x] + first[1]
     for p in blocks:
         h = block(h, p)
-    loss = torch.nn.functional.cross_entropy((layer_norm(h, first[2], first[3]) @ first[0].T).flatten(0, 1), y.flatten())
+    logits = layer_norm(h, first[2], first[3]) @ first[0].T
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
     optimiser.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(learned, 1.0)

@@ -66,8 +66,8 @@ END
     py "$REPO/tests/reference.py" "${small[@]}" outers=3 > want
     rm diloco.safetensors
     "$MPIMATMUL" run "${small[@]}" outers=2 --quiet > got
-    "${launch[@]}" -n 2 "$MPIMATMUL" run "${small[@]}" outers=3 --quiet > more
-    [ "$(cut -d' ' -f1 more)" = 2 ]
+    "${launch[@]}" -n 2 "$MPIMATMUL" run "${small[@]}" outers=3 --quiet > on
+    [ "$(cut -d" " -f1 on)" = 2 ]
     py - <<'END'
 import numpy as np
 got, want = np.loadtxt("got"), np.loadtxt("want")
