@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""Training: seconds of a turn, between the lines that a program prints; the peers' steps in memory, compiled before."""
+import json
+import os
+from itertools import pairwise
+
+from cases.balance import KERNELS, with_kernels
+from harness.builds import Figure, measure_against
+from harness.lab import Lab
+from harness.measure import Failed, Skip, jax, median, run
+from harness.tables import row, side
+
+STEP = "a step of bench/programs/gpt.py"
+ONE_CORE = ["mpirun", "-q", "--bind-to", "core", "-n"]
+CORPORA = ("/usr/share/common-licenses/GPL-3",)  # which every Debian has
+
+
+class Training:
+    """A program of bench/programs that prints a line per turn."""
+
+    def __init__(self, bench, name, turns, settings):
+        self.bench, self.file = bench, bench.root / "bench" / "programs" / f"{name}.py"
+        self.settings = [f"corpus={CORPORA[0]}", *turns, *settings]
+        self.metrics = bench.folder / "metrics.jsonl"
+
+    def words(self, options=()):
+        return [self.bench.program, "run", self.file, *self.settings, f"file={self.bench.folder}/state.safetensors",
+                f"result={self.bench.folder}/result.npy", "--device", "cpu", "--quiet", "--metrics", self.metrics,
+                *options]
+
+    def once(self, argv, env=None):
+        """seconds: the median of the turns from the second on."""
+        (self.bench.folder / "state.safetensors").unlink(missing_ok=True)
+        run(argv, env=env)
+        lines = [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        at = [line["seconds"] for line in lines if line["name"] == "step"]
+        if len(at) < 3:
+            raise Failed(f"{self.file.name} has printed {len(at)} lines")
+        return {"seconds": median([after - before for before, after in pairwise(at)][1:] or [at[1] - at[0]])}
+
+    def ranks(self, count, options=(), env=None):
+        return self.once([*ONE_CORE, count, *self.words(options)], env)
+
+    def alone(self, options=(), env=None):
+        return self.once(self.words(options), env)
+
+
+def sizes_of(bench):
+    return bench.pick({"layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16},
+                      {"layers": 1, "heads": 2, "width": 16, "length": 8, "count": 4})
+
+
+def training(bench, name="gpt", turns=("turns=7", "every=1", "saves=1000")):
+    return Training(bench, name, turns, [f"{key}={value}" for key, value in sizes_of(bench).items()])
+
+
+def torch(bench, gpt):
+    """peers/torch_gpt.py by the Python that MMUL_TORCH_PYTHON names, or this one."""
+    python = os.environ.get("MMUL_TORCH_PYTHON", bench.python)
+    try:
+        run([python, "-c", "import torch"])
+    except (Failed, OSError):
+        raise Skip(f"'{python}' has no torch: MMUL_TORCH_PYTHON names one that has") from None
+    settings = [word for word in gpt.settings if word.partition("=")[0] in sizes_of(bench)]
+    peer = run([python, bench.root / "bench" / "peers" / "torch_gpt.py", CORPORA[0], 7, *settings])[1]
+    return json.loads(peer.splitlines()[-1])
+
+
+def against_peers(bench):
+    """One rank, all threads."""
+    gpt, rows = training(bench), []
+    peers = {"jax": lambda: jax(bench, "gpt", *sizes_of(bench).values(), 76), "torch": lambda: torch(bench, gpt)}
+    for name, peer in peers.items():
+        try:
+            samples = bench.alternate({"run": gpt.alone, name: peer})
+        except Skip as reason:
+            bench.say(f"learn {name}: {reason}")
+            continue
+        rows.append(row(name, side(f"{STEP}: one rank, {bench.threads} threads, checks on, launch apart",
+                                   samples["run"]), side(f"the same step in {name}, in memory", samples[name]),
+                        asked=bench.asked(f"learn {name}")))
+    return rows
+
+
+def against_itself(bench):
+    gpt = training(bench)
+    one_core = Figure(f"{STEP}: one rank of one core", lambda: gpt.ranks(1, env={"OMP_NUM_THREADS": "1"}))
+    rows = measure_against(bench, "2 ranks", Figure(f"{STEP}: two ranks of one core", lambda: gpt.ranks(2)), one_core)
+    rows += measure_against(bench, "checks", Figure(f"{STEP}: one rank, checks on", gpt.alone),
+                            Figure("the same with --verify off", lambda: gpt.alone(["--verify", "off"])))
+    return rows
+
+
+def mixed(bench):
+    """The second rank with slower kernels, no weights given."""
+    gpt, rows = training(bench), []
+    for kernels in KERNELS[:2]:
+        slower = with_kernels(kernels)
+        rank = ["-n", 1]
+
+        def both(slower=slower):
+            return gpt.once([*ONE_CORE[:-1], *rank, *gpt.words(), ":", *rank, *slower, *gpt.words()])
+
+        def ideal(slower=slower):
+            first, second = (gpt.once([*ONE_CORE, 1, *words, *gpt.words()], {"OMP_NUM_THREADS": "1"})["seconds"]
+                             for words in ((), slower))
+            return {"seconds": 1 / (1 / first + 1 / second)}
+        figure = Figure(f"{STEP}: two ranks, the second with kernels for {kernels}", both)
+        rows += measure_against(bench, kernels, figure,
+                                Figure("the sum of the speeds of both, each alone", ideal, is_ours=False))
+    return rows
+
+
+def hosts(bench):
+    """Two emulated hosts of one core against one of them: gradients each turn, or copies that train apart."""
+    rows = []
+    cases = (("2 hosts", "1gbit", training(bench), STEP),
+             ("apart", "100mbit", training(bench, "diloco", ("outers=3", f"inners={bench.pick(20, 2)}")),
+              "an outer step of bench/programs/diloco.py, 20 turns"))
+    with Lab(bench, 2) as lab:
+        for name, rate, program, text in cases:
+            lab.rate(rate)
+            two, one = (Figure(words, lambda count=count, program=program: program.once(
+                [*lab.mpirun(count), *program.words()], lab.env()))
+                for words, count in ((f"{text}: two hosts of one core, {rate}", 2), ("one of them", 1)))
+            rows += measure_against(bench, name, two, one)
+    return rows
+
+
+SMALL = """x = generate((8, 8), kind="normal", seed=1)
+for step in loop({turns}):
+    for i in range(5):
+        x = tanh(x + 0.1)
+    if step % {every} == 0:
+        print(step)
+save("{folder}/x.npy", x)
+"""
+
+
+def small(bench):
+    """Turns of ten operations on 8 x 8; and what the last of many takes in memory."""
+    turns, rows = bench.pick(10000, 100), []
+    program = Training(bench, "gpt", (), ())
+    program.file, program.settings = bench.folder / "small.py", []
+    program.file.write_text(SMALL.format(turns=turns, every=turns // 10, folder=bench.folder))
+    words = [bench.program, "run", program.file, "--device", "cpu", "--quiet", "--metrics", program.metrics]
+    for label, launch in (("small", []), ("small 2 ranks", [*ONE_CORE, 2])):
+        def turn(launch=launch):
+            sample = program.once([*launch, *words])
+            return {"seconds": sample["seconds"] / (turns // 10)}
+        samples = bench.alternate({label: turn})
+        rows.append(row(label, side("a turn of ten operations on 8 x 8", samples[label]),
+                        asked=bench.asked(f"learn {label}")))
+    return rows
+
+
+def learn(bench):
+    rows = small(bench) + against_itself(bench) + against_peers(bench) + mixed(bench)
+    try:
+        return rows + hosts(bench)
+    except Skip as reason:
+        bench.say(f"learn hosts: {reason}")
+        return rows
