@@ -903,6 +903,8 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //     mse, binary_cross_entropy                2: means over all elements; of logits and numbers from 0 to 1
 //                                              (torch's with logits)
 //     stop_gradient                            1: x, through which no gradient goes
+//     dropout                                  1 and three numbers, p, seed, turn: 0 with probability p (below 1), else
+//                                              x / (1 - p); which elements follows from seed, turn and position
 //     attention                                3 to 4, causal, scale: softmax(scale q k^T + mask) v of q
 //                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..)
 enum { MMUL_OPERANDS = 4, MMUL_NUMBER = -2147483647 };

@@ -25,7 +25,8 @@ CASES += [(f"{name}(x)", {"x": (6, 5, "positive")}) for name in ("log", "sqrt", 
 CASES += [(text, SQUARE) for text in (
     "x + y", "x - y", "x * y", "x / y", "maximum(x, y)", "minimum(x, y)", "where(x > y, x, y)",
     "x @ y.T", "concat((x, y), axis=0)", "concat((x, y), axis=-1)", "linear(x, y)", "x.T @ y", "mse(x, y)",
-    "binary_cross_entropy(x, sigmoid(y))", "x * x + stop_gradient(y) * y")]
+    "binary_cross_entropy(x, sigmoid(y))", "x * x + stop_gradient(y) * y",
+    "dropout(x * y, 0.5, 3, 8) * x")]
 CASES += [(text, {"x": (6, 5)}) for text in (
     "gelu(x, approximate=\"tanh\")", "2 - x", "3 / x", "x * 2.5", "x ** 2", "x ** 3", "-x", "x[1:4, 2:5]",
     "softmax(x)", "softmax(x, causal=True)", "sum(x)", "sum(x, axis=-1)", "sum(x, axis=-2)", "mean(x)",
@@ -39,7 +40,8 @@ CASES += [(text, {"x": (6, 5), "y": (6, 1)}) for text in ("x + y", "x * y", "x /
 CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
     "permute(x, (2, 0, 3, 1))", "sum(x, axis=-3)", "sum(x, axis=-4)", "mean(x, axis=0)", "mean(x, axis=1)", "sum(x)",
     "rope(x)", "rope(x, interleaved=True)", "cumsum(x, 0)", "cumsum(x, 1)", "softmax(x, causal=True)", "x[1:2, :, 1:3]",
-    "var(x, axis=-3)", "max(x, axis=-3)", "concat((x, x * x), axis=-3)", "x @ x.T", "layer_norm(x, None, None)")]
+    "dropout(x, 0.25, 1, 0)", "var(x, axis=-3)", "max(x, axis=-3)", "concat((x, x * x), axis=-3)", "x @ x.T",
+    "layer_norm(x, None, None)")]
 CASES += [(text, {"x": (2, 3, 4, 5), "y": (5, 6)}) for text in ("x @ y", "(x * 2) @ y", "relu(x @ y) * 3")]
 CASES += [("x @ y", {"x": (4, 5), "y": (2, 3, 5, 6)}), ("x @ y", {"x": (2, 1, 4, 5), "y": (1, 3, 5, 6)}),
           ("x @ y", {"x": (4, 1), "y": (1, 5)}), ("x @ y", {"x": (1, 4), "y": (2, 4, 1)}),

@@ -99,6 +99,10 @@ show("axis", mm.max(x, -1).numpy(), X.max(-1, keepdims=True), 0)
 show("abs", abs(x).numpy(), np.abs(X), 0)
 show("any axis", mm.std(q, axis=0).numpy(), Q.std(0, keepdims=True), 1e-5)
 show("cumsum", x.cumsum(0).numpy(), np.cumsum(X.astype("f8"), 0), 1e-4)
+sys.path.append(str(pathlib.Path(__file__).parent))
+import reference  # noqa: E402  pylint: disable=wrong-import-position,wrong-import-order
+show("dropout", mm.dropout(x, 0.75, 3, turn=2 ** 40).numpy(),
+     reference.dropout(reference.matrix(X), 0.75, 3, 2 ** 40), 0)
 ids = np.arange(64)[None] % 32
 loss = mm.cross_entropy(x @ w + b, ids)
 gw, (gb, gx) = mm.grad(loss, (w, (b, x)))

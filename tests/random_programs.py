@@ -117,7 +117,7 @@ class Writer:
         form = self.rng.choice(("-{}", "neg({})", "exp(minimum({}, 4))", "log(abs({}) + 0.5)", "sqrt(abs({}) + 0.1)",
                                 "rsqrt({} * {} + 0.5)", "abs({})", "relu({})", "sigmoid({})", "tanh({})", "silu({})",
                                 "gelu({})", 'gelu({}, approximate="tanh")', "sin({})", "cos({})",
-                                "{} ** 2", "(abs({}) + 0.1) ** 0.5"))
+                                "{} ** 2", "(abs({}) + 0.1) ** 0.5", "dropout({}, 0.3, 5, n)"))
         return self.add(f"{self.fresh()} = {form.replace('{}', x)}",
                         x in self.exact and form in ("-{}", "neg({})", "abs({})", "relu({})", "{} ** 2"))
 

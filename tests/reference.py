@@ -148,8 +148,12 @@ def grad(y, x):
     return of(x)
 
 
-# ------------------------------------------------------------------------------------- the functions
+def dropout(x, p, seed, turn):
+    draws = generate(x.shape, seed=_drawn(seed, turn))  # multiples of 2^-23
+    return where(draws >= math.floor(p * 2 ** 24) / 2 ** 23 - 1, x / (1 - p), 0) if p else x
 
+
+# ------------------------------------------------------------------------------------- the functions
 
 for _name, _compare in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
                         "eq": np.equal, "ne": np.not_equal}.items():
@@ -357,9 +361,7 @@ def nesterov(outer, new, rate=0.7, momentum=0.9):
 
 
 class _Copies:
-    """What every node has for itself: one of each, and what it counts in their mean."""
-
-    def __init__(self, of, parts):
+    def __init__(self, of, parts):  # what each node has for itself, and what that counts in their mean
         self.of, self.parts = of, parts
 
     def __getitem__(self, i):

@@ -126,12 +126,15 @@ int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const 
     return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
 }
 
-int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {
-    struct mmul_operation request = {.kind = MMUL_GENERATE,
-                                     .shape = shape,
-                                     .generator =
-                                         with_ones ? MMUL_GENERATE_ONES : MMUL_GENERATE_ZEROS};
+int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
+                        uint64_t seed) {
+    struct mmul_operation request = {
+        .kind = MMUL_GENERATE, .shape = shape, .generator = kind, .seed = seed};
     return add(b, &request);
+}
+
+int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {
+    return mmul_build_generate(b, shape, with_ones ? MMUL_GENERATE_ONES : MMUL_GENERATE_ZEROS, 0);
 }
 
 void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]) {

@@ -53,7 +53,10 @@ int mmul_build_reshape(struct mmul_build *b, int x,
                        struct mmul_shape shape); // x itself, where it is so
 int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const int64_t end[4]);
 
-// A matrix of one number, which takes the type of what reads it.
+// Numbers by position, from a seed: they take the type of what reads them.
+int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
+                        uint64_t seed);
+// One number.
 int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones);
 
 // Sizes by axis, batch first, and back.

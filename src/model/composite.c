@@ -2,8 +2,10 @@
 // What each of them is made of. All axes of a call count from the end, 0: all of them.
 #include "model/composite.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "model/build.h"
@@ -171,27 +173,57 @@ static int stop_gradient(struct mmul_build *b, const struct mmul_composite_call 
     return made;
 }
 
+// ---------------------------------------------------------------------------------------- dropout
+
+static bool is_count(double x) {
+    return x >= 0 && x <= 0x1p53 && x == floor(x);
+}
+
+// x / (1 - p), or 0 where what is drawn at an element's position is among the lowest p of all that a generated matrix
+// holds, which are the multiples of 2^-23 from -1 on. Seed and turn choose the draws, so that a plan knows neither.
+static int dropout(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0];
+    const double p = call->with->numbers[1], seed = call->with->numbers[2],
+                 turn = call->with->numbers[3];
+    if (!(p >= 0 && p < 1))
+        mmul_build_fail(b, MMUL_ERR_USAGE, "dropout of %g: expected at least 0, and less than 1",
+                        p);
+    if (!is_count(seed) || !is_count(turn))
+        mmul_build_fail(b, MMUL_ERR_USAGE, "dropout: seed and turn are whole numbers from 0 on");
+    if (p == 0 || b->err->status != MMUL_OK)
+        return x;
+    const int drawn = mmul_build_generate(b, mmul_build_shape(b, x), MMUL_GENERATE_UNIFORM,
+                                          mmul_random_at((uint64_t)seed, (uint64_t)turn));
+    const int is_left =
+        mmul_build_number(b, MMUL_GREATER_EQUAL, drawn, floor(p * 0x1p24) * 0x1p-23 - 1);
+    const int scaled = mmul_build_number(b, MMUL_MULTIPLY, x, 1 / (1 - p));
+    const struct mmul_term operands[] = {mmul_value_term(is_left), mmul_value_term(scaled),
+                                         mmul_number_term(0)};
+    return mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+}
+
 // ------------------------------------------------------------------------------------- the table
 
 static const struct {
     const char *name;
-    int operands;
+    int operands, numbers; // values, and behind them numbers
     composite *make;
     bool has_rows; // an operation of that name is there, for axes -1 and -2
 } TABLE[] = {
-    {"sum", 1, reduction, true},
-    {"mean", 1, reduction, true},
-    {"max", 1, reduction, true},
-    {"min", 1, reduction, true},
-    {"var", 1, var, false},
-    {"std", 1, standard_deviation, false},
-    {"cumsum", 1, cumsum, false},
-    {"one_hot", 1, one_hot, false},
-    {"cross_entropy", 2, cross_entropy, false},
-    {"add_at", 3, add_at, false},
-    {"mse", 2, mse, false},
-    {"binary_cross_entropy", 2, binary_cross_entropy, false},
-    {"stop_gradient", 1, stop_gradient, false},
+    {"sum", 1, 0, reduction, true},
+    {"mean", 1, 0, reduction, true},
+    {"max", 1, 0, reduction, true},
+    {"min", 1, 0, reduction, true},
+    {"var", 1, 0, var, false},
+    {"std", 1, 0, standard_deviation, false},
+    {"cumsum", 1, 0, cumsum, false},
+    {"one_hot", 1, 0, one_hot, false},
+    {"cross_entropy", 2, 0, cross_entropy, false},
+    {"add_at", 3, 0, add_at, false},
+    {"mse", 2, 0, mse, false},
+    {"binary_cross_entropy", 2, 0, binary_cross_entropy, false},
+    {"stop_gradient", 1, 0, stop_gradient, false},
+    {"dropout", 1, 3, dropout, false},
 };
 
 static int find(const struct mmul_composite_call *call) {
@@ -206,15 +238,17 @@ bool mmul_is_composite(const struct mmul_composite_call *call) {
 }
 
 static enum mmul_status check(const struct mmul_program *program,
-                              const struct mmul_composite_call *call, int operands,
+                              const struct mmul_composite_call *call, int which,
                               struct mmul_error *err) {
-    if (call->operand_count != operands)
-        return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", call->name,
-                         operands, operands, call->operand_count);
-    for (int i = 0; i < operands; i++)
-        if (call->operands[i] == MMUL_NUMBER)
-            return mmul_fail(err, MMUL_ERR_USAGE, "%s takes values, not numbers", call->name);
-        else if (call->operands[i] < 0 || call->operands[i] >= program->value_count)
+    const int values = TABLE[which].operands, all = values + TABLE[which].numbers;
+    if (call->operand_count != all)
+        return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", call->name, all,
+                         all, call->operand_count);
+    for (int i = 0; i < all; i++)
+        if ((call->operands[i] == MMUL_NUMBER) != (i >= values))
+            return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %s", call->name,
+                             values == all ? "values, not numbers" : "a value, then numbers");
+        else if (i < values && (call->operands[i] < 0 || call->operands[i] >= program->value_count))
             return mmul_fail(err, MMUL_ERR_USAGE, "cannot %s value %d: the program has %d values",
                              call->name, call->operands[i], program->value_count);
     return MMUL_OK;
@@ -224,13 +258,13 @@ enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err) {
     const int which = find(call);
-    if (check(program, call, TABLE[which].operands, err) != MMUL_OK)
+    if (check(program, call, which, err) != MMUL_OK)
         return err->status;
     struct mmul_build b = mmul_build_begin(program, call->origin, err);
     const int made = TABLE[which].make(&b, call);
     if (mmul_build_end(&b) != MMUL_OK)
         return err->status;
-    if (name != NULL) {
+    if (name != NULL && made >= b.values) { // not an operand itself
         mmul_text_copy_ends(program->values[made].name, sizeof program->values[made].name, name);
         mmul_make_printable(program->values[made].name);
     }

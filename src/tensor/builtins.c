@@ -67,6 +67,7 @@ static const struct mmul_builtin TABLE[] = {
     {"binary_cross_entropy", "logits, y", mmul_builtin_loss, "binary_cross_entropy", NULL},
     {"grad", "y, x", mmul_builtin_grad, NULL, NULL},
     {"stop_gradient", "x", mmul_builtin_row, "stop_gradient", NULL},
+    {"dropout", "x, p, seed, turn", mmul_builtin_dropout, "dropout", NULL},
     {"adamw_state", "parameters", mmul_builtin_state, NULL, NULL},
     {"adamw", "state, g, turn, rate, betas=None, eps=1e-8, decay=0.01", mmul_builtin_adamw, NULL,
      NULL},

@@ -54,6 +54,7 @@ MMUL_BUILTIN(mmul_builtin_generate);
 MMUL_BUILTIN(mmul_builtin_one_hot);
 MMUL_BUILTIN(mmul_builtin_add_at);
 MMUL_BUILTIN(mmul_builtin_loss);
+MMUL_BUILTIN(mmul_builtin_dropout);
 MMUL_BUILTIN(mmul_builtin_grad);
 
 // builtins_training.c: optimisers, rates

@@ -59,6 +59,26 @@ enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_b
     return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
 }
 
+enum mmul_status mmul_builtin_dropout(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 4};
+    struct mmul_object operands[4] = {arguments[0].object};
+    double p = 0;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = mmul_take_real(e, &arguments[1], "p", 0, &p);
+    operands[1] = mmul_object_from_real(p);
+    for (int i = 2; i < 4 && status == MMUL_OK; i++) {
+        int64_t number = 0;
+        status = mmul_take_whole(e, &arguments[i], i == 2 ? "seed" : "turn", &number);
+        operands[i] = mmul_object_from_integer(number);
+    }
+    result->axes = operands[0].axes;
+    return status == MMUL_OK ? mmul_apply(e, call, &made, operands, result) : status;
+}
+
 // -------------------------------------------------------------------------------------- gradients
 
 // The matrices of a tuple, one after the other: how many there are; where `values` is not NULL they go there.

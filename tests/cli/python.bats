@@ -28,6 +28,7 @@ axis ok
 abs ok
 any axis ok
 cumsum ok
+dropout ok
 loss ok
 gw ok
 gb ok

@@ -5,7 +5,7 @@
 // are; equal to plain loops. Steps that are computed one by one, each as a program of its own, are planned once and
 // leave no memory behind. What was released is there no more.
 #include "base/memory.h"
-#include "trial.h"
+#include "operation_loops.h"
 #include "weightings.h"
 
 static const struct mmul_shape TALL = {1, 1, 23, 9}, SQUARE = {1, 1, 9, 9}, STACK = {2, 3, 8, 9};
@@ -87,7 +87,8 @@ static void test_placements(struct mmul_context *context, int nodes) {
     }
 }
 
-// x := relu(x w + s), s another number each turn: programs of one structure. *bytes: of root after each.
+// x := relu(x w + s), s another number each turn, and x with other elements dropped: programs of one structure.
+// *bytes: of root after each.
 static bool turn(struct mmul_context *context, struct trial *before, int *x, int64_t *number,
                  int64_t *bytes) {
     struct trial now;
@@ -111,6 +112,11 @@ static bool turn(struct mmul_context *context, struct trial *before, int *x, int
     keep(&now, status, value, y);
     *x = relu(&now, y);
     *number = hold(&now, *x);
+    const struct mmul_call half = {.operation = "dropout",
+                                   .operands = {*x, MMUL_NUMBER, MMUL_NUMBER, MMUL_NUMBER},
+                                   .operand_count = 4,
+                                   .with = {.numbers = {0, 0.5, 1, (double)last}}};
+    save(&now, apply(&now, &half));
     save(&now, *x);
     bool right = on_all(run(context, &now, "equal"));
     release(context, last);

@@ -294,6 +294,25 @@ static double loop_one_hot(const struct trial *t, const struct mmul_call *c, con
     return element_of(t, c, 0, is_row ? n : beside) == (double)n[3];
 }
 
+// SplitMix64, as its authors print it: number `position` of the sequence that begins with `state`.
+static uint64_t loop_draw(uint64_t state, uint64_t position) {
+    state += 0x9e3779b97f4a7c15 * (position + 1);
+    state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
+    state = (state ^ state >> 27) * 0x94d049bb133111eb;
+    return state ^ state >> 31;
+}
+
+// One of 2^24 equal parts of what can be drawn.
+static double loop_dropout(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    const struct mmul_shape s = t->known[c->operands[0]].shape;
+    const double p = c->with.numbers[1];
+    const int64_t at = ((n[0] * s.depth + n[1]) * s.rows + n[2]) * s.cols + n[3];
+    const uint64_t turn = loop_draw((uint64_t)c->with.numbers[2], (uint64_t)c->with.numbers[3]);
+    const bool is_dropped =
+        (double)(loop_draw(turn, (uint64_t)at) >> 40) < floor(p * (double)(1 << 24));
+    return is_dropped ? 0 : element_of(t, c, 0, n) / (1 - p);
+}
+
 static double loop_attention(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const struct mmul_shape q = t->known[c->operands[0]].shape, k = t->known[c->operands[1]].shape;
     const int64_t head = n[1] * k.depth / q.depth;
@@ -335,6 +354,8 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     snprintf(name, sizeof name, " %s ", c->operation);
     if (is_called(c, "argmax") || is_called(c, "argmin"))
         return (double)column_at(t, c, n, 0);
+    if (is_called(c, "dropout"))
+        return loop_dropout(t, c, n);
     if (is_called(c, "stop_gradient"))
         return element_of(t, c, 0, n);
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)

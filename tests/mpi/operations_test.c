@@ -116,13 +116,14 @@ static bool every_placement(struct mmul_context *context, const struct example *
     struct trial t;
     begin(&t);
     for (int i = 0; i < e->operand_count; i++)
-        loaded[i] = load_operand(&t, e, i);
+        loaded[i] = e->shapes[i].rows > 0 ? load_operand(&t, e, i) : MMUL_NUMBER;
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
         struct mmul_call call = {
             .operation = e->operation, .operand_count = e->operand_count, .with = e->with};
         for (int i = 0; i < e->operand_count; i++)
-            call.operands[i] =
-                places[p] == MMUL_PLACE_FILE ? loaded[i] : place(&t, loaded[i], places[p]);
+            call.operands[i] = loaded[i] == MMUL_NUMBER || places[p] == MMUL_PLACE_FILE
+                                   ? loaded[i]
+                                   : place(&t, loaded[i], places[p]);
         save(&t, apply(&t, &call));
     }
     tolerance = e->tolerance;
@@ -237,21 +238,24 @@ static bool of_losses(struct mmul_context *context, const char *weights) {
 static bool of_several_operations(struct mmul_context *context, const char *weights) {
     static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std"};
     const struct mmul_shape ids = {1, 2, 3, 4}, column = {2, 3, 4, 1}, table = {1, 1, 11, 6};
-    const struct example examples[] = {{"cumsum", {STACK}, 1, {.axis = -2}, 0, 0},
-                                       {"cumsum", {STACK}, 1, {.axis = -3}, 0, 0},
-                                       {"cumsum", {STACK}, 1, {.axis = -4}, 0, 0},
-                                       {"one_hot", {{1, 1, 7, 3}}, 1, {.count = 5}, 0, 5},
-                                       {"one_hot", {ids}, 1, {.count = 9}, 0, 7},
-                                       {"cross_entropy", {STACK, ids}, 2, NONE, CLOSE, 6},
-                                       {"cross_entropy", {STACK, column}, 2, NONE, CLOSE, 6},
-                                       {"cross_entropy", {MATRIX, {1, 1, 1, 7}}, 2, NONE, CLOSE, 6},
-                                       {"add_at", {table, {1, 1, 1, 7}, MATRIX}, 3, NONE, 0, 11},
-                                       {"add_at", {table, ids, STACK}, 3, NONE, 0, 11},
-                                       {"add_at", {table, column, STACK}, 3, NONE, 0, 11},
-                                       {"mse", {STACK, STACK}, 2, NONE, CLOSE, 0},
-                                       {"mse", {MATRIX, MATRIX}, 2, NONE, CLOSE, 0},
-                                       {"binary_cross_entropy", {STACK, STACK}, 2, NONE, CLOSE, 0},
-                                       {"stop_gradient", {STACK}, 1, NONE, 0, 0}};
+    const struct example examples[] = {
+        {"cumsum", {STACK}, 1, {.axis = -2}, 0, 0},
+        {"cumsum", {STACK}, 1, {.axis = -3}, 0, 0},
+        {"cumsum", {STACK}, 1, {.axis = -4}, 0, 0},
+        {"one_hot", {{1, 1, 7, 3}}, 1, {.count = 5}, 0, 5},
+        {"one_hot", {ids}, 1, {.count = 9}, 0, 7},
+        {"cross_entropy", {STACK, ids}, 2, NONE, CLOSE, 6},
+        {"cross_entropy", {STACK, column}, 2, NONE, CLOSE, 6},
+        {"cross_entropy", {MATRIX, {1, 1, 1, 7}}, 2, NONE, CLOSE, 6},
+        {"add_at", {table, {1, 1, 1, 7}, MATRIX}, 3, NONE, 0, 11},
+        {"add_at", {table, ids, STACK}, 3, NONE, 0, 11},
+        {"add_at", {table, column, STACK}, 3, NONE, 0, 11},
+        {"mse", {STACK, STACK}, 2, NONE, CLOSE, 0},
+        {"mse", {MATRIX, MATRIX}, 2, NONE, CLOSE, 0},
+        {"binary_cross_entropy", {STACK, STACK}, 2, NONE, CLOSE, 0},
+        {"stop_gradient", {STACK}, 1, NONE, 0, 0},
+        {"dropout", {STACK}, 4, {.numbers = {0, 0.75, 3, 5}}, 0, 0},
+        {"dropout", {MATRIX}, 4, {.numbers = {0, 0.5, 1, 70000}}, 0, 0}};
     bool right = true;
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
         right = every_placement(context, &examples[i], weights) && right;

@@ -40,8 +40,11 @@ static enum mmul_status shape_row(struct mmul_program *p, const struct shaping *
 
 static enum mmul_status shape_composite(struct mmul_program *p, const struct shaping *s, int count,
                                         int *value, struct mmul_error *err) {
-    const struct mmul_composite_call call = {
+    const bool takes_numbers = strcmp(s->name, "dropout") == 0;
+    struct mmul_composite_call call = {
         .name = s->name, .operands = {0, 1, 2}, .operand_count = count, .with = &s->with};
+    for (int i = count; takes_numbers && i < MMUL_OPERANDS; i++)
+        call.operands[call.operand_count++] = MMUL_NUMBER;
     assert_true(mmul_is_composite(&call));
     return mmul_composite_append(p, &call, NULL, value, err);
 }
@@ -217,6 +220,21 @@ static void what_several_operations_become(void **state) {
          {.axis = 0},
          "cannot apply binary_cross_entropy to 'x' (7 x 6) and 'y' (7 x 1): sizes differ"},
         {"stop_gradient", {STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
+        {"dropout", {STACK}, {.numbers = {0, 0.5, 1, 1}}, "2 x 3 x 4 x 6"},
+        {"dropout", {STACK}, {.numbers = {0, 0, 1, 1}}, "2 x 3 x 4 x 6"},
+        {"dropout",
+         {STACK},
+         {.numbers = {0, 1, 1, 1}},
+         "dropout of 1: expected at least 0, and less than 1"},
+        {"dropout",
+         {STACK},
+         {.numbers = {0, 0.5, -1, 1}},
+         "dropout: seed and turn are whole numbers from 0 on"},
+        {"dropout",
+         {STACK},
+         {.numbers = {0, 0.5, 1, 0.5}},
+         "dropout: seed and turn are whole numbers from 0 on"},
+        {"dropout", {STACK, STACK}, {.numbers = {0}}, "dropout takes a value, then numbers"},
     };
     check_shapings(cases, sizeof cases / sizeof *cases, shape_composite);
 }

@@ -16,7 +16,7 @@ MPIMATMUL_SHARD_DIR the folder of kept values.
 from . import _report
 from ._begin import init, rank, size
 from ._library import Error
-from ._learning import add_at, binary_cross_entropy, cross_entropy, grad, loop, mse, one_hot, stop_gradient
+from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
 from ._operations import (abs, argmax, argmin, assert_close, attention, concat, cos, cumsum, exp, gelu, layer_norm,
                           linear, log, max, maximum, mean, min, minimum, neg, normalize, permute, place, print, relu,
                           reshape, rms_norm, rope, rsqrt, sigmoid, silu, sin, softmax, sqrt, std, sum, take, tanh,

@@ -41,6 +41,11 @@ def stop_gradient(x):
     return apply("stop_gradient", [x])
 
 
+def dropout(x, p, seed, turn):
+    """x / (1 - p), or 0 with probability p: seed, turn and the element's position say which."""
+    return apply("dropout", [x, p, seed, turn])
+
+
 def loop(first, end=None):
     """range(first, end), or range(first): programs carry it out turn by turn, and so does Python."""
     return range(first) if end is None else range(first, end)
