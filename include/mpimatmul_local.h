@@ -1147,6 +1147,8 @@ struct mmul_script_request {
     // mmul_apart_begin, for `nodes`. NULL: such a text is refused.
     enum mmul_status (*apart)(void *run_context, const struct mmul_program *const *programs,
                               struct mmul_apart_node *nodes, struct mmul_error *err);
+    bool
+        skips_nan; // where a gradient is not finite its optimiser makes no step; else the run fails
 };
 
 // Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_USAGE (settings),
@@ -1182,8 +1184,12 @@ MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *pat
 MMUL_API void mmul_script_hand_over(struct mmul_script *script);
 
 // For the program's options: fails with MMUL_ERR_WRONG where values that are asserted to be close are
-// not. `script` is a struct mmul_script.
+// not, or gradients not finite. `script` is a struct mmul_script.
 MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *err);
+
+// When the program has run, index 0, 1, ...: which optimiser has made no step, in a line. False: no other. Local, root.
+MMUL_API bool mmul_script_skipped(const struct mmul_script *script, int index,
+                                  char line[static 256]);
 
 // For the program's `arrived`: a value is in root's memory.
 MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);

@@ -181,6 +181,9 @@ static void warn(const struct call *call, const struct job *job) {
         if (mmul_matrix_overflows(matrix) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
                                     mmul_matrix_name(matrix));
+    char line[256];
+    for (int i = 0; mmul_script_skipped(job->script, i, line); i++)
+        mmul_print_data_warning(call, "%s", line);
 }
 
 // mul's --dtype, where it was given: but for float64 all is computed in float32.
@@ -364,7 +367,8 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
-    all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
+    all.no_sync = is_on(call, OPT_SYNC);     // the second word of on|off
+    all.skips_nan = is_on(call, OPT_ON_NAN); // of stop|skip
     const struct option_value *dtype = &call->options.values[OPT_DTYPE];
     all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
     all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
@@ -401,7 +405,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG, OPT_END};
+static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG, OPT_ON_NAN, OPT_END};
 
 const struct command mmul_command_run = {
     .name = "run",

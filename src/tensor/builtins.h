@@ -82,5 +82,11 @@ MMUL_BUILTIN(mmul_builtin_checkpoint);
 MMUL_BUILTIN(mmul_builtin_restore);
 
 // builtins_views.c: what is to be seen
+
+// Gradients are to be finite, or no step is made: sums (1 x n) has a number for each matrix of the argument, in order.
+enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_argument *gradient,
+                                    const struct mmul_object *sums);
+
 MMUL_BUILTIN(mmul_builtin_print);
 MMUL_BUILTIN(mmul_builtin_assert_close);

@@ -8,6 +8,7 @@
 #include "model/matrix.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
+#include "tensor/script.h"
 
 // ---------------------------------------------------------------------------------------- writing
 
@@ -16,6 +17,8 @@ struct writer {
     struct mmul_evaluator *e;
     const struct mmul_node *at;
     enum mmul_status status;
+    struct mmul_object
+        may_step; // of a step: one number, 0 where it is not to be made; None: it is made
 };
 
 static struct mmul_object number(double x) {
@@ -43,10 +46,33 @@ static struct mmul_object one(struct writer *w, const char *operation, struct mm
     return apply(w, operation, &x, 1);
 }
 
+static struct mmul_object either(struct writer *w, struct mmul_object condition,
+                                 struct mmul_object x, struct mmul_object y) {
+    return apply(w, "where", (const struct mmul_object[]){condition, x, y}, 3);
+}
+
 // x a + y b
 static struct mmul_object mixed(struct writer *w, struct mmul_object x, double a,
                                 struct mmul_object y, double b) {
     return two(w, "add", two(w, "multiply", x, number(a)), two(w, "multiply", y, number(b)));
+}
+
+// A row more of x; None: y is the first one.
+static struct mmul_object beside(struct writer *w, struct mmul_object x, struct mmul_object y) {
+    struct mmul_call call = {.operation = "concat", .operand_count = 2, .with.axis = -1};
+    struct mmul_object row = {.axes = 2};
+    if (x.kind != MMUL_OBJECT_MATRIX || w->status != MMUL_OK)
+        return y;
+    w->status = mmul_apply(w->e, w->at, &call, (const struct mmul_object[]){x, y}, &row);
+    return row;
+}
+
+static struct mmul_object sum_of(struct writer *w, struct mmul_object x) {
+    struct mmul_object sum = {0};
+    if (w->status == MMUL_OK)
+        w->status = mmul_reduce_all(w->e, w->at, "sum", &x, &sum);
+    sum.axes = 2;
+    return sum;
 }
 
 // ------------------------------------------------------------------------------------- structures
@@ -57,6 +83,19 @@ struct kept {
     struct mmul_object parameter, gradient, remembered[REMEMBERED];
 };
 typedef void optimiser(struct writer *w, const void *how, struct kept *kept);
+
+// All stays what it was, to the bit, where no step may be made.
+static void step(struct writer *w, optimiser *each, const void *how, struct kept *kept) {
+    const struct kept before = *kept;
+    each(w, how, kept);
+    if (w->may_step.kind != MMUL_OBJECT_MATRIX)
+        return;
+    kept->parameter = either(w, w->may_step, kept->parameter, before.parameter);
+    for (int i = 0; i < REMEMBERED; i++)
+        if (kept->remembered[i].value != before.remembered[i].value ||
+            kept->remembered[i].job != before.remembered[i].job)
+            kept->remembered[i] = either(w, w->may_step, kept->remembered[i], before.remembered[i]);
+}
 
 static enum mmul_status fail_structure(struct writer *w, const char *what) {
     return w->status = mmul_evaluator_fail(w->e, w->at,
@@ -80,7 +119,7 @@ static void walk(struct writer *w, optimiser *each, const void *how, int remembe
             w->status =
                 mmul_evaluator_fail(w->e, w->at, "a gradient has another shape than its parameter");
         else
-            each(w, how, kept);
+            step(w, each, how, kept);
         return;
     }
     if (w->status == MMUL_OK && x->kind != MMUL_OBJECT_TUPLE)
@@ -131,6 +170,63 @@ static enum mmul_status give_state(struct writer *w, const struct kept *kept, in
                                 : w->status;
 }
 
+// ---------------------------------------------------------------------------------------- gradients
+
+// Of each matrix of x the sum of its elements, or of their squares, in a row; behind `row`.
+static struct mmul_object list_sums(struct writer *w, const struct mmul_object *x, bool of_squares,
+                                    struct mmul_object row) {
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return beside(w, row, sum_of(w, of_squares ? two(w, "multiply", *x, *x) : *x));
+    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
+        row = list_sums(w, &x->items[i], of_squares, row);
+    return row;
+}
+
+static void scale(struct writer *w, const void *how, struct kept *kept) {
+    kept->gradient = two(w, "multiply", kept->gradient, *(const struct mmul_object *)how);
+}
+
+// torch's clip_grad_norm_: times most / (norm + 1e-6), where that is less than 1.
+enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
+                                             const struct mmul_builtin *builtin,
+                                             const struct mmul_node *call,
+                                             const struct mmul_argument *arguments,
+                                             struct mmul_object *result) {
+    struct writer w = {.e = e, .at = call};
+    struct kept kept = {arguments[0].object, arguments[0].object, {{0}}};
+    double most = 0;
+    (void)builtin;
+    if (mmul_take_real(e, &arguments[1], "most", 0, &most) != MMUL_OK)
+        return e->err->status;
+    const struct mmul_object squares =
+        list_sums(&w, &kept.gradient, true, (struct mmul_object){.kind = MMUL_OBJECT_NONE});
+    const struct mmul_object norm = one(&w, "sqrt", sum_of(&w, squares));
+    const struct mmul_object factor =
+        two(&w, "minimum", two(&w, "divide", number(most), two(&w, "add", norm, number(1e-6))),
+            number(1));
+    walk(&w, scale, &factor, 0, &kept);
+    *result = e->clipped = kept.gradient;
+    e->squares = squares;
+    return w.status;
+}
+
+// Are gradients finite? Where the norm is known, its squares are: of what went into it, since behind it all are NaN.
+static void look_at(struct writer *w, const struct mmul_argument *gradient) {
+    const struct mmul_object *g = &gradient->object, *clipped = &w->e->clipped;
+    const bool is_clipped = w->e->squares.kind == MMUL_OBJECT_MATRIX &&
+                            w->e->squares.job == w->e->job && g->kind == clipped->kind &&
+                            g->items == clipped->items && g->value == clipped->value;
+    const struct mmul_object sums =
+        is_clipped ? w->e->squares
+                   : list_sums(w, g, false, (struct mmul_object){.kind = MMUL_OBJECT_NONE});
+    if (w->status != MMUL_OK || sums.kind != MMUL_OBJECT_MATRIX) // what else it is, walk says
+        return;
+    if (w->e->apart == NULL) // else what nodes' mean makes of it is looked at
+        w->status = mmul_view_gradient(w->e, w->at, gradient, &sums);
+    if (w->e->script->skips_nan) // 0 times what is not finite is NaN, which is equal to nothing
+        w->may_step = two(w, "equal", sum_of(w, two(w, "multiply", sums, number(0))), number(0));
+}
+
 // ------------------------------------------------------------------------------------- optimisers
 
 static void begin_state(struct writer *w, const void *how, struct kept *kept) {
@@ -143,7 +239,7 @@ enum mmul_status mmul_builtin_state(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
-    struct writer w = {e, call, MMUL_OK};
+    struct writer w = {.e = e, .at = call};
     struct kept kept = {arguments[0].object, arguments[0].object, {{0}}};
     const int remembered = strcmp(builtin->name, "adamw_state") == 0 ? 2 : 1;
     walk(&w, begin_state, &remembered, 0, &kept);
@@ -192,7 +288,7 @@ enum mmul_status mmul_builtin_adamw(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
-    struct writer w = {e, call, MMUL_OK};
+    struct writer w = {.e = e, .at = call};
     struct kept kept = {.gradient = arguments[1].object};
     struct adamw a = {0};
     int64_t turn = 0;
@@ -214,6 +310,7 @@ enum mmul_status mmul_builtin_adamw(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
     a.first_part = 1 - pow(a.first, (double)turn + 1);
     a.second_part = 1 - pow(a.second, (double)turn + 1);
+    look_at(&w, &arguments[1]);
     walk(&w, adamw, &a, 2, &kept);
     return give_state(&w, &kept, 2, result);
 }
@@ -242,7 +339,7 @@ enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_bu
                                   const struct mmul_node *call,
                                   const struct mmul_argument *arguments,
                                   struct mmul_object *result) {
-    struct writer w = {e, call, MMUL_OK};
+    struct writer w = {.e = e, .at = call};
     struct kept kept = {.gradient = arguments[1].object};
     struct sgd s = {0};
     (void)builtin;
@@ -257,6 +354,7 @@ enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_bu
         status = mmul_take_real(e, &arguments[5], "decay", 0, &s.decay);
     if (status != MMUL_OK)
         return status;
+    look_at(&w, &arguments[1]);
     walk(&w, sgd, &s, 1, &kept);
     return give_state(&w, &kept, 1, result);
 }
@@ -271,7 +369,7 @@ enum mmul_status mmul_builtin_nesterov(struct mmul_evaluator *e, const struct mm
                                        const struct mmul_node *call,
                                        const struct mmul_argument *arguments,
                                        struct mmul_object *result) {
-    struct writer w = {e, call, MMUL_OK};
+    struct writer w = {.e = e, .at = call};
     struct kept kept = {.gradient = arguments[1].object};
     struct sgd s = {.nesterov = true};
     (void)builtin;
@@ -282,51 +380,9 @@ enum mmul_status mmul_builtin_nesterov(struct mmul_evaluator *e, const struct mm
         status = mmul_take_real(e, &arguments[3], "momentum", 0.9, &s.momentum);
     if (status != MMUL_OK)
         return status;
+    look_at(&w, &arguments[1]);
     walk(&w, nesterov, &s, 1, &kept);
     return give_state(&w, &kept, 1, result);
-}
-
-// ---------------------------------------------------------------------------------------- gradients
-
-// The squares of all elements of all of them.
-static struct mmul_object add_squares(struct writer *w, const struct mmul_object *x,
-                                      struct mmul_object so_far) {
-    if (x->kind == MMUL_OBJECT_MATRIX) {
-        struct mmul_object sum = {0};
-        const struct mmul_object squares = two(w, "multiply", *x, *x);
-        if (w->status == MMUL_OK)
-            w->status = mmul_reduce_all(w->e, w->at, "sum", &squares, &sum);
-        sum.axes = 2;
-        return two(w, "add", so_far, sum);
-    }
-    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
-        so_far = add_squares(w, &x->items[i], so_far);
-    return so_far;
-}
-
-static void scale(struct writer *w, const void *how, struct kept *kept) {
-    kept->gradient = two(w, "multiply", kept->gradient, *(const struct mmul_object *)how);
-}
-
-// torch's clip_grad_norm_: times most / (norm + 1e-6), where that is less than 1.
-enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
-                                             const struct mmul_builtin *builtin,
-                                             const struct mmul_node *call,
-                                             const struct mmul_argument *arguments,
-                                             struct mmul_object *result) {
-    struct writer w = {e, call, MMUL_OK};
-    struct kept kept = {arguments[0].object, arguments[0].object, {{0}}};
-    double most = 0;
-    (void)builtin;
-    if (mmul_take_real(e, &arguments[1], "most", 0, &most) != MMUL_OK)
-        return e->err->status;
-    const struct mmul_object norm = one(&w, "sqrt", add_squares(&w, &kept.gradient, number(0)));
-    const struct mmul_object factor =
-        two(&w, "minimum", two(&w, "divide", number(most), two(&w, "add", norm, number(1e-6))),
-            number(1));
-    walk(&w, scale, &factor, 0, &kept);
-    *result = kept.gradient;
-    return w.status;
 }
 
 // -------------------------------------------------------------------------------------------- rates

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is to be seen, or has to be so: print and assert_close. Of a matrix only a corner and sums come to root, of one
-// with one element that.
+// What is to be seen, or has to be so: print, assert_close, gradients. Of a matrix only a corner and sums come to root,
+// of one with one element that.
 #include <stdio.h>
 #include <string.h>
 
@@ -187,7 +187,25 @@ enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
         status = add_view(e, call, &view);
     if (status != MMUL_OK)
         return status;
-    view->is_assertion = true;
+    view->kind = MMUL_VIEW_CLOSE;
     view->tolerance = tolerance;
     return fetch(e, call, view, &largest, &view->difference);
+}
+
+enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_argument *gradient,
+                                    const struct mmul_object *sums) {
+    struct mmul_script_view *view = NULL;
+    char quoted[48];
+    if (add_view(e, at, &view) != MMUL_OK)
+        return e->err->status;
+    view->kind = MMUL_VIEW_GRADIENT;
+    view->gradient = gradient->object;
+    view->sums =
+        mmul_arena_allocate(e->arena, (size_t)sums->shape.cols * sizeof *view->sums, e->err);
+    if (view->sums == NULL ||
+        mmul_evaluator_copy_text(e, mmul_source_quote(e->source, gradient->node->at, quoted),
+                                 &view->text) != MMUL_OK)
+        return e->err->status;
+    return fetch(e, at, view, sums, view->sums);
 }

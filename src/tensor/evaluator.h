@@ -51,7 +51,9 @@ struct mmul_evaluator {
                              const struct mmul_object *arguments, struct mmul_object *result);
     const struct mmul_node *named; // an expression whose value gets the name ...
     const char *name;              // ... that it is assigned to
-    struct mmul_error *err;        // borrowed
+    // What clip_grad_norm has made last, and of each gradient that it was given the sum of the squares, in a row.
+    struct mmul_object clipped, squares;
+    struct mmul_error *err; // borrowed
 };
 
 // An argument of a call as it was found; node NULL: not given, then object is None.

@@ -87,6 +87,7 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
         return status;
     made->only_checked = all.only_checked;
     made->no_sync = all.no_sync;
+    made->skips_nan = all.skips_nan;
     made->common_types = all.common_types;
     made->narrow = all.narrow;
     made->shard_folder = all.shard_folder;
@@ -194,19 +195,67 @@ static double shown(double x) {
     return isnan(x) ? fabs(x) : x;
 }
 
-enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
-    const struct mmul_script *s = script;
-    for (const struct mmul_script_view *view = s->views; view != NULL; view = view->next) {
-        // Not "greater than": NaN is close to nothing.
-        if (!view->is_assertion || view->difference <= view->tolerance)
-            continue;
+// The first matrix of x whose sum is not finite, as the text would write it: "g[1][0]". False: all are. *sums: those
+// of what comes behind x.
+static bool find_not_finite(const struct mmul_object *x, const double **sums, char *text,
+                            size_t bytes) {
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return !isfinite(*(*sums)++);
+    const size_t length = strlen(text);
+    for (int i = 0; i < x->count; i++) {
+        snprintf(text + length, bytes - length, "[%d]", i);
+        if (find_not_finite(&x->items[i], sums, text, bytes))
+            return true;
+    }
+    return false;
+}
+
+static bool is_wrong_gradient(const struct mmul_script_view *view, char text[static 128]) {
+    const double *sums = view->sums;
+    if (view->kind != MMUL_VIEW_GRADIENT)
+        return false;
+    snprintf(text, 128, "%s", view->text);
+    return find_not_finite(&view->gradient, &sums, text, 128);
+}
+
+static enum mmul_status accept_view(const struct mmul_script *script,
+                                    const struct mmul_script_view *view, struct mmul_error *err) {
+    char text[128];
+    // Not "greater than": NaN is close to nothing.
+    if (view->kind == MMUL_VIEW_CLOSE && !(view->difference <= view->tolerance))
         mmul_fail(err, MMUL_ERR_WRONG,
                   "not close: the largest difference is %.6g, the tolerance %.6g",
                   shown(view->difference), view->tolerance);
-        mmul_source_locate(&s->source, view->at, err);
-        return MMUL_ERR_WRONG;
-    }
-    return MMUL_OK;
+    else if (!script->skips_nan && is_wrong_gradient(view, text))
+        mmul_fail(err, MMUL_ERR_WRONG, "gradient '%s' is not finite", text);
+    else
+        return MMUL_OK;
+    if (view->kind == MMUL_VIEW_GRADIENT)
+        mmul_hint(err, "--on-nan skip leaves such steps out");
+    mmul_source_locate(&script->source, view->at, err);
+    return MMUL_ERR_WRONG;
+}
+
+enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
+    const struct mmul_script *s = script;
+    enum mmul_status status = MMUL_OK;
+    for (const struct mmul_script_view *v = s->views; status == MMUL_OK && v != NULL; v = v->next)
+        status = accept_view(s, v, err);
+    return status;
+}
+
+bool mmul_script_skipped(const struct mmul_script *script, int index, char line[static 256]) {
+    char text[128], turn[32] = "", place[96];
+    const struct mmul_script_view *view = script->views;
+    while (view != NULL && !(is_wrong_gradient(view, text) && index-- == 0))
+        view = view->next;
+    if (view == NULL)
+        return false;
+    if (script->turn.end > 0)
+        snprintf(turn, sizeof turn, "turn %lld: ", (long long)script->turn.at);
+    mmul_source_place(&script->source, view->at, place);
+    snprintf(line, 256, "%s%s: gradient '%.120s' is not finite: no step", turn, place, text);
+    return true;
 }
 
 // Lines are printed in order, so what arrives belongs to one of the next.
@@ -310,7 +359,7 @@ void mmul_script_print(struct mmul_script *script, const struct mmul_program_pla
                        FILE *stream) {
     for (; mmul_script_is_due(script); script->next_view = script->next_view->next) {
         const struct mmul_script_view *view = script->next_view;
-        if (view->is_assertion)
+        if (view->kind != MMUL_VIEW_LINE)
             continue;
         for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
             print_part(part, plan, stream);

@@ -67,13 +67,18 @@ struct mmul_script_awaited {
     struct mmul_script_awaited *next;
 };
 
-// A line to be seen, or values to be close.
+// A line to be seen, values to be close, or gradients to be finite.
+enum mmul_script_view_kind { MMUL_VIEW_LINE, MMUL_VIEW_CLOSE, MMUL_VIEW_GRADIENT };
 struct mmul_script_view {
+    enum mmul_script_view_kind kind;
     struct mmul_script_part *parts;
     struct mmul_script_awaited *awaited; // NULL: all of it is here
-    bool is_assertion;
-    double difference, tolerance; // of an assertion: the largest one that there is, and that may be
-    struct mmul_span at;          // in the text
+    double difference,
+        tolerance;               // of what is close: the largest one that there is, and that may be
+    struct mmul_object gradient; // a matrix, or tuples of them
+    const char *text;            // what the source calls it
+    double *sums;                // of each of its matrices one number, finite as they are
+    struct mmul_span at;         // in the text
     struct mmul_script_view *next;
 };
 
@@ -106,7 +111,7 @@ struct mmul_script {
     int held_count;
     struct mmul_script_turn turn; // of the outermost loop; end 0: there is none at hand
     bool is_over;                 // nothing is left to be run
-    bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
+    bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // as of the request
 };
 

@@ -94,7 +94,7 @@ enum mmul_status mmul_script_json(const struct mmul_script *script,
     const struct mmul_values_summary run = mmul_values_summary(values);
     json_t *printed = json_array(), *saved = json_array();
     for (const struct mmul_script_view *v = script->views; v != NULL; v = v->next)
-        if (!v->is_assertion)
+        if (v->kind == MMUL_VIEW_LINE)
             add_line(printed, v, plan);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
         json_array_insert_new(
