@@ -1195,10 +1195,12 @@ MMUL_API bool mmul_script_skipped(const struct mmul_script *script, int index,
 MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);
 
 // Prints the next lines of the text's, up to the first of which a value has not arrived: words, numbers, and of
-// matrices shapes, placements, corners, statistics. is_due: there is such a line.
+// matrices shapes, placements, corners, statistics. is_due: there is such a line. metrics gets a line of JSON for each
+// value among them: turn (null: none), line of the text, name, value (of a larger matrix shape, min, max, mean; null:
+// NaN or infinite), seconds since the script was begun. NULL: not there.
 MMUL_API bool mmul_script_is_due(const struct mmul_script *script);
 MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
-                                FILE *stream);
+                                FILE *stream, FILE *metrics);
 
 // When the program has run: seconds, speed and what the check says in a line, and what was saved, with its shape.
 MMUL_API void mmul_script_print_outcome(const struct mmul_script *script,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // run: a program as a text. Root reads it and opens its files; planning and running are collective.
+#include <errno.h>
 #include <string.h>
 
 #include "cli/failure.h"
@@ -20,6 +21,8 @@ struct job {
     struct progress *progress; // the call's
     bool records;              // what is written beside the results
     bool is_silent;            // what it prints is part of the JSON in the end
+    FILE *metrics;             // root's; NULL: not asked for, or not yet begun
+    bool has_begun;            // root's: files beside the results have been looked at
 };
 
 const struct option_refusal mmul_run_refused[] = {
@@ -40,7 +43,7 @@ static bool is_on(const struct call *call, enum option_id option) {
     return call->options.values[option].number != 0;
 }
 
-// What is written beside the results.
+// What is written beside the results: when all has run, or, store NULL, meanwhile.
 struct beside {
     enum option_id option;
     const char *what;
@@ -49,7 +52,8 @@ struct beside {
 };
 static const struct beside all_beside[] = {{OPT_LOG, "the log", mmul_report_store_log},
                                            {OPT_TRACE, "the trace", mmul_report_store_trace},
-                                           {OPT_REPORT, "the report", mmul_report_store}};
+                                           {OPT_REPORT, "the report", mmul_report_store},
+                                           {OPT_METRICS, "the metrics", NULL}};
 enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
 
 static const char *beside_path(const struct call *call, int i) {
@@ -77,11 +81,41 @@ static enum mmul_status check_beside(const struct call *call, const struct job *
     return MMUL_OK;
 }
 
+// Root. Before anything runs, as far as the text has been read.
+static enum mmul_status begin_beside(const struct call *call, struct job *job,
+                                     struct mmul_error *err) {
+    const char *path = call->options.values[OPT_METRICS].text;
+    if (job->has_begun)
+        return MMUL_OK;
+    job->has_begun = true;
+    if (check_beside(call, job, err) != MMUL_OK || path == NULL || is_on(call, OPT_CHECK))
+        return err->status;
+    job->metrics = fopen(path, "we");
+    return job->metrics != NULL
+               ? MMUL_OK
+               : mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write the metrics to '%s': %s", path,
+                               strerror(errno));
+}
+
+// Its first failure is told: what is printed is there all the same.
+static enum mmul_status end_metrics(const struct call *call, struct job *job,
+                                    struct mmul_error *err) {
+    FILE *metrics = job->metrics;
+    if (metrics == NULL)
+        return MMUL_OK;
+    job->metrics = NULL;
+    const bool has_failed = ferror(metrics) != 0;
+    if (fclose(metrics) == 0 && !has_failed)
+        return MMUL_OK;
+    return mmul_cli_fail(err, MMUL_ERR_IO, "cannot write the metrics to '%s'",
+                         call->options.values[OPT_METRICS].text);
+}
+
 static enum mmul_status write_beside(const struct call *call, const struct job *job,
                                      struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
-        if (beside_path(call, i) != NULL)
+        if (beside_path(call, i) != NULL && all_beside[i].store != NULL)
             status =
                 all_beside[i].store(mmul_values_report(job->values), beside_path(call, i), err);
     return status;
@@ -94,11 +128,14 @@ static FILE *stream_of(const struct job *job) {
 
 // What the program prints is printed when it is there.
 static void print_lines(struct job *job) {
-    if (job->is_silent || !mmul_script_is_due(job->script))
+    FILE *stream = job->is_silent ? NULL : stream_of(job);
+    if (!mmul_script_is_due(job->script))
         return;
-    mmul_progress_clear(job->progress);
-    mmul_script_print(job->script, job->plan, stream_of(job));
-    fflush(stream_of(job));
+    if (stream != NULL)
+        mmul_progress_clear(job->progress);
+    mmul_script_print(job->script, job->plan, stream, job->metrics);
+    if (stream != NULL)
+        fflush(stream);
 }
 
 // Lines that need no program.
@@ -127,8 +164,7 @@ static struct mmul_program_options options_of(const struct call *call, struct jo
         .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
         .notice = mmul_progress_notice,
         .notice_context = job->progress,
-        .record = beside_path(call, 0) != NULL || beside_path(call, 1) != NULL ||
-                  beside_path(call, 2) != NULL,
+        .record = job->records,
         .memory_limit_bytes = values[OPT_MEMORY].number,
         .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,
         .tail = tail > 0   ? MMUL_TAIL_SHARE
@@ -255,6 +291,8 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
                              "--json, --log, --trace and --report are of one program, a text with "
                              "loops is several");
     job->script = script;
+    if (begin_beside(call, job, err) != MMUL_OK)
+        return err->status;
     if (mmul_script_is_over(script))
         return print_alone(job, err);
     if (mmul_script_turn(script, &turn) && !is_on(call, OPT_QUIET))
@@ -320,7 +358,7 @@ static enum mmul_status carry_out(const struct call *call,
     enum word word = LAST;
     read_text(call, request, job, &word, err);
     if (call->is_root && err->status == MMUL_OK)
-        check_beside(call, job, err);
+        begin_beside(call, job, err);
     if (call->is_root && err->status == MMUL_OK)
         tell_of_types(call, job);
     enum mmul_status status = mmul_session_agree(err);
@@ -345,6 +383,8 @@ static enum mmul_status carry_out(const struct call *call,
         warn(call, job);
     if (status == MMUL_OK && call->is_root)
         status = write_beside(call, job, err);
+    if (status == MMUL_OK)
+        status = end_metrics(call, job, err);
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
@@ -360,7 +400,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     struct job job = {.call = call, .progress = call->progress};
     struct mmul_script_request all = *request;
     for (int i = 0; i < BESIDE_COUNT; i++)
-        job.records |= beside_path(call, i) != NULL;
+        job.records |= beside_path(call, i) != NULL && all_beside[i].store != NULL;
     all.run = run_script_part;
     all.run_context = &job;
     all.apart = run_script_apart;
@@ -377,6 +417,8 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
     mmul_script_destroy(job.script);
+    if (job.metrics != NULL)
+        fclose(job.metrics); // of a run that failed
     return status;
 }
 
@@ -405,7 +447,8 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG, OPT_ON_NAN, OPT_END};
+static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG, OPT_METRICS, OPT_ON_NAN,
+                                         OPT_END};
 
 const struct command mmul_command_run = {
     .name = "run",
@@ -424,7 +467,11 @@ const struct command mmul_command_run = {
         "its\n"
         "phases (wait, compute or copy, check), its value, shape, placement and bytes. --trace "
         "has\n"
-        "the same as Chrome trace events, which ui.perfetto.dev and chrome://tracing show.\n"
+        "the same as Chrome trace events, which ui.perfetto.dev and chrome://tracing show. "
+        "--metrics\n"
+        "writes a line of JSON for each value that is printed, when it is: turn, line, name, "
+        "value,\n"
+        "seconds.\n"
         "\n"
         "  q, k, v = load(\"q.npy\"), load(\"k.npy\"), load(\"v.npy\")\n"
         "  save(\"out.npy\", softmax(q @ k.T / sqrt(64), causal=True) @ v)\n"

@@ -57,6 +57,7 @@ enum option_id {
     OPT_REMOVE,
     OPT_CHECK,
     OPT_LOG,
+    OPT_METRICS,
     OPT_ON_NAN,
     OPT_REDUCED,
     OPT_COUNT_K,

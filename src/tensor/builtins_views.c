@@ -72,10 +72,17 @@ static enum mmul_status add_text(struct line *line, const char *text) {
                         : line->e->err->status;
 }
 
+static enum mmul_status name_part(struct line *line, struct mmul_span at,
+                                  struct mmul_script_part *part) {
+    char quoted[48];
+    return mmul_evaluator_copy_text(line->e, mmul_source_quote(line->e->source, at, quoted),
+                                    &part->text);
+}
+
 static enum mmul_status add_number(struct line *line, const struct mmul_node *at,
                                    const struct mmul_object *x) {
     struct mmul_script_part *part = add_part(line, MMUL_PART_NUMBER);
-    if (part == NULL)
+    if (part == NULL || name_part(line, x->at.end > 0 ? x->at : at->at, part) != MMUL_OK)
         return line->e->err->status;
     const int value = mmul_job_value(line->e, at, x);
     if (value < 0)
@@ -107,15 +114,13 @@ static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at
     struct mmul_evaluator *e = line->e;
     struct mmul_script_part *part = add_part(line, MMUL_PART_MATRIX);
     struct mmul_object number;
-    char quoted[48];
     if (part == NULL)
         return e->err->status;
     part->matrix = *x;
     part->matrix.value = mmul_job_value(e, at, x);
     if (part->matrix.value < 0)
         return e->err->status;
-    enum mmul_status status =
-        mmul_evaluator_copy_text(e, mmul_source_quote(e->source, at->at, quoted), &part->text);
+    enum mmul_status status = name_part(line, at->at, part);
     if (status == MMUL_OK)
         status = fetch_corner(line, at, part);
     for (int i = 0; status == MMUL_OK && i < MMUL_STATISTICS; i++) {

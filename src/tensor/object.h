@@ -36,9 +36,10 @@ struct mmul_object {
     int64_t held;  // matrix: where that has ended, the number under which ranks hold it
     bool is_whole; // matrix: it is held so on every node
     const double *
-        parts; // matrix: every node has one of its own; what each counts in their mean; NULL: there is one
-    bool is_unknown; // none: a name that has been one, of a turn of a loop that is over
-    bool is_row;     // matrix: of a file that has one axis, where it has two here
+        parts; // matrix: each node's part in the mean of what every node has for itself; NULL: it is one
+    bool is_unknown;     // none: a name that has been one, of a turn of a loop that is over
+    bool is_row;         // matrix: of a file that has one axis, where it has two here
+    struct mmul_span at; // matrix in a string: its expression in the text
     const struct mmul_node *function;
     const struct mmul_script_text *tokens; // of the script
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -98,6 +99,7 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     made->apart = all.apart;
     made->use_float32 = all.use_float32;
     made->last_loop = -1;
+    made->begun_seconds = mmul_clock_now();
     if (all.text == NULL)
         status = read_text(all.path, made, err);
     else if (all.text_bytes > MMUL_TEXT_BYTES_MOST)
@@ -355,17 +357,23 @@ bool mmul_script_is_due(const struct mmul_script *script) {
     return script->next_view != NULL && script->next_view->awaited == NULL;
 }
 
-void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
+static void print_view(const struct mmul_script_view *view, const struct mmul_program_plan *plan,
                        FILE *stream) {
+    for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
+        print_part(part, plan, stream);
+    fputc('\n', stream);
+    for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
+        if (part->kind == MMUL_PART_MATRIX)
+            print_corner(part, stream);
+}
+
+void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
+                       FILE *stream, FILE *metrics) {
     for (; mmul_script_is_due(script); script->next_view = script->next_view->next) {
         const struct mmul_script_view *view = script->next_view;
-        if (view->kind != MMUL_VIEW_LINE)
-            continue;
-        for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
-            print_part(part, plan, stream);
-        fputc('\n', stream);
-        for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
-            if (part->kind == MMUL_PART_MATRIX)
-                print_corner(part, stream);
+        if (view->kind == MMUL_VIEW_LINE && stream != NULL)
+            print_view(view, plan, stream);
+        if (view->kind == MMUL_VIEW_LINE && metrics != NULL)
+            mmul_script_measure(script, view, metrics);
     }
 }

@@ -33,8 +33,8 @@ enum mmul_script_part_kind { MMUL_PART_TEXT, MMUL_PART_NUMBER, MMUL_PART_MATRIX 
 // Of a line that is printed. Values that come to root are small.
 struct mmul_script_part {
     enum mmul_script_part_kind kind;
-    const char *text; // of a matrix what the source calls it
-    double number;    // of a matrix with one element
+    const char *text; // of a matrix, also one with one element, what the source calls it
+    double number;    // of that one
     bool is_whole;    // that is an index, or the like
     struct mmul_object matrix;
     double *corner; // of its first matrix: rows x cols
@@ -110,6 +110,7 @@ struct mmul_script {
     int64_t *held; // owned, held_count of them: values that the ranks hold for it (tensor/jobs.h)
     int held_count;
     struct mmul_script_turn turn; // of the outermost loop; end 0: there is none at hand
+    double begun_seconds;         // by the clock
     bool is_over;                 // nothing is left to be run
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // as of the request
@@ -126,3 +127,9 @@ void mmul_script_lent_free(struct mmul_script *script);
 // MMUL_ERR_USAGE.
 enum mmul_status mmul_setting_apply(struct mmul_tree *tree, const char *text,
                                     struct mmul_error *err);
+
+// --------------------------------------------------------------------------------- script_json.c
+
+// A line of JSON for each value of a line that is printed.
+void mmul_script_measure(const struct mmul_script *script, const struct mmul_script_view *view,
+                         FILE *metrics);

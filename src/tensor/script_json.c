@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What a program has printed and saved, for other programs.
+// What a program has printed and saved, and its metrics, for other programs.
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -85,6 +86,34 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
         }
     end_words(printed, &words, &numbers);
     json_decref(numbers);
+}
+
+// What a part that is no text has measured.
+static json_t *measure_json(const struct mmul_script_part *part) {
+    if (part->kind == MMUL_PART_NUMBER)
+        return json_pack("{so}", "value", number_json(part->number));
+    return json_pack("{so so so so}", "shape", sizes_json(&part->matrix), "min",
+                     number_json(part->statistics[0]), "max", number_json(part->statistics[1]),
+                     "mean", number_json(part->statistics[2]));
+}
+
+void mmul_script_measure(const struct mmul_script *script, const struct mmul_script_view *view,
+                         FILE *metrics) {
+    const double seconds = mmul_clock_now() - script->begun_seconds;
+    for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next) {
+        if (part->kind == MMUL_PART_TEXT)
+            continue;
+        json_t *line = json_pack(
+            "{so si so}", "turn",
+            script->turn.end > 0 ? json_integer((json_int_t)script->turn.at) : json_null(), "line",
+            mmul_source_line(&script->source, view->at.begin), "name", mmul_json_text(part->text));
+        json_object_update_new(line, measure_json(part));
+        json_object_set_new(line, "seconds", json_real(seconds));
+        json_dumpf(line, metrics, JSON_COMPACT);
+        fputc('\n', metrics);
+        json_decref(line);
+    }
+    fflush(metrics);
 }
 
 enum mmul_status mmul_script_json(const struct mmul_script *script,

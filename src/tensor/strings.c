@@ -36,6 +36,7 @@ enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct m
                                    MMUL_TUPLE_MOST / 2 - 1);
     pieces[0] = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
     pieces[1] = *piece;
+    pieces[1].at = at->at;
     enum mmul_status status = mmul_evaluator_copy_text(e, format->text, &pieces[0].text);
     format->text[0] = '\0';
     format->count += 2;
