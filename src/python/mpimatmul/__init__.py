@@ -13,7 +13,7 @@ Functions marked collective are called by all ranks. Who waits in one for a rank
 MPIMATMUL_WAIT_SECONDS (10); one that has ended ends the job. MPIMATMUL_LIBRARY names the library,
 MPIMATMUL_SHARD_DIR the folder of kept values.
 """
-from . import _report
+from . import _report, debug, nn, optim
 from ._begin import init, rank, size
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
@@ -21,7 +21,8 @@ from ._operations import (abs, argmax, argmin, assert_close, attention, concat, 
                           linear, log, max, maximum, mean, min, minimum, neg, normalize, permute, place, print, relu,
                           reshape, rms_norm, rope, rsqrt, sigmoid, silu, sin, softmax, sqrt, std, sum, take, tanh,
                           topk, transpose, var, where)
-from ._values import Value, array, evaluate, generate, keep, load, persist, program, save
+from ._states import load_file, save_file
+from ._values import Value, array, evaluate, generate, keep, load, no_grad, persist, program, save
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

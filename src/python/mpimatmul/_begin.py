@@ -6,18 +6,18 @@ import threading
 from ._library import Error, Session
 
 _session = None
-OPTIONS = {"weights": None, "float32": False}
+OPTIONS = {"weights": None, "float32": False, "record": False}
 
 
-def init(device=None, threads=0, weights=None, dtype=None):
+def init(device=None, threads=0, weights=None, dtype=None, record=False):
     """Collective; called by itself with these defaults when it is first needed. `device` as of `mul --device`. dtype
-    "float32": what is float64 is read as float32."""
+    "float32": what is float64 is read as float32. record: for `debug.worker_statistics`."""
     global _session
     if dtype not in (None, "float32"):
         raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
     if _session and (device or threads):
         raise Error(64, "device and threads are chosen before the first value")
-    OPTIONS.update(weights=weights, float32=dtype == "float32")
+    OPTIONS.update(weights=weights, float32=dtype == "float32", record=bool(record))
     _session = _session or Session(device, threads)
     return _session
 

@@ -33,13 +33,18 @@ def depth():
     return count
 
 
+def things(kind):
+    """Those of a kind that the script has names for where it is: (name, thing), local ones first."""
+    found = frame()
+    for variables in (found.f_locals, found.f_globals) if found else ():
+        yield from ((name, thing) for name, thing in list(variables.items()) if isinstance(thing, kind))
+
+
 def names(kind):
     """Of the things of a kind, by id(): what the script calls them where it is."""
-    found, known = frame(), {}
-    for variables in (found.f_locals, found.f_globals) if found else ():
-        for name, thing in list(variables.items()):
-            if isinstance(thing, kind):
-                known.setdefault(id(thing), name)
+    known = {}
+    for name, thing in things(kind):
+        known.setdefault(id(thing), name)
     return known
 
 

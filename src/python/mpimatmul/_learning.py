@@ -3,10 +3,10 @@
 import ctypes as c
 import math
 
-from . import _library as lib
+from . import _caller, _library as lib
 from ._library import Error, check, library
 from ._operations import _sizes
-from ._values import Value, apply, as_value
+from ._values import Value, apply, as_value, no_grad
 
 
 def one_hot(ids, v):
@@ -55,7 +55,7 @@ class _Gradients:
     """Of one y by several values: made all at once in a program that needs one of them."""
 
     def __init__(self, y, xs):
-        self.operands = [y, *xs]
+        self.y, self.operands = y, [y, *xs]
         for value in _between(y, xs):
             value.crossed.add(self)
 
@@ -104,6 +104,24 @@ def grad(y, x):
     if not leaves or not all(isinstance(v, Value) for v in (y, *leaves)):
         raise Error(64, "grad is of a value by values, or tuples of them")
     if math.prod(y.shape) != 1:
-        raise Error(65, f"cannot differentiate a value of {' x '.join(map(str, y.shape))}: expected one element")
-    gradients = _Gradients(y, leaves)
+        raise Error(65, f"cannot differentiate a value of {' x '.join(map(str, y.shape))}: expected one element",
+                    "sum and mean have one")
+    gradients = _Gradients(y.current(), [v.current() for v in leaves])
     return _like(x, iter([gradients.value(i) for i in range(len(leaves))]))
+
+
+def _backward(self):
+    """Adds the gradients of this value, which has one element, to `grad` of all leaves that require one and that it is
+    made of. Computes nothing; all ranks call it."""
+    leaves = [leaf for leaf in self.leaves.values() if leaf.slot is not None]
+    if not leaves:
+        name = _caller.names(Value).get(id(self), "a value")
+        raise Error(64, f"cannot go backward from {name}: nothing that it is made of requires a gradient",
+                    "x.requires_grad = True, before it is made of x")
+    with no_grad():
+        for leaf, gradient in zip(leaves, grad(self, leaves)):
+            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+
+
+_backward.__name__, _backward.__qualname__ = "backward", "Value.backward"
+Value.backward = _backward

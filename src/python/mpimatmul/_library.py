@@ -84,7 +84,10 @@ class ProbeOptions(c.Structure):
 
 
 class ProgramOptions(c.Structure):
-    _fields_ = [("struct_bytes", c.c_size_t), ("weights", c.c_char_p), ("keep_values", c.c_bool)]
+    _fields_ = [("struct_bytes", c.c_size_t), ("weights", c.c_char_p), ("keep_values", c.c_bool), ("io", c.c_int),
+                ("no_verify", c.c_bool), ("no_fallback", c.c_bool), ("device_timeout_seconds", c.c_double),
+                ("verify_seed", c.c_uint64), ("notice", c.c_void_p), ("notice_context", c.c_void_p),
+                ("accept", c.c_void_p), ("accept_context", c.c_void_p), ("record", c.c_bool)]
 
 
 class LocalPart(c.Structure):
@@ -104,12 +107,22 @@ class OutputRequest(c.Structure):
                 ("input_count", c.c_int), ("dimensions", c.c_int), ("beside", c.c_void_p)]
 
 
+class Tensor(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("type", c.c_char_p), ("is_readable", c.c_bool), ("dimensions", c.c_int),
+                ("sizes", c.c_int64 * 8), ("bytes", c.c_int64)]
+
+
+class TensorsInfo(c.Structure):
+    _fields_ = [("format", c.c_int), ("count", c.c_int64), ("file_bytes", c.c_int64)]
+
+
 # Structs that C must see in the same way; the tests compare sizes and places of fields.
 STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, "mmul_value_part": Part,
            "mmul_parameters": Parameters, "mmul_call": Call, "mmul_generated": Generated,
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
            "mmul_program_options": ProgramOptions, "mmul_local_part": LocalPart, "mmul_matrix_info": MatrixInfo,
-           "mmul_output_request": OutputRequest}
+           "mmul_output_request": OutputRequest, "mmul_gradient_request": GradientRequest, "mmul_tensor": Tensor,
+           "mmul_tensors_info": TensorsInfo}
 
 
 def sized(struct, **fields):
@@ -165,6 +178,9 @@ def _load():
     library = _load_library()
     library.mmul_program_value_shape.restype = Shape
     library.mmul_matrix_info.restype = MatrixInfo
+    library.mmul_tensors_get.restype = Tensor
+    library.mmul_tensors_info.restype = TensorsInfo
+    library.mmul_values_report.restype = c.c_void_p
     library.mmul_values_part.restype = Part
     library.mmul_values_part_count.restype = c.c_int64
     library.mmul_values_placement.restype = c.c_char_p
@@ -190,6 +206,16 @@ def check(call, *arguments):
     error = ErrorText()
     if call(*arguments, c.byref(error)) != 0:
         raise_error(error)
+
+
+def text_of(call, *arguments):
+    """What a function of the library writes to memory that it allocates."""
+    text = c.c_char_p()
+    check(call, *arguments, c.byref(text))
+    try:
+        return text.value.decode(errors="replace")
+    finally:
+        library.mmul_free(text)
 
 
 class _Job(threading.Thread):
@@ -272,6 +298,7 @@ class Session:
         self.probe, self.context, self.meeting = c.c_void_p(), c.c_void_p(), None
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.depth, self.interrupt, self.left = 0, None, None
+        self.report = None  # root: of the last program that has run and was recorded, as JSON
         mpi.MPI_Initialized(c.byref(begun))
         wish = device.encode() if device else None
         probing = sized(ProbeOptions, limit_seconds=30.0, device=wish)

@@ -182,7 +182,7 @@ def topk(x, k):
     k, = _sizes("k", k)
     both = apply("topk", [x], count=k)
     values, places = both[..., :k], both[..., k:]
-    places.integers = True
+    places.integers, places.leaves = True, {}
     return values, places
 
 

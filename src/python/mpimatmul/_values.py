@@ -5,6 +5,7 @@ All ranks run the same script. What is computed together is one program of the l
 it stay on the ranks. Leaves are root's files and arrays; other ranks know their shapes.
 """
 import builtins
+import contextlib
 import ctypes as c
 import math
 import operator
@@ -19,6 +20,38 @@ from . import _caller, _library as lib
 from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
+
+
+_is_taping = True  # no_grad() is not under way
+
+
+@contextlib.contextmanager
+def no_grad():
+    """with no_grad(): what is made inside requires no gradient."""
+    global _is_taping
+    before, _is_taping = _is_taping, False
+    try:
+        yield
+    finally:
+        _is_taping = before
+
+
+def _leaves(operands):
+    """Those that require a gradient, of what a value is made of, in the order in which they come: {id: value}."""
+    found = {}
+    for v in operands:
+        if isinstance(v, Value) and v.slot is not None:
+            found = {**found, id(v): v}
+        elif isinstance(v, Value) and v.leaves:
+            found = {**found, **v.leaves} if found else v.leaves
+    return found
+
+
+class Slot:
+    """Where gradients by a value are added up."""
+
+    def __init__(self):
+        self.grad = None
 
 
 class Value:
@@ -41,6 +74,8 @@ class Value:
         # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
         # gradients that go through it, which have to know what it is made of; those that it is one of.
         self.is_computed, self.held, self.crossed, self.gradients = False, None, weakref.WeakSet(), None
+        # All ranks: what backward() gives gradients to. A leaf has a slot for its own, others have leaves.
+        self.leaves, self.slot = _leaves(operands) if _is_taping and not integers else {}, None
         there = begun()
         if there and there.rank != 0:  # programs are root's
             self.make, self.operands = None, ()
@@ -60,11 +95,43 @@ class Value:
             return numpy.dtype("i4")
         return numpy.dtype("f8" if self.stored == "f8" and not OPTIONS["float32"] else "f4")
 
+    @property
+    def requires_grad(self):
+        """Does backward() give gradients to it, or through it? Of a leaf, which is made of nothing that requires one,
+        this can be set."""
+        return self.slot is not None or bool(self.leaves)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted):
+        value = as_value(self)
+        if value.leaves:
+            raise Error(64, "only a leaf's requires_grad can be set: this value is made of what requires a gradient",
+                        "make it inside of `with mm.no_grad():`")
+        if value.integers:
+            raise Error(64, "whole numbers have no gradient")
+        value.slot = (value.slot or Slot()) if wanted else None
+
+    @property
+    def grad(self):
+        """Of a leaf: the sum of what backward() has given it since it was set to None, or None."""
+        return self.slot.grad if self.slot is not None else None
+
+    @grad.setter
+    def grad(self, gradient):
+        if self.slot is not None:
+            self.slot.grad = gradient
+        elif gradient is not None:
+            raise Error(64, "a value that requires no gradient has none", "set its requires_grad = True")
+
+    def current(self):
+        """What is computed with: itself, but for parameters."""
+        return self
+
     def __len__(self):
         return self.shape[0]
 
     def __repr__(self):
-        text = f"Value({' x '.join(map(str, self.shape))}, {self.dtype})"
+        text = f"{type(self).__name__}({' x '.join(map(str, self.shape))}, {self.dtype})"
         if self.corner is None:
             return text
         rows, cols = self.corner.shape
@@ -171,7 +238,7 @@ def is_number(v):
 
 
 def as_value(x):
-    return x if isinstance(x, Value) else array(x)
+    return x.current() if isinstance(x, Value) else array(x)
 
 
 def _try(name, operands, parameters, known):
@@ -182,6 +249,10 @@ def _try(name, operands, parameters, known):
                    for i, v in enumerate(operands, 1)]
         result, integers = program.apply(name, numbers, parameters), c.c_bool()
         return library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes(), integers.value
+
+
+# No gradient goes through these.
+_STEPS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor_divide", "stop_gradient")
 
 
 def apply(name, operands, ndim=None, **parameters):
@@ -199,7 +270,10 @@ def apply(name, operands, ndim=None, **parameters):
     def make(program, ids):
         return program.apply(name, ids, parameters, *program.words())
 
-    return Value(sizes[4 - ndim:], make, operands, integers or moved)
+    result = Value(sizes[4 - ndim:], make, operands, integers or moved)
+    if name in _STEPS:
+        result.leaves = {}
+    return result
 
 
 # ---------------------------------------------------------------------------------------- leaves
@@ -365,7 +439,7 @@ class _Program(_Building):
 
     def is_leaf(self, value):
         """What the ranks hold is one, unless a gradient has to go through it."""
-        if value.held is not None and not value.crossed:
+        if value.held is not None and not value.crossed and not value.leaves:
             value.operands = ()  # for nobody any more
         return value.held is not None and self.gradients.isdisjoint(value.crossed)
 
@@ -435,12 +509,20 @@ class _Program(_Building):
         for value in again.values():
             self.hold(value)
 
+    def hold_losses(self):
+        """Root: so does that of which gradients are made: scripts show it."""
+        made = [v.gradients.y for v in self.held if isinstance(v, Value) and v.gradients in self.gradients]
+        for value in {id(v): v for v in made}.values():
+            if value.operands and value.held is None:
+                self.hold(value)
+
     def run(self, keep=False):
         """Collective."""
         s = session()
         self.tell_of_types()
         weights = OPTIONS["weights"]
-        options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep)
+        options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep,
+                            record=OPTIONS["record"])
 
         def work():
             while _RELEASED:
@@ -452,6 +534,8 @@ class _Program(_Building):
             s.compute(work, self.clean)
         finally:
             self.is_left = s.is_left(self.clean)
+        if s.rank == 0 and OPTIONS["record"]:
+            s.report = lib.text_of(library.mmul_report_json, c.c_void_p(library.mmul_values_report(self.values)))
         for value in self.held:
             if isinstance(value, Value):
                 value.is_computed = True
@@ -528,7 +612,8 @@ def save(path, value):
 
 
 @collective("save")
-def save_all(saves):
+def save_all(saves, one_axis=False):
+    """`one_axis`: what has one axis is written so."""
     with _Program() as program:
         def build():
             made = {}  # files: their first output, and tensors
@@ -546,7 +631,7 @@ def save_all(saves):
                 dtype = lib.I32 if value.integers else program.dtype(program.add(value))
                 check_type(path, dtype)
                 request = lib.sized(lib.OutputRequest, path=path, shape=as_shape(value.shape), dtype=dtype,
-                                    dimensions=value.ndim, beside=beside)
+                                    dimensions=1 if one_axis and value.is_row else value.ndim, beside=beside)
                 check(library.mmul_output_create, c.byref(request), c.byref(output))
                 program.save(value, output)
             program.hold_again(value for _, value in saves)
@@ -557,12 +642,15 @@ def save_all(saves):
 @collective("persist")
 def persist(*values):
     """Computes values and leaves them where they lie, on the ranks and their devices: what is made of them later begins
-    there. They go when nobody has them any more. The values, or the one. Collective."""
+    there. Losses whose gradients are among what they are made of stay, too. They go when nobody has them any more. The
+    values, or the one. Collective."""
     with _Program() as program:
         def build():
-            for value in {id(v): v for v in values}.values():
-                if isinstance(value, Value) and value.operands and value.held is None:
+            given = [v.current() for v in values if isinstance(v, Value)]
+            for value in {id(v): v for v in given}.values():
+                if value.operands and value.held is None:
                     program.hold(value)
+            program.hold_losses()
             program.hold_again(())
             return len(program.holds)
         count = session().broadcast(c.c_int(session().on_root(build) or 0))
@@ -574,7 +662,7 @@ def persist(*values):
 @collective("local")
 def local_parts(value):
     with _Program() as program:
-        number = (c.c_int * 1)(session().on_root(lambda: program.add(value)) or 0)
+        number = (c.c_int * 1)(session().on_root(lambda: program.add(value.current())) or 0)
         session().broadcast(number)
         program.run(keep=True)
         parts = []

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Named values in one .safetensors file, as of models and optimisers."""
+import ctypes as c
+import os
+
+from ._begin import collective, session
+from ._library import Error, check, library
+from ._paths import as_path
+from ._values import as_value, load, save_all
+
+
+def _state_path(path):
+    path = as_path(path)
+    if not path.endswith(b".safetensors"):
+        raise Error(64, f"cannot take '{os.fsdecode(path)}': the file of a state ends in .safetensors")
+    return path
+
+
+def matched(state, own, owner):
+    """The values of a state, by the names of `own`: it has those of the owner, and no others, in their shapes."""
+    for name in own:
+        if name not in state:
+            raise Error(65, f"the state has no '{name}', which the {owner} has", _SAME)
+    for name in state:
+        if name not in own:
+            raise Error(65, f"the state has '{name}', which the {owner} has not", _SAME)
+    values = {name: as_value(state[name]) for name in own}
+    for name, value in values.items():
+        if value.shape != own[name].shape:
+            raise Error(65, f"'{name}' of the state is {_sizes(value)}, in the {owner} it is {_sizes(own[name])}", _SAME)
+    return values
+
+
+_SAME = "a state is for the same layers, of the same sizes, as it is of"
+
+
+def _sizes(value):
+    return " x ".join(map(str, value.shape))
+
+
+def save_file(tensors, path):
+    """Writes a dict of names and values to a .safetensors file, as safetensors' own function does: a bias has one axis
+    there. Collective."""
+    path = _state_path(path)
+    if not tensors:
+        raise Error(64, f"cannot write '{os.fsdecode(path)}': there is no value")
+    save_all([(path + b":" + os.fsencode(name), as_value(value)) for name, value in tensors.items()], one_axis=True)
+
+
+@collective("load_file")
+def _names(path):
+    """Of root's file, on all ranks."""
+    s = session()
+
+    def read():
+        tensors = c.c_void_p()
+        check(library.mmul_tensors_open, path, c.byref(tensors))
+        count = library.mmul_tensors_info(tensors).count
+        names = [library.mmul_tensors_get(tensors, c.c_int64(i)).name for i in range(count)]
+        library.mmul_tensors_close(tensors)
+        return b"\0".join(names)
+
+    text = s.on_root(read) or b""
+    told = c.create_string_buffer(text, s.broadcast(c.c_int64(len(text) + 1)).value)
+    return s.broadcast(told).raw[:-1].split(b"\0")
+
+
+def load_file(path):
+    """The values of root's .safetensors file, by their names. Collective."""
+    path = _state_path(path)
+    return {os.fsdecode(name): load(path + b":" + name) for name in _names(path)}

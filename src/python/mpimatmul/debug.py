@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""A look inside: what is still to be computed, and what the last job was."""
+import ctypes as c
+import json
+import sys
+
+from . import _caller
+from ._begin import begun, collective, session
+from ._library import Error, libc, library
+from ._values import Value, _Program
+
+
+@collective("print_tape")
+def print_tape(*values):
+    """Prints on root the operations by which values would be made now, in order, with names and shapes; without values
+    of all that the script has names for and that has not been computed yet. What stays on the ranks is where they
+    begin. Collective."""
+    named = [value for _, value in _caller.things(Value)]
+
+    def text():
+        wanted = [v.current() for v in values] or [v for v in named if v.operands and not v.is_computed]
+        with _Program() as program:
+            for value in wanted:
+                program.add(value)
+            return _printed(library.mmul_program_print, program.handle, c.c_bool(True))
+    found = session().on_root(text)
+    if found is not None:
+        sys.stdout.write(found)
+
+
+def _printed(call, *arguments):
+    """What a function of the library prints to a stream of C."""
+    text, length = c.c_char_p(), c.c_size_t()
+    libc.open_memstream.restype = c.c_void_p
+    stream = c.c_void_p(libc.open_memstream(c.byref(text), c.byref(length)))
+    call(*arguments, stream)
+    libc.fclose(stream)
+    found = text.value.decode(errors="replace")
+    libc.free(text)
+    return found
+
+
+_OF_RANK = ("rank", "host", "device", "compute_seconds", "copy_seconds", "verify_seconds", "scatter_seconds",
+            "gather_seconds", "idle_seconds")
+
+
+def worker_statistics():
+    """On root, of the last job that has run, a dict for each rank: seconds of what it did and waited for, bytes of what
+    it made, and its share of them. Jobs are recorded after `init(record=True)`. None elsewhere."""
+    there = begun()
+    if there is None or there.rank != 0:
+        return None
+    if there.report is None:
+        raise Error(64, "no job has been recorded", "mm.init(record=True), before the job")
+    report = json.loads(there.report)
+    made = [sum(o["ranks"][rank]["part_bytes"] for o in report["operations"]) for rank in range(there.size)]
+    return [{**{name: of[name] for name in _OF_RANK}, "bytes": made[of["rank"]],
+             "share": made[of["rank"]] / max(sum(made), 1)} for of in report["ranks"]]
