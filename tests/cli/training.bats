@@ -57,6 +57,33 @@ for x, y in zip(mine, theirs):
     as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}" --device=faulty:fail=300:cpu
 }
 
+# everywhere PROGRAM NAME=VALUE...: of bench/programs, as the reference has it, on one rank and on three.
+everywhere() {
+    local ranks=() program=$REPO/bench/programs/$1.py
+    shift
+    as_reference 1e-4 "$program" "$@"
+    ranks=("${launch[@]}" -n 3)
+    as_reference 1e-4 "$program" "$@" --weights 1,3,2
+}
+
+@test "digits are learned as the reference learns them, and most that were held back are read" {
+    need_numpy
+    py "$REPO/tests/cli/digits.py" 300
+    mkdir given
+    mv ./*.npy given
+    everywhere digits pictures="$PWD/given/digits.npy" numbers="$PWD/given/digits_labels.npy" learned=240 \
+        hidden=24 count=40 turns=60 every=20
+    awk 'END {exit !($NF > 0.9)}' printed
+}
+
+@test "regression finds the weights, and k-means the centres, that the reference finds" {
+    need_numpy
+    everywhere regression rows=900 inputs=7 outputs=3 turns=60 every=20
+    awk 'END {exit !($NF < 0.05)}' printed
+    rm -rf expected
+    everywhere kmeans points=360 size=5 k=4 turns=9 every=3
+}
+
 # optimiser BEGIN TURN COUNT: two parameters of a model of one layer learn by it for 30 turns, in float64; COUNT: what
 # its state is of.
 optimiser() {

@@ -41,10 +41,10 @@ def things(kind):
 
 
 def names(kind):
-    """Of the things of a kind, by id(): what the script calls them where it is."""
+    """Of values, by id() of what is computed with: what the script calls them where it is."""
     known = {}
-    for name, thing in things(kind):
-        known.setdefault(id(thing), name)
+    for name, value in things(kind):
+        known.setdefault(id(value.current()), name)
     return known
 
 

@@ -31,7 +31,7 @@ def matched(state, own, owner):
     return values
 
 
-_SAME = "a state is for the same layers, of the same sizes, as it is of"
+_SAME = "a state is for the same layers, of the same sizes"
 
 
 def _sizes(value):

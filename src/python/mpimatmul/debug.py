@@ -15,7 +15,7 @@ def print_tape(*values):
     """Prints on root the operations by which values would be made now, in order, with names and shapes; without values
     of all that the script has names for and that has not been computed yet. What stays on the ranks is where they
     begin. Collective."""
-    named = [value for _, value in _caller.things(Value)]
+    named = [value.current() for _, value in _caller.things(Value)]
 
     def text():
         wanted = [v.current() for v in values] or [v for v in named if v.operands and not v.is_computed]

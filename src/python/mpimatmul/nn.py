@@ -73,9 +73,9 @@ class Parameter(Value):
 
 
 def _alias(value, of):
-    """The same elements; of one axis where `of` is."""
+    """The same elements; of one axis where `of` is, and of its name."""
     made = stop_gradient(value)
-    made.is_row = of.is_row
+    made.is_row, made.name = of.is_row, of.name
     return made
 
 
@@ -84,6 +84,11 @@ class Module:
 
     def __init__(self):
         self.training = True
+
+    def __setattr__(self, name, child):
+        if isinstance(child, Parameter):
+            child.current().name = name  # as print_tape and errors have it
+        super().__setattr__(name, child)
 
     def __call__(self, *arguments, **named):
         return self.forward(*arguments, **named)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""gpt.py in Python, with layers and an optimiser that have torch's names: a GPT that learns a text of one's own,
+character by character. Its parameters are in gpt_module.safetensors then.
+
+    python3 gpt_module.py corpus=book.txt                   # on one machine
+    mpirun -q -n 2 python3 gpt_module.py corpus=book.txt    # on the ranks of a hostfile, by their speeds
+
+NAME=VALUE sets others of the numbers below, too: layers=2. tests/reference.py runs gpt.py, whose losses are much like
+these.
+"""
+import math
+import sys
+
+import numpy as np
+
+import mpimatmul as mm
+
+given = {"corpus": "book.txt", "layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16, "turns": 2000,
+         "every": 10}
+for word in sys.argv[1:]:
+    name, _, value = word.partition("=")
+    given[name] = value if name == "corpus" else int(value)
+corpus, layers, heads, width, length, count, turns, every = given.values()
+
+with open(corpus, encoding="utf-8", newline="") as file:  # by every rank
+    letters, tokens = np.unique(list(file.read()), return_inverse=True)
+
+
+class Block(mm.nn.Module):
+    """What a token is by those before it, then by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.attention = mm.nn.LayerNorm(width), mm.nn.MultiHeadAttention(width, heads)
+        self.norm2 = mm.nn.LayerNorm(width)
+        self.inner, self.outer = mm.nn.Linear(width, 4 * width), mm.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        """x (count, length, width)"""
+        y = self.norm1(x)
+        x = x + self.attention(y, y, y, is_causal=True)
+        return x + self.outer(mm.gelu(self.inner(self.norm2(x))))
+
+
+class GPT(mm.nn.Module):
+    """Logits of the next token of each."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = mm.nn.Embedding(len(letters), width), mm.nn.Embedding(length, width)
+        self.blocks = mm.nn.Sequential(*(Block() for _ in range(layers)))
+        self.norm = mm.nn.LayerNorm(width)
+        for table in (self.tokens, self.places):
+            table.weight.data = table.weight.data * 0.02
+
+    def forward(self, ids):
+        """ids (count, length)"""
+        return mm.linear(self.norm(self.blocks(self.tokens(ids) + self.places.weight)), self.tokens.weight)
+
+
+def rate(step):
+    """Up in 100 steps, then down along a cosine."""
+    part = (step - 100) / max(turns - 100, 1)
+    return 1e-3 * (step + 1) / 101 if step < 100 else 1e-4 + 9e-4 * 0.5 * (1 + math.cos(math.pi * part))
+
+
+mm.nn.manual_seed(1)
+model = GPT()
+optimizer = mm.optim.AdamW(model.parameters(), betas=(0.9, 0.99))
+drawn = np.random.default_rng(1)
+for step in range(turns):
+    windows = drawn.integers(0, len(tokens) - length, (count, 1)) + np.arange(length)
+    loss = mm.cross_entropy(model(tokens[windows]), tokens[windows + 1])
+    optimizer.zero_grad()
+    loss.backward()
+    mm.nn.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.lr = rate(step)
+    optimizer.step()
+    if step % every == every - 1:
+        mm.print(step, loss)
+mm.save_file(model.state_dict(), "gpt_module.safetensors")

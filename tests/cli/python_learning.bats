@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What scripts in Python learn with: layers, backward, optimisers, states, a look inside; each on one rank and on three
+# of different weights. The comparisons are in tests/python_learning.py.
+# shellcheck disable=SC2154 # status, output and lines are set by bats
+
+load helper.bash
+
+setup() {
+    setup_package
+    export OPENBLAS_NUM_THREADS=1
+}
+
+# everywhere LINES PART...: prints these, on one rank and on three.
+everywhere() {
+    local expected=$1 way
+    shift
+    for way in alone three; do
+        if [ $way = alone ]; then
+            run "$PYTHON" "$REPO/tests/python_learning.py" "$@"
+        else
+            run "${launch[@]}" --oversubscribe -n 3 "$PYTHON" "$REPO/tests/python_learning.py" "$@"
+        fi
+        diff <(echo "$expected") <(echo "$output")
+        [ "$status" -eq 0 ]
+    done
+}
+
+@test "layers compute what numpy does, begin as torch's, and drop elements" {
+    everywhere $'layers ok\nbeginnings ok\ndropout ok' layers beginnings dropping
+}
+
+@test "backward gives central differences to every leaf that requires a gradient, and to no other" {
+    everywhere $'backward ok\nleaves ok' backward leaves
+}
+
+@test "SGD and AdamW are the reference's in float64 to the last digits; gradients are clipped" {
+    everywhere $'optimisers ok\nclipping ok' optimisers clipping
+}
+
+@test "a model learns the same on any ranks" {
+    run "$PYTHON" "$REPO/tests/python_learning.py" learning
+    [ "${#lines[@]}" -eq 12 ]
+    first=${lines[0]##* } last=${lines[11]##* }
+    awk "BEGIN {exit !($last < 0.8 * $first)}"
+    everywhere "$output" learning
+    expected=$output
+    run "${launch[@]}" -n 2 "$PYTHON" "$REPO/tests/python_learning.py" learning
+    diff <(echo "$expected") <(echo "$output")
+}
+
+@test "states go to .safetensors files and come from them, with torch's names and axes" {
+    everywhere 'states ok' states
+    expect_only_files ours.safetensors theirs.safetensors
+}
+
+@test "what cannot learn is refused in a line with a remedy" {
+    local same='(a state is for the same layers, of the same sizes)'
+    local parameters='(model.parameters(), or mm.nn.Parameter(x) of a value)'
+    everywhere "64 cannot go backward from plain: nothing that it is made of requires a gradient \
+(x.requires_grad = True, before it is made of x)
+65 cannot differentiate a value of 4 x 2: expected one element (sum and mean have one)
+64 only a leaf's requires_grad can be set: this value is made of what requires a gradient \
+(make it inside of \`with mm.no_grad():\`)
+64 whole numbers have no gradient
+64 a value that requires no gradient has none (set its requires_grad = True)
+65 '1.exp_avg' of the state is 4 x 3, in the optimizer it is 1 x 2 $same
+65 'weight' of the state is 4 x 3, in the module it is 2 x 3 $same
+65 the state has no 'bias', which the module has $same
+65 the state has 'more', which the module has not $same
+64 cannot take 'x.npz': the file of a state ends in .safetensors
+64 cannot write 'x.safetensors': there is no value
+66 cannot open 'none.safetensors': No such file or directory
+64 whole numbers have no gradient: they cannot be a parameter
+64 an optimizer is of parameters, of one at least $parameters
+64 an optimizer is of parameters, of one at least $parameters
+64 nesterov is of a momentum above 0
+64 2 heads of 7 columns: expected a number that divides them
+64 dropout of 1: expected 0 to below 1
+64 no job has been recorded (mm.init(record=True), before the job)" errors
+    expect_only_files
+}
+
+@test "the tape shows what is pending, statistics what each rank has made" {
+    run "$PYTHON" "$REPO/tests/python_learning.py" looking
+    line=$(grep -n 'w = nn.Parameter(np.ones((4, 3)))' "$REPO/tests/python_learning.py" | cut -d : -f 1)
+    diff - <(sed "s/ of python_learning.py:$line/ of the script/; s/  */ /g" <<< "$output") << 'END'
+value operation operands shape
+array of the script load 4 x 3 float64
+w reshape array of the script 4 x 3 float64
+x kept 'held 1' 6 x 4 float64
+matmul matmul x, w 6 x 3 float64
+y relu matmul 6 x 3 float64
+value 5 sum y 6 x 1 float64
+sum sum value 5 1 x 1 float64
+value operation operands shape
+array of the script load 4 x 3 float64
+w reshape array of the script 4 x 3 float64
+x kept 'held 1' 6 x 4 float64
+matmul matmul x, w 6 x 3 float64
+y relu matmul 6 x 3 float64
+value operation operands shape
+shares 1.0000 1440
+END
+    run "${launch[@]}" --oversubscribe -n 3 "$PYTHON" "$REPO/tests/python_learning.py" looking
+    [ "${lines[-1]}" = "shares 0.1667 240 0.5000 720 0.3333 480" ]
+}
+
+# falls: the loss of the last line is less than 0.9 of the first one's.
+falls() {
+    [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+    awk 'NF == 2 {if (!n++) first = $2; last = $2} END {exit !(n > 1 && last < 0.9 * first)}' <<< "$output" ||
+        { echo "$output"; return 1; }
+}
+
+@test "the programs in Python of bench/programs learn" {
+    head -c 20000 /usr/share/common-licenses/GPL-3 > book.txt
+    run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/gpt_module.py" layers=1 width=32 heads=4 length=16 \
+        count=8 turns=40
+    falls
+    "$MPIMATMUL" info gpt_module.safetensors | grep -q ' blocks.0.attention.in_proj_weight$'
+    "$PYTHON" "$REPO/tests/cli/digits.py" 300
+    run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/digits_module.py" learned=240 hidden=24 count=40 \
+        turns=60 every=20
+    falls
+    awk 'END {exit !($NF > 0.9)}' <<< "$output"
+    "$MPIMATMUL" info digits.safetensors | grep -q '^24 .* 0.bias$'
+}
