@@ -106,10 +106,10 @@ END
     [ "${lines[-1]}" = "shares 0.1667 240 0.5000 720 0.3333 480" ]
 }
 
-# falls: the loss of the last line is less than 0.9 of the first one's.
+# falls: the loss of the last line is less than 0.95 of the first one's.
 falls() {
     [ "$status" -eq 0 ] || { echo "$output"; return 1; }
-    awk 'NF == 2 {if (!n++) first = $2; last = $2} END {exit !(n > 1 && last < 0.9 * first)}' <<< "$output" ||
+    awk 'NF == 2 {if (!n++) first = $2; last = $2} END {exit !(n > 1 && last < 0.95 * first)}' <<< "$output" ||
         { echo "$output"; return 1; }
 }
 
