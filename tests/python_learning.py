@@ -247,6 +247,25 @@ def optimiser(make, step, rate=None):
         close(step, value, known["state"][1 + i][0])
 
 
+def later():
+    """What was made of a parameter before a step is made of what it was then; a gradient goes there, too."""
+    x, layer = rng.standard_normal((5, 4)), nn.Linear(4, 3)
+    p = doubles(layer)
+    y, optimizer = layer(mm.array(x)), mm.optim.SGD(layer.parameters(), 1)
+    mm.mean(layer(mm.array(x)), axis=None).backward()
+    optimizer.step()
+    close("before the step", y, x @ p["weight"].T + p["bias"])
+    close("after it", layer.bias, p["bias"][None] - 1 / 3)
+    optimizer.zero_grad()
+    mm.sum(y * y, axis=None).backward()
+    close("of what it was", layer.bias.grad, 2 * (x @ p["weight"].T + p["bias"]).sum(0, keepdims=True))
+    layer.bias.requires_grad = False
+    optimizer.zero_grad()
+    mm.mean(layer(mm.array(x)), axis=None).backward()
+    assert layer.bias.grad is None and layer.weight.grad is not None
+    say("later ok")
+
+
 def optimisers():
     optimiser(lambda p: mm.optim.AdamW(p, lr=0.01), "adamw(state, g, turn=step, rate=0.01)")
     optimiser(lambda p: mm.optim.AdamW(p, 1, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
@@ -398,6 +417,10 @@ def looking():
     mm.debug.print_tape()
     y.numpy()
     mm.debug.print_tape()
+    loss, optimizer = mm.mean(y, axis=None), mm.optim.SGD([w], 1)
+    loss.backward()
+    optimizer.step()
+    mm.debug.print_tape(loss, w)
     mm.init(record=True, weights=",".join("132"[:mm.size()]))
     mm.persist(mm.place(mm.array(np.ones((12, 5))) * 3, "rows"))
     found = mm.debug.worker_statistics()
@@ -408,7 +431,7 @@ def looking():
         print("shares", *(f"{of['share']:.4f} {of['bytes']}" for of in found))
 
 
-PARTS = (layers, beginnings, dropping, backward, leaves, optimisers, clipping, learning, states, errors, looking)
+PARTS = (layers, beginnings, dropping, backward, leaves, optimisers, later, clipping, learning, states, errors, looking)
 for part in PARTS:
     if part.__name__ in sys.argv[1:]:
         part()

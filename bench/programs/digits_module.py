@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""digits.py in Python, with layers and an optimiser that have torch's names: the same images, 97 % and more of those that
-were held back. The parameters are in digits.safetensors then, under the names that torch's Sequential has for them.
+"""digits.py in Python, with layers and an optimiser that have torch's names: the same images, and 97 % and more of
+those that were held back. The parameters are in digits.safetensors then, under the names that torch's Sequential has.
 
     python3 digits_module.py                   # on one machine
     mpirun -q -n 2 python3 digits_module.py    # on the ranks of a hostfile, by their speeds

@@ -220,13 +220,15 @@ END
     run "$PYTHON" -c '
 import inspect
 import mpimatmul as mm
-for owner, names in (("mpimatmul", mm.__all__), ("Value", [n for n in dir(mm.Value) if not n.startswith("_")])):
-    for name in names:
-        thing = inspect.getattr_static(mm if owner == "mpimatmul" else mm.Value, name)
-        if not inspect.getdoc(thing):
+owners = [mm, mm.nn, mm.optim, mm.debug]
+owners += [thing for owner in owners for thing in map(vars(owner).get, owner.__all__) if inspect.isclass(thing)]
+for owner in owners:
+    for name in getattr(owner, "__all__", None) or dir(owner):
+        if not name.startswith("_") and name != "args" and not inspect.getdoc(inspect.getattr_static(owner, name)):
             print(owner, name)
-methods = "T abs argmax argmin cos cumsum dtype exp item local log max maximum mean min minimum ndim neg numpy " \
-          "permute relu reshape rsqrt sigmoid sin softmax sqrt std sum take tanh topk transpose var where"
+methods = "T abs argmax argmin backward cos cumsum current dtype exp grad item local log max maximum mean min " \
+          "minimum ndim neg numpy permute relu requires_grad reshape rsqrt sigmoid sin softmax sqrt std sum take " \
+          "tanh topk transpose var where"
 assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), dir(mm.Value)'
     [ "$output$status" = 0 ]
     run --separate-stderr "$PYTHON" -m mpimatmul --help

@@ -27,7 +27,8 @@ def matched(state, own, owner):
     values = {name: as_value(state[name]) for name in own}
     for name, value in values.items():
         if value.shape != own[name].shape:
-            raise Error(65, f"'{name}' of the state is {_sizes(value)}, in the {owner} it is {_sizes(own[name])}", _SAME)
+            raise Error(65, f"'{name}' of the state is {_sizes(value)}, in the {owner} it is {_sizes(own[name])}",
+                        _SAME)
     return values
 
 

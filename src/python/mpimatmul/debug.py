@@ -9,6 +9,8 @@ from ._begin import begun, collective, session
 from ._library import Error, libc, library
 from ._values import Value, _Program
 
+__all__ = ("print_tape", "worker_statistics")
+
 
 @collective("print_tape")
 def print_tape(*values):

@@ -21,6 +21,8 @@ from ._operations import sum as sum_of
 from ._states import matched
 from ._values import Slot, Value, as_value, generate, no_grad
 
+__all__ = ("Dropout", "Embedding", "LayerNorm", "Linear", "Module", "ModuleList", "MultiHeadAttention", "Parameter",
+           "RMSNorm", "Sequential", "clip_grad_norm_", "manual_seed")
 _random = random.Random(0)
 
 

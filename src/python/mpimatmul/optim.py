@@ -16,6 +16,8 @@ from ._states import matched
 from ._values import as_value, no_grad, persist
 from .nn import Parameter
 
+__all__ = ("AdamW", "SGD")
+
 
 class _Optimizer:
     """Parameters, and of each what is remembered from step to step."""
@@ -99,7 +101,7 @@ class AdamW(_Optimizer):
 
     REMEMBERED = ("exp_avg", "exp_avg_sq")
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):  # pylint: disable=too-many-arguments
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
         super().__init__(params, lr)
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
