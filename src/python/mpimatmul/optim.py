@@ -20,12 +20,10 @@ __all__ = ("AdamW", "SGD")
 
 
 class _Optimizer:
-    """Parameters, and of each what is remembered from step to step."""
+    """Parameters, and of each what is remembered from step to step, by name."""
 
-    REMEMBERED = ()  # names
-
-    def __init__(self, params, lr):
-        self.params, self.lr, self.turn = list(params), lr, 0
+    def __init__(self, params, lr, remembered):
+        self.params, self.lr, self.remembered, self.turn = list(params), lr, remembered, 0
         if not self.params or not all(isinstance(p, Parameter) for p in self.params):
             raise Error(64, "an optimizer is of parameters, of one at least",
                         "model.parameters(), or mm.nn.Parameter(x) of a value")
@@ -40,7 +38,7 @@ class _Optimizer:
         """Values by name; in the beginning zeros of the parameter's type."""
         if not self.state[i]:
             with no_grad():
-                self.state[i] = {name: self.params[i] * 0 for name in self.REMEMBERED}
+                self.state[i] = {name: self.params[i] * 0 for name in self.remembered}
         return self.state[i]
 
     def _step(self, p, g, remembered):
@@ -81,11 +79,10 @@ class SGD(_Optimizer):
     """v = momentum v + g; then v, or with nesterov g + momentum v, times lr. weight_decay is added to g."""
 
     def __init__(self, params, lr, momentum=0, nesterov=False, weight_decay=0):
-        super().__init__(params, lr)
+        super().__init__(params, lr, ("momentum_buffer",) if momentum else ())
         if nesterov and momentum == 0:
             raise Error(64, "nesterov is of a momentum above 0")
         self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
-        self.REMEMBERED = ("momentum_buffer",) if momentum else ()
 
     def _step(self, p, g, remembered):
         if self.weight_decay != 0:
@@ -99,10 +96,8 @@ class SGD(_Optimizer):
 class AdamW(_Optimizer):
     """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019; all parameters decay."""
 
-    REMEMBERED = ("exp_avg", "exp_avg_sq")
-
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
-        super().__init__(params, lr)
+        super().__init__(params, lr, ("exp_avg", "exp_avg_sq"))
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
     def _step(self, p, g, remembered):
