@@ -281,7 +281,7 @@ struct mmul_output_request {
     bool empty_allowed;                // rows and cols of 0: a shard of a part without rows
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
     int input_count;
-    // 2 to 4, of .safetensors 1 to 4, of all but .bin: the last ones of shape; 0: without leading sizes of 1
+    // 2 to 4, of .safetensors also 1, a row; of all but .bin: the last ones of shape; 0: without leading sizes of 1
     int dimensions;
     // Another output of the same file, which is a .npz or .safetensors, under another tensor's name. The file appears
     // when all of its outputs have been committed, and not at all when one was destroyed. NULL: none is.
