@@ -14,9 +14,9 @@ All ranks make the same layers in the same order; each draws the seed of its par
 import math
 import random
 
-from ._learning import stop_gradient
+from ._learning import dropout, stop_gradient
 from ._library import Error
-from ._operations import attention, layer_norm, linear, minimum, rms_norm, sqrt, take, where
+from ._operations import attention, layer_norm, linear, minimum, rms_norm, sqrt, take
 from ._operations import sum as sum_of
 from ._states import matched
 from ._values import Slot, Value, as_value, generate, no_grad
@@ -27,7 +27,7 @@ _random = random.Random(0)
 
 
 def manual_seed(seed):
-    """Parameters that are made from now on, and dropout, begin anew with this seed (0 without it)."""
+    """Layers that are made from now on draw what they begin with, and drop, anew from this seed (0 without it)."""
     _random.seed(seed)
 
 
@@ -214,14 +214,14 @@ class Dropout(Module):
         super().__init__()
         if not 0 <= p < 1:
             raise Error(64, f"dropout of {p}: expected 0 to below 1")
-        self.p = p
+        self.p, self._seed, self._turn = p, _random.getrandbits(32), 0
 
     def forward(self, x):
         """Other ones at every call, the same on any number of ranks."""
-        if not self.training or self.p == 0:
+        if not self.training:
             return x
-        drawn = generate(x.shape, seed=_random.getrandbits(63))
-        return where(drawn < 2 * self.p - 1, 0, x / (1 - self.p))
+        self._turn += 1
+        return dropout(x, self.p, self._seed, self._turn)
 
 
 class ModuleList(Module):
