@@ -102,7 +102,7 @@ static void go_back(struct mmul_backward *w, int operation) {
                         mmul_operation_row(o->kind)->name, reason);
 }
 
-// What is asked for: all its sizes, and a name.
+// What is asked for: all its sizes, a name, and a type.
 static int finish(struct mmul_build *b, int x, int gradient, int y) {
     char name[MMUL_VALUE_NAME_BYTES];
     struct mmul_value *values = b->program->values;
@@ -113,8 +113,14 @@ static int finish(struct mmul_build *b, int x, int gradient, int y) {
     }
     snprintf(name, sizeof name, "gradient of %.*s", MMUL_VALUE_NAME_BYTES - 16, values[x].name);
     gradient = mmul_to_shape(b, gradient, values[x].shape);
+    struct mmul_value *made = &b->program->values[gradient];
     if (gradient >= b->values)
-        memcpy(b->program->values[gradient].name, name, sizeof name);
+        memcpy(made->name, name, sizeof name);
+    if (made->is_open &&
+        !b->program->values[x].is_open) { // of numbers alone, it has the type that x has
+        made->is_open = false;
+        made->dtype = b->program->values[x].dtype;
+    }
     return gradient;
 }
 

@@ -126,3 +126,13 @@ END
     [ "$output" = 1.5 ]
     py "$REPO/tests/reference.py" t.py
 }
+
+@test "a gradient that is made of numbers alone has the type of its value" {
+    need_numpy
+    py -c 'import numpy as np; np.save("x.npy", np.ones((2, 3)))'
+    printf '%s\n' 'x = load("x.npy")' 'save("g.npy", grad(sum(x / 3), x))' > t.py
+    "$MPIMATMUL" run t.py --quiet
+    py -c 'import numpy as np
+g = np.load("g.npy")
+assert g.dtype == np.float64 and (g == 1 / 3).all(), g'
+}
