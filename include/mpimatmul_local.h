@@ -1085,6 +1085,18 @@ struct mmul_values_summary {
 };
 MMUL_API struct mmul_values_summary mmul_values_summary(const struct mmul_values *values);
 
+// Several programs, one after the other.
+struct mmul_programs_summary {
+    int64_t programs, steps;
+    double wall_seconds, flops;
+    int64_t lines_checked, blocks_recomputed, fallback_products;
+};
+MMUL_API void mmul_programs_add(struct mmul_programs_summary *all,
+                                const struct mmul_values *values);
+// For the report of the last one: those before it. Root.
+MMUL_API void mmul_values_set_before(struct mmul_values *values,
+                                     const struct mmul_programs_summary *before);
+
 // All that is known of it, borrowed from the values; complete on root only.
 MMUL_API const struct mmul_report *mmul_values_report(const struct mmul_values *values);
 
@@ -1198,7 +1210,7 @@ MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_o
 // Prints the next lines of the text's, up to the first of which a value has not arrived: words, numbers, and of
 // matrices shapes, placements, corners, statistics. is_due: there is such a line. metrics gets a line of JSON for each
 // value among them: turn (null: none), line of the text, name, value (of a larger matrix shape, min, max, mean; null:
-// NaN or infinite), seconds since the script was begun. NULL: not there.
+// NaN or infinite), seconds since the script was begun. NULL: not there; what no stream gets mmul_script_json has.
 MMUL_API bool mmul_script_is_due(const struct mmul_script *script);
 MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                                 FILE *stream, FILE *metrics);
@@ -1208,11 +1220,12 @@ MMUL_API void mmul_script_print_outcome(const struct mmul_script *script,
                                         const struct mmul_values *values, bool verbose,
                                         FILE *stream);
 
-// When the program has run: all of that as JSON (mpimatmul_run.schema.json); to be freed with mmul_free. Fails with
-// MMUL_ERR_SYSTEM.
-MMUL_API enum mmul_status mmul_script_json(const struct mmul_script *script,
+// When the program has run: all of that as JSON (mpimatmul_run.schema.json); to be freed with mmul_free. values: NULL
+// where nothing was to be run. before: of the programs that have run before it. Fails with MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_script_json(struct mmul_script *script,
                                            const struct mmul_program_plan *plan,
-                                           const struct mmul_values *values, char **text,
+                                           const struct mmul_values *values,
+                                           const struct mmul_programs_summary *before, char **text,
                                            struct mmul_error *err);
 
 // ----------------------------------------------------------------------------------------- texts

@@ -269,6 +269,22 @@ struct mmul_values_summary mmul_values_summary(const struct mmul_values *values)
                                         .fallback_products = report->fallback_products};
 }
 
+void mmul_programs_add(struct mmul_programs_summary *all, const struct mmul_values *values) {
+    const struct mmul_values_summary one = mmul_values_summary(values);
+    all->programs++;
+    all->steps += one.step_count;
+    all->wall_seconds += one.wall_seconds;
+    all->flops += one.flops;
+    all->lines_checked += one.lines_checked;
+    all->blocks_recomputed += one.blocks_recomputed;
+    all->fallback_products += one.fallback_products;
+}
+
+void mmul_values_set_before(struct mmul_values *values,
+                            const struct mmul_programs_summary *before) {
+    values->report->before = *before;
+}
+
 const struct mmul_report *mmul_values_report(const struct mmul_values *values) {
     return values->report;
 }

@@ -174,6 +174,8 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                         "operations", list(report, report->operation_count, operation_json),
                         "warnings", lines_json(report), "unused_devices",
                         mmul_json_text(mmul_text_get(&report->unused))));
+    if (report->before.programs > 0)
+        json_object_set_new(root, "before", mmul_programs_json(&report->before));
     enum mmul_status status = mmul_json_format(root, text, err);
     json_decref(root);
     return status;

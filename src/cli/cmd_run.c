@@ -13,8 +13,8 @@
 
 struct job {
     const struct call *call;
-    int parts;           // programs that ran before the last one: what stands before loops, turns
-    double part_seconds; // of these
+    struct mmul_programs_summary
+        parts;                  // what ran before the last one: what stands before loops, turns
     struct mmul_script *script; // root's
     struct mmul_program_plan *plan;
     struct mmul_values *values;
@@ -22,6 +22,7 @@ struct job {
     bool records;              // what is written beside the results
     bool is_silent;            // what it prints is part of the JSON in the end
     FILE *metrics;             // root's; NULL: not asked for, or not yet begun
+    bool is_recorded;          // root's: what is written beside them has been, of the last turn
     bool has_begun;            // root's: files beside the results have been looked at
 };
 
@@ -114,6 +115,8 @@ static enum mmul_status end_metrics(const struct call *call, struct job *job,
 static enum mmul_status write_beside(const struct call *call, const struct job *job,
                                      struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
+    if (job->records)
+        mmul_values_set_before(job->values, &job->parts);
     for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
         if (beside_path(call, i) != NULL && all_beside[i].store != NULL)
             status =
@@ -204,8 +207,9 @@ static enum mmul_status show_plan(const struct call *call, const struct job *job
 
 static enum mmul_status show_json(const struct job *job, struct mmul_error *err) {
     char *text = NULL;
-    return mmul_print_made(mmul_script_json(job->script, job->plan, job->values, &text, err), &text,
-                           stream_of(job));
+    return mmul_print_made(
+        mmul_script_json(job->script, job->plan, job->values, &job->parts, &text, err), &text,
+        stream_of(job));
 }
 
 static void warn(const struct call *call, const struct job *job) {
@@ -255,10 +259,19 @@ static enum mmul_status run_planned(const struct call *call, struct job *job,
                                     struct mmul_error *err) {
     if (call->is_root) {
         mmul_script_hand_over(job->script);
-        job->is_silent = is_on(call, OPT_JSON);
         print_lines(job);
     }
     return mmul_program_run(call->context, job->plan, &job->values, err);
+}
+
+// Root. What is written beside the results is of one turn, the last one.
+static enum mmul_status record_turn(const struct call *call, struct job *job,
+                                    struct mmul_error *err) {
+    struct mmul_script_turn turn;
+    if (!job->records || !mmul_script_turn(job->script, &turn) || turn.at + 1 < turn.end)
+        return MMUL_OK;
+    job->is_recorded = true;
+    return write_beside(call, job, err);
 }
 
 // Collective. One of several programs of the text.
@@ -266,12 +279,12 @@ static enum mmul_status run_part(const struct call *call, struct job *job, struc
     enum mmul_status status = make_plan(call, job, err);
     if (status == MMUL_OK)
         status = run_planned(call, job, err);
-    if (status == MMUL_OK) {
-        job->parts++;
-        job->part_seconds += mmul_values_summary(job->values).wall_seconds;
-        if (call->is_root)
-            warn(call, job);
+    if (status == MMUL_OK && call->is_root) {
+        warn(call, job);
+        status = record_turn(call, job, err);
     }
+    if (job->values != NULL)
+        mmul_programs_add(&job->parts, job->values);
     mmul_values_destroy(job->values);
     mmul_program_plan_destroy(job->plan);
     job->values = NULL;
@@ -286,10 +299,6 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
     const struct call *call = job->call;
     enum word word = PART;
     struct mmul_script_turn turn;
-    if (is_on(call, OPT_JSON) || job->records)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE,
-                             "--json, --log, --trace and --report are of one program, a text with "
-                             "loops is several");
     job->script = script;
     if (begin_beside(call, job, err) != MMUL_OK)
         return err->status;
@@ -347,9 +356,10 @@ static enum mmul_status read_text(const struct call *call,
 }
 
 static void tell_of_parts(const struct job *job) {
-    if (job->parts > 0)
-        fprintf(stream_of(job), "%s%d programs before that, %.3f s\n",
-                job->values != NULL ? "" : "wall 0 s; ", job->parts, job->part_seconds);
+    if (job->parts.programs > 0)
+        fprintf(stream_of(job), "%s%lld programs before that, %.3f s\n",
+                job->values != NULL ? "" : "wall 0 s; ", (long long)job->parts.programs,
+                job->parts.wall_seconds);
 }
 
 static enum mmul_status carry_out(const struct call *call,
@@ -381,7 +391,7 @@ static enum mmul_status carry_out(const struct call *call,
     mmul_progress_fini(job->progress);
     if (status == MMUL_OK && call->is_root && word != OVER)
         warn(call, job);
-    if (status == MMUL_OK && call->is_root)
+    if (status == MMUL_OK && call->is_root && !job->is_recorded && word != OVER)
         status = write_beside(call, job, err);
     if (status == MMUL_OK)
         status = end_metrics(call, job, err);
@@ -397,7 +407,7 @@ static enum mmul_status carry_out(const struct call *call,
 
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
                                  struct mmul_error *err) {
-    struct job job = {.call = call, .progress = call->progress};
+    struct job job = {.call = call, .progress = call->progress, .is_silent = is_on(call, OPT_JSON)};
     struct mmul_script_request all = *request;
     for (int i = 0; i < BESIDE_COUNT; i++)
         job.records |= beside_path(call, i) != NULL && all_beside[i].store != NULL;

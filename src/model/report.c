@@ -47,3 +47,11 @@ double mmul_startup_seconds(const struct mmul_startup *s) {
     return s->launch_seconds + s->discover_seconds + s->files_seconds + s->plan_seconds +
            s->measure_seconds + s->warm_up_seconds;
 }
+
+json_t *mmul_programs_json(const struct mmul_programs_summary *programs) {
+    return json_pack("{sI sf sI sf sI sI sI}", "programs", (json_int_t)programs->programs,
+                     "wall_seconds", programs->wall_seconds, "steps", (json_int_t)programs->steps,
+                     "flops", programs->flops, "lines_checked", (json_int_t)programs->lines_checked,
+                     "blocks_recomputed", (json_int_t)programs->blocks_recomputed,
+                     "fallback_products", (json_int_t)programs->fallback_products);
+}

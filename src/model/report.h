@@ -5,6 +5,7 @@
 // include/mpimatmul_report.schema.json; its version goes up when a field changes meaning).
 #pragma once
 
+#include "base/json.h"
 #include "base/text.h"
 #include "model/cluster.h"
 #include "model/problem.h"
@@ -105,9 +106,12 @@ struct mmul_report {
     struct mmul_text warnings;  // owned
     const char **warning_lines; // owned, into warnings
     int warning_count;
-    struct mmul_traces *traces; // owned; NULL: none were asked for, or not root
-    int64_t overflows;          // elements of outputs, finite before they were narrowed
+    struct mmul_traces *traces;          // owned; NULL: none were asked for, or not root
+    int64_t overflows;                   // elements of outputs, finite before they were narrowed
+    struct mmul_programs_summary before; // of the same text
 };
+
+json_t *mmul_programs_json(const struct mmul_programs_summary *programs);
 
 // Of one rank.
 static inline const struct mmul_report_part *mmul_report_parts(const struct mmul_report *report,

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -136,6 +137,7 @@ void mmul_script_destroy(struct mmul_script *script) {
     mmul_script_texts_free(script);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         mmul_matrix_close(f->matrix);
+    json_decref(script->printed);
     mmul_arena_fini(&script->arena);
     mmul_free((void *)script->source.name);
     mmul_free(script->text);
@@ -373,6 +375,8 @@ void mmul_script_print(struct mmul_script *script, const struct mmul_program_pla
         const struct mmul_script_view *view = script->next_view;
         if (view->kind == MMUL_VIEW_LINE && stream != NULL)
             print_view(view, plan, stream);
+        if (view->kind == MMUL_VIEW_LINE && stream == NULL)
+            mmul_script_collect(script, view, plan);
         if (view->kind == MMUL_VIEW_LINE && metrics != NULL)
             mmul_script_measure(script, view, metrics);
     }

@@ -111,6 +111,7 @@ struct mmul_script {
     int held_count;
     struct mmul_script_turn turn; // of the outermost loop; end 0: there is none at hand
     double begun_seconds;         // by the clock
+    struct json_t *printed;       // owned, an array: what no stream has got; NULL: nothing
     bool is_over;                 // nothing is left to be run
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // as of the request
@@ -129,6 +130,10 @@ enum mmul_status mmul_setting_apply(struct mmul_tree *tree, const char *text,
                                     struct mmul_error *err);
 
 // --------------------------------------------------------------------------------- script_json.c
+
+// Keeps a line that is printed for mmul_script_json.
+void mmul_script_collect(struct mmul_script *script, const struct mmul_script_view *view,
+                         const struct mmul_program_plan *plan);
 
 // A line of JSON for each value of a line that is printed.
 void mmul_script_measure(const struct mmul_script *script, const struct mmul_script_view *view,

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "model/report.h"
 #include "tensor/script.h"
 
 static json_t *sizes_json(const struct mmul_object *x) {
@@ -116,22 +117,32 @@ void mmul_script_measure(const struct mmul_script *script, const struct mmul_scr
     fflush(metrics);
 }
 
-enum mmul_status mmul_script_json(const struct mmul_script *script,
-                                  const struct mmul_program_plan *plan,
-                                  const struct mmul_values *values, char **text,
+void mmul_script_collect(struct mmul_script *script, const struct mmul_script_view *view,
+                         const struct mmul_program_plan *plan) {
+    if (script->printed == NULL)
+        script->printed = json_array();
+    add_line(script->printed, view, plan);
+}
+
+enum mmul_status mmul_script_json(struct mmul_script *script, const struct mmul_program_plan *plan,
+                                  const struct mmul_values *values,
+                                  const struct mmul_programs_summary *before, char **text,
                                   struct mmul_error *err) {
-    const struct mmul_values_summary run = mmul_values_summary(values);
-    json_t *printed = json_array(), *saved = json_array();
-    for (const struct mmul_script_view *v = script->views; v != NULL; v = v->next)
-        if (v->kind == MMUL_VIEW_LINE)
-            add_line(printed, v, plan);
+    struct mmul_values_summary run = {0};
+    json_t *saved = json_array();
+    if (values != NULL)
+        run = mmul_values_summary(values);
+    mmul_script_print(script, plan, NULL, NULL);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
         json_array_insert_new(
             saved, 0,
             json_pack("{so so}", "file", mmul_json_text(o->path), "shape", sizes_json(&o->matrix)));
-    json_t *all =
-        json_pack("{ss si ss so so so}", "schema", "mpimatmul-run", "schema_version", 1, "version",
-                  MMUL_VERSION, "printed", printed, "saved", saved, "run", run_json(&run));
+    json_t *all = json_pack("{ss si ss so so so}", "schema", "mpimatmul-run", "schema_version", 1,
+                            "version", MMUL_VERSION, "printed",
+                            script->printed != NULL ? json_incref(script->printed) : json_array(),
+                            "saved", saved, "run", run_json(&run));
+    if (before->programs > 0)
+        json_object_set_new(all, "before", mmul_programs_json(before));
     enum mmul_status status = all != NULL
                                   ? mmul_json_format(all, text, err)
                                   : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON");

@@ -222,9 +222,49 @@ fails() {
         "turn 2: e.py:4:9: 'minimum(i, k)' has 2: cross_entropy takes whole numbers from 0 to 1 here"
     fails $'for k in loop(3):\n    x = x + 1\n    assert_close(x, x + k // 2, 0.5)' \
         'turn 2: e.py:4:5: not close: the largest difference is 1, the tolerance 0.5' 79
-    run "$MPIMATMUL" run e.py --json
-    [ "$status" -eq 64 ]
-    [ "$output" = "mpimatmul: --json, --log, --trace and --report are of one program, a text with loops is several" ]
+}
+
+@test "--json has what all turns print; log, trace and report are of the last turn, with sums" {
+    need_numpy
+    script 'x = generate((40, 12), kind="integer", seed=1)
+print("before", sum(x))
+for i in loop(2, 4):
+    x = x @ x.T @ x
+    print(i, sum(x))
+    for j in loop(2):
+        x = minimum(maximum(x + j, -3), 3)
+        print(i, j, sum(x))
+print("end", sum(x * 2))
+save("x.npy", x)'
+    for count in 1 2 3; do
+        run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
+        echo "$output" > printed
+        "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --json --report r.json --log log --trace t.json > j.json
+        py - "$REPO/include" "$count" <<'END'
+import json, sys
+run, report, trace = (json.load(open(f)) for f in ("j.json", "r.json", "t.json"))
+assert [line["text"] for line in run["printed"]] == open("printed").read().splitlines(), run
+assert run["saved"] == [{"file": "x.npy", "shape": [40, 12]}] and run["before"]["programs"] == 7, run
+before, operations = report["before"], {o["operation"] for o in report["operations"]}
+assert before["programs"] == 6 and 0 < before["wall_seconds"] < run["before"]["wall_seconds"], before
+assert before["lines_checked"] > 0 and before["flops"] > 2 * 2 * 2 * 40 * 40 * 12, before
+assert any("maximum" in o for o in operations) and not any("matmul" in o for o in operations), operations
+log = [line.split("\t") for line in open("log").read().splitlines()]
+assert {line[3] for line in log[1:]} == set(map(str, range(int(sys.argv[2])))) and "maximum" in str(log), log
+assert "maximum" in str(trace) and "matmul" not in str(trace)
+try:
+    import jsonschema
+except ImportError:
+    sys.exit()
+jsonschema.validate(run, json.load(open(sys.argv[1] + "/mpimatmul_run.schema.json")))
+jsonschema.validate(report, json.load(open(sys.argv[1] + "/mpimatmul_report.schema.json")))
+END
+    done
+    script $'for i in loop(2):\n    print(i)'
+    run "$MPIMATMUL" run e.py --json --report r2.json
+    [ "$status" -eq 0 ]
+    [[ $output == *'"text": "1"'* ]]
+    [ ! -e r2.json ] # nothing has run
 }
 
 @test "what was saved before a loop that fails is not written; what turns have saved is" {
