@@ -1056,6 +1056,10 @@ struct mmul_program_plan;
 MMUL_API void mmul_program_plan_destroy(struct mmul_program_plan *plan);
 MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
                                       FILE *stream);
+// Predicted seconds, and bytes over the network, of the operations that make values begin .. end - 1, and of moves for
+// these.
+MMUL_API void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int end,
+                                     double *seconds, double *network_bytes);
 MMUL_API enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
                                                  struct mmul_error *err);
 
@@ -1219,6 +1223,11 @@ MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_pr
 MMUL_API void mmul_script_print_outcome(const struct mmul_script *script,
                                         const struct mmul_values *values, bool verbose,
                                         FILE *stream);
+
+// Of a text that is only checked (only_checked), in a line for each loop that runs: its turns, predicted seconds and
+// bytes between nodes of one, as the plan of the program has it, and what is carried from turn to turn.
+MMUL_API void mmul_script_print_loops(const struct mmul_script *script,
+                                      const struct mmul_program_plan *plan, FILE *stream);
 
 // When the program has run: all of that as JSON (mpimatmul_run.schema.json); to be freed with mmul_free. values: NULL
 // where nothing was to be run. before: of the programs that have run before it. Fails with MMUL_ERR_SYSTEM.

@@ -218,6 +218,19 @@ void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
             mmul_bytes_format(plan->node_bytes_most, values), beside, plan->seconds);
 }
 
+void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int end,
+                            double *seconds, double *network_bytes) {
+    *seconds = *network_bytes = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        const int value = plan->program->operations[step->operation].result;
+        if (value < begin || value >= end)
+            continue;
+        *seconds += step->seconds;
+        *network_bytes += step->network_bytes;
+    }
+}
+
 // ------------------------------------------------------------------------------------------- JSON
 
 static json_t *place_json(const struct mmul_program_plan *plan, int place) {

@@ -202,6 +202,7 @@ static enum mmul_status show_plan(const struct call *call, const struct job *job
     mmul_program_print(mmul_script_program(job->script), verbose, stdout);
     putchar('\n');
     mmul_program_plan_print(job->plan, verbose, stdout);
+    mmul_script_print_loops(job->script, job->plan, stdout);
     return MMUL_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "tensor/checked_loops.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
@@ -111,11 +112,14 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
     const struct mmul_node *name = node->first, *body = node->last;
     const bool is_loop = strcmp(name->next->first->text, "loop") == 0;
     int64_t bounds[3] = {0};
+    struct mmul_script_loop *checked = NULL;
     enum mmul_status status = evaluate_range(e, name->next, bounds);
     if (status == MMUL_OK && is_loop && bounds[0] < bounds[1] && !e->script->only_checked)
         return run_loop(e, node, bounds);
-    if (is_loop && bounds[0] < bounds[1]) // one turn is planned like the others
-        bounds[1] = bounds[0] + 1;
+    if (is_loop && status == MMUL_OK && bounds[0] < bounds[1]) {
+        status = mmul_checked_loop_begin(e, node, bounds, &checked);
+        bounds[1] = bounds[0] + 1; // one turn is planned like the others
+    }
     for (int64_t i = bounds[0]; status == MMUL_OK && !*returned; i += bounds[2]) {
         const struct mmul_object index = mmul_object_from_integer(i);
         if (bounds[2] > 0 ? i >= bounds[1] : i <= bounds[1])
@@ -128,6 +132,8 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
         if (bounds[2] > 0 ? i > INT64_MAX - bounds[2] : i < INT64_MIN - bounds[2])
             break;
     }
+    if (checked != NULL)
+        mmul_checked_loop_end(e, checked);
     return status;
 }
 

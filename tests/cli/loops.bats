@@ -279,13 +279,29 @@ for k in loop(5):
     [ "$(echo ./*.npy*)" = "./x0.npy ./x1.npy ./x2.npy" ]
 }
 
-@test "--check plans one turn, and runs nothing" {
-    script 'x = generate((30, 40))
-for i in loop(1000000):
-    x = tanh(x) * i
+@test "--check plans one turn, says what is known of all, and runs nothing" {
+    script 'x, rate = generate((600, 400), kind="normal"), 1
+pair = ((x, "a"), x)
+for i in loop(5, 1000000):
+    x, y = tanh(x @ (x.T @ x)) * rate, 3
+    rate = rate + i
+    for j in loop(1):
+        pair = ((x, "b"), pair[1])
+for k in loop(0):
+    x = x + 1
+for k in loop(2):
+    y = x * 2
 save("x.npy", x)'
-    run "$MPIMATMUL" run e.py --check
-    [ "$status" -eq 0 ]
-    [ "$(grep -c tanh <<< "$output")" -ge 1 ]
+    for count in 1 2; do
+        run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --check
+        [ "$status" -eq 0 ]
+        [ "$(grep -c tanh <<< "$output")" -ge 1 ]
+        awk '/^loop/ && $8 > 0 {n++} END {exit n < 1}' <<< "$output"
+        diff <(sed -E -n '/^loop/{s/of [0-9.]+ s, [0-9.]+ [KM]?i?B/of N s, N B/;p}' <<< "$output") - << 'END'
+loop of line 3: 999995 turns of N s, N B between nodes in each; carried: x (600 x 400), rate, pair (2 matrices)
+loop of line 6: 1 turn of N s, N B between nodes in each; carried: pair (2 matrices)
+loop of line 10: 2 turns of N s, N B between nodes in each; carried: nothing
+END
+    done
     [ ! -e x.npy ]
 }
