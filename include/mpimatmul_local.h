@@ -908,7 +908,7 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              x / (1 - p); which elements follows from seed, turn and position
 //     attention                                3 to 4, causal, scale: softmax(scale q k^T + mask) v of q
 //                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..)
-enum { MMUL_OPERANDS = 4, MMUL_NUMBER = -2147483647 };
+enum { MMUL_OPERANDS = 6, MMUL_NUMBER = -2147483647 };
 
 struct mmul_parameters {
     double numbers[MMUL_OPERANDS]; // in place of the operands that are MMUL_NUMBER

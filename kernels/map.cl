@@ -10,7 +10,8 @@
 // Work: every group has GROUP work-items, and a kernel does not care how many of them run side by side.
 // All kernels have the same arguments, so that the host sets them in one way (device/opencl_map.c):
 //   rows, cols          of the block of the result (reductions: results, elements of each)
-//   x, y, z, m          operands and where they lie; one that there is not is never read
+//   x, y, z, m,         operands and where they lie; one that there is not is never read
+//   fifth, sixth
 //   whole, real         what an operation needs beside, written at each of them
 //   carried, carrying   sums of what is written, see CARRY
 // No double, no half, no atomics, nothing beyond OpenCL C 1.1.
@@ -18,12 +19,14 @@
 
 #define GROUP 64
 
-#define MAP_ARGUMENTS                                                                             \
-    const uint rows, const uint cols, __global const float *x, const uint4 x_at,                  \
-        const float x_number, __global const float *y, const uint4 y_at, const float y_number,    \
-        __global const float *z, const uint4 z_at, const float z_number, __global const float *m, \
-        const uint4 m_at, const float m_number, __global float *result, const uint2 result_at,    \
-        const int4 whole, const float4 real, __global uint *carried, const uint4 carrying
+#define MAP_ARGUMENTS                                                                              \
+    const uint rows, const uint cols, __global const float *x, const uint4 x_at,                   \
+        const float x_number, __global const float *y, const uint4 y_at, const float y_number,     \
+        __global const float *z, const uint4 z_at, const float z_number, __global const float *m,  \
+        const uint4 m_at, const float m_number, __global const float *fifth, const uint4 fifth_at, \
+        const float fifth_number, __global const float *sixth, const uint4 sixth_at,               \
+        const float sixth_number, __global float *result, const uint2 result_at, const int4 whole, \
+        const float4 real, __global uint *carried, const uint4 carrying
 
 #define MAP_KERNEL(name) \
     __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(MAP_ARGUMENTS)

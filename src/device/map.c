@@ -35,15 +35,18 @@ struct mmul_map_part mmul_map_operand_part(const struct mmul_map *map, int opera
     const bool by_row = class == MMUL_CLASS_ROWS && operand < mmul_operation_row(map->kind)->by_row;
     const bool is_lookup = class == MMUL_CLASS_LOOKUP, is_first = operand == 0;
     const bool is_attention = class == MMUL_CLASS_ATTENTION, is_down = mmul_map_is_down(map);
+    const char needed = is_attention ? mmul_operation_row(map->kind)->parts[operand] : 0;
     struct mmul_map_part part = {0, -1, 0, -1};
     if (is_lookup && operand == 1) // an index per row, in a row
         return (struct mmul_map_part){0, -1, of.row, of.rows};
-    if (is_alike || by_row || (is_first && !is_lookup && !is_down) ||
-        (is_attention && operand == 3)) {
+    if (needed == 'i')
+        return (struct mmul_map_part){0, -1, of.row, of.rows};
+    if (is_alike || by_row || (is_first && !is_lookup && !is_down && !is_attention) ||
+        needed == 'r') {
         part.row = of.row;
         part.rows = of.rows;
     }
-    if (is_alike || (is_first && (is_lookup || is_down)) || (is_attention && operand == 2)) {
+    if (is_alike || (is_first && (is_lookup || is_down)) || needed == 'c') {
         part.col = of.col;
         part.cols = of.cols;
     }

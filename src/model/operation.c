@@ -198,7 +198,7 @@ static const struct mmul_operation_row TABLE[] = {
     MADE(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, 2, mmul_shape_of_take, 1, MMUL_EXACT,
          RULES(LOOKUP)),
     MADE(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 3, 4, mmul_shape_of_attention, 1,
-         MMUL_ROUNDED_EXP, RULES(ATTENTION)),
+         MMUL_ROUNDED_EXP, RULES(ATTENTION), .parts = "racr"),
     MADE(MMUL_SEARCH, "matmul + topk", MMUL_CLASS_OWN, 2, 2, NULL, 2, MMUL_UNJUDGED, RULES(SEARCH)),
     ONE(MMUL_CAST, "cast", 1, MMUL_EXACT),
 };

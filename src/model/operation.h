@@ -127,7 +127,7 @@ enum mmul_operation_class {
     MMUL_CLASS_REDUCE, // on a row (axis -1) or a column (axis -2), or of that on some elements
     MMUL_CLASS_COPY,   // one on one that is elsewhere
     MMUL_CLASS_LOOKUP, // row i on any row of the first, which element i of the second says
-    MMUL_CLASS_ATTENTION // row i on row i of the first and the mask, and on all of the others
+    MMUL_CLASS_ATTENTION // row i on what `parts` says; an operand beyond the least is the mask: rows by keys
 };
 
 enum { MMUL_FACTORS = 2 }; // operands of a product
@@ -171,7 +171,10 @@ struct mmul_operation_row {
     bool is_view;      // the result is its operand's memory: nothing is computed
     bool has_integers; // the result is whole numbers: indices
     bool picks;        // of the class of rows: the result has other columns than its operand
-    int by_row;  // of that class: operands of which row i is needed for row i; others are vectors
+    int by_row; // of that class: operands of which row i is needed for row i; others are vectors
+    // Of the class of attention, of each operand for row i: row i (r), all (a), all in the columns of the block (c),
+    // column i (i).
+    const char *parts;
     int indices; // the operand that holds indices, and which the run looks at before; 0: none
     // NULL: the first operand's. Fails with MMUL_ERR_DATA, naming operands and sizes, or MMUL_ERR_USAGE
     // (parameters).

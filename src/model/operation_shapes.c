@@ -294,7 +294,7 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
     }
     *shape = q->shape;
     shape->cols = k->shape.rows;
-    if (call->operand_count == MMUL_OPERANDS) {
+    if (call->operand_count > 3) {
         const struct mmul_operand_info scores = {.name = "scores", .shape = *shape};
         struct mmul_shape both = *shape;
         enum mmul_status status = broadcast(row, &scores, &call->operands[3], &both, err);
@@ -460,6 +460,11 @@ static int64_t groups_of_copy(enum mmul_operation_kind kind, const struct mmul_o
     }
 }
 
+// Whole matrices, of which several of the result may share one.
+static int64_t groups_of_matrices(struct mmul_shape have, struct mmul_shape result) {
+    return have.batch == result.batch ? mmul_shape_matrices(have) : 1;
+}
+
 static int64_t groups_of_matmul(struct mmul_shape have, int operand, struct mmul_shape result) {
     if (have.batch != result.batch)
         return 1;
@@ -483,7 +488,8 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
     case MMUL_CLASS_LOOKUP:
         return operand == 0 ? 1 : rows_of(have);
     case MMUL_CLASS_ATTENTION:
-        return operand == 1 || operand == 2 ? mmul_shape_matrices(have) : alike(have, result);
+        return mmul_operation_row(kind)->parts[operand] == 'r' ? alike(have, result)
+                                                               : groups_of_matrices(have, result);
     default:
         return kind == MMUL_MATMUL || kind == MMUL_SEARCH ? groups_of_matmul(have, operand, result)
                : kind == MMUL_TRANSPOSE                   ? mmul_shape_matrices(have)

@@ -513,13 +513,18 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
 }
 
 static enum mmul_status attend(struct making *m, struct mmul_error *err) {
+    const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
     const struct mmul_region b = m->block;
     const int64_t rows = b.row_end - b.row_begin;
     for (int i = 0; i < m->operation->operand_count; i++) {
-        const struct mmul_shape have = shape_of(m, i);
-        const bool by_row = i == 0 || i == 3;
-        set_part(m, i, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
-                 i == 3 ? shape_of(m, 1).rows : have.cols);
+        const bool by_row = row->parts[i] == 'r', by_column = row->parts[i] == 'i';
+        struct mmul_shape have = shape_of(m, i);
+        if (i >= row->least) { // the mask, as if it did not repeat
+            have.rows = shape_of(m, 0).rows;
+            have.cols = shape_of(m, 1).rows;
+        }
+        set_part(m, i, by_row ? b.row_begin : 0, by_row ? rows : have.rows,
+                 by_column ? b.row_begin : 0, by_column ? rows : have.cols);
     }
     return make(m, m->block, err);
 }

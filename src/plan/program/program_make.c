@@ -124,13 +124,21 @@ static enum mmul_status add_place(struct making *m, int value, enum mmul_placeme
     return status;
 }
 
+// Without operands.
+static struct mmul_program_step begin_step(enum mmul_program_step_kind kind, int operation) {
+    struct mmul_program_step step = {.kind = kind, .operation = operation};
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        step.operands[i] = -1;
+    return step;
+}
+
 static enum mmul_status add_move(struct making *m, int from, enum mmul_placement_kind to,
                                  int operation, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_program_place *place = &plan->places[from];
     int value = place->value;
-    struct mmul_program_step step = {
-        .kind = MMUL_STEP_MOVE, .operation = operation, .operands = {from, -1, -1, -1}};
+    struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, operation);
+    step.operands[0] = from;
     step.seconds = mmul_program_move_seconds(&plan->costs, &plan->program->values[value],
                                              place->placement.kind, to, &step.network_bytes);
     step.result = plan->place_count;
@@ -273,8 +281,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     const struct mmul_operation *o = &plan->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const struct mmul_rule *rule = m->rules[index];
-    struct mmul_program_step step = {
-        .kind = MMUL_STEP_COMPUTE, .operation = index, .operands = {-1, -1, -1, -1}};
+    struct mmul_program_step step = begin_step(MMUL_STEP_COMPUTE, index);
     enum mmul_status status = MMUL_OK;
     if (o->kind == MMUL_KEPT)
         return add_kept(m, index, err);

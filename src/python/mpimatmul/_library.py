@@ -16,7 +16,7 @@ import threading
 from . import _caller
 from ._meeting import Meeting, say, wait_seconds
 
-OPERANDS = 4
+OPERANDS = 6
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
 F32, F64, I32, I64 = 0, 3, 4, 5  # enum mmul_dtype
 SERIALIZED = 2  # MPI_THREAD_SERIALIZED: any thread, one at a time
