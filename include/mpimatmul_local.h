@@ -908,6 +908,11 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              x / (1 - p); which elements follows from seed, turn and position
 //     attention                                3 to 4, causal, scale: softmax(scale q k^T + mask) v of q
 //                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..)
+//     attention_sums                           4 to 5, causal, scale: of q, k, the result, its gradient, the mask
+//                                              (.., rows, 2): log(sum(exp)) of every row of scores, and what a
+//                                              row of the result and that of its gradient have as inner product
+//     attention_backward_q _k _v _mask         5 to 6, causal, scale: of q, k, v, the result's gradient, these
+//                                              sums, the mask: the gradient by each; by k and v of every head of q
 enum { MMUL_OPERANDS = 6, MMUL_NUMBER = -2147483647 };
 
 struct mmul_parameters {

@@ -11,6 +11,7 @@
 // A row that counts no key is zeros, one that has only seen -inf NaN.
 // Tunables: none; the three sizes are what GROUP work-items make 2 x 4 scores and 2 x 8 results each of.
 // Must equal: make_attention (device/reference_map.c).
+// Built for one kernel at a time, which is defined in front of the text (device/opencl_map.c).
 
 #define QUERIES 16u
 #define KEYS    32u
@@ -76,6 +77,7 @@ void add_values(float sums[2][8], __local const float (*weights)[KEYS + 1], cons
 // Keys from `key` on of which row i of the block counts so many.
 #define COUNTED(i) min(KEYS, max(counted(whole.y, whole.z, min(i, last), keys), key) - key)
 
+#ifdef ATTENTION
 MAP_KERNEL(map_attention) {
     CARRY
     __local float queries[QUERIES][DEPTH + 1], tile[KEYS][DEPTH + 1], scores[QUERIES][KEYS + 1];
@@ -126,3 +128,144 @@ MAP_KERNEL(map_attention) {
     }
     CARRY_END
 }
+#endif
+
+// --------------------------------------------------------------------------------------- gradients
+//
+// attention_sums (q, k, y, dy, mask): of every row of scores log(sum(exp)), of y and dy the sum of products.
+// attention_backward_* (q, k, v, dy, sums, mask): row r of the result, query or (of k, v) key, by all others, KEYS at a
+// time: powers exp(score - sums 0), times dy v^T - sums 1 where they are slopes, times rows of the others.
+// whole: columns of q and k; of v; others that row 0 counts or, of k and v, the first one that counts it; others.
+// Must equal: attention_sums, attend_backward (device/reference_map.c).
+
+// Adds x y^T of the group's rows and the next others, which have `depth` columns.
+#define ADD_ALL_PRODUCTS(products, x, y, depth)                         \
+    for (uint col = 0; col < (depth); col += DEPTH) {                   \
+        FILL(queries, QUERIES, x, first, rows, col, depth)              \
+        FILL(tile, KEYS, y, other, others, col, depth)                  \
+        barrier(CLK_LOCAL_MEM_FENCE);                                   \
+        add_products(products, queries, tile, min(DEPTH, (depth)-col)); \
+        barrier(CLK_LOCAL_MEM_FENCE);                                   \
+    }
+
+#define LOCALS                                                                           \
+    __local float queries[QUERIES][DEPTH + 1], tile[KEYS][DEPTH + 1];                    \
+    __local float scores[QUERIES][KEYS + 1];                                             \
+    const uint id = get_local_id(0), tx = id % 8, ty = id / 8;                           \
+    const uint first = get_group_id(0) * QUERIES, last = min(first + QUERIES, rows) - 1; \
+    const uint depth = (uint)whole.x, values = (uint)whole.y, others = (uint)whole.w;
+
+#ifdef SUMS
+MAP_KERNEL(map_attention_sums) {
+    CARRY
+    LOCALS
+    __local float scratch[GROUP];
+    const uint row = id / SHARE, until = counted(1, whole.z, last, others), i = first + row;
+    float most = -INFINITY, sum = 0.0f, along = 0.0f;
+    for (uint other = 0; other < until; other += KEYS) {
+        float products[2][4] = {{0.0f}};
+        ADD_ALL_PRODUCTS(products, x, y, depth)
+        for (uint a = 0; a < 2; a++)
+            for (uint b = 0; b < 4; b++) {
+                const uint q = min(first + 2 * ty + a, last), j = other + tx + 8 * b;
+                const float mask = fifth_at.w != 2u && j < others ? OPERAND(fifth, q, j) : 0.0f;
+                scores[2 * ty + a][tx + 8 * b] = real.x * products[a][b] + mask;
+            }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const uint count = counted(1, whole.z, min(i, last), others);
+        weigh(scores[row], min(KEYS, max(count, other) - other), &most, &sum, scratch);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (uint j = id % SHARE; i < rows && j < values; j += SHARE)
+        along += OPERAND(z, i, j) * OPERAND(m, i, j);
+    scratch[id] = sum;
+    scores[row][id % SHARE] = along;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (id % SHARE == 0 && i < rows) {
+        for (uint s = 1; s < SHARE; s++) {
+            sum += scratch[id + s];
+            along += scores[row][s];
+        }
+        WRITE(i, 0, most + log(sum))
+        WRITE(i, 1, along)
+    }
+    CARRY_END
+}
+#endif
+
+// This work-item's 2 x 4 scores of rows of the result by others become powers, or slopes.
+#define MAKE_SLOPES(own, own_value, by_other, other_value, BY_KEY, ARE_SLOPES)                \
+    {                                                                                         \
+        float products[2][4] = {{0.0f}}, slopes[2][4] = {{0.0f}};                             \
+        ADD_ALL_PRODUCTS(products, own, by_other, depth)                                      \
+        if (ARE_SLOPES)                                                                       \
+            ADD_ALL_PRODUCTS(slopes, own_value, other_value, values)                          \
+        for (uint a = 0; a < 2; a++)                                                          \
+            for (uint b = 0; b < 4; b++) {                                                    \
+                const uint r = first + 2 * ty + a, o = other + tx + 8 * b;                    \
+                const uint i = BY_KEY ? o : r, p = BY_KEY ? r : o;                            \
+                const bool counts =                                                           \
+                    BY_KEY ? (int)o >= whole.z + (int)r : o < counted(1, whole.z, r, others); \
+                float power = 0.0f;                                                           \
+                if (r < rows && o < others && counts) {                                       \
+                    const float mask = sixth_at.w != 2u ? OPERAND(sixth, i, p) : 0.0f;        \
+                    power = exp(real.x * products[a][b] + mask - OPERAND(fifth, i, 0));       \
+                    if (ARE_SLOPES)                                                           \
+                        power *= slopes[a][b] - OPERAND(fifth, i, 1);                         \
+                }                                                                             \
+                scores[2 * ty + a][tx + 8 * b] = power;                                       \
+            }                                                                                 \
+    }
+
+// Those times rows of `added`.
+#define GO_THROUGH(own, own_value, by_other, other_value, added, BY_KEY, ARE_SLOPES, factor) \
+    CARRY                                                                                    \
+    LOCALS                                                                                   \
+    __local float scales[QUERIES];                                                           \
+    const uint left = get_group_id(1) * DEPTH;                                               \
+    const uint from = BY_KEY ? (uint)max(0, whole.z + (int)first) : 0u;                      \
+    const uint until = BY_KEY ? others : counted(1, whole.z, last, others);                  \
+    float sums[2][8] = {{0.0f}};                                                             \
+    if (id < QUERIES)                                                                        \
+        scales[id] = 1.0f;                                                                   \
+    for (uint other = from; other < until; other += KEYS) {                                  \
+        const uint count = min(KEYS, until - other), counts[2] = {count, count};             \
+        MAKE_SLOPES(own, own_value, by_other, other_value, BY_KEY, ARE_SLOPES)               \
+        FILL(tile, KEYS, added, other, others, left, cols)                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                        \
+        add_values(sums, scores, counts, scales, tile);                                      \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                        \
+    }                                                                                        \
+    for (uint a = 0; a < 2; a++)                                                             \
+        for (uint b = 0; b < 8; b++)                                                         \
+            if (first + 2 * ty + a < rows && left + tx + 8 * b < cols)                       \
+                WRITE(first + 2 * ty + a, left + tx + 8 * b, (factor)*sums[a][b])            \
+    CARRY_END
+
+#ifdef BACKWARD_Q
+MAP_KERNEL(map_attention_backward_q){GO_THROUGH(x, m, y, z, y, false, true, real.x)}
+#endif
+
+#ifdef BACKWARD_K
+MAP_KERNEL(map_attention_backward_k){GO_THROUGH(y, z, x, m, x, true, true, real.x)}
+#endif
+
+#ifdef BACKWARD_V
+MAP_KERNEL(map_attention_backward_v){GO_THROUGH(y, z, x, m, m, true, false, 1.0f)}
+#endif
+
+#ifdef BACKWARD_MASK
+MAP_KERNEL(map_attention_backward_mask) {
+    CARRY
+    LOCALS
+    const uint left = get_group_id(1) * DEPTH;
+    for (uint other = left; other < min(left + DEPTH, cols); other += KEYS) {
+        MAKE_SLOPES(x, m, y, z, false, true)
+        for (uint a = 0; a < 2; a++) // each its own
+            for (uint b = 0; b < 4; b++)
+                if (first + 2 * ty + a <= last && other + tx + 8 * b < cols)
+                    WRITE(first + 2 * ty + a, other + tx + 8 * b, scores[2 * ty + a][tx + 8 * b])
+    }
+    CARRY_END
+}
+#endif

@@ -50,7 +50,13 @@ CASES += [("x @ y", {"x": (4, 5), "y": (2, 3, 5, 6)}), ("x @ y", {"x": (2, 1, 4,
           ("2.0 ** x", {"x": (6, 5)})]
 CASES += [("attention(x, y, z)", {"x": (2, 4, 5, 6), "y": (2, 4, 7, 6), "z": (2, 4, 7, 3)}),
           ("attention(x, y, z, causal=True)", {"x": (2, 4, 5, 6), "y": (2, 2, 5, 6), "z": (2, 2, 5, 3)}),
-          ("attention(x, y, y, scale=0.3, mask=z)", {"x": (3, 5, 6), "y": (3, 7, 6), "z": (5, 7)})]
+          ("attention(x, y, y, scale=0.3, mask=z)", {"x": (3, 5, 6), "y": (3, 7, 6), "z": (5, 7)}),
+          ("attention(x, y, z, causal=True)", {"x": (1, 7, 6), "y": (1, 3, 6), "z": (1, 3, 2)}),
+          ("attention(x, y, y.T.T, mask=z)", {"x": (2, 4, 5, 6), "y": (2, 2, 7, 6), "z": (2, 1, 1, 7)}),
+          # Beyond a tile of the CPU's, which has 192 rows by 192 (float32: 384) others.
+          ("attention(x, y, z)", {"x": (197, 3), "y": (389, 3), "z": (389, 2)}),
+          ("attention(x, y, z, causal=True)", {"x": (2, 389, 1), "y": (1, 197, 1), "z": (1, 197, 3)}),
+          ("attention(x, y, y, causal=True, mask=z)", {"x": (197, 2), "y": (203, 2), "z": (1, 203)})]
 CASES += [("take(x, i)", {"x": (7, 5), "i": (1, 9, "ids", 7)}), ("take(x, i)", {"x": (7, 5), "i": (3, 4, "ids", 7)}),
           ("cross_entropy(x, i)", {"x": (6, 5), "i": (1, 6, "ids", 5)}),
           ("cross_entropy(x * y, i)", {"x": (2, 3, 5), "y": (1, 5), "i": (2, 3, "ids", 5)}),
@@ -96,9 +102,9 @@ def write(folder):
 
 
 def differences(text, given, weights, name):
-    """Central ones."""
-    slope = np.empty(given[name].shape)
-    for at in np.ndindex(slope.shape):
+    """Central ones; of many elements of some thirty, NaN for others."""
+    slope = np.full(given[name].shape, np.nan)
+    for at in list(np.ndindex(slope.shape))[::1 if slope.size <= 200 else slope.size // 30]:
         ends = []
         for sign in (1, -1):
             moved = {**given, name: given[name].copy()}
@@ -121,7 +127,8 @@ def compare(folder, tolerance=TOLERANCE):
                 judges["differences"] = differences(text, given, weights, name)
             most = max(np.abs(tape).max(), 1e-3)
             for what, other in judges.items():
-                off = np.abs(found - other).max() / most if found.shape == other.shape else np.inf
+                known = ~np.isnan(other)
+                off = np.abs(found - other)[known].max() / most if found.shape == other.shape else np.inf
                 if not off <= float(tolerance):
                     sys.exit(f"{text} by {name}: off {what} by {off:.2g} of the largest\n{found}\n{other}")
             count += 1

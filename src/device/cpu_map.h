@@ -9,13 +9,14 @@
 #include "device/cpu_map_loops.h"
 
 #ifdef MMUL_CPU_F64
-#define mmul_cpu_map_class     mmul_cpu_map_class_f64
-#define mmul_cpu_map_elements  mmul_cpu_map_elements_f64
-#define mmul_cpu_map_rows      mmul_cpu_map_rows_f64
-#define mmul_cpu_map_reduce    mmul_cpu_map_reduce_f64
-#define mmul_cpu_map_attention mmul_cpu_map_attention_f64
-#define mmul_cpu_largest       mmul_cpu_largest_f64
-#define mmul_cpu_smallest      mmul_cpu_smallest_f64
+#define mmul_cpu_map_class              mmul_cpu_map_class_f64
+#define mmul_cpu_map_elements           mmul_cpu_map_elements_f64
+#define mmul_cpu_map_rows               mmul_cpu_map_rows_f64
+#define mmul_cpu_map_reduce             mmul_cpu_map_reduce_f64
+#define mmul_cpu_map_attention          mmul_cpu_map_attention_f64
+#define mmul_cpu_map_attention_backward mmul_cpu_map_attention_backward_f64
+#define mmul_cpu_largest                mmul_cpu_largest_f64
+#define mmul_cpu_smallest               mmul_cpu_smallest_f64
 #else
 enum mmul_status mmul_cpu_map_class_f64(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
@@ -31,6 +32,8 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
 enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err);
 enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
+enum mmul_status mmul_cpu_map_attention_backward(void *self, const struct mmul_map *map,
+                                                 struct mmul_error *err);
 
 // The largest (smallest) element; NaN where there is one, -infinity (infinity) where there is none.
 mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n);

@@ -4,25 +4,30 @@
 // when a larger one comes (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018; Dao, Fu,
 // Ermon, Rudra, Re, "FlashAttention", 2022), so that the matrix of all scores is never there. Each thread of
 // the rank has rows of its own and multiplies alone; tiles behind the diagonal are left out.
-#include "device/cpu_map.h"
+#include "device/cpu_map_attention.h"
 
 #include <math.h>
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "device/cpu_map.h"
 #include "device/cpu_map_real.h"
 #include "device/cpu_products.h"
 #include "device/host_buffer.h"
 
-// A tile is packed for each product: enough rows make that little, and all of it stays in the cache.
-enum { TILE_ROWS = 192, TILE_ROWS_LEAST = 16, TILE_KEYS = 1536 / sizeof(mmul_real) };
+enum {
+    TILE_ROWS = MMUL_CPU_TILE_ROWS,
+    TILE_ROWS_LEAST = MMUL_CPU_TILE_ROWS_LEAST,
+    TILE_KEYS = MMUL_CPU_TILE_KEYS
+};
 
 struct attention {
     const struct mmul_map *map;
     int64_t tile_rows, keys, depth;
     struct mmul_strided q, k, v, mask; // of a matrix; k and v without column steps
+    struct mmul_strided gradient;      // of the result; of sums v is the result itself
     mmul_real *out;
-    bool has_mask;
+    bool has_mask, is_sums; // of the rows alone, for gradients
     mmul_real *keys_room,
         *values_room;    // k and v of all matrices without column steps; NULL: they are so
     mmul_real *room;     // of every part: a tile of scores, one of q, a row of the mask
@@ -43,18 +48,7 @@ static int64_t counted(const struct attention *a, int64_t i) {
     return a->map->with->causal ? mmul_larger(0, mmul_smaller(until, a->keys)) : a->keys;
 }
 
-// One product of a tile; the buffers say where things are.
-struct product {
-    const mmul_real *x, *y;
-    int64_t x_ld, y_ld;
-    bool transpose_y;
-    int64_t m, n, k;
-    mmul_real alpha, beta;
-    mmul_real *out;
-    int64_t ld;
-};
-
-static void multiply(const struct product *p) {
+void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p) {
     struct mmul_buffer x = {.memory = (void *)(uintptr_t)p->x},
                        y = {.memory = (void *)(uintptr_t)p->y};
     struct mmul_buffer out = {.memory = p->out};
@@ -106,13 +100,12 @@ MMUL_CLONES static void scale_row(mmul_real *row, int64_t n, mmul_real factor) {
         row[j] *= factor;
 }
 
-static void mask_row(const struct attention *a, const struct tile *t, int64_t r, int64_t n) {
-    struct mmul_strided mask = mmul_cpu_part(a->mask, t->row + r, t->key);
+void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *room, mmul_real *scores) {
     if (mask.col_step != 1) {
-        mmul_cpu_pack(mask, 1, n, t->mask, n);
-        mask.at = t->mask;
+        mmul_cpu_pack(mask, 1, n, room, n);
+        mask.at = room;
     }
-    add_mask(t->scores + r * TILE_KEYS, mask.at, n);
+    add_mask(scores, mask.at, n);
 }
 
 static void raise_tile(const struct attention *a, const struct tile *t, mmul_real *out,
@@ -120,10 +113,11 @@ static void raise_tile(const struct attention *a, const struct tile *t, mmul_rea
     for (int64_t r = 0; r < t->rows; r++) {
         const int64_t n = mmul_larger(0, mmul_smaller(counted(a, t->row + r) - t->key, t->keys));
         if (a->has_mask)
-            mask_row(a, t, r, n);
+            mmul_cpu_mask_row(mmul_cpu_part(a->mask, t->row + r, t->key), n, t->mask,
+                              t->scores + r * TILE_KEYS);
         const mmul_real factor =
             raise(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
-        if (t->key > 0 && factor != 1)
+        if (t->key > 0 && factor != 1 && !a->is_sums)
             scale_row(out + r * ld, a->map->cols, factor);
     }
 }
@@ -145,26 +139,26 @@ static bool is_finite(const struct attention *a, const struct tile *t) {
 // would be seen, and rows are taken one by one.
 static void add_values(const struct attention *a, const struct tile *t, mmul_real *out,
                        int64_t ld) {
-    struct product product = {.x = t->scores,
-                              .x_ld = TILE_KEYS,
-                              .y = a->v.at + t->key * a->v.row_step,
-                              .y_ld = mmul_larger(a->v.row_step, a->map->cols),
-                              .m = t->rows,
-                              .n = a->map->cols,
-                              .k = t->keys,
-                              .alpha = 1,
-                              .beta = t->key > 0 ? 1 : 0,
-                              .out = out,
-                              .ld = ld};
+    struct mmul_cpu_product product = {.x = t->scores,
+                                       .x_ld = TILE_KEYS,
+                                       .y = a->v.at + t->key * a->v.row_step,
+                                       .y_ld = mmul_larger(a->v.row_step, a->map->cols),
+                                       .m = t->rows,
+                                       .n = a->map->cols,
+                                       .k = t->keys,
+                                       .alpha = 1,
+                                       .beta = t->key > 0 ? 1 : 0,
+                                       .out = out,
+                                       .ld = ld};
     if (counted(a, t->row) >= t->key + t->keys || is_finite(a, t)) {
-        multiply(&product);
+        mmul_cpu_multiply_tile(&product);
         return;
     }
     product.m = 1;
     for (int64_t r = 0; r < t->rows; r++, product.x += TILE_KEYS, product.out += ld) {
         product.k = mmul_smaller(counted(a, t->row + r) - t->key, t->keys);
         if (product.k > 0)
-            multiply(&product);
+            mmul_cpu_multiply_tile(&product);
     }
 }
 
@@ -179,6 +173,20 @@ static void finish(const struct attention *a, const struct tile *t, mmul_real *o
     }
 }
 
+// Of rows of scores the log of their powers' sum, and of rows of the result and its gradient the sum of products.
+static void finish_sums(const struct attention *a, const struct tile *t, mmul_real *out,
+                        int64_t ld) {
+    for (int64_t r = 0; r < t->rows; r++) {
+        const struct mmul_strided y = mmul_cpu_part(a->v, t->row + r, 0),
+                                  dy = mmul_cpu_part(a->gradient, t->row + r, 0);
+        double sum = 0;
+        for (int64_t j = 0; j < a->map->operands[2].cols; j++)
+            sum += (double)y.at[j * y.col_step] * (double)dy.at[j * dy.col_step];
+        out[r * ld] = (mmul_real)((double)t->most[r] + log(t->sums[r]));
+        out[r * ld + 1] = (mmul_real)sum;
+    }
+}
+
 static void attend(const struct attention *a, struct tile *t, struct mmul_strided q) {
     const int64_t ld = a->map->result.ld, last = counted(a, t->row + t->rows - 1);
     mmul_real *out = a->out + t->row * ld;
@@ -188,21 +196,26 @@ static void attend(const struct attention *a, struct tile *t, struct mmul_stride
     }
     for (t->key = 0; t->key < last; t->key += TILE_KEYS) {
         t->keys = mmul_smaller(TILE_KEYS, last - t->key);
-        multiply(&(struct product){.x = q.at,
-                                   .x_ld = mmul_larger(q.row_step, a->depth),
-                                   .y = a->k.at + t->key * a->k.row_step,
-                                   .y_ld = mmul_larger(a->k.row_step, a->depth),
-                                   .transpose_y = true,
-                                   .m = t->rows,
-                                   .n = t->keys,
-                                   .k = a->depth,
-                                   .alpha = (mmul_real)a->map->with->scale,
-                                   .out = t->scores,
-                                   .ld = TILE_KEYS});
+        mmul_cpu_multiply_tile(
+            &(struct mmul_cpu_product){.x = q.at,
+                                       .x_ld = mmul_larger(q.row_step, a->depth),
+                                       .y = a->k.at + t->key * a->k.row_step,
+                                       .y_ld = mmul_larger(a->k.row_step, a->depth),
+                                       .transpose_y = true,
+                                       .m = t->rows,
+                                       .n = t->keys,
+                                       .k = a->depth,
+                                       .alpha = (mmul_real)a->map->with->scale,
+                                       .out = t->scores,
+                                       .ld = TILE_KEYS});
         raise_tile(a, t, out, ld);
-        add_values(a, t, out, ld);
+        if (!a->is_sums)
+            add_values(a, t, out, ld);
     }
-    finish(a, t, out, ld);
+    if (a->is_sums)
+        finish_sums(a, t, out, ld);
+    else
+        finish(a, t, out, ld);
 }
 
 // Of the t-th matrix.
@@ -212,8 +225,10 @@ static struct attention attention_of(const struct attention *a, int64_t t) {
     one.q = mmul_cpu_operand(map, 0, t);
     one.k = mmul_cpu_operand(map, 1, t);
     one.v = mmul_cpu_operand(map, 2, t);
+    if (a->is_sums)
+        one.gradient = mmul_cpu_operand(map, 3, t);
     if (a->has_mask)
-        one.mask = mmul_cpu_operand(map, 3, t);
+        one.mask = mmul_cpu_operand(map, map->operand_count - 1, t);
     if (a->keys_room != NULL)
         one.k = (struct mmul_strided){a->keys_room + t * a->keys * a->depth, a->depth, 1};
     if (a->values_room != NULL)
@@ -246,14 +261,13 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
 
 // ---------------------------------------------------------------------------------------- whole
 
-// Packs what has column steps, once for all rows.
-static enum mmul_status straighten(const struct mmul_map *map, int operand, mmul_real **room,
-                                   struct mmul_error *err) {
+enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **room,
+                                     struct mmul_error *err) {
     const int64_t rows = map->operands[operand].rows, cols = map->operands[operand].cols;
     if (map->operands[operand].col_step == 1)
         return MMUL_OK;
     enum mmul_status status =
-        MMUL_ALLOCATE_RAW(*room, map->matrices * rows * cols, "keys and values", err);
+        MMUL_ALLOCATE_RAW(*room, map->matrices * rows * cols, "attention", err);
     for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++)
         mmul_cpu_pack(mmul_cpu_operand(map, operand, t), rows, cols, *room + t * rows * cols, cols);
     return status;
@@ -281,10 +295,11 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
     struct attention a = {.map = map,
                           .keys = map->operands[1].rows,
                           .depth = map->operands[0].cols,
-                          .has_mask = map->operand_count > 3};
-    enum mmul_status status = straighten(map, 1, &a.keys_room, err);
-    if (status == MMUL_OK)
-        status = straighten(map, 2, &a.values_room, err);
+                          .has_mask = map->operand_count > mmul_operation_row(map->kind)->least,
+                          .is_sums = map->kind == MMUL_ATTENTION_SUMS};
+    enum mmul_status status = mmul_cpu_straighten(map, 1, &a.keys_room, err);
+    if (status == MMUL_OK && !a.is_sums)
+        status = mmul_cpu_straighten(map, 2, &a.values_room, err);
     if (status == MMUL_OK)
         status = share(self, &a, err);
     mmul_free(a.keys_room);

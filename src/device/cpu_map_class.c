@@ -29,7 +29,9 @@ enum mmul_status mmul_cpu_map_class(void *self, const struct mmul_map *map,
         look_up_all(map);
         return MMUL_OK;
     case MMUL_CLASS_ATTENTION:
-        return mmul_cpu_map_attention(self, map, err);
+        return map->kind == MMUL_ATTENTION || map->kind == MMUL_ATTENTION_SUMS
+                   ? mmul_cpu_map_attention(self, map, err)
+                   : mmul_cpu_map_attention_backward(self, map, err);
     default:
         mmul_cpu_map_elements(map);
         return MMUL_OK;

@@ -12,7 +12,8 @@
 //                the column of indices)
 //     copy       rows x cols of the first: where they come from is in its steps
 //     lookup     the table; 1 x rows whole numbers. The block has all columns of the result
-//     attention  rows of q; all of k and v of its head; rows x keys of the mask. The block has all columns
+//     attention  rows of q; all of k and v of its head; rows x keys of the mask. The block has all columns. Gradients:
+//                rows of what is like the result, all of the others
 //
 // generate has no operands; `rows` of the matrix before the block count for its seed.
 #pragma once

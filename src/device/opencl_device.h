@@ -14,7 +14,7 @@ enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
 
 // Our kernels of operations but products: a program per file of them; one kernel per operation, and one more for
 // what is copied from columns that lie next to each other, and for many of the largest elements.
-enum { MMUL_OPENCL_MAP_PROGRAMS = 4, MMUL_OPENCL_MAP_KERNELS = MMUL_OPERATION_KINDS + 2 };
+enum { MMUL_OPENCL_MAP_PROGRAMS = 9, MMUL_OPENCL_MAP_KERNELS = MMUL_OPERATION_KINDS + 2 };
 struct mmul_opencl_maps {
     cl_program programs[MMUL_OPENCL_MAP_PROGRAMS]; // NULL until one of its kernels is needed
     cl_kernel kernels[MMUL_OPENCL_MAP_KERNELS];    // likewise

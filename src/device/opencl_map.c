@@ -23,9 +23,15 @@ enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1, MANY = MMUL_OPENCL_MAP_KERNELS - 2 
 
 // ----------------------------------------------------------------------------------------- kernels
 
-static const char *const FILES[MMUL_OPENCL_MAP_PROGRAMS] = {
-    mmul_kernel_map_elements, mmul_kernel_map_rows, mmul_kernel_map_reduce,
-    mmul_kernel_map_attention};
+static const char *const FILES[] = {mmul_kernel_map_elements, mmul_kernel_map_rows,
+                                    mmul_kernel_map_reduce, mmul_kernel_map_attention};
+
+// Kernels of attention, in the order of their operations: a program each, since some devices want local memory for all
+// kernels of a program.
+enum { ATTENTION_FILE = 3 };
+static const char *const KERNELS_OF_ATTENTION[] = {
+    "#define ATTENTION\n",  "#define SUMS\n",       "#define BACKWARD_Q\n",
+    "#define BACKWARD_K\n", "#define BACKWARD_V\n", "#define BACKWARD_MASK\n"};
 
 static int file_of(const struct mmul_map *map) {
     switch (mmul_operation_row(map->kind)->class) {
@@ -34,7 +40,7 @@ static int file_of(const struct mmul_map *map) {
     case MMUL_CLASS_REDUCE:
         return 2;
     case MMUL_CLASS_ATTENTION:
-        return 3;
+        return ATTENTION_FILE + (int)(map->kind - MMUL_ATTENTION);
     default:
         return 0;
     }
@@ -63,12 +69,17 @@ static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmu
     const char *name = NULL;
     char text[64];
     cl_kernel *place = &opencl->maps.kernels[name_kernel(map, &name)];
-    cl_program *program = &opencl->maps.programs[file_of(map)];
+    const int file = file_of(map);
+    cl_program *program = &opencl->maps.programs[file];
+    const char *const texts[] = {
+        mmul_kernel_map, FILES[mmul_smaller(file, ATTENTION_FILE)],
+        file < ATTENTION_FILE ? NULL : KERNELS_OF_ATTENTION[file - ATTENTION_FILE]};
     enum mmul_status status = MMUL_OK;
     if (*program == NULL)
-        status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label,
-                                            (const char *[]){mmul_kernel_map, FILES[file_of(map)]},
-                                            program, err);
+        status = mmul_opencl_program_create(
+            opencl->context, opencl->device, opencl->label,
+            texts[2] == NULL ? texts : (const char *[]){texts[2], texts[0], texts[1]}, program,
+            err);
     snprintf(text, sizeof text, "map_%s", name);
     if (status == MMUL_OK && *place == NULL)
         status = mmul_opencl_kernel_create(*program, opencl->label, text, place, err);
@@ -343,17 +354,27 @@ static cl_int first_count(const struct mmul_map *map, int64_t all) {
     return (cl_int)(map->row + 1 + all - map->shape.rows);
 }
 
-// What kernels by rows, and attention, want to know beside.
+// What kernels by rows want to know beside.
 static void describe_rows(const struct mmul_map *map, struct launch *l) {
-    const bool is_attention = map->kind == MMUL_ATTENTION, picks = map->kind == MMUL_TOPK;
-    const int64_t keys = is_attention ? map->operands[1].rows : map->operands[0].cols;
     l->whole[0] = (cl_int)map->operands[0].cols;
-    l->whole[1] = picks ? (cl_int)map->with->count : map->with->causal;
-    l->whole[2] = first_count(map, keys);
-    l->whole[3] = is_attention
-                      ? (cl_int)keys
-                      : (map->operand_count > 1 ? 1 : 0) | (map->operand_count > 2 ? 2 : 0);
-    l->real[0] = (cl_float)(is_attention ? map->with->scale : map->with->epsilon);
+    l->whole[1] = map->kind == MMUL_TOPK ? (cl_int)map->with->count : map->with->causal;
+    l->whole[2] = first_count(map, map->operands[0].cols);
+    l->whole[3] = (map->operand_count > 1 ? 1 : 0) | (map->operand_count > 2 ? 2 : 0);
+    l->real[0] = (cl_float)map->with->epsilon;
+}
+
+// ... and attention. Rows of its result are queries and go through keys, or the other way round; of gradients all
+// counts from the beginning where it is not causal.
+static void describe_attention(const struct mmul_map *map, struct launch *l) {
+    const bool by_key = mmul_operation_row(map->kind)->parts[0] == 'a';
+    const int64_t others = map->operands[by_key ? 0 : 1].rows;
+    l->whole[0] = (cl_int)map->operands[0].cols;
+    l->whole[1] = map->kind == MMUL_ATTENTION ? map->with->causal : (cl_int)map->operands[2].cols;
+    l->whole[2] = by_key ? (cl_int)(map->row - map->shape.rows + others) : first_count(map, others);
+    if (!map->with->causal && map->kind != MMUL_ATTENTION)
+        l->whole[2] = (cl_int)(by_key ? -map->rows : others);
+    l->whole[3] = (cl_int)others;
+    l->real[0] = (cl_float)map->with->scale;
 }
 
 // Rows with one index.
@@ -381,11 +402,12 @@ static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map
         l->groups[0] = groups_for(map->cols, TILE);
         l->groups[1] = groups_for(map->rows, TILE);
     }
-    if (class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ATTENTION)
+    if (class == MMUL_CLASS_ROWS) {
         describe_rows(map, l);
-    if (class == MMUL_CLASS_ROWS)
         l->groups[0] = (size_t)map->rows;
+    }
     if (class == MMUL_CLASS_ATTENTION) {
+        describe_attention(map, l);
         l->groups[0] = groups_for(map->rows, QUERIES);
         l->groups[1] = groups_for(map->cols, DEPTH);
     }

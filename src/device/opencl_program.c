@@ -30,11 +30,13 @@ static void read_build_log(cl_program program, cl_device_id device, char *line, 
 }
 
 enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
-                                            const char *label, const char *const sources[2],
+                                            const char *label, const char *const sources[],
                                             cl_program *program, struct mmul_error *err) {
     cl_int code = CL_SUCCESS;
-    const char *texts[] = {sources[0], sources[1]};
-    const cl_uint count = texts[1] != NULL ? 2 : 1;
+    const char *texts[3];
+    cl_uint count = 0;
+    for (; count < 3 && sources[count] != NULL; count++)
+        texts[count] = sources[count];
     cl_program built = clCreateProgramWithSource(context, count, texts, NULL, &code);
     if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot create a program on '%s'", label);

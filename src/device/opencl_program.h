@@ -7,10 +7,10 @@
 
 #include "device/device.h"
 
-// Builds a text, or two, one behind the other (NULL: one), for one device; `label` names the device in the
-// error, which carries the beginning of the compiler's log. Fails with MMUL_ERR_UNAVAILABLE.
+// Builds texts, at most three, one behind the other (NULL behind fewer), for one device; `label` names the device in
+// the error, which carries the beginning of the compiler's log. Fails with MMUL_ERR_UNAVAILABLE.
 enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
-                                            const char *label, const char *const sources[2],
+                                            const char *label, const char *const sources[],
                                             cl_program *program, struct mmul_error *err);
 
 // A kernel of a program by name. Fails with MMUL_ERR_UNAVAILABLE.

@@ -47,7 +47,7 @@ static enum mmul_status prepare(struct mmul_opencl *opencl, struct mmul_error *e
         doubles = 0; // an old driver does not know the question
     p->pairs = doubles == 0;
     const char *const texts[] = {p->pairs ? "#define PAIRS 1\n" : "#define PAIRS 0\n",
-                                 mmul_kernel_project};
+                                 mmul_kernel_project, NULL};
     enum mmul_status status = MMUL_OK;
     if (p->program == NULL)
         status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label, texts,

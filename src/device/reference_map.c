@@ -492,18 +492,27 @@ static void look_up(const struct mmul_map *map) {
             set(map, i, j, element(map, 0, (int64_t)element(map, 1, 0, i), j));
 }
 
+// The sum of products of two rows.
+static double along(const struct mmul_map *map, int x, int64_t i, int y, int64_t p) {
+    long double sum = 0;
+    for (int64_t j = 0; j < map->operands[x].cols; j++)
+        sum += (long double)(element(map, x, i, j) * element(map, y, p, j));
+    return (double)sum;
+}
+
+static double score(const struct mmul_map *map, int64_t i, int64_t p) {
+    const int mask = mmul_operation_row(map->kind)->least;
+    return map->with->scale * along(map, 0, i, 1, p) +
+           (mask < map->operand_count ? element(map, mask, i, p) : 0);
+}
+
 // softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017.
 static void attend(const struct mmul_map *map, int64_t i, double *scores) {
-    const int64_t depth = map->operands[0].cols, keys = map->operands[1].rows;
-    const int64_t count = counted(map, map->shape.rows, i, keys);
+    const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
     long double sum = 0;
     for (int64_t p = 0; p < count; p++) {
-        long double score = 0;
-        for (int64_t d = 0; d < depth; d++)
-            score += (long double)(element(map, 0, i, d) * element(map, 1, p, d));
-        scores[p] =
-            map->with->scale * (double)score + (map->operand_count > 3 ? element(map, 3, i, p) : 0);
+        scores[p] = score(map, i, p);
         most = larger(most, scores[p]);
     }
     for (int64_t p = 0; p < count; p++)
@@ -516,11 +525,65 @@ static void attend(const struct mmul_map *map, int64_t i, double *scores) {
     }
 }
 
+// Of every row of scores the log of the sum of its powers, -infinity where none counts or all are that, and the sum of
+// products of the result and its gradient.
+static void attention_sums(const struct mmul_map *map, int64_t i) {
+    const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
+    double most = -INFINITY;
+    long double sum = 0;
+    for (int64_t p = 0; p < count; p++)
+        most = larger(most, score(map, i, p));
+    for (int64_t p = 0; p < count && most != -INFINITY; p++)
+        sum += power_of_difference(score(map, i, p), most);
+    set(map, i, 0, most == -INFINITY ? most : (double)((long double)most + logl(sum)));
+    set(map, i, 1, along(map, 2, i, 3, i));
+}
+
+// Gradients of p = softmax(s), s = scale q k^T + mask, y = p v: by v p^T dy, by s, or the mask, ds = p (dy v^T -
+// sum(dy y)), by q scale ds k, by k scale ds^T q. Row r of the result is query r, or, by v and k, key r; what does not
+// count is not looked at.
+static void attend_backward(const struct mmul_map *map, int64_t r, double *slopes) {
+    const bool by_key = mmul_operation_row(map->kind)->parts[0] == 'a';
+    const bool is_v = map->kind == MMUL_ATTENTION_BACKWARD_V;
+    const int with = by_key ? is_v ? 3 : 0 : 1;
+    const int64_t others = map->operands[by_key ? 0 : 1].rows,
+                  rows = by_key ? others : map->shape.rows,
+                  keys = by_key ? map->shape.rows : others;
+    int64_t begin = 0, end = others;
+    if (!by_key)
+        end = counted(map, rows, r, keys);
+    else if (map->with->causal &&
+             map->row + r > keys - rows) // query i counts keys up to i + keys - rows
+        begin = map->row + r - keys + rows;
+    for (int64_t o = begin; o < end; o++) {
+        const int64_t i = by_key ? o : r, p = by_key ? r : o;
+        slopes[o] = exp(score(map, i, p) - element(map, 4, i, 0));
+        if (!is_v)
+            slopes[o] *= along(map, 3, i, 2, p) - element(map, 4, i, 1);
+    }
+    for (int64_t j = 0; j < map->cols; j++) {
+        long double sum = 0;
+        if (map->kind == MMUL_ATTENTION_BACKWARD_MASK)
+            sum = j < end ? (long double)slopes[j] : 0;
+        else
+            for (int64_t o = begin; o < end; o++)
+                sum += (long double)(slopes[o] * element(map, with, o, j)) *
+                       (long double)(is_v ? 1 : map->with->scale);
+        set(map, r, j, (double)sum);
+    }
+}
+
 static enum mmul_status make_attention(const struct mmul_map *map, struct mmul_error *err) {
     double *scores = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(scores, map->operands[1].rows, "scores", err);
+    const int64_t rows = map->operands[0].rows, keys = map->operands[1].rows;
+    enum mmul_status status = MMUL_ALLOCATE(scores, rows > keys ? rows : keys, "scores", err);
     for (int64_t i = 0; status == MMUL_OK && i < map->rows; i++)
-        attend(map, i, scores);
+        if (map->kind == MMUL_ATTENTION)
+            attend(map, i, scores);
+        else if (map->kind == MMUL_ATTENTION_SUMS)
+            attention_sums(map, i);
+        else
+            attend_backward(map, i, scores);
     mmul_free(scores);
     return status;
 }

@@ -444,36 +444,40 @@ static void matmul_rule(struct mmul_backward *w) {
     mmul_give(w, 1, product(w, transposed(w, rows), given));
 }
 
-// softmax(s q k^T + mask) v, written out. Heads of q that share one of k are rows of one matrix there.
+// What heads of q that share one of k or v have given it, added up.
+static int of_groups(const struct mmul_backward *w, int value, struct mmul_shape shape) {
+    const struct mmul_shape each = mmul_build_shape(w->b, value);
+    if (value == MMUL_NO_VALUE || each.depth == shape.depth)
+        return value;
+    const struct mmul_shape groups = {shape.batch, shape.depth, each.depth / shape.depth,
+                                      shape.rows * shape.cols};
+    return mmul_build_reshape(
+        w->b, mmul_build_reduce(w->b, MMUL_SUM, mmul_build_reshape(w->b, value, groups), -2),
+        shape);
+}
+
+// Each gradient makes the scores again, in tiles, of what a row of them adds up to.
 static void attention_rule(struct mmul_backward *w) {
-    const struct mmul_shape q = shape_of(w, 0), k = shape_of(w, 1), v = shape_of(w, 2);
-    const int64_t rows = q.rows * (q.depth / k.depth);
-    const struct mmul_shape scores = {q.batch, q.depth, q.rows, k.rows},
-                            grouped = {k.batch, k.depth, rows, k.rows};
-    const struct mmul_parameters with = {.causal = w->operation.with.causal};
-    const double scale = w->operation.with.scale;
-    const int to_keys = mmul_build_reshape(w->b, value_of(w, 0),
-                                           (struct mmul_shape){k.batch, k.depth, rows, q.cols});
-    struct mmul_term score =
-        mmul_value_term(scaled(w, product(w, to_keys, transposed(w, value_of(w, 1))), scale));
-    score.value = mmul_build_reshape(w->b, score.value, scores);
-    if (w->operation.operand_count > 3)
-        score.value = mmul_build_both(w->b, MMUL_ADD, score.value, value_of(w, 3));
-    const int p = mmul_build_apply(w->b, MMUL_SOFTMAX, &score, 1, &with);
-    const int dy =
-        mmul_build_reshape(w->b, whole(w), (struct mmul_shape){k.batch, k.depth, rows, v.cols});
-    const int p_grouped = mmul_build_reshape(w->b, p, grouped);
-    if (is_wanted(w, 2))
-        mmul_give(w, 2, product(w, transposed(w, p_grouped), dy));
-    const int dp = mmul_build_reshape(w->b, product(w, dy, transposed(w, value_of(w, 2))), scores);
-    const int ds = mmul_build_both(w->b, MMUL_SOFTMAX_BACKWARD, p, dp);
-    const int ds_grouped = scaled(w, mmul_build_reshape(w->b, ds, grouped), scale);
-    if (is_wanted(w, 0))
-        mmul_give(w, 0, mmul_build_reshape(w->b, product(w, ds_grouped, value_of(w, 1)), q));
-    if (is_wanted(w, 1))
-        mmul_give(w, 1, product(w, transposed(w, ds_grouped), to_keys));
-    if (w->operation.operand_count > 3 && is_wanted(w, 3))
-        mmul_give_summed_from(w, 3, ds, scores);
+    static const enum mmul_operation_kind kinds[] = {
+        MMUL_ATTENTION_BACKWARD_Q, MMUL_ATTENTION_BACKWARD_K, MMUL_ATTENTION_BACKWARD_V,
+        MMUL_ATTENTION_BACKWARD_MASK};
+    const struct mmul_parameters *with = &w->operation.with;
+    const int count = w->operation.operand_count;
+    const struct mmul_term q = operand(w, 0), k = operand(w, 1), v = operand(w, 2),
+                           y = mmul_value_term(w->operation.result), dy = mmul_value_term(whole(w)),
+                           mask = count > 3 ? operand(w, 3) : mmul_number_term(0);
+    const struct mmul_term rows[] = {q, k, y, dy, mask};
+    const int sums = mmul_build_apply(w->b, MMUL_ATTENTION_SUMS, rows, count + 1, with);
+    const struct mmul_term operands[] = {q, k, v, dy, mmul_value_term(sums), mask};
+    for (int i = 0; i < count; i++) {
+        if (!is_wanted(w, i))
+            continue;
+        const int made = mmul_build_apply(w->b, kinds[i], operands, count + 2, with);
+        if (i < 3)
+            mmul_give(w, i, of_groups(w, made, shape_of(w, i)));
+        else
+            mmul_give_summed_from(w, i, made, mmul_build_shape(w->b, made));
+    }
 }
 
 // -------------------------------------------------------------------------------------- the table
@@ -531,7 +535,8 @@ static bool is_of_gradients(enum mmul_operation_kind kind) {
     return kind == MMUL_SILU_BACKWARD || kind == MMUL_GELU_BACKWARD ||
            kind == MMUL_GELU_TANH_BACKWARD || kind == MMUL_SOFTMAX_BACKWARD ||
            kind == MMUL_CROSS_ENTROPY_BACKWARD || kind == MMUL_RMS_NORM_BACKWARD ||
-           kind == MMUL_LAYER_NORM_BACKWARD;
+           kind == MMUL_LAYER_NORM_BACKWARD ||
+           (kind >= MMUL_ATTENTION_SUMS && kind <= MMUL_ATTENTION_BACKWARD_MASK);
 }
 
 mmul_gradient_rule *mmul_gradient_rule_of(enum mmul_operation_kind kind, const char **reason) {

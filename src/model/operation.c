@@ -83,6 +83,27 @@ static const struct mmul_rule ATTENTION[] = {
     {{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},   {{ROWS, WHOLE, WHOLE, ROWS}, ROWS},
     {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
 
+// Rows of queries: attention_sums (q, k, y, dy, mask), gradients by q and the mask (q, k, v, dy, sums, mask); rows of
+// keys: those by k and v.
+static const struct mmul_rule QUERY_SUMS[] = {
+    {{ROWS, ROWS, ROWS, ROWS, WHOLE}, ROWS},      {{ROWS, ROWS, ROWS, ROWS, ROWS}, ROWS},
+    {{ROWS, WHOLE, ROWS, ROWS, WHOLE}, ROWS},     {{ROWS, WHOLE, ROWS, ROWS, ROWS}, ROWS},
+    {{WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
+#define IN_GROUPS                                    \
+    {{ROWS, ROWS, ROWS, ROWS, ROWS, WHOLE}, ROWS}, { \
+        {ROWS, ROWS, ROWS, ROWS, ROWS, ROWS}, ROWS   \
+    }
+#define ALL_WHOLE                                          \
+    {{WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE}, { \
+        {WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}, ROWS   \
+    }
+static const struct mmul_rule BY_QUERY[] = {IN_GROUPS,
+                                            {{ROWS, WHOLE, WHOLE, ROWS, ROWS, WHOLE}, ROWS},
+                                            {{ROWS, WHOLE, WHOLE, ROWS, ROWS, ROWS}, ROWS},
+                                            ALL_WHOLE};
+static const struct mmul_rule BY_KEY[] = {
+    IN_GROUPS, {{WHOLE, ROWS, ROWS, WHOLE, WHOLE, WHOLE}, ROWS}, ALL_WHOLE};
+
 static const struct mmul_rule SEARCH[] = {
     {{ROWS, WHOLE}, ROWS}, {{WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE}, ROWS}};
 
@@ -116,6 +137,10 @@ static const struct mmul_rule SEARCH[] = {
          .picks = true, .has_integers = true)
 #define REDUCTION(KIND, NAME, TABLE, ACCURACY) \
     MADE(KIND, NAME, MMUL_CLASS_REDUCE, 1, 1, mmul_shape_of_reduction, 1, ACCURACY, RULES(TABLE))
+// Of q, k, v, the result's gradient and attention_sums, and the mask.
+#define ATTENTION_BACKWARD(KIND, NAME, PRODUCTS, PARTS, TABLE)                               \
+    MADE(KIND, NAME, MMUL_CLASS_ATTENTION, 5, 6, mmul_shape_of_attention_backward, PRODUCTS, \
+         MMUL_CANCELS_IN_ATTENTION, RULES(TABLE), .parts = (PARTS))
 #define COPIED(KIND, NAME, MOST, SHAPE, TABLE) \
     MADE(KIND, NAME, MMUL_CLASS_COPY, MOST, MOST, SHAPE, 1, MMUL_EXACT, RULES(TABLE))
 
@@ -197,8 +222,16 @@ static const struct mmul_operation_row TABLE[] = {
     COPIED(MMUL_CONCAT, "concat", 2, mmul_shape_of_concat, COPY),
     MADE(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, 2, mmul_shape_of_take, 1, MMUL_EXACT,
          RULES(LOOKUP)),
-    MADE(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 3, 4, mmul_shape_of_attention, 1,
+    MADE(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 3, 4, mmul_shape_of_attention, 2,
          MMUL_ROUNDED_EXP, RULES(ATTENTION), .parts = "racr"),
+    MADE(MMUL_ATTENTION_SUMS, "attention_sums", MMUL_CLASS_ATTENTION, 4, 5,
+         mmul_shape_of_attention_sums, 1, MMUL_CANCELS_IN_ATTENTION, RULES(QUERY_SUMS),
+         .parts = "rarrr"),
+    ATTENTION_BACKWARD(MMUL_ATTENTION_BACKWARD_Q, "attention_backward_q", 3, "raarrr", BY_QUERY),
+    ATTENTION_BACKWARD(MMUL_ATTENTION_BACKWARD_K, "attention_backward_k", 3, "arraai", BY_KEY),
+    ATTENTION_BACKWARD(MMUL_ATTENTION_BACKWARD_V, "attention_backward_v", 2, "arraai", BY_KEY),
+    ATTENTION_BACKWARD(MMUL_ATTENTION_BACKWARD_MASK, "attention_backward_mask", 2, "raarrr",
+                       BY_QUERY),
     MADE(MMUL_SEARCH, "matmul + topk", MMUL_CLASS_OWN, 2, 2, NULL, 2, MMUL_UNJUDGED, RULES(SEARCH)),
     ONE(MMUL_CAST, "cast", 1, MMUL_EXACT),
 };
@@ -232,9 +265,10 @@ double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_ope
     switch (row->class) {
     case MMUL_CLASS_REDUCE:
         return row->flops_each * elements(call->operands[0].shape);
-    case MMUL_CLASS_ATTENTION: // two products, and a softmax between them
-        return elements(call->operands[0].shape) * (double)call->operands[1].shape.rows * 2 +
-               elements(result) * (double)call->operands[1].shape.rows * 2;
+    case MMUL_CLASS_ATTENTION: // products of all queries by all keys: of q and k, or of v and what is like it
+        return row->flops_each * elements(call->operands[0].shape) *
+               (double)call->operands[1].shape.rows *
+               (1 + (double)call->operands[2].shape.cols / (double)call->operands[0].shape.cols);
     default:
         if (kind == MMUL_MATMUL || kind == MMUL_SEARCH) // of the product, too
             result.cols = call->operands[1].shape.cols;

@@ -27,7 +27,7 @@
 //     take       the table replicated, indices rows (or cols) -> rows
 //                (slice, take: of files -> file: it is read when somebody wants it elsewhere)
 //     search     (a product's topk) rows x replicate -> rows
-//     attention  q rows, k and v replicated, or in groups rows -> rows
+//     attention  q rows, k and v replicated, or in groups rows -> rows; gradients of k and v: rows of these
 //
 // Groups: a plan may split all values between groups of consecutive matrices, such as the texts of a batch, so
 // that what has to do with one of them alone stays on its rank.
@@ -112,6 +112,11 @@ enum mmul_operation_kind {
     MMUL_TAKE,
     // More than one step.
     MMUL_ATTENTION,
+    MMUL_ATTENTION_SUMS, // (gradients: of rows of scores and of the result; of its operands)
+    MMUL_ATTENTION_BACKWARD_Q,
+    MMUL_ATTENTION_BACKWARD_K,
+    MMUL_ATTENTION_BACKWARD_V,
+    MMUL_ATTENTION_BACKWARD_MASK,
     // Rows of a product, of each the largest elements: made of both by mmul_program_search.
     MMUL_SEARCH,
     // Element by element, between types: to that of the result.
@@ -159,8 +164,9 @@ enum mmul_accuracy {
     MMUL_ROUNDED,     // 1e-3 in float32
     MMUL_ROUNDED_EXP, // 1e-2: exponentials of large numbers carry these numbers' rounding
     MMUL_CANCELS, // and, where the terms are large and the result is not, rounding of the largest
-    MMUL_CANCELS_IN_SUMS,  // ... of as many terms as are added up
-    MMUL_CANCELS_IN_NORMS, // ... over the root of epsilon
+    MMUL_CANCELS_IN_SUMS,      // ... of as many terms as are added up
+    MMUL_CANCELS_IN_NORMS,     // ... over the root of epsilon
+    MMUL_CANCELS_IN_ATTENTION, // exponentials, and differences of products
 };
 
 struct mmul_operation_row {
@@ -232,6 +238,8 @@ MMUL_SHAPE_FUNCTION(permute);
 MMUL_SHAPE_FUNCTION(concat);
 MMUL_SHAPE_FUNCTION(take);
 MMUL_SHAPE_FUNCTION(attention);
+MMUL_SHAPE_FUNCTION(attention_sums);
+MMUL_SHAPE_FUNCTION(attention_backward);
 MMUL_SHAPE_FUNCTION(one_hot);
 MMUL_SHAPE_FUNCTION(cross_entropy);
 MMUL_SHAPE_FUNCTION(rows_backward);

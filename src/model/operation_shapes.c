@@ -309,6 +309,58 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
     return MMUL_OK;
 }
 
+// ... which has to be so large as the operand that is like it.
+static enum mmul_status check_like(const struct mmul_operation_row *row,
+                                   const struct mmul_operation_call *call, int operand,
+                                   struct mmul_shape shape, struct mmul_error *err) {
+    char pair[512], expected[96];
+    if (mmul_shape_equal(call->operands[operand].shape, shape))
+        return MMUL_OK;
+    name_pair(row, &call->operands[0], &call->operands[operand], pair);
+    return mmul_fail(err, MMUL_ERR_DATA, "%s: expected %s", pair,
+                     mmul_shape_format(shape, expected));
+}
+
+// q, k, the result, its gradient, the mask.
+enum mmul_status mmul_shape_of_attention_sums(const struct mmul_operation_row *row,
+                                              const struct mmul_operation_call *call,
+                                              struct mmul_shape *shape, struct mmul_error *err) {
+    struct mmul_operand_info of[] = {call->operands[0], call->operands[1], call->operands[1],
+                                     call->operands[call->operand_count - 1]};
+    const struct mmul_operation_call attention = {of, call->operand_count - 1, call->with};
+    of[2].shape.cols = call->operands[2].shape.cols;
+    enum mmul_status status = mmul_shape_of_attention(row, &attention, shape, err);
+    for (int i = 2; status == MMUL_OK && i < 4; i++)
+        status = check_like(row, call, i, *shape, err);
+    shape->cols = 2;
+    return status;
+}
+
+// q, k, v, the gradient of the result, attention_sums, the mask. Heads of q that share one of k and v have gradients of
+// their own.
+enum mmul_status mmul_shape_of_attention_backward(const struct mmul_operation_row *row,
+                                                  const struct mmul_operation_call *call,
+                                                  struct mmul_shape *shape,
+                                                  struct mmul_error *err) {
+    const struct mmul_operand_info of[] = {call->operands[0], call->operands[1], call->operands[2],
+                                           call->operands[call->operand_count - 1]};
+    const struct mmul_operation_call attention = {of, call->operand_count - 2, call->with};
+    const struct mmul_shape q = of[0].shape, k = of[1].shape;
+    struct mmul_shape sums = q;
+    sums.cols = 2;
+    enum mmul_status status = mmul_shape_of_attention(row, &attention, shape, err);
+    if (status == MMUL_OK)
+        status = check_like(row, call, 3, *shape, err);
+    if (status == MMUL_OK)
+        status = check_like(row, call, 4, sums, err);
+    if (row == mmul_operation_row(MMUL_ATTENTION_BACKWARD_MASK))
+        shape->cols = k.rows;
+    else if (row != mmul_operation_row(MMUL_ATTENTION_BACKWARD_V))
+        shape->cols = q.cols;
+    shape->rows = row->parts[0] == 'a' ? k.rows : q.rows;
+    return status;
+}
+
 enum mmul_status mmul_shape_of_one_hot(const struct mmul_operation_row *row,
                                        const struct mmul_operation_call *call,
                                        struct mmul_shape *shape, struct mmul_error *err) {

@@ -20,7 +20,7 @@ gradients() {
     run py "$REPO/tests/gradients.py" compare . "$tolerance"
     echo "# $ranks rank(s) $*: $output" >&3
     [ "$status" -eq 0 ]
-    [ "$output" = '159 gradients' ]
+    [ "$output" = '174 gradients' ]
 }
 
 @test "gradients of every function are its central differences, on any number of ranks" {
@@ -43,6 +43,23 @@ gradients() {
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
     py "$REPO/tests/gradients.py" write .
     gradients 1 1e-4 --dtype float32 --device 0:0
+}
+
+@test "gradients of attention take no memory for its scores" {
+    # 8 x 4096 x 4096 of them are 512 MiB; beside operands and results at most a fiftieth.
+    heads='(8, 4096, 64)'
+    cat > made.py << END
+q, k, v, w = generate($heads, seed=1), generate($heads, seed=2), generate($heads, seed=3), generate($heads, seed=4)
+y = attention(q, k, v)
+END
+    (cat made.py; printf 'dy = w * 2\na, b, c = q * dy, k * dy, v * dy\n') > beside.py
+    (cat made.py; echo 'a, b, c = grad(sum(y * w), (q, k, v))') > gradients.py
+    for name in beside gradients; do
+        printf 'save("%s.npy", %s)\n' q q k k v v w w y y a a b b c c >> "$name.py"
+        command time -f %M -o "$name.kib" "$MPIMATMUL" run "$name.py" --quiet < /dev/null
+    done
+    echo "# $(cat gradients.kib) KiB, $(cat beside.kib) KiB without gradients" >&3
+    [ "$(cat gradients.kib)" -le $(($(cat beside.kib) + 512 * 1024 / 50)) ]
 }
 
 # refuses TEXT LINE: in the last line of a program in which x is 3 x 4.

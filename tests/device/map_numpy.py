@@ -73,6 +73,34 @@ def attention(case, q, k, v, mask=0.0):
     return np.array([row[:n] @ v[:n] if n > 0 else np.zeros(v.shape[1]) for row, n in zip(powers, count)])
 
 
+def attention_sums(case, q, k, y, dy, mask=0.0):
+    scores = q @ k.T * case["scale"] + mask
+    sums = np.zeros((len(q), 2), dtype=q.dtype)
+    for row, into, n in zip(scores, sums, counted(case, len(q), len(k))):
+        most = np.max(row[:n], initial=-np.inf)
+        into[0] = most + np.log(np.sum(np.exp(row[:n] - most))) if most > -np.inf else most
+    sums[:, 1] = np.sum(y * dy, axis=-1)
+    return sums
+
+
+def slopes(case, q, k, v, dy, sums, mask=0.0):
+    """Powers of scores, and their gradient; what does not count is 0."""
+    by_key = case["op"].endswith(("_k", "_v"))
+    above, left = (0, case["row"]) if by_key else (case["row"], 0)
+    rows, keys = (len(q), case["all_rows"]) if by_key else (case["all_rows"], len(k))
+    i, p = np.mgrid[above:above + len(q), left:left + len(k)]
+    counts = (p < i + 1 + keys - rows) | (not case["causal"])
+    power = np.where(counts, np.exp(q @ k.T * case["scale"] + mask - sums[:, :1]), 0)
+    return power, power * (dy @ v.T - sums[:, 1:])
+
+
+def attention_backward(case, q, k, v, dy, sums, mask=0.0):
+    power, slope = slopes(case, q, k, v, dy, sums, mask)
+    found = {"q": lambda: slope @ k * case["scale"], "k": lambda: slope.T @ q * case["scale"],
+             "v": lambda: power.T @ dy, "mask": lambda: slope}
+    return found[case["op"].rsplit("_", 1)[1]]()
+
+
 def cross_entropy(_, x, ids):
     most = np.max(x, axis=-1, keepdims=True)
     at = np.take_along_axis(x, ids.astype(int), -1)
@@ -158,6 +186,8 @@ ROWS = {
     "softmax_backward": lambda case, y, dy: y * (dy - np.sum(y * dy, axis=-1, keepdims=True)),
     "rms_norm_backward": norm_backward, "layer_norm_backward": layer_norm_backward, "sum_at": sum_at,
     "take": lambda case, table, ids: table[ids[0].astype(int)], "attention": attention,
+    "attention_sums": attention_sums,
+    **{f"attention_backward_{of}": attention_backward for of in ("q", "k", "v", "mask")},
     **{name: lambda case, x, reduce=getattr(np, name): reduce(x, axis=case["axis"], keepdims=True)
        for name in ("sum", "mean", "max", "min")},
     **{name: lambda case, x: x for name in ("slice", "reshape", "permute", "concat")},
@@ -169,7 +199,8 @@ SIGNLESS = {"relu", "maximum", "minimum", "where", "power", *SLOPES}
 CANCELS = {"gelu_tanh", "layer_norm", "rope", "attention", "sum", "mean"}
 # ... and where that depends on the case, as of what is new for every row.
 BOUNDED = SLOPES | {"cumsum", "sum_at", "cross_entropy", "cross_entropy_backward", "softmax_backward",
-                    "rms_norm_backward", "layer_norm_backward"}
+                    "rms_norm_backward", "layer_norm_backward", "attention_sums",
+                    *(f"attention_backward_{of}" for of in ("q", "k", "v", "mask"))}
 
 
 EPSILON = 2.0**-52  # of double
@@ -186,6 +217,15 @@ def near_norm_backward(case, x, dy, w=1.0):
     most = np.max(np.abs(dy * w), axis=-1, keepdims=True)
     size = 1 + np.abs(off * f)
     return EPSILON * most * f * size * (32 * size + 8 * f * np.max(np.abs(x), axis=-1, keepdims=True))
+
+
+def near_attention_backward(case, q, k, v, dy, sums, mask=0.0):
+    """Terms of up to the largest power times two sums of products, each with the rounding of its score."""
+    power, _ = slopes(case, q, k, v, dy, sums, mask)
+    score = q.shape[1] * case["scale"] * largest(q) * largest(k) + largest(sums)
+    slope = v.shape[1] * largest(v) * largest(dy) + largest(sums)
+    others = {"q": len(k) * largest(k), "k": len(q) * largest(q), "v": len(q), "mask": 1}
+    return EPSILON * 8 * (score + 8 + len(q) + len(k)) * np.max(power) * slope * others[case["op"].rsplit("_", 1)[1]]
 
 
 def near_double(case, wide, expected):
@@ -217,6 +257,11 @@ def near_double(case, wide, expected):
     if name == "attention":
         score = n * case["scale"] * largest(wide[0]) * largest(wide[1])
         return EPSILON * 4 * (len(wide[1]) + score + 8) * largest(wide[2])
+    if name == "attention_sums":
+        score = n * case["scale"] * largest(wide[0]) * largest(wide[1])
+        return EPSILON * 4 * (len(wide[1]) + score + 8 + wide[2].shape[1] * largest(wide[2]) * largest(wide[3]))
+    if name.startswith("attention_backward"):
+        return near_attention_backward(case, *wide)
     if name in ("softmax", "rms_norm", "normalize"):  # of softmax the difference from the largest, up to 160, too
         return EPSILON * (n + 200) * np.abs(expected)
     return 0

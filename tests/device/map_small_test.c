@@ -89,6 +89,37 @@ static void test_attention(struct bench *b) {
     }
 }
 
+static void test_attention_backward(struct bench *b) {
+    const int64_t rows = 17, keys = 33, depth = 66, cols = 65;
+    const int64_t sizes[][2] = {{rows, depth}, {keys, depth}, {keys, cols},
+                                {rows, cols},  {rows, 2},     {rows, keys}};
+    for (enum mmul_operation_kind kind = MMUL_ATTENTION_BACKWARD_Q;
+         kind <= MMUL_ATTENTION_BACKWARD_MASK; kind++) {
+        const bool by_key = mmul_operation_row(kind)->parts[0] == 'a';
+        struct trial t = trial_of(kind, by_key ? keys : rows,
+                                  kind == MMUL_ATTENTION_BACKWARD_V      ? cols
+                                  : kind == MMUL_ATTENTION_BACKWARD_MASK ? keys
+                                                                         : depth,
+                                  by_key ? 6 : 5, PADDED, REAL);
+        t.with.causal = true;
+        t.with.scale = 0.01;
+        for (int i = 0; i < t.source_count; i++) {
+            t.sources[i].rows = sizes[i][0];
+            t.sources[i].cols = sizes[i][1];
+        }
+        t.tolerance.absolute = 0.1; // of slopes of some hundred, times as many powers of up to e^4
+        try(b, &t);
+    }
+    struct trial t = trial_of(MMUL_ATTENTION_SUMS, rows, 2, 5, PADDED, REAL);
+    const int of[] = {0, 1, 3, 3, 5};
+    for (int i = 0; i < t.source_count; i++) {
+        t.sources[i].rows = sizes[of[i]][0];
+        t.sources[i].cols = sizes[of[i]][1];
+    }
+    t.tolerance.absolute = 1e-3;
+    try(b, &t);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         void (*run)(struct bench *);
@@ -96,7 +127,8 @@ int main(int argc, char **argv) {
     } tests[] = {{test_elements, "elements, copies, lookups"},
                  {test_rows, "rows"},
                  {test_reductions, "along an axis"},
-                 {test_attention, "attention"}};
+                 {test_attention, "attention"},
+                 {test_attention_backward, "gradients of attention"}};
     struct bench b = {.device = NULL};
     struct mmul_error err;
     enum mmul_status status = mmul_device_open(argc == 2 ? argv[1] : "", &b.device, &err);

@@ -28,7 +28,12 @@ static const enum mmul_operation_kind stacked[] = {MMUL_ADD,
                                                    MMUL_PERMUTE,
                                                    MMUL_SLICE,
                                                    MMUL_TAKE,
-                                                   MMUL_ATTENTION};
+                                                   MMUL_ATTENTION,
+                                                   MMUL_ATTENTION_SUMS,
+                                                   MMUL_ATTENTION_BACKWARD_Q,
+                                                   MMUL_ATTENTION_BACKWARD_K,
+                                                   MMUL_ATTENTION_BACKWARD_V,
+                                                   MMUL_ATTENTION_BACKWARD_MASK};
 
 static struct trial stack_trial(enum mmul_operation_kind kind, int turn) {
     static const int64_t stack_sizes[][2] = {{5, 7}, {1, 64}, {70, 33}, {130, 1}, {257, 120}};
@@ -65,6 +70,7 @@ static void set_tolerance(struct trial *t, bool is_double) {
         t->tolerance.absolute = 1e-4;
         break;
     case MMUL_SOFTMAX_BACKWARD:
+    case MMUL_ATTENTION_SUMS:
         t->tolerance.absolute = 1e-3;
         break;
     case MMUL_RMS_NORM_BACKWARD:
@@ -81,6 +87,30 @@ static void set_tolerance(struct trial *t, bool is_double) {
     default:
         break;
     }
+}
+
+// Two heads of q share one of k and v; other rows are three more than those of the result.
+static void shape_attention(struct trial *t) {
+    const struct mmul_operation_row *row = mmul_operation_row(t->kind);
+    const bool is_sums = t->kind == MMUL_ATTENTION_SUMS, by_key = row->parts[0] == 'a';
+    const int64_t rows = by_key ? t->rows + 3 : t->rows, keys = by_key ? t->rows : t->rows + 3;
+    for (int i = 0; i < row->least; i++) {
+        const bool is_shared = i == 1 || (i == 2 && !is_sums);
+        t->sources[i].rows = is_shared ? keys : rows;
+        t->sources[i].batch = 3;
+        t->sources[i].depth = is_shared ? 2 : 4;
+    }
+    t->sources[row->least].rows = rows;
+    t->sources[row->least].cols = keys;
+    if (row->least == 5) {
+        t->sources[4].cols = 2;
+        t->sources[4].flavour = POSITIVE;
+        t->with.scale = 0.1 / sqrt((double)t->cols);
+        t->tolerance.absolute =
+            1e-4 * (double)(rows + keys); // powers of some e^2, slopes of some hundred
+    }
+    if (is_sums || t->kind == MMUL_ATTENTION_BACKWARD_MASK)
+        t->cols = t->shape.cols = is_sums ? 2 : keys;
 }
 
 // What differs from an operation whose operands are all like its result.
@@ -105,13 +135,8 @@ static void shape_sources(struct trial *t, int turn) {
                                         .batch = 3,
                                         .depth = 4};
     }
-    if (t->kind != MMUL_ATTENTION)
-        return;
-    for (int i = 1; i < 3; i++) { // two heads of q share one
-        t->sources[i].batch = 3;
-        t->sources[i].depth = 2;
-    }
-    t->sources[1].rows = t->sources[2].rows = t->sources[3].cols = t->rows + 3;
+    if (class == MMUL_CLASS_ATTENTION)
+        shape_attention(t);
 }
 
 static inline void test_stacks(struct bench *b) {

@@ -5,6 +5,7 @@
 // against numpy (map_numpy.py). What lies between the rows of a result must stay as it is.
 #include <unistd.h>
 
+#include "map_attention.h"
 #include "map_stacks.h"
 
 // ------------------------------------------------------------------------------------- elements
@@ -524,49 +525,6 @@ static void test_copies(struct bench *b) {
     end(b, MMUL_TAKE);
 }
 
-// ------------------------------------------------------------------------------------ attention
-
-// rows, keys, depth, columns of v
-static const int64_t attention_sizes[][4] = {{1, 1, 1, 1},      {7, 7, 3, 5},      {63, 65, 16, 17},
-                                             {65, 63, 64, 33},  {5, 1001, 64, 64}, {300, 900, 8, 9},
-                                             {450, 400, 33, 7}, {1, 700, 16, 16}};
-
-// A score, the sum of d products of up to 4 by 4 over sqrt d, is off by some d 2^-24 16 / sqrt d; so is its power, and
-// what it adds of values of up to 4; those of NaN and infinity are equal.
-static void test_attention(struct bench *b) {
-    begin(b);
-    for (int turn = 0; turn < 48; turn++) {
-        const int64_t *size = attention_sizes[turn % 8];
-        const int64_t rows = size[0], keys = size[1], depth = size[2], cols = size[3];
-        const bool has_mask = turn / 8 % 3 == 1;
-        struct trial t = {.kind = MMUL_ATTENTION,
-                          .rows = rows,
-                          .cols = cols,
-                          .shape = {1, 1, rows, cols},
-                          .with = {.causal = turn / 8 % 2 == 1, .scale = 1 / sqrt((double)depth)},
-                          .source_count = has_mask ? 4 : 3,
-                          .pad = turn % 3};
-        if (turn / 8 == 3) {
-            t.row = 3;
-            t.shape.rows = rows + 5;
-        }
-        const enum layout layout = (enum layout)(turn / 2 % ROW_AGAIN);
-        t.sources[0] = (struct source){.layout = layout, .rows = rows, .cols = depth};
-        t.sources[1] = (struct source){
-            .layout = (enum layout)((layout + 3) % ROW_AGAIN), .rows = keys, .cols = depth};
-        t.sources[2] = (struct source){.layout = (enum layout)((layout + 1) % ROW_AGAIN),
-                                       .flavour = turn / 8 == 5 ? TIES : REAL,
-                                       .rows = keys,
-                                       .cols = cols};
-        t.sources[3] = (struct source){
-            .layout = (enum layout)(turn % ONE_AGAIN), .flavour = LOW, .rows = rows, .cols = keys};
-        t.tolerance.absolute =
-            4 * 0x1p-24 * (16 * sqrt((double)depth) + 16) * (turn / 8 == 5 ? 10 : 1);
-        try(b, &t);
-    }
-    end(b, MMUL_ATTENTION);
-}
-
 // --------------------------------------------------------------------------------------- numpy
 
 // A point for every operation, from what the script prints: "NAME ok" or "NAME what is wrong".
@@ -603,6 +561,7 @@ static void test_all(struct bench *b) {
     test_sums_at(b);
     test_copies(b);
     test_attention(b);
+    test_attention_backward(b);
 }
 
 // Operations of float64 are made in host memory: what has memory of its own says so, and is not lost by that.

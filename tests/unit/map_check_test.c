@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "exec/steps/map_check.h"
 
-enum { OPERANDS = 4 };
+enum { OPERANDS = MMUL_OPERANDS };
 
 struct block {
     enum mmul_operation_kind kind;
@@ -54,6 +54,27 @@ static const struct block blocks[] = {
     {MMUL_MEAN, 1, 5, {{90001, 5}}, {.axis = -2}},
     {MMUL_TAKE, 900, 300, {{50, 300}, {1, 900}}, {.count = 0}},
     {MMUL_ATTENTION, 100, 24, {{100, 16}, {300, 16}, {300, 24}, {100, 300}}, {.scale = 0.25}},
+    {MMUL_ATTENTION_SUMS, 30, 2, {{30, 16}, {40, 16}, {30, 24}, {30, 24}}, {.scale = 0.25}},
+    {MMUL_ATTENTION_BACKWARD_Q,
+     100,
+     16,
+     {{100, 16}, {300, 16}, {300, 24}, {100, 24}, {100, 2}, {100, 300}},
+     {.scale = 0.25}},
+    {MMUL_ATTENTION_BACKWARD_K,
+     300,
+     16,
+     {{100, 16}, {300, 16}, {300, 24}, {100, 24}, {100, 2}},
+     {.scale = 0.25, .causal = true}},
+    {MMUL_ATTENTION_BACKWARD_V,
+     300,
+     24,
+     {{100, 16}, {300, 16}, {300, 24}, {100, 24}, {100, 2}, {100, 300}},
+     {.scale = 0.25}},
+    {MMUL_ATTENTION_BACKWARD_MASK,
+     100,
+     300,
+     {{100, 16}, {300, 16}, {300, 24}, {100, 24}, {100, 2}},
+     {.scale = 0.25}},
 };
 enum { BLOCKS = sizeof blocks / sizeof *blocks };
 

@@ -17,7 +17,7 @@ enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a
 
 // ------------------------------------------------------------------------------------------ judging
 
-// The largest element of the first operand.
+// The largest element of an operand.
 static double largest_of(const struct mmul_host_operand *o) {
     double most = 0;
     for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
@@ -27,12 +27,34 @@ static double largest_of(const struct mmul_host_operand *o) {
     return o->at == NULL ? fabs((double)o->number) : most;
 }
 
+// Of gradients of attention, and of the sums for them: a slope is a difference of products of rows, of which as many
+// are added up as there are queries.
+static double cancelled_in_attention(const struct mmul_host_map *host) {
+    const struct mmul_host_operand *o = host->operands;
+    const double scale = fabs(host->map.with->scale), many = sqrt((double)o[0].rows),
+                 slope = largest_of(&o[2]) * largest_of(&o[3]) * sqrt((double)o[2].cols);
+    switch (host->map.kind) {
+    case MMUL_ATTENTION_SUMS:
+        return slope + scale * largest_of(&o[0]) * largest_of(&o[1]) * sqrt((double)o[0].cols);
+    case MMUL_ATTENTION_BACKWARD_Q:
+        return slope * scale * largest_of(&o[1]);
+    case MMUL_ATTENTION_BACKWARD_K:
+        return slope * scale * largest_of(&o[0]) * many;
+    case MMUL_ATTENTION_BACKWARD_V:
+        return largest_of(&o[3]) * many;
+    default:
+        return slope;
+    }
+}
+
 // What may be off where the terms are large and the result is not.
 static double cancelled(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
     if (accuracy < MMUL_CANCELS)
         return 0;
-    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6,
-                 most = rounding * largest_of(&host->operands[0]);
+    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6;
+    if (accuracy == MMUL_CANCELS_IN_ATTENTION)
+        return rounding * cancelled_in_attention(host);
+    const double most = rounding * largest_of(&host->operands[0]);
     if (accuracy == MMUL_CANCELS_IN_SUMS)
         return most * (double)(host->operands[0].rows * host->operands[0].cols) /
                (double)(host->map.rows * host->map.cols);
@@ -44,7 +66,8 @@ static int64_t count_wrong(const struct mmul_host_map *piece, const void *expect
     const struct mmul_map *map = &piece->map;
     const enum mmul_accuracy accuracy = mmul_operation_row(map->kind)->accuracy;
     const bool is_exact = accuracy == MMUL_EXACT;
-    const double of_floats = accuracy == MMUL_ROUNDED_EXP ? 1e-2 : 1e-3,
+    const bool has_powers = accuracy == MMUL_ROUNDED_EXP || accuracy == MMUL_CANCELS_IN_ATTENTION;
+    const double of_floats = has_powers ? 1e-2 : 1e-3,
                  tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats,
                  slack = cancelled(piece, accuracy);
     int64_t wrong = 0;

@@ -54,7 +54,8 @@ static double work_each(const struct mmul_host_map *host) {
     const double rows = (double)host->map.rows, cols = (double)host->map.cols;
     switch (class_of(host)) {
     case MMUL_CLASS_ATTENTION:
-        return rows * (double)o[1].rows * ((double)o[0].cols + cols);
+        return rows * (double)o[mmul_operation_row(host->map.kind)->parts[0] == 'r'].rows *
+               ((double)o[0].cols + (double)o[2].cols);
     case MMUL_CLASS_REDUCE:
         return (double)o[0].rows * (double)o[0].cols;
     case MMUL_CLASS_ROWS:

@@ -460,7 +460,8 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
     const bool is_inner = is_summand && rule->operands[0] != MMUL_PLACE_PARTIAL;
     const double bytes = map_bytes(kind, call, result),
                  flops = mmul_operation_flops(kind, call, result) /
-                         (kind == MMUL_ATTENTION ? ATTENTION_PART : MAP_PART);
+                         (mmul_operation_row(kind)->class == MMUL_CLASS_ATTENTION ? ATTENTION_PART
+                                                                                  : MAP_PART);
     double most = 0;
     for (int rank = 0; rank < c->size; rank++) {
         double part = is_inner ? c->shares[rank] : part_of(c, kind, rule->result, rank);
