@@ -31,7 +31,7 @@ static void add_carried(struct mmul_text *text, const struct mmul_binding *b) {
 // In the order in which the text names them first: bindings begin with the last one.
 static enum mmul_status list_carried(struct mmul_evaluator *e, const struct mmul_node *node,
                                      const char **list) {
-    struct mmul_carried carried = {NULL, 0};
+    struct mmul_carried carried = {NULL};
     struct mmul_text text = {0};
     enum mmul_status status = mmul_carried_find(e, node, &carried);
     for (int i = carried.count - 1; status == MMUL_OK && i >= 0; i--)
@@ -41,7 +41,7 @@ static enum mmul_status list_carried(struct mmul_evaluator *e, const struct mmul
     if (status == MMUL_OK)
         status = mmul_evaluator_copy_text(e, mmul_text_get(&text), list);
     mmul_text_fini(&text);
-    mmul_free(carried.names);
+    mmul_carried_fini(&carried);
     return status;
 }
 
