@@ -340,10 +340,13 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
 
 // What nodes have seen apart, as REFERENCE_APART of tests/reference.py takes it.
 static void print_windows(const struct mmul_script *script, FILE *stream) {
+    int64_t all = 0;
     for (int i = 0; i < script->node_count; i++)
+        all += script->node_windows[i];
+    for (int i = 0; all > 0 && i < script->node_count; i++)
         fprintf(stream, "%s%lld", i == 0 ? "windows that each node has seen: " : ":",
                 (long long)script->node_windows[i]);
-    if (script->node_count > 0)
+    if (all > 0)
         fputc('\n', stream);
 }
 
