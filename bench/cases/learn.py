@@ -54,16 +54,20 @@ def training(bench, name="gpt", turns=("turns=7", "every=1", "saves=1000")):
     return Training(bench, name, turns, [f"{key}={value}" for key, value in sizes_of(bench).items()])
 
 
-def torch(bench, gpt):
-    """peers/torch_gpt.py by the Python that MMUL_TORCH_PYTHON names, or this one."""
+def run_torch(bench, gpt, turns):
+    """peers/torch_gpt.py by the Python that MMUL_TORCH_PYTHON names, or this one: its lines, the last one JSON."""
     python = os.environ.get("MMUL_TORCH_PYTHON", bench.python)
     try:
         run([python, "-c", "import torch"])
     except (Failed, OSError):
         raise Skip(f"'{python}' has no torch: MMUL_TORCH_PYTHON names one that has") from None
     settings = [word for word in gpt.settings if word.partition("=")[0] in sizes_of(bench)]
-    peer = run([python, bench.root / "bench" / "peers" / "torch_gpt.py", CORPORA[0], 7, *settings])[1]
-    return json.loads(peer.splitlines()[-1])
+    peer = bench.root / "bench" / "peers" / "torch_gpt.py"
+    return run([python, peer, CORPORA[0], turns, *settings])[1].splitlines()
+
+
+def torch(bench, gpt):
+    return json.loads(run_torch(bench, gpt, 7)[-1])
 
 
 def against_peers(bench):
@@ -161,3 +165,20 @@ def learn(bench):
     except Skip as reason:
         bench.say(f"learn hosts: {reason}")
         return rows
+
+
+def curve(bench):
+    """The same weights to begin with, batches and rates: losses on both sides, and how far apart they get."""
+    turns = bench.pick(300, 30)
+    gpt = training(bench, turns=(f"turns={turns}", "every=10", "saves=100000"))
+    theirs = [tuple(map(float, line.split())) for line in run_torch(bench, gpt, turns)[:-1]]
+    gpt.once(gpt.words())
+    lines = [json.loads(line) for line in gpt.metrics.read_text().splitlines()]
+    ours = [(line["turn"], line["value"]) for line in lines if line["name"] == "loss"]
+    if [turn for turn, _ in ours] != [turn for turn, _ in theirs]:
+        raise Failed(f"losses of {len(ours)} turns, of {len(theirs)} by torch")
+    apart = max(abs(one - other) / other for (_, one), (_, other) in zip(ours, theirs))
+    made = row("losses", side(f"largest difference of the losses of {turns} turns of bench/programs/gpt.py",
+                              value=100 * apart), unit="%", asked=bench.asked("curve losses"),
+               parts={"the last ones": f"{ours[-1][1]:.4f} and {theirs[-1][1]:.4f} of torch"})
+    return [{**made, "curves": {"mpimatmul": ours, "torch": theirs}}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""configs.svg by gnuplot: speed over size, a line per configuration."""
+"""Pictures by gnuplot: configs.svg, speed over size, a line per configuration; curve.svg, losses over turns."""
 import json
 import shutil
 import subprocess
@@ -7,22 +7,22 @@ import subprocess
 SCRIPT = """
 set terminal svg size 800,500 dynamic background rgb 'white'
 set output {output}
-set xlabel 'size n of n x n x n'
-set ylabel 'GFLOP/s'
-set logscale x 2
-set yrange [0:*]
-set key bottom right
+set xlabel {x}
+set ylabel {y}
+{more}
 set grid
 plot {lines}
 """
+AXES = {"configs": ("size n of n x n x n", "GFLOP/s", "set logscale x 2\nset yrange [0:*]\nset key bottom right"),
+        "curve": ("turn", "loss", "set key top right")}
 
 
 def quote(text):
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def points(rows):
-    """{configuration: [(n, GFLOP/s)]} of the case `configs`; OpenBLAS is the other side of the rows."""
+def speeds(rows):
+    """{configuration: [(n, GFLOP/s)]}; OpenBLAS is the other side of the rows."""
     lines = {}
     for row in rows:
         for name, one in ((row["configuration"], row["figure"]), ("OpenBLAS, compute only", row["against"])):
@@ -31,18 +31,27 @@ def points(rows):
     return {name: sorted(found.items()) for name, found in lines.items()}
 
 
-def draw(folder):
-    """Why there is no picture, or where it is."""
-    source, target = folder / "configs.json", folder / "configs.svg"
+def losses(rows):
+    return rows[0]["curves"]
+
+
+def draw_one(folder, case, points):
+    """Why there is no picture of a case, or where it is."""
+    source, target = folder / f"{case}.json", folder / f"{case}.svg"
     rows = json.loads(source.read_text())["rows"] if source.exists() else []
     if not rows:
-        return "no picture: case configs was not measured"
+        return f"no picture: case {case} was not measured"
     if not shutil.which("gnuplot"):
         return "no picture: gnuplot is not installed"
     script, data = [], []
     for name, line in points(rows).items():
         script.append(f"'-' with linespoints title {quote(name)}")
-        data += [f"{n} {speed}" for n, speed in line] + ["e"]
-    text = SCRIPT.format(output=quote(target), lines=", ".join(script)) + "\n".join(data) + "\n"
-    found = subprocess.run(["gnuplot"], input=text, capture_output=True, text=True)
+        data += [f"{x} {y}" for x, y in line] + ["e"]
+    x, y, more = AXES[case]
+    text = SCRIPT.format(output=quote(target), x=quote(x), y=quote(y), more=more, lines=", ".join(script))
+    found = subprocess.run(["gnuplot"], input=text + "\n".join(data) + "\n", capture_output=True, text=True)
     return f"picture: {target}" if found.returncode == 0 else f"no picture: gnuplot: {found.stderr.strip()}"
+
+
+def draw(folder):
+    return "\n".join(draw_one(folder, case, points) for case, points in (("configs", speeds), ("curve", losses)))
