@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "trial.h"
 
-enum { TURN_BYTES = 6400 };
+enum { TURN_BYTES = 6656 };
 
 static uint64_t chance, drawn;
 

@@ -40,10 +40,11 @@ static enum mmul_status shape_row(struct mmul_program *p, const struct shaping *
 
 static enum mmul_status shape_composite(struct mmul_program *p, const struct shaping *s, int count,
                                         int *value, struct mmul_error *err) {
+    enum { DROPOUT_OPERANDS = 4 }; // a value, then numbers
     const bool takes_numbers = strcmp(s->name, "dropout") == 0;
     struct mmul_composite_call call = {
         .name = s->name, .operands = {0, 1, 2}, .operand_count = count, .with = &s->with};
-    for (int i = count; takes_numbers && i < MMUL_OPERANDS; i++)
+    for (int i = count; takes_numbers && i < DROPOUT_OPERANDS; i++)
         call.operands[call.operand_count++] = MMUL_NUMBER;
     assert_true(mmul_is_composite(&call));
     return mmul_composite_append(p, &call, NULL, value, err);
