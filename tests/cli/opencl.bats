@@ -91,7 +91,8 @@ import json, sys, jsonschema
 schema, report = json.load(open(sys.argv[1])), json.load(open("r.json"))
 jsonschema.Draft7Validator.check_schema(schema)
 jsonschema.validate(report, schema)
-assert set(schema["properties"]) - {"before"} == set(report), "fields that the schema does not describe"  # that is of loops
+own = set(schema["properties"]) - {"before"}  # which loops have
+assert own == set(report), "fields that the schema does not describe"
 assert set(schema["definitions"]["rank"]["properties"]) == set(report["ranks"][0])
 EOF_PYTHON
 }
