@@ -119,7 +119,7 @@ def hosts(bench):
     """Two emulated hosts of one core against one of them: gradients each turn, or copies that train apart."""
     rows = []
     cases = (("2 hosts", "1gbit", training(bench), STEP),
-             ("apart", "100mbit", training(bench, "diloco", ("outers=3", f"inners={bench.pick(20, 2)}")),
+             ("apart", "100mbit", training(bench, "diloco", ("outers=3", f"inners={bench.pick(20, 2)}", "saves=1000")),
               "an outer step of bench/programs/diloco.py, 20 turns"))
     with Lab(bench, 2) as lab:
         for name, rate, program, text in cases:

@@ -13,6 +13,7 @@ length = 256
 count = 16
 inners = 20  # turns that nodes do apart
 outers = 100
+saves = 1
 rate = 0.001
 file = "diloco.safetensors"  # where it goes on from
 result = "diloco.wte.npy"
@@ -63,5 +64,6 @@ for step in loop(first, outers):
     outer = nesterov(outer, average(new[0]), rate=0.7, momentum=0.9)
     state = (outer[0], new[1], new[2], new[3])
     print(step, average(new[3]))
-    checkpoint(file, outer, turn=step + 1)
+    if step % saves == saves - 1:
+        checkpoint(file, outer, turn=step + 1)
 save(result, outer[0][0])

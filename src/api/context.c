@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "comm/handshake.h"
+#include "exec/job/apart.h"
 #include "exec/job/plan_cache.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
@@ -82,6 +83,7 @@ static void drop_programs(struct mmul_context *context) {
 void mmul_context_destroy(struct mmul_context *context) {
     if (context == NULL)
         return;
+    mmul_apart_close(context);
     if (context->node != NULL)
         drop_programs(context->node);
     mmul_node_context_destroy(context->node);

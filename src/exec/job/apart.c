@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What goes to a leader: what nodes hold no more, then its program.
+// What goes to a leader: what nodes hold no more, then its program, as far as it is another one than the last.
 #include "exec/job/apart.h"
 
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/job/program_pack.h"
@@ -41,88 +42,173 @@ enum mmul_status mmul_apart_open(struct mmul_context *context, const struct mmul
 
 // ----------------------------------------------------------------------------- from root to leaders
 
-// What is dealt out, one after the other by rank; of ranks that lead no node nothing.
-struct parcels {
-    int64_t *sizes; // owned, by rank
-    char *all;      // owned, root's
-    char *mine;     // owned, a leader's
+// A program as it was sent last: of the next one only blocks that differ are sent. Root has one per node, and every
+// leader that of its own behind them.
+struct mmul_parcel {
+    char *bytes; // owned
+    int64_t length;
 };
 
-static void fini(struct parcels *p) {
-    mmul_free(p->sizes);
-    mmul_free(p->all);
-    mmul_free(p->mine);
+struct block {
+    int64_t index;
+    char bytes[64];
+};
+enum { BLOCK_BYTES = sizeof((struct block *)NULL)->bytes };
+
+// One of this length, zeros where it had another one.
+static enum mmul_status make_room(struct mmul_parcel *parcel, int64_t length,
+                                  struct mmul_error *err) {
+    if (parcel->bytes != NULL && parcel->length == length)
+        return MMUL_OK;
+    mmul_free(parcel->bytes);
+    parcel->bytes = NULL;
+    parcel->length = length;
+    return MMUL_ALLOCATE(parcel->bytes, mmul_divide_up(length, BLOCK_BYTES) * BLOCK_BYTES,
+                         "a node's program", err);
 }
 
-// Root's: one more is ready.
-static enum mmul_status append(struct parcels *p, int64_t *end, const void *bytes, int64_t count,
+// What is dealt out, one after the other by rank; of ranks that lead no node nothing.
+struct delivery {
+    int64_t *sizes;        // owned, by rank
+    char *all;             // owned, root's
+    char *mine;            // owned, a leader's
+    int64_t end, capacity; // of `all`
+};
+
+static void fini(struct delivery *d) {
+    mmul_free(d->sizes);
+    mmul_free(d->all);
+    mmul_free(d->mine);
+}
+
+static enum mmul_status append(struct delivery *d, const void *bytes, int64_t count,
                                struct mmul_error *err) {
-    char *more = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(more, *end + count, "programs of nodes", err);
-    if (status != MMUL_OK)
-        return status;
-    if (*end > 0)
-        memcpy(more, p->all, (size_t)*end);
-    memcpy(more + *end, bytes, (size_t)count);
-    mmul_free(p->all);
-    p->all = more;
-    *end += count;
+    if (d->end + count > d->capacity) {
+        const int64_t capacity = 2 * (d->end + count);
+        char *more = NULL;
+        if (MMUL_ALLOCATE(more, capacity, "programs of nodes", err) != MMUL_OK)
+            return err->status;
+        if (d->end > 0)
+            memcpy(more, d->all, (size_t)d->end);
+        mmul_free(d->all);
+        d->all = more;
+        d->capacity = capacity;
+    }
+    if (count > 0)
+        memcpy(d->all + d->end, bytes, (size_t)count);
+    d->end += count;
     return MMUL_OK;
+}
+
+// The length, and blocks that are others than last time, up to the node's end of the delivery.
+static enum mmul_status append_program(struct delivery *d, const struct mmul_program *program,
+                                       struct mmul_parcel *last, struct mmul_error *err) {
+    struct mmul_parcel now = {NULL, 0};
+    char *bytes = NULL;
+    int64_t length = 0;
+    enum mmul_status status = mmul_program_pack(program, &bytes, &length, err);
+    if (status == MMUL_OK)
+        status = make_room(last, length, err);
+    if (status == MMUL_OK)
+        status = make_room(&now, length, err);
+    if (status == MMUL_OK) {
+        memcpy(now.bytes, bytes, (size_t)length);
+        status = append(d, &length, sizeof length, err);
+    }
+    for (int64_t i = 0; status == MMUL_OK && i * BLOCK_BYTES < length; i++) {
+        struct block block = {.index = i};
+        if (memcmp(last->bytes + i * BLOCK_BYTES, now.bytes + i * BLOCK_BYTES, BLOCK_BYTES) == 0)
+            continue;
+        memcpy(block.bytes, now.bytes + i * BLOCK_BYTES, BLOCK_BYTES);
+        status = append(d, &block, sizeof block, err);
+    }
+    mmul_free(bytes);
+    if (status == MMUL_OK) {
+        mmul_free(last->bytes);
+        *last = now;
+    } else
+        mmul_free(now.bytes);
+    return status;
 }
 
 // Root's, before any of it is sent.
 static enum mmul_status pack(const struct mmul_context *context,
-                             const struct mmul_program *const *programs, struct parcels *p,
+                             const struct mmul_program *const *programs, struct delivery *d,
                              struct mmul_error *err) {
-    int64_t *released = NULL, count = 0, end = 0;
+    int64_t *released = NULL, count = 0;
     enum mmul_status status = mmul_held_released(context->node, &released, &count, err);
     for (int rank = 0; status == MMUL_OK && rank < context->comm->size; rank++) {
         const int node = context->comm->rank_node[rank];
-        const int64_t begin = end;
-        char *bytes = NULL;
-        int64_t length = 0;
+        const int64_t begin = d->end;
         if (context->cluster->nodes[node].leader != rank)
             continue;
-        status = mmul_program_pack(programs[node], &bytes, &length, err);
+        status = append(d, &count, sizeof count, err);
         if (status == MMUL_OK)
-            status = append(p, &end, &count, sizeof count, err);
+            status = append(d, released, count * (int64_t)sizeof *released, err);
         if (status == MMUL_OK)
-            status = append(p, &end, released, count * (int64_t)sizeof *released, err);
-        if (status == MMUL_OK)
-            status = append(p, &end, bytes, length, err);
-        p->sizes[rank] = end - begin;
-        mmul_free(bytes);
+            status = append_program(d, programs[node], &context->node->parcels[node], err);
+        d->sizes[rank] = d->end - begin;
     }
     mmul_free(released);
     return status;
 }
 
 static enum mmul_status send(struct mmul_context *context,
-                             const struct mmul_program *const *programs, struct parcels *p,
+                             const struct mmul_program *const *programs, struct delivery *d,
                              struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
-    enum mmul_status status = MMUL_ALLOCATE(p->sizes, comm->size, "programs of nodes", err);
+    enum mmul_status status = MMUL_ALLOCATE(d->sizes, comm->size, "programs of nodes", err);
+    if (status == MMUL_OK && context->node->parcels == NULL)
+        status =
+            MMUL_ALLOCATE(context->node->parcels, comm->node_count + 1, "programs of nodes", err);
     if (status == MMUL_OK && comm->rank == 0)
-        status = pack(context, programs, p, err);
+        status = pack(context, programs, d, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, p->sizes, comm->size * (int64_t)sizeof *p->sizes, err);
+        status = mmul_comm_broadcast(comm, d->sizes, comm->size * (int64_t)sizeof *d->sizes, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(
-            comm, MMUL_ALLOCATE(p->mine, p->sizes[comm->rank] + 1, "a node's program", err), err);
-    return status == MMUL_OK ? mmul_comm_deal(comm, p->all, p->sizes, p->mine, err) : status;
+            comm, MMUL_ALLOCATE(d->mine, d->sizes[comm->rank] + 1, "a node's program", err), err);
+    return status == MMUL_OK ? mmul_comm_deal(comm, d->all, d->sizes, d->mine, err) : status;
 }
 
 // A leader's.
-static enum mmul_status unpack(struct mmul_context *node, const char *bytes,
+static enum mmul_status unpack(struct mmul_context *node, const struct delivery *d, int64_t size,
                                struct mmul_program **program, struct mmul_error *err) {
-    int64_t count, number;
-    memcpy(&count, bytes, sizeof count);
-    for (int64_t i = 0; i < count; i++) {
-        memcpy(&number, bytes + (1 + i) * (int64_t)sizeof number, sizeof number);
+    struct mmul_parcel *last = &node->parcels[node->whole->comm->node_count];
+    const char *at = d->mine, *end = d->mine + size;
+    int64_t count, number, length;
+    struct block block;
+    memcpy(&count, at, sizeof count);
+    at += sizeof count;
+    for (int64_t i = 0; i < count; i++, at += sizeof number) {
+        memcpy(&number, at, sizeof number);
         mmul_held_release(node, number);
     }
-    return mmul_program_unpack(bytes + (1 + count) * (int64_t)sizeof number, program, err);
+    memcpy(&length, at, sizeof length);
+    if (make_room(last, length, err) != MMUL_OK)
+        return err->status;
+    for (at += sizeof length; at < end; at += sizeof block) {
+        memcpy(&block, at, sizeof block);
+        memcpy(last->bytes + block.index * BLOCK_BYTES, block.bytes, BLOCK_BYTES);
+    }
+    return mmul_program_unpack(last->bytes, program, err);
+}
+
+// After a failure nobody knows who has what: next time all of it is sent.
+static void forget(struct mmul_context *context) {
+    struct mmul_parcel *parcels = context->node->parcels;
+    for (int i = 0; parcels != NULL && i <= context->comm->node_count; i++) {
+        mmul_free(parcels[i].bytes);
+        parcels[i] = (struct mmul_parcel){NULL, 0};
+    }
+}
+
+void mmul_apart_close(struct mmul_context *context) {
+    if (context->node == NULL)
+        return;
+    forget(context);
+    mmul_free(context->node->parcels);
 }
 
 // --------------------------------------------------------------------------------------- a node's
@@ -151,19 +237,23 @@ enum mmul_status mmul_apart_carry_out(struct mmul_context *context,
                                       const struct mmul_program *const *programs,
                                       const struct mmul_job *job, struct mmul_error *err) {
     struct mmul_context *node = context->node;
-    struct parcels parcels = {NULL, NULL, NULL};
+    struct delivery delivery = {NULL};
     struct mmul_program *program = NULL;
-    enum mmul_status status = send(context, programs, &parcels, err);
+    enum mmul_status status = send(context, programs, &delivery, err);
     if (status == MMUL_OK) {
         mmul_node_context_enter(context);
-        status = node->comm->rank == 0 ? unpack(node, parcels.mine, &program, err) : MMUL_OK;
+        status = node->comm->rank == 0
+                     ? unpack(node, &delivery, delivery.sizes[context->comm->rank], &program, err)
+                     : MMUL_OK;
         status = mmul_comm_agree(node->comm, status, err);
         if (status == MMUL_OK)
             status = run(node, program, job, err);
         mmul_node_context_leave(context);
         status = mmul_comm_agree(context->comm, status, err);
     }
+    if (status != MMUL_OK)
+        forget(context);
     mmul_program_drop(program);
-    fini(&parcels);
+    fini(&delivery);
     return status;
 }

@@ -11,6 +11,9 @@
 enum mmul_status mmul_apart_open(struct mmul_context *context, const struct mmul_job *job,
                                  struct mmul_apart_node *nodes, struct mmul_error *err);
 
+// Local. Before the context goes.
+void mmul_apart_close(struct mmul_context *context);
+
 // Collective over world. programs: root's, one per node. job: each leader's, of which the options count. Fails as
 // mmul_apart_run.
 enum mmul_status mmul_apart_carry_out(struct mmul_context *context,

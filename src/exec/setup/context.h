@@ -40,6 +40,8 @@ struct mmul_context {
     struct mmul_held *held; // owned: values that stay from job to job (exec/memory/held.h)
     struct mmul_context
         *node; // owned: of this rank's node alone (exec/setup/node_context.h); NULL: nobody asked
+    struct mmul_parcel
+        *parcels; // owned: of a node's alone, what root has sent last (exec/job/apart.c)
     const struct mmul_context *whole; // of a node's alone: the one that it is part of; else NULL
     char *shard_folder;               // owned: this rank's, for sets of shards
     char *shard_folders;       // owned: all ranks', one after the other; NULL: nobody has asked yet
