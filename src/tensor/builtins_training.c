@@ -51,12 +51,10 @@ static struct mmul_object either(struct writer *w, struct mmul_object condition,
     return apply(w, "where", (const struct mmul_object[]){condition, x, y}, 3);
 }
 
-// x a + y b, as (x a / b + y) b: with what makes x it is one pass over memory.
+// x a + y b
 static struct mmul_object mixed(struct writer *w, struct mmul_object x, double a,
                                 struct mmul_object y, double b) {
-    if (b == 0)
-        return two(w, "multiply", x, number(a));
-    return two(w, "multiply", two(w, "add", two(w, "multiply", x, number(a / b)), y), number(b));
+    return two(w, "add", two(w, "multiply", x, number(a)), two(w, "multiply", y, number(b)));
 }
 
 // A row more of x; None: y is the first one.
@@ -256,14 +254,17 @@ struct adamw {
 static void adamw(struct writer *w, const void *how, struct kept *kept) {
     const struct adamw *a = how;
     const struct mmul_object g = kept->gradient;
-    const struct mmul_object m = mixed(w, g, 1 - a->first, kept->remembered[0], a->first);
+    const struct mmul_object m = mixed(w, kept->remembered[0], a->first, g, 1 - a->first);
     const struct mmul_object v =
-        mixed(w, two(w, "multiply", g, g), 1 - a->second, kept->remembered[1], a->second);
+        mixed(w, kept->remembered[1], a->second, two(w, "multiply", g, g), 1 - a->second);
     const struct mmul_object root =
         one(w, "sqrt", two(w, "multiply", v, number(1 / a->second_part)));
-    const struct mmul_object step = two(w, "divide", m, two(w, "add", root, number(a->epsilon)));
-    kept->parameter =
-        mixed(w, step, -a->rate / a->first_part, kept->parameter, 1 - a->rate * a->decay);
+    const struct mmul_object step =
+        two(w, "divide", two(w, "multiply", m, number(a->rate / a->first_part)),
+            two(w, "add", root, number(a->epsilon)));
+    const struct mmul_object left =
+        two(w, "multiply", kept->parameter, number(1 - a->rate * a->decay));
+    kept->parameter = two(w, "subtract", left, step);
     kept->remembered[0] = m;
     kept->remembered[1] = v;
 }
