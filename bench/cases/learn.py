@@ -12,7 +12,7 @@ from harness.tables import row, side
 
 STEP = "a step of bench/programs/gpt.py"
 ONE_CORE = ["mpirun", "-q", "--bind-to", "core", "-n"]
-CORPORA = ("/usr/share/common-licenses/GPL-3",)  # which every Debian has
+CORPUS = os.environ.get("MMUL_CORPUS", "/usr/share/common-licenses/GPL-3")  # which every Debian has
 
 
 class Training:
@@ -20,7 +20,7 @@ class Training:
 
     def __init__(self, bench, name, turns, settings):
         self.bench, self.file = bench, bench.root / "bench" / "programs" / f"{name}.py"
-        self.settings = [f"corpus={CORPORA[0]}", *turns, *settings]
+        self.settings = [f"corpus={CORPUS}", *turns, *settings]
         self.metrics = bench.folder / "metrics.jsonl"
 
     def words(self, options=()):
@@ -63,7 +63,7 @@ def run_torch(bench, gpt, turns):
         raise Skip(f"'{python}' has no torch: MMUL_TORCH_PYTHON names one that has") from None
     settings = [word for word in gpt.settings if word.partition("=")[0] in sizes_of(bench)]
     peer = bench.root / "bench" / "peers" / "torch_gpt.py"
-    return run([python, peer, CORPORA[0], turns, *settings])[1].splitlines()
+    return run([python, peer, CORPUS, turns, *settings])[1].splitlines()
 
 
 def torch(bench, gpt):
