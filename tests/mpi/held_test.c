@@ -5,43 +5,11 @@
 // are; equal to plain loops. Steps that are computed one by one, each as a program of its own, are planned once and
 // leave no memory behind. What was released is there no more.
 #include "base/memory.h"
+#include "held.h"
 #include "operation_loops.h"
 #include "weightings.h"
 
 static const struct mmul_shape TALL = {1, 1, 23, 9}, SQUARE = {1, 1, 9, 9}, STACK = {2, 3, 8, 9};
-
-// A value of the program that is to stay: its number, root's.
-static int64_t hold(struct trial *t, int x) {
-    int64_t number = 0;
-    enum mmul_status status =
-        rank == 0 ? mmul_program_hold(t->program, x, &number, &t->err) : MMUL_OK;
-    keep(t, status, 0, 0);
-    t->is_read[x] = true;
-    return number;
-}
-
-// What an earlier trial has held.
-static int load_held(struct mmul_context *context, struct trial *t, int64_t number,
-                     const struct known *known) {
-    int made = add_known(t, known->shape), value = -1;
-    memcpy(t->known[made].at, known->at, (size_t)elements(known->shape) * sizeof(double));
-    enum mmul_status status =
-        rank == 0 ? mmul_program_load_held(t->program, context, number, "held", &value, &t->err)
-                  : MMUL_OK;
-    return keep(t, status, value, made);
-}
-
-// Collective: on all ranks.
-static bool on_all(bool right) {
-    int all = right;
-    MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    return all != 0;
-}
-
-static void release(struct mmul_context *context, int64_t number) {
-    if (rank == 0)
-        mmul_context_release(context, number);
-}
 
 // Held so, as it is and as one that is read the other way round; read with other shares, moved and multiplied.
 static bool held_as(struct mmul_context *context, struct mmul_shape shape,

@@ -30,11 +30,13 @@ static inline struct mmul_cluster *split_cluster(const struct mmul_cluster *one,
     for (int i = 0; i < size; i++) {
         made->ranks[i] = one->ranks[i];
         made->ranks[i].node = i % nodes;
+        made->ranks[i].node_rank = i / nodes;
         made->ranks[i].device_index = -1;
     }
     for (int i = 0; i < nodes; i++) {
         made->nodes[i] = one->nodes[0];
         made->nodes[i].leader = i;
+        made->nodes[i].rank_count = (size - i + nodes - 1) / nodes;
     }
     return made;
 }

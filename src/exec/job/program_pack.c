@@ -66,12 +66,15 @@ static void put_all(struct cursor *c, const struct mmul_program *p) {
 enum mmul_status mmul_program_pack(const struct mmul_program *program, char **bytes,
                                    int64_t *length, struct mmul_error *err) {
     struct cursor c = {.to = NULL};
+    bool has_files = false;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
-        if (o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->memory == NULL))
-            return mmul_fail(err, MMUL_ERR_USAGE,
-                             "what nodes compute apart reads and writes no files");
+        has_files |= o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->memory == NULL);
     }
+    for (int i = 0; i < program->kept_count; i++)
+        has_files |= program->kept[i].held == 0;
+    if (has_files)
+        return mmul_fail(err, MMUL_ERR_USAGE, "what nodes compute apart reads and writes no files");
     put_all(&c, program);
     *length = c.at;
     enum mmul_status status = MMUL_ALLOCATE(*bytes, *length, "a program", err);

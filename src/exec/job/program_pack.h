@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A program as bytes, with the numbers of the matrices that it reads: from root to the leader of another node, which
-// runs it there. What it reads is in root's memory; it writes nothing.
+// runs it there. What it reads is in root's memory, or held; it writes nothing.
 #pragma once
 
 #include "model/program.h"
