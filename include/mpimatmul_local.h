@@ -1167,7 +1167,8 @@ struct mmul_script_request {
     struct mmul_context *context; // where that is; borrowed
     // For programs that nodes carry out apart: mmul_apart_run with these programs, on all ranks; programs NULL:
     // mmul_apart_begin, for `nodes`. NULL: such a text is refused.
-    enum mmul_status (*apart)(void *run_context, const struct mmul_program *const *programs,
+    enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
+                              const struct mmul_program *const *programs,
                               struct mmul_apart_node *nodes, struct mmul_error *err);
     bool
         skips_nan; // where a gradient is not finite its optimiser makes no step; else the run fails

@@ -325,10 +325,12 @@ static enum mmul_status run_apart(const struct call *call, struct job *job,
                   : mmul_apart_run(call->context, programs, &options, err);
 }
 
-static enum mmul_status run_script_apart(void *context, const struct mmul_program *const *programs,
+static enum mmul_status run_script_apart(void *context, struct mmul_script *script,
+                                         const struct mmul_program *const *programs,
                                          struct mmul_apart_node *nodes, struct mmul_error *err) {
     struct job *job = context;
     enum word word = APART;
+    job->script = script;
     enum mmul_status status = say(job->call, &word, err);
     return status == MMUL_OK ? run_apart(job->call, job, programs, nodes, err) : status;
 }

@@ -31,7 +31,7 @@ static enum mmul_status begin(struct mmul_evaluator *e) {
         return e->err->status;
     memset(nodes, 0, (size_t)count * sizeof *nodes);
     memset(windows, 0, (size_t)count * sizeof *windows);
-    enum mmul_status status = script->apart(script->run_context, NULL, nodes, e->err);
+    enum mmul_status status = script->apart(script->run_context, script, NULL, nodes, e->err);
     for (int i = 0; i < count; i++)
         shares[i] = nodes[i].share;
     script->nodes = nodes;
@@ -112,8 +112,8 @@ static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
 
 static enum mmul_status run(struct mmul_evaluator *e, const struct programs *p) {
     struct mmul_script *script = e->script;
-    return script->apart(script->run_context, (const struct mmul_program *const *)p->of, NULL,
-                         e->err);
+    return script->apart(script->run_context, script, (const struct mmul_program *const *)p->of,
+                         NULL, e->err);
 }
 
 static void close(struct mmul_evaluator *e, struct programs *p) {
@@ -269,6 +269,13 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     return status;
 }
 
+static bool has_matrix(const struct mmul_object *x) {
+    bool found = x->kind == MMUL_OBJECT_MATRIX;
+    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && !found && i < x->count; i++)
+        found = has_matrix(&x->items[i]);
+    return found;
+}
+
 enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -280,6 +287,8 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
     if (function->count != 2)
         return mmul_evaluator_fail(e, arguments[0].node,
                                    "f is a function of the text, of a state and a turn");
+    if (!has_matrix(&t.state))
+        return mmul_evaluator_fail(e, arguments[1].node, "a state has matrices, which learn");
     if (e->frame != e->top || e->named != call)
         return mmul_evaluator_fail(e, call, "apart stands outside of functions: NAME = apart(...)");
     if (mmul_take_whole(e, &arguments[2], "first", &t.at) != MMUL_OK ||

@@ -95,7 +95,8 @@ struct mmul_script {
     enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
     void *run_context;
     struct mmul_context *context; // borrowed, of the request
-    enum mmul_status (*apart)(void *run_context, const struct mmul_program *const *programs,
+    enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
+                              const struct mmul_program *const *programs,
                               struct mmul_apart_node *nodes, struct mmul_error *err);
     // Of the arena: nodes that do things apart, NULL: none has yet; their shares, and windows that they have seen.
     struct mmul_apart_node *nodes;

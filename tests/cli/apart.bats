@@ -89,6 +89,7 @@ trained='new = apart(inner, state, 0, 1)'
 @test "what nodes do apart is a function of a state and a turn, that gives such a state" {
     refused 11:13 "expected the name of a function of the text" "" <<< 'new = apart(state, state, 0, 1)'
     refused 11:7 "apart: first is at least 0, turns are at least 1" "" <<< 'new = apart(inner, state, 0, 0)'
+    refused 11:20 "a state has matrices, which learn" "" <<< 'new = apart(inner, (1, 2), 0, 1)'
     refused 11:8 "apart stands outside of functions: NAME = apart(...)" "" <<< 'new = (apart(inner, state, 0, 1), 1)'
     refused 13:13 "f is a function of the text, of a state and a turn" "" << 'END'
 def one(x):
