@@ -199,7 +199,9 @@ void mmul_context_release(struct mmul_context *context, int64_t held) {
     mmul_held_release(context, held);
 }
 
-static enum mmul_status take_job(const struct mmul_program_options *options, struct mmul_job *job,
+// Collective. Of options that this rank has, NULL: of none.
+static enum mmul_status take_job(const struct mmul_context *context,
+                                 const struct mmul_program_options *options, struct mmul_job *job,
                                  struct mmul_error *err) {
     struct mmul_program_options all = {0};
     enum mmul_status status = MMUL_OK;
@@ -225,7 +227,7 @@ static enum mmul_status take_job(const struct mmul_program_options *options, str
                                        .arrived_context = all.arrived_context,
                                        .accept = all.accept,
                                        .accept_context = all.accept_context}};
-    return status;
+    return mmul_comm_agree(context->comm, status, err);
 }
 
 enum mmul_status mmul_program_plan_create(struct mmul_context *context,
@@ -233,8 +235,8 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                           const struct mmul_program_options *options,
                                           struct mmul_program_plan **plan, struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = take_job(context->comm->rank == 0 ? options : NULL, &job, err);
-    status = mmul_comm_agree(context->comm, status, err);
+    enum mmul_status status =
+        take_job(context, context->comm->rank == 0 ? options : NULL, &job, err);
     if (status != MMUL_OK)
         return status;
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
@@ -335,7 +337,7 @@ enum mmul_status mmul_apart_begin(struct mmul_context *context,
                                   const struct mmul_program_options *options,
                                   struct mmul_apart_node *nodes, struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = mmul_comm_agree(context->comm, take_job(options, &job, err), err);
+    enum mmul_status status = take_job(context, options, &job, err);
     return status == MMUL_OK ? mmul_apart_open(context, &job, nodes, err) : status;
 }
 
@@ -344,6 +346,6 @@ enum mmul_status mmul_apart_run(struct mmul_context *context,
                                 const struct mmul_program_options *options,
                                 struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = mmul_comm_agree(context->comm, take_job(options, &job, err), err);
+    enum mmul_status status = take_job(context, options, &job, err);
     return status == MMUL_OK ? mmul_apart_carry_out(context, programs, &job, err) : status;
 }

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/job/program_pack.h"
@@ -51,9 +50,8 @@ struct mmul_parcel {
 
 struct block {
     int64_t index;
-    char bytes[64];
+    char bytes[MMUL_PACK_BYTES];
 };
-enum { BLOCK_BYTES = sizeof((struct block *)NULL)->bytes };
 
 // One of this length, zeros where it had another one.
 static enum mmul_status make_room(struct mmul_parcel *parcel, int64_t length,
@@ -63,8 +61,7 @@ static enum mmul_status make_room(struct mmul_parcel *parcel, int64_t length,
     mmul_free(parcel->bytes);
     parcel->bytes = NULL;
     parcel->length = length;
-    return MMUL_ALLOCATE(parcel->bytes, mmul_divide_up(length, BLOCK_BYTES) * BLOCK_BYTES,
-                         "a node's program", err);
+    return MMUL_ALLOCATE(parcel->bytes, length, "a node's program", err);
 }
 
 // What is dealt out, one after the other by rank; of ranks that lead no node nothing.
@@ -104,30 +101,22 @@ static enum mmul_status append(struct delivery *d, const void *bytes, int64_t co
 static enum mmul_status append_program(struct delivery *d, const struct mmul_program *program,
                                        struct mmul_parcel *last, struct mmul_error *err) {
     struct mmul_parcel now = {NULL, 0};
-    char *bytes = NULL;
-    int64_t length = 0;
-    enum mmul_status status = mmul_program_pack(program, &bytes, &length, err);
+    enum mmul_status status = mmul_program_pack(program, &now.bytes, &now.length, err);
     if (status == MMUL_OK)
-        status = make_room(last, length, err);
+        status = make_room(last, now.length, err);
     if (status == MMUL_OK)
-        status = make_room(&now, length, err);
-    if (status == MMUL_OK) {
-        memcpy(now.bytes, bytes, (size_t)length);
-        status = append(d, &length, sizeof length, err);
-    }
-    for (int64_t i = 0; status == MMUL_OK && i * BLOCK_BYTES < length; i++) {
-        struct block block = {.index = i};
-        if (memcmp(last->bytes + i * BLOCK_BYTES, now.bytes + i * BLOCK_BYTES, BLOCK_BYTES) == 0)
+        status = append(d, &now.length, sizeof now.length, err);
+    for (int64_t at = 0; status == MMUL_OK && at < now.length; at += MMUL_PACK_BYTES) {
+        struct block block = {.index = at / MMUL_PACK_BYTES};
+        if (memcmp(last->bytes + at, now.bytes + at, MMUL_PACK_BYTES) == 0)
             continue;
-        memcpy(block.bytes, now.bytes + i * BLOCK_BYTES, BLOCK_BYTES);
+        memcpy(block.bytes, now.bytes + at, MMUL_PACK_BYTES);
         status = append(d, &block, sizeof block, err);
     }
-    mmul_free(bytes);
-    if (status == MMUL_OK) {
-        mmul_free(last->bytes);
+    struct mmul_parcel *over = status == MMUL_OK ? last : &now;
+    mmul_free(over->bytes);
+    if (status == MMUL_OK)
         *last = now;
-    } else
-        mmul_free(now.bytes);
     return status;
 }
 
@@ -190,7 +179,7 @@ static enum mmul_status unpack(struct mmul_context *node, const struct delivery 
         return err->status;
     for (at += sizeof length; at < end; at += sizeof block) {
         memcpy(&block, at, sizeof block);
-        memcpy(last->bytes + block.index * BLOCK_BYTES, block.bytes, BLOCK_BYTES);
+        memcpy(last->bytes + block.index * MMUL_PACK_BYTES, block.bytes, MMUL_PACK_BYTES);
     }
     return mmul_program_unpack(last->bytes, program, err);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counts, then the arrays, then the elements of each matrix behind its info, all at multiples of eight bytes.
+// Counts, then the arrays, then the elements of each matrix behind its info, each at the beginning of a block.
 #include "exec/job/program_pack.h"
 
 #include <string.h>
@@ -10,8 +10,6 @@
 #include "io/matrix_file.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
-
-enum { ALIGNED = 8 };
 
 struct counts {
     int64_t values, operations, kept, only_float32;
@@ -32,12 +30,12 @@ struct cursor {
 static void put(struct cursor *c, const void *bytes, int64_t count) {
     if (c->to != NULL && count > 0)
         memcpy(c->to + c->at, bytes, (size_t)count);
-    c->at += mmul_divide_up(count, ALIGNED) * ALIGNED;
+    c->at += mmul_divide_up(count, MMUL_PACK_BYTES) * MMUL_PACK_BYTES;
 }
 
 static const void *get(struct cursor *c, int64_t count) {
     const char *at = c->from + c->at;
-    c->at += mmul_divide_up(count, ALIGNED) * ALIGNED;
+    c->at += mmul_divide_up(count, MMUL_PACK_BYTES) * MMUL_PACK_BYTES;
     return at;
 }
 

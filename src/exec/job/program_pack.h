@@ -6,6 +6,8 @@
 
 #include "model/program.h"
 
+enum { MMUL_PACK_BYTES = 64 }; // of a block, of which there is a whole number
+
 // *bytes: owned by the caller. Fails with MMUL_ERR_USAGE (it reads or writes a file), MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_pack(const struct mmul_program *program, char **bytes,
                                    int64_t *length, struct mmul_error *err);
