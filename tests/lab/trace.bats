@@ -55,3 +55,40 @@ assert total(0, "scatter") == 4 * 203 * (rows[1] + rows[2])
 assert total(0, "gather") == 4 * 1147 * (rows[1] + rows[2])
 END
 }
+
+# Placements are given, so that a plan has no choice. Integers: exact in any order.
+@test "summands are added up while later steps compute" {
+    need_numpy
+    cat > early.py << 'END'
+x, w = place(load("X.npy"), "rows"), place(load("W.npy"), "replicate")
+s = x.T @ x
+for i in range(4):
+    x = place(relu(x @ w) % 5, "rows")
+save("S.npy", place(s, "rows") + 1)
+save("Y.npy", x)
+END
+    "$MPIMATMUL" gen X.npy --dims 1500x600 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.npy --dims 600x600 --kind integer --seed 2 -q
+    lab_rate 20mbit
+    run --separate-stderr lab_mpirun node1:1,node2:1,node3:1 -n 3 "$MPIMATMUL" run early.py --device cpu \
+        --weights equal --trace trace.json --report report.json
+    lab_rate none
+    expect_status 0 || { show; return 1; }
+    PYTHONPATH=$REPO/tests/cli python << 'END'
+import numpy as np
+from traces import load
+x, w = (np.load(f"{name}.npy").astype(float) for name in "XW")
+s = x.T @ x
+for i in range(4):
+    x = np.maximum(x @ w, 0) % 5
+assert np.array_equal(np.load("S.npy"), s + 1) and np.array_equal(np.load("Y.npy"), x)
+for rank, lanes in load("trace.json").items():
+    steps = lanes["operations"]
+    at = next(i for i, step in enumerate(steps) if step["name"] == "move s")
+    arrive = [event for event in lanes["receive"] if event["args"]["stage"] == "move s"]
+    end = max(event["ts"] + event["dur"] for event in arrive)
+    behind = [step["name"] for step in steps[at + 1:] if step["ts"] + step["dur"] <= end]
+    print(rank, behind)
+    assert any(name.startswith("matmul") for name in behind), (rank, end, steps[at:at + 4])
+END
+}

@@ -460,6 +460,84 @@ static void a_loop_needs_no_more_memory_the_longer_it_is(void **state) {
     assert_true(bytes_of_loop(20, true) > 5 * bytes_of_loop(20, false));
 }
 
+static int place(struct mmul_program *p, int x, enum mmul_placement_kind wish) {
+    return append(p, (struct mmul_operation){.kind = MMUL_PLACE, .operands = {x}, .wish = wish},
+                  NULL);
+}
+
+static int index_of_move(const struct mmul_program_plan *plan, int value) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind == MMUL_STEP_MOVE &&
+            plan->places[plan->steps[i].result].value == value)
+            return i;
+    fail_msg("value %d is not moved", value);
+    return -1;
+}
+
+static int stage_of(const struct mmul_program_plan *plan, int value) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind == MMUL_STEP_COMPUTE &&
+            plan->places[plan->steps[i].result].value == value)
+            return plan->steps[i].stage;
+    fail_msg("value %d is not made", value);
+    return -1;
+}
+
+struct early_case {
+    bool late;
+    int nodes;
+    bool is_early; // then
+};
+
+// Summands of two nodes are added up behind what makes them, although what reads the sum is computed last; a whole
+// operand of the last product is on its way before that. The memory of what moves is nobody else's until it has come.
+static void moves_between_nodes_begin_early(void **state) {
+    (void)state;
+    static const struct early_case cases[] = {
+        {false, 2, true}, {true, 2, false}, {false, 1, false}};
+    const double weights[] = {1, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned maps[8];
+        struct mmul_program_plan *plan = NULL;
+        struct mmul_error err;
+        struct mmul_cluster *cluster = make_measured_cluster(2, 2 / cases[i].nodes, maps);
+        struct mmul_program *p = new_program();
+        const struct mmul_shape long_shape = {1, 1, 4096, 512}, square = {1, 1, 512, 512};
+        int x = place(p, load(p, "X", long_shape), MMUL_PLACE_ROWS);
+        int w = place(p, load(p, "W", square), MMUL_PLACE_REPLICATE);
+        int turned = apply(p, MMUL_TRANSPOSE, x, 0);
+        int sum = apply(p, MMUL_MATMUL, turned, x);
+        int parts = place(p, sum, MMUL_PLACE_PARTIAL);
+        int y = x;
+        for (int turn = 0; turn < 6; turn++)
+            y = apply(p, MMUL_MATMUL, y, w);
+        int last = apply(p, MMUL_EXP, place(p, parts, MMUL_PLACE_ROWS), 0);
+        const struct mmul_program_request request = {
+            .program = p, .cluster = cluster, .weights = weights, .moves_late = cases[i].late};
+        if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
+            fail_msg("%s", err.text);
+        const int index = index_of_move(plan, parts);
+        const struct mmul_program_step *move = &plan->steps[index];
+        const struct mmul_program_place *from = &plan->places[move->operands[0]];
+        assert_int_equal(from->placement.kind, MMUL_PLACE_PARTIAL);
+        assert_int_equal(plan->places[move->result].placement.kind, MMUL_PLACE_ROWS);
+        assert_int_equal(plan->moves_early, cases[i].is_early);
+        if (cases[i].is_early) {
+            assert_int_equal(move->stage, stage_of(plan, sum) + 1);
+            assert_int_equal(move->due, stage_of(plan, last));
+            assert_true(move->due > stage_of(plan, y));
+        } else {
+            assert_true(move->stage > stage_of(plan, y));
+            assert_int_equal(move->due, move->stage + 1);
+        }
+        assert_int_equal(plan->places[mmul_program_base(plan, move->operands[0])].last_stage,
+                         move->due - 1);
+        mmul_program_plan_destroy(plan);
+        mmul_program_destroy(p);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
 static void a_wish_without_a_rule(void **state) {
     (void)state;
     unsigned maps[8];
@@ -585,6 +663,7 @@ int main(void) {
         cmocka_unit_test_teardown(a_product_hides_the_files_it_brings, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_loop_needs_no_more_memory_the_longer_it_is,
                                   assert_no_live_bytes),
+        cmocka_unit_test_teardown(moves_between_nodes_begin_early, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_wish_without_a_rule, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,13 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
         if (request->stages[i].panels_of >= 0)
             run->stages[i].panels_from = &run->stages[request->stages[i].panels_of];
     }
+    for (int i = run->stage_count - 1; status == MMUL_OK && i >= 0; i--) {
+        struct mmul_stage *stage = &run->stages[i], *last = &run->stages[stage->is.due - 1];
+        if (!stage->is.is_early)
+            continue;
+        stage->next_early = last->first_early;
+        last->first_early = i;
+    }
     return status;
 }
 
@@ -112,7 +119,8 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     int ends[MMUL_SEGMENT_PARTS] = {0};
     for (int i = 0; i < run->stage_count; i++) {
         struct mmul_stage *stage = &run->stages[i];
-        const int part = mmul_segment_size_add(&size, stage->is.schedule != NULL, stage->bytes);
+        const int part = mmul_segment_size_add(
+            &size, mmul_program_segment_user(stage->plan, stage->is.step), stage->bytes);
         stage->memory_part = part;
         stage->memory_needs = ends[part];
         ends[part] = i + 1;
@@ -266,18 +274,46 @@ static void help(struct mmul_run *run, int stages) {
     run->helped = NULL;
 }
 
+// A move has come, and is right; its seconds are copying. False: the run was cancelled.
+static bool receive(struct mmul_run *run, struct mmul_stage *move) {
+    struct mmul_report_rank *mine = &run->site.mine;
+    struct mmul_error err;
+    mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+    const double computing_before = mine->compute_seconds;
+    if (!move->is.kind->has_come(move, reach, move))
+        return false;
+    if (move->is.kind->receive(move, &err) != MMUL_OK)
+        keep_failure(move, &err);
+    mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+    mine->copy_seconds += mine->compute_seconds - computing_before;
+    mine->compute_seconds = computing_before;
+    return !mmul_stage_is_cancelled(move);
+}
+
+// Moves that are due when so many stages have been begun: that of the last one, whose panels nobody takes one by one,
+// and early ones. False: the run was cancelled.
+static bool receive_due(struct mmul_run *run, int count) {
+    const struct mmul_stage *next = count < run->stage_count ? &run->stages[count] : NULL;
+    struct mmul_stage *last = &run->stages[count - 1];
+    bool is_going_on = true;
+    if (last->is.kind->receive != NULL && !last->is.is_early &&
+        (next == NULL || next->panels_from != last))
+        is_going_on = receive(run, last);
+    for (int i = last->first_early; is_going_on && i >= 0; i = run->stages[i].next_early)
+        is_going_on = receive(run, &run->stages[i]);
+    return is_going_on;
+}
+
 // Its memory is free, and the values that it reads are complete. False: the run was cancelled.
 static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
-    const struct mmul_stage *after = stage->is.after >= 0 ? &run->stages[stage->is.after] : NULL;
     struct mmul_error err;
     help(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
     for (; run->stages_over < stage->index - 1; run->stages_over++)
-        if (!run->stages[run->stages_over].is.kind->is_over(&run->stages[run->stages_over], reach,
-                                                            stage))
+        if (!mmul_stage_is_behind(run->stages, run->stages_over, reach, stage))
             return false;
     if (!wait_for_node(stage, stage->node_needs))
         return false;
-    if (after != NULL && !after->is.kind->has_come(after, reach, stage))
+    if (stage->index > 0 && !receive_due(run, stage->index))
         return false;
     if (stage->is.kind->begin != NULL)
         stage->is.kind->begin(stage);
@@ -327,6 +363,7 @@ static void compute_stages(struct mmul_run *run) {
                             stage->index + 1, stage->index + 1);
     }
     help(run, run->stage_count); // the last ones
+    (void)receive_due(run, run->stage_count);
 }
 
 // Main thread: a device that has not ended its product in time is abandoned and replaced; true: then compute_stages

@@ -2,7 +2,8 @@
 //
 // The fourth noun: a run owns every buffer of one job and carries its stages out. On every rank one
 // thread computes stage after stage while the other one keeps the traffic moving
-// (exec/traffic/mover), which may be ahead by a stage; they wait for counters of each other (exec/memory/progress.h).
+// (exec/traffic/mover), which may be ahead by a stage, and behind with early moves; they wait for counters of each
+// other (exec/memory/progress.h).
 #pragma once
 
 #include <stdatomic.h>

@@ -212,9 +212,10 @@ enum mmul_status mmul_program_weights(struct mmul_context *context,
 
 // ------------------------------------------------------------------------------------------- plans
 
-// What a plan is made from; and plans that have been made, with products that are done as others are and with those
-// that bring their files in pieces: they are the same whatever the limit.
-enum { WAYS = 2 };
+// What a plan is made from; and plans that have been made: with moves that begin early, with those that begin when
+// their reader's turn has come, and with products that bring their files in pieces. They are the same whatever the
+// limit.
+enum { EARLY, LATE, IN_PIECES, WAYS };
 struct planning {
     struct mmul_context *context;
     const struct mmul_program *program;
@@ -233,7 +234,8 @@ static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_by
                                                  .cluster = cluster,
                                                  .weights = p->weights,
                                                  .options = p->options,
-                                                 .streams = way > 0};
+                                                 .moves_late = way != EARLY,
+                                                 .streams = way == IN_PIECES};
     enum mmul_status status = MMUL_OK;
     if (*plan == NULL)
         status = mmul_program_plan_make(&request, plan, err);
@@ -255,7 +257,9 @@ static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *
                              struct mmul_error *err) {
     enum mmul_status status = MMUL_ERR_SYSTEM;
     *needed = 0;
-    for (int way = 0; status == MMUL_ERR_SYSTEM && way < WAYS; way++) {
+    for (int way = EARLY; status == MMUL_ERR_SYSTEM && way < WAYS; way++) {
+        if (way == LATE && p->plans[EARLY] != NULL && !p->plans[EARLY]->moves_early)
+            continue; // it would be the same
         status = mmul_comm_agree(p->context->comm, make_plan(p, way, memory_bytes, err), err);
         if (status == MMUL_OK)
             status = mmul_program_plan_products(p->context, p->plans[way], p->shares, err);

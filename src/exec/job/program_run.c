@@ -62,7 +62,9 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
                                        .places = {-1, -1, -1, -1},
                                        .panels = is_move,
                                        .panels_of = -1,
-                                       .after_all = is_move}; // it reads what all of them have
+                                       .due = is_move ? step->due : step->stage + 1,
+                                       .is_early = mmul_program_is_early(plan, step)};
+    stage.after_all = is_move && !stage.is_early; // it reads what all of them have
     if (step->schedule == NULL)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
@@ -84,8 +86,6 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     int joined = 0, panels = 0;
     if (step->joined)
         return count;
-    // What moves may be on its way to where a stage writes, or from there.
-    int after = count > 0 && stages[count - 1].kind == &mmul_move_kind ? count - 1 : -1;
     if (step->kind == MMUL_STEP_COMPUTE)
         joined = mmul_program_plan_joined(plan, index, moves);
     if (joined > 0) {
@@ -94,9 +94,7 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
         stages[count] = stage_of(plan, moves[0]);
         stages[count].also = moves[1];
         stages[count].index = (int)(moves[0] - plan->steps);
-        stages[count].after = after;
         stages[count++].panels = panels;
-        after = -1;
     }
     stages[count] = stage_of(plan, step);
     if (joined > 0) {
@@ -104,7 +102,6 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
         stages[count].panels_of = count - 1;
         stages[count].after_all = true; // what comes in panels was begun by all ranks of the node
     }
-    stages[count].after = after;
     stages[count].index = index;
     return count + 1;
 }

@@ -33,7 +33,8 @@ struct mmul_stage_progress_rank {
     // wait for lines; which terms those lines have got that nobody has begun.
     _Atomic int64_t slices_left, terms_there;
     _Atomic int64_t lines_lent; // by the leader, to ranks of other nodes
-    char padding[24];           // cache lines of its own
+    _Atomic int64_t sums_read;  // 1: of a move: it has compared what came with them
+    char padding[16];           // cache lines of its own
 };
 
 struct mmul_stage_progress {

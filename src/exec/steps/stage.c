@@ -12,10 +12,13 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
 }
 
 // Stages that all ranks of the node must have done before: those that make what it reads, where that is whole on the
-// node, which its ranks make together; of other places its part is the rank's own.
+// node, which its ranks make together; of other places its part is the rank's own. An early move waits for what makes
+// its operand alone.
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
     int needs = stage->is.after_all ? stage->index : 0;
+    if (stage->is.is_early)
+        return mmul_stage_maker(stage, step->operands[0]);
     for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
         const int place = mmul_program_step_operand(stage->plan, step, i);
         if (place >= 0 &&
@@ -37,6 +40,8 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
                                  .operation =
                                      operation >= 0 ? &plan->program->operations[operation] : NULL,
                                  .index = index,
+                                 .first_early = -1,
+                                 .next_early = -1,
                                  .is = *request};
     stage->node_needs = find_needs(stage);
     stage->sums = mmul_program_sums(plan, request->step);
@@ -61,6 +66,16 @@ bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void 
     for (int i = 0; done && i < stage->comm->node_size; i++)
         done = reach(context, i, &progress->ranks[i].stages_done, stage->index + 1);
     return done;
+}
+
+bool mmul_stage_is_behind(const struct mmul_stage *stages, int index, mmul_reach *reach,
+                          void *context) {
+    const struct mmul_stage *stage = &stages[index];
+    bool behind = stage->is.is_early ? mmul_stage_is_done(stage, reach, context)
+                                     : stage->is.kind->is_over(stage, reach, context);
+    for (int i = stage->first_early; behind && i >= 0; i = stages[i].next_early)
+        behind = stages[i].is.kind->is_over(&stages[i], reach, context);
+    return behind;
 }
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage) {

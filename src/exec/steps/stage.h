@@ -43,9 +43,10 @@ struct mmul_stage_request {
     struct mmul_stage_places places;      // the same
     const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
     int index;                            // of the step in the plan
-    int panels;     // move: in so many panels (1: whole); else: whose terms come so; 0
-    int panels_of;  // ... by this stage, a move; -1: none
-    int after;      // a move that must have come before it begins; -1: none
+    int panels;    // move: in so many panels (1: whole); else: whose terms come so; 0
+    int panels_of; // ... by this stage, a move; -1: none
+    int due; // how many stages begin before it is over, but for the last of them; of a move before it has come
+    bool is_early;  // move: others compute until then (plan/program/program_early.c)
     bool after_all; // all ranks of the node must have done their part of all stages before
 };
 
@@ -75,6 +76,8 @@ struct mmul_stage_kind {
     bool (*is_over)(const struct mmul_stage *stage, mmul_reach *reach, void *context);
     // Of what comes by traffic alone: has all of it arrived?
     bool (*has_come)(const struct mmul_stage *stage, mmul_reach *reach, void *context);
+    // Compute thread: its part of it is done, and it waits for all to arrive: is that right? Fails as a check does.
+    enum mmul_status (*receive)(struct mmul_stage *stage, struct mmul_error *err);
     // Main thread: have all ranks of the node computed all of what leaves, has all of it left? For the report.
     bool (*note_computed)(struct mmul_stage *stage);
     bool (*has_left)(const struct mmul_stage *stage);
@@ -110,6 +113,8 @@ struct mmul_stage {
     enum mmul_lends lends;
     int memory_needs; // stages that must be over before its part of the memory is its own
     int node_needs;   // stages that all ranks of the node must have done their part of before it
+    // Early moves that are due when the stage behind this one begins: the first; the next one of this one's; -1.
+    int first_early, next_early;
     bool
         is_carried; // move: by the leaders, or by root's from or to a file; else ranks copy all of it
     bool is_begun; // by the compute thread
@@ -124,6 +129,11 @@ void mmul_stage_fini(struct mmul_stage *stage);
 
 // Have all ranks of the node done their part of it?
 bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void *context);
+
+// Is nothing of a stage under way any more, and of early moves that are due when the one behind it begins? If it is
+// such a move itself: have all ranks of the node done their part of it?
+bool mmul_stage_is_behind(const struct mmul_stage *stages, int index, mmul_reach *reach,
+                          void *context);
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage);
 

@@ -30,14 +30,16 @@ double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
     return mine;
 }
 
-// Gives it and waits until all have; NULL: the run was cancelled.
-static const double *exchange(struct mmul_stage *stage, int round) {
+static void tell_given(const struct mmul_stage *stage, int round) {
     mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
                         &stage->progress->ranks[stage->comm->node_rank].sums_given, round + 1,
                         stage->index + 1);
-    if (!mmul_stage_wait_for_sums(stage, round))
-        return NULL;
-    return vector_of(stage, 0) + begin_of(stage, round);
+}
+
+// When all have given theirs; NULL: the run was cancelled.
+static const double *wait_for(struct mmul_stage *stage, int round) {
+    return mmul_stage_wait_for_sums(stage, round) ? vector_of(stage, 0) + begin_of(stage, round)
+                                                  : NULL;
 }
 
 enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sums_check *check,
@@ -45,7 +47,8 @@ enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sum
     const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
     for (int round = 0; round < stage->sums.rounds; round++) {
         check->give(stage, round, sums);
-        sums[round] = exchange(stage, round);
+        tell_given(stage, round);
+        sums[round] = wait_for(stage, round);
         if (sums[round] == NULL)
             return MMUL_OK; // another failure has ended the run
     }
@@ -171,10 +174,9 @@ static struct mmul_part_range part_of(const struct lines *l, int rank) {
                   : (struct mmul_part_range){0};
 }
 
-static void give(struct mmul_stage *stage, int round, const double *const *sums) {
+void mmul_carried_sums_give(struct mmul_stage *stage) {
     const struct lines l = lines_of(stage);
-    double *mine = mmul_sums_mine(stage, round);
-    (void)sums; // there are none before
+    double *mine = mmul_sums_mine(stage, 0);
     for (int rank = 0; rank < l.move.size; rank++) {
         const struct mmul_part_range part = part_of(&l, rank);
         for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
@@ -185,6 +187,7 @@ static void give(struct mmul_stage *stage, int round, const double *const *sums)
                 mine + at, mine + l.sums.count + at);
         }
     }
+    tell_given(stage, 0);
 }
 
 static enum mmul_status fail(const struct mmul_stage *stage, const struct lines *l, int64_t matrix,
@@ -199,12 +202,11 @@ static enum mmul_status fail(const struct mmul_stage *stage, const struct lines 
     return MMUL_ERR_WRONG;
 }
 
-// When the result is here.
-static enum mmul_status judge(struct mmul_stage *stage, const double *const *sums,
-                              struct mmul_error *err) {
+enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
     const struct lines l = lines_of(stage);
-    if (!mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived, stage->is.panels,
-                         &stage->site->mine.scatter_seconds, -1))
+    const double *sums = wait_for(stage, 0);
+    if (sums == NULL || !mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived,
+                                         stage->is.panels, &stage->site->mine.scatter_seconds, -1))
         return MMUL_OK; // another failure has ended the run
     const int rank = l.values->rank;
     const struct mmul_part_range part =
@@ -214,7 +216,7 @@ static enum mmul_status judge(struct mmul_stage *stage, const double *const *sum
     enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.sums.length, "the check of sums", err);
     for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
         const struct mmul_view view = mmul_values_view(l.values, stage->is.step->result, rank, t);
-        const double *expected = sums[0] + place_of(&l, rank, t);
+        const double *expected = sums + place_of(&l, rank, t);
         const struct mmul_region r = view.region;
         int64_t begin = l.sums.by_cols ? r.col_begin : r.row_begin;
         int64_t end = l.sums.by_cols ? r.col_end : r.row_end;
@@ -227,10 +229,15 @@ static enum mmul_status judge(struct mmul_stage *stage, const double *const *sum
                 status = fail(stage, &l, t, i, err);
     }
     mmul_free(found);
+    mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
+                        &stage->progress->ranks[stage->comm->node_rank].sums_read, 1,
+                        stage->is.due + 1);
     return status;
 }
 
-enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
-    static const struct mmul_sums_check check = {.give = give, .judge = judge};
-    return mmul_sums_check(stage, &check, err);
+bool mmul_carried_sums_are_read(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
+    bool read = true;
+    for (int i = 0; read && i < stage->comm->node_size; i++)
+        read = reach(context, i, &stage->progress->ranks[i].sums_read, 1);
+    return read;
 }

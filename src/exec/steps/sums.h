@@ -62,5 +62,11 @@ static inline bool mmul_carried_sum_is_right(double found, double expected, doub
     return !(size < largest) || fabs(found - expected) <= most * size;
 }
 
-// The compute thread, when its summand is complete, before the move and until that is over. Fails with MMUL_ERR_WRONG.
+// The compute thread, when its summand is complete.
+void mmul_carried_sums_give(struct mmul_stage *stage);
+
+// The same, later: waits until the move has come. Fails with MMUL_ERR_WRONG.
 enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err);
+
+// Have all ranks of the node done that?
+bool mmul_carried_sums_are_read(const struct mmul_stage *stage, mmul_reach *reach, void *context);

@@ -221,15 +221,20 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
 }
 
 // What belongs to this rank and stays on the node, when all ranks of it have what they had to make. The other nodes'
-// summands travel while this one's are looked at.
+// summands travel when this one's are summed for the check.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
     char *staging = NULL;
     enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_PART_BYTES, "moves", err);
     for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
         status = copy_here(stage, i, staging, err);
     mmul_free(staging);
-    return status == MMUL_OK && stage->sums.rounds > 0 ? mmul_carried_sums_check(stage, err)
-                                                       : status;
+    if (status == MMUL_OK && stage->sums.rounds > 0)
+        mmul_carried_sums_give(stage);
+    return status;
+}
+
+static enum mmul_status receive(struct mmul_stage *stage, struct mmul_error *err) {
+    return stage->sums.rounds > 0 ? mmul_carried_sums_check(stage, err) : MMUL_OK;
 }
 
 static bool has_come(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
@@ -241,9 +246,12 @@ static bool has_come(const struct mmul_stage *stage, mmul_reach *reach, void *co
 static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     return has_come(stage, reach, context) &&
            reach(context, MMUL_TRAFFIC, &stage->progress->sums_made, stage->sums.rounds) &&
-           (stage->sums.rounds == 0 ||
-            mmul_stage_is_done(stage, reach, context)); // they are looked at
+           (stage->sums.rounds == 0 || mmul_carried_sums_are_read(stage, reach, context));
 }
 
-const struct mmul_stage_kind mmul_move_kind = {
-    .copies = true, .init = init, .compute = compute, .is_over = is_over, .has_come = has_come};
+const struct mmul_stage_kind mmul_move_kind = {.copies = true,
+                                               .init = init,
+                                               .compute = compute,
+                                               .is_over = is_over,
+                                               .has_come = has_come,
+                                               .receive = receive};

@@ -58,11 +58,19 @@ static void look_at_steps(struct mmul_mover *m, int index) {
     m->moved[index].counters[MMUL_PASSES_DONE] = least;
 }
 
+// For is_over of a kind. When all is void no rank has to reach anything, but traffic ends all the same.
+static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
+    const struct mmul_mover *m = context;
+    return atomic_load(counter) >= goal ||
+           (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->site->failure));
+}
+
 // Is what the ranks of this node have of a spread operand complete?
-static bool is_made(const struct mmul_mover *m, const struct mmul_stage *stage) {
-    int made = stage->product->spread_needs;
+static bool is_made(struct mmul_mover *m, const struct mmul_stage *stage) {
+    const int made = stage->product->spread_needs;
+    const struct mmul_stage *maker = made > 0 ? &m->stages[made - 1] : NULL;
     return have_done(m, made) &&
-           (made == 0 || !moves_values(&m->stages[made - 1]) || m->over >= made);
+           (maker == NULL || !moves_values(maker) || maker->is.kind->is_over(maker, reach, m));
 }
 
 // May pieces of values come and go? From a file at once, between the nodes when all ranks here have done their part,
@@ -73,7 +81,7 @@ static bool may_move(const struct mmul_mover *m, const struct mmul_stage *stage)
             (stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0)));
 }
 
-static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route) {
     const struct mmul_stage *stage = &m->stages[route->stage];
     if (stage->product == NULL)
         return may_move(m, stage);
@@ -254,21 +262,17 @@ static bool have_left(const struct mmul_mover *m, int stage) {
     return left;
 }
 
-// For is_over of a kind. When all is void no rank has to reach anything, but traffic ends all the same.
-static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
-    const struct mmul_mover *m = context;
-    return atomic_load(counter) >= goal ||
-           (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->site->failure));
-}
-
-// Counts the stages that are over. True: there are more.
+// Counts the stages that are over, but for early moves that are not due. True: there are more.
 static bool end_stages(struct mmul_mover *m) {
     const int before = m->over;
+    while (m->ended < m->over &&
+           m->stages[m->ended].is.kind->is_over(&m->stages[m->ended], reach, m))
+        m->ended++;
     for (; m->over < m->stage_count; m->over++) {
         const struct mmul_stage *stage = &m->stages[m->over];
         if (stage->product != NULL && have_left(m, m->over))
             count_for_all(m, &stage->progress->has_left, 1);
-        if (!stage->is.kind->is_over(stage, reach, m))
+        if (!mmul_stage_is_behind(m->stages, m->over, reach, m))
             break;
     }
     return m->over > before;
@@ -310,7 +314,7 @@ static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *s
 // Tells of the open stages that move values. True: something that ranks wait for is here.
 static bool tell_arrivals(const struct mmul_mover *m) {
     bool any = false;
-    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++) {
+    for (int i = m->ended; i < m->stage_count && i <= m->over + 1; i++) {
         const struct mmul_stage *stage = &m->stages[i];
         if (!moves_values(stage) ||
             atomic_load(&stage->progress->has_arrived) == stage->is.panels || !may_move(m, stage))
@@ -322,12 +326,12 @@ static bool tell_arrivals(const struct mmul_mover *m) {
     return any;
 }
 
-// What is added up, too.
+// What is added up, too, one stage after the other on all nodes.
 static bool advance_sums(struct mmul_mover *m) {
-    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++)
-        if (!mmul_sums_are_over(&m->stages[i]))
-            return mmul_sums_advance(&m->sums, &m->stages[i]);
-    return false;
+    while (m->summed < m->stage_count && mmul_sums_are_over(&m->stages[m->summed]))
+        m->summed++;
+    return m->summed < m->stage_count && m->summed <= m->over + 1 &&
+           mmul_sums_advance(&m->sums, &m->stages[m->summed]);
 }
 
 // ----------------------------------------------------------------------------------- one channel

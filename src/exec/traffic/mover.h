@@ -6,7 +6,8 @@
 // another but through these counters, so they overlap each other and the computing.
 //
 // A stage may begin when the one before the last is over on this node: stages that follow each other have
-// lanes and slots of their own, so that one is brought while the other one is computed.
+// lanes and slots of their own, so that one is brought while the other one is computed. Early moves
+// (plan/program/program_early.c) are under way until they are due, several at a time.
 #pragma once
 
 #include "comm/channel.h"
@@ -56,8 +57,10 @@ struct mmul_mover {
     struct mmul_stage *stages;      // borrowed: those of the run
     int stage_count;                // of these
     struct mmul_mover_stage *moved; // owned: what moves of each
-    int over;                       // so many stages are, on this node
-    int carried;                    // the first of the others that is_carried
+    int over;    // so many stages are, on this node, but for early moves that are not due
+    int ended;   // so many are, without exception
+    int summed;  // so many have nothing left to be added up
+    int carried; // the first of the others that is_carried
     struct mmul_mover_route routes[MMUL_ROUTES];
     char *staging; // owned: of a piece of root's files that is copied; NULL: there is none
     struct mmul_sums_traffic sums; // of the stage whose ranks add up

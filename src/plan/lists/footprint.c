@@ -15,8 +15,11 @@ int64_t mmul_page_ceiling(int64_t bytes) {
     return mmul_divide_up(bytes, PAGE) * PAGE;
 }
 
-int mmul_segment_size_add(struct mmul_segment_size *size, bool is_product, int64_t bytes) {
-    const int part = is_product ? size->products++ % 2 : 2 + size->stages % 2;
+int mmul_segment_size_add(struct mmul_segment_size *size, enum mmul_segment_user user,
+                          int64_t bytes) {
+    const int part = user == MMUL_SEGMENT_PRODUCT ? size->products++ % 2
+                     : user == MMUL_SEGMENT_EARLY ? 4 + size->early++ % MMUL_SEGMENT_AHEAD
+                                                  : 2 + size->stages % 2;
     size->stages++;
     size->sizes[part] = mmul_larger(size->sizes[part], bytes);
     return part;

@@ -10,12 +10,15 @@
 // ------------------------------------------------------------------------------------ the segment
 //
 //     counters | lanes and slots of every second product | of the others | vectors of every second other stage |
-//              | of the others
+//              | of the others | vectors of moves that are under way for long, in turn
 //
 // So panels of a product travel while the one before, and all that is between them, is computed; of other stages,
-// which add vectors up, two at most are under way.
+// which add vectors up, two at most are under way, and so many early moves (plan/program/program_early.c).
 
-enum { MMUL_SEGMENT_PARTS = 4 };
+enum { MMUL_SEGMENT_AHEAD = 8, MMUL_SEGMENT_PARTS = 4 + MMUL_SEGMENT_AHEAD };
+
+// A product; an early move whose ranks add vectors up; any other stage.
+enum mmul_segment_user { MMUL_SEGMENT_PRODUCT, MMUL_SEGMENT_EARLY, MMUL_SEGMENT_OTHER };
 
 // Bytes of counters (exec/memory/progress.h, which asserts them): of the run and of a stage, and of each rank of the
 // node.
@@ -29,11 +32,12 @@ enum {
 // {0}: no stage yet.
 struct mmul_segment_size {
     int64_t sizes[MMUL_SEGMENT_PARTS];
-    int products, stages;
+    int products, early, stages;
 };
 
 // One stage more, which has so many bytes. Returns its part.
-int mmul_segment_size_add(struct mmul_segment_size *size, bool is_product, int64_t bytes);
+int mmul_segment_size_add(struct mmul_segment_size *size, enum mmul_segment_user user,
+                          int64_t bytes);
 
 // All of it, on a node of so many ranks; begins: of the parts, NULL: not wanted.
 int64_t mmul_segment_size_bytes(const struct mmul_segment_size *size, int ranks,

@@ -79,6 +79,15 @@ int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
     return step->joined_count;
 }
 
+bool mmul_program_is_early(const struct mmul_program_plan *plan,
+                           const struct mmul_program_step *step) {
+    if (!plan->moves_early || step->kind != MMUL_STEP_MOVE || step->joined ||
+        !(step->network_bytes > 0))
+        return false;
+    const enum mmul_placement_kind to = plan->places[step->result].placement.kind;
+    return to != MMUL_PLACE_FILE && to != MMUL_PLACE_PARTIAL;
+}
+
 struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step) {
     const struct mmul_program_place *from = &plan->places[step->operands[0]];

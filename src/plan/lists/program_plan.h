@@ -47,6 +47,9 @@ struct mmul_program_step {
     bool joined;          // a move, carried out with the product it is for, in panels
     int joined_moves[MMUL_FACTORS], joined_count; // of such a product: their steps, in order
     int stage;                                    // of the run that carries it out
+    // Of a move: the first stage that waits until it has come; behind the next one where it is not early. It is over
+    // when the stage after that begins.
+    int due;
     // Of what a rank makes in it, in tasks that others on the node may claim; where there is a schedule that says so.
     double claim_share;
     double seconds;       // predicted; of joined moves 0: those of their product are all
@@ -97,6 +100,7 @@ struct mmul_program_plan {
     int64_t *segment_bytes, *own_bytes;
     int64_t
         needed_bytes; // of a node, all its processes included, at least, where that is refused; 0: not known
+    bool moves_early;     // what crosses the network does so while later steps compute
     bool saves_no_sums;   // of values that several products read: there is no room for them
     bool lends_nothing;   // to other nodes, the same
     int *multiplied;      // owned, per place: products that read its memory
@@ -127,6 +131,10 @@ int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int 
 
 // Has a place memory of the node's segment? Not what is in files or shards, shown by a view, or gone.
 bool mmul_program_place_has_memory(const struct mmul_program_place *place);
+
+// May it be under way while later steps compute? A move between the nodes, to where its value is in memory, by itself.
+bool mmul_program_is_early(const struct mmul_program_plan *plan,
+                           const struct mmul_program_step *step);
 
 // Moves that are joined with the product of step `index`: their steps, in order; returns how many.
 int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,

@@ -123,6 +123,15 @@ struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
     return sums;
 }
 
+enum mmul_segment_user mmul_program_segment_user(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step) {
+    if (step->is_product)
+        return MMUL_SEGMENT_PRODUCT;
+    return mmul_program_is_early(plan, step) && mmul_program_sums(plan, step).rounds > 0
+               ? MMUL_SEGMENT_EARLY
+               : MMUL_SEGMENT_OTHER;
+}
+
 int64_t mmul_sums_bytes(const struct mmul_sums *sums, int ranks) {
     const int64_t line = 64, count = sums->rounds > 0 ? sums->ends[sums->rounds - 1] : 0;
     return mmul_divide_up(ranks * count * (int64_t)sizeof(double), line) * line;
@@ -295,7 +304,7 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
             continue;
         const struct mmul_sums sums = mmul_program_sums(plan, step);
         mmul_segment_size_add(
-            &size, step->is_product,
+            &size, mmul_program_segment_user(plan, step),
             !step->is_product ? mmul_sums_bytes(&sums, ranks)
             : step->schedule != NULL
                 ? mmul_schedule_lanes_bytes(&mmul_schedule_nodes(step->schedule)[node])

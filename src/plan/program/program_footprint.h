@@ -36,6 +36,10 @@ struct mmul_sums {
 struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
                                    const struct mmul_program_step *step);
 
+// Which memory of the run's segment a step has.
+enum mmul_segment_user mmul_program_segment_user(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step);
+
 // A vector of each rank of a node.
 int64_t mmul_sums_bytes(const struct mmul_sums *sums, int ranks);
 

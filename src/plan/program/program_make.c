@@ -477,6 +477,10 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     }
     if (status == MMUL_OK) {
         drop_gone(m.plan);
+        m.plan->moves_early = !request->moves_late;
+        status = mmul_program_move_early(m.plan, err);
+    }
+    if (status == MMUL_OK) {
         name_joined(m.plan);
         status = fit(m.plan, err);
     }

@@ -19,6 +19,7 @@ struct mmul_program_request {
     // Products are of rows or columns, so that they can bring files and take them away in pieces, where a grid would
     // have all of its operands in memory. So they are where one is of files (struct mmul_scale).
     bool streams;
+    bool moves_late; // no move begins before it is its reader's turn, which takes less memory
 };
 
 // Products have no schedules yet; whether it fits, program_memory.h says. Fails with MMUL_ERR_SYSTEM (memory),

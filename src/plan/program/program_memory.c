@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where places lie in the memory of their nodes: each is there from the stage that makes it to the last one
-// that reads it; then others have its memory. First fit, in the order in which places are made. Moves nothing.
+// Where places lie in the memory of their nodes: each is there from the stage that makes it to the last one that reads
+// it, or waits for a move of it; then others have its memory. First fit, in the order in which places are made. Moves
+// nothing.
 //
 //     offset
 //       ^  | Y = X W | Z = Y V | U = Z W | ...     a stage may be under way while the next one is, so memory
@@ -21,6 +22,7 @@ enum { FOR_EVER = INT32_MAX / 2 };
 // Stages in which a place has its memory, and how much that is on the node at hand.
 struct life {
     int begin, end;
+    int first_read; // by a stage; FOR_EVER: by none
     bool is_read;
     int64_t bytes;
 };
@@ -36,6 +38,7 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
         struct life *base = &lives[mmul_program_base(plan, place)];
         lives[place].is_read = true;
         base->end = stage > base->end ? stage : base->end;
+        base->first_read = stage < base->first_read ? stage : base->first_read;
     }
     // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
     bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
@@ -44,8 +47,10 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
 }
 
 // Joined moves are a stage of their own before that of their product.
-static void note_steps(struct mmul_program_plan *plan, struct life *lives) {
+static int note_steps(struct mmul_program_plan *plan, struct life *lives) {
     int stage = 0;
+    for (int i = 0; i < plan->place_count; i++)
+        lives[i].first_read = FOR_EVER;
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
         step->stage = stage; // of joined moves that before their product's
@@ -56,6 +61,35 @@ static void note_steps(struct mmul_program_plan *plan, struct life *lives) {
         stage += step->joined_count > 0;
         step->stage = stage;
         note_step(plan, step, stage++, lives);
+    }
+    return stage;
+}
+
+// Which of `stages` stages waits for a move: the one that reads what it brings; behind a move that is not early the
+// next. Until then it has its operand. Early moves whose sums are compared have memory for that in turn
+// (plan/lists/footprint.h), so each is over when one begins that is so many behind it.
+static void note_dues(struct mmul_program_plan *plan, int stages, struct life *lives) {
+    struct mmul_program_step *with_sums[MMUL_SEGMENT_AHEAD] = {NULL};
+    int count = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        step->due = step->stage + 1;
+        if (!mmul_program_is_early(plan, step))
+            continue;
+        step->due = (int)mmul_smaller(stages, lives[step->result].first_read);
+        if (mmul_program_sums(plan, step).rounds == 0)
+            continue;
+        struct mmul_program_step **turn = &with_sums[count++ % MMUL_SEGMENT_AHEAD];
+        if (*turn != NULL)
+            (*turn)->due = (int)mmul_smaller((*turn)->due, step->stage - 1);
+        *turn = step;
+    }
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (step->kind != MMUL_STEP_MOVE)
+            continue;
+        struct life *operand = &lives[mmul_program_base(plan, step->operands[0])];
+        operand->end = (int)mmul_larger(operand->end, step->due - 1);
     }
 }
 
@@ -280,7 +314,7 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmu
         MMUL_WANT(lives, plan->place_count), MMUL_WANT(neighbours.places, plan->place_count),
         MMUL_WANT(neighbours.first, plan->place_count));
     if (status == MMUL_OK) {
-        note_steps(plan, lives);
+        note_dues(plan, note_steps(plan, lives), lives);
         keep_results(plan, lives);
         add_bytes(plan, bytes);
         note_first(plan, lives, &neighbours);

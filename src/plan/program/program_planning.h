@@ -31,9 +31,15 @@ enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_e
 enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
                                              struct mmul_error *err);
 
+// ------------------------------------------------------------------------------- program_early.c
+
+// Steps of a plan that may have early moves: these stand where they are to begin. moves_early: there are any. Fails
+// as above.
+enum mmul_status mmul_program_move_early(struct mmul_program_plan *plan, struct mmul_error *err);
+
 // ------------------------------------------------------------------------------ program_memory.c
 
 // Offsets and bytes of the places on every node. Memory of a place that does not stay is used again, by
-// what is made two stages after the last one that reads it: then all ranks of the node, and its traffic,
-// are through with that (exec/traffic/mover.h). Fails as above.
+// what is made two stages after the last one that reads it, or that waits for a move of it: then all ranks of the node,
+// and its traffic, are through with that (exec/traffic/mover.h). And which stage waits for which move. Fails as above.
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmul_error *err);

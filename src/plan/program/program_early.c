@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Where moves between the nodes stand in the list of steps, so that what they bring is on its way while later steps
+// compute. Summands are added up as soon as they are made: what is left of them takes less memory. What takes more
+// where it goes to, such as parameters that every node needs whole, begins no sooner than it has to: its predicted
+// seconds, and once more as many, before its first reader. Moves cross the network in their order in the list. Which
+// stage waits for a move: program_memory.c.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "plan/program/program_planning.h"
+
+static const double LEAD = 2; // of its seconds before the first reader
+
+// Where a step is to stand: what stays where it is at an odd position, moves at the even ones between; of several in
+// their old order.
+struct order {
+    int position, index;
+};
+
+struct ordering {
+    struct mmul_program_plan *plan;
+    struct order *orders; // owned: of the steps
+    int *makers;          // owned, of places: the step that makes their memory; -1: none
+    int *readers;   // owned, of places: the first step that reads their memory; step_count: none
+    double *begins; // owned: when a step begins, of those that compute alone
+};
+
+// Makers and readers of all places, and when what computes begins.
+static void note_steps(struct ordering *o) {
+    const struct mmul_program_plan *plan = o->plan;
+    double now = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        o->makers[i] = -1;
+        o->readers[i] = plan->step_count;
+    }
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        o->makers[mmul_program_base(plan, step->result)] = i;
+        for (int j = 0; j < (1 + step->fused_count) * MMUL_OPERANDS; j++) {
+            const int place = mmul_program_step_operand(plan, step, j);
+            int *reader = place >= 0 ? &o->readers[mmul_program_base(plan, place)] : NULL;
+            if (reader != NULL)
+                *reader = (int)mmul_smaller(*reader, i);
+        }
+        o->orders[i] = (struct order){2 * i + 1, i};
+        o->begins[i] = now;
+        now += step->kind == MMUL_STEP_COMPUTE ? step->seconds : 0;
+    }
+    o->begins[plan->step_count] = now;
+}
+
+// The first place in the list that begins no earlier than that.
+static int find_begin(const struct ordering *o, double seconds) {
+    int low = 0, high = o->plan->step_count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (o->begins[middle] < seconds)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// From the last move on: it is over when the one behind it begins, or its first reader.
+static void find_wanted(struct ordering *o) {
+    const struct mmul_program_plan *plan = o->plan;
+    double begin = INFINITY;
+    for (int i = plan->step_count - 1; i >= 0; i--) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (!mmul_program_is_early(plan, step))
+            continue;
+        if (plan->places[step->operands[0]].placement.kind == MMUL_PLACE_PARTIAL) {
+            o->orders[i].position = 0;
+            continue;
+        }
+        begin = fmin(begin, o->begins[o->readers[step->result]]) - LEAD * step->seconds;
+        o->orders[i].position = 2 * (int)mmul_smaller(i, find_begin(o, begin));
+    }
+}
+
+// From the first one on: behind what makes its operand, which may be a move that stands elsewhere now.
+static void keep_behind_makers(struct ordering *o) {
+    const struct mmul_program_plan *plan = o->plan;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (!mmul_program_is_early(plan, step))
+            continue;
+        const int maker = o->makers[mmul_program_base(plan, step->operands[0])];
+        if (maker < 0)
+            continue;
+        const int behind = o->orders[maker].position + o->orders[maker].position % 2;
+        o->orders[i].position = (int)mmul_larger(o->orders[i].position, behind);
+    }
+}
+
+static int compare(const void *a, const void *b) {
+    const struct order *x = a, *y = b;
+    return x->position != y->position ? x->position - y->position : x->index - y->index;
+}
+
+enum mmul_status mmul_program_move_early(struct mmul_program_plan *plan, struct mmul_error *err) {
+    struct ordering o = {.plan = plan};
+    struct mmul_program_step *steps = NULL;
+    const int count = plan->step_count;
+    bool any = false;
+    for (int i = 0; i < count; i++)
+        any |= mmul_program_is_early(plan, &plan->steps[i]);
+    plan->moves_early = any;
+    if (!any)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE_ALL(
+        "a plan", err, MMUL_WANT(o.orders, count), MMUL_WANT(o.makers, plan->place_count),
+        MMUL_WANT(o.readers, plan->place_count), MMUL_WANT(o.begins, count + 1),
+        MMUL_WANT(steps, count));
+    if (status == MMUL_OK) {
+        note_steps(&o);
+        find_wanted(&o);
+        keep_behind_makers(&o);
+        qsort(o.orders, (size_t)count, sizeof *o.orders, compare);
+        for (int i = 0; i < count; i++)
+            steps[i] = plan->steps[o.orders[i].index];
+        memcpy(plan->steps, steps, (size_t)count * sizeof *steps);
+    }
+    mmul_free(o.orders);
+    mmul_free(o.makers);
+    mmul_free(o.readers);
+    mmul_free(o.begins);
+    mmul_free(steps);
+    return status;
+}
