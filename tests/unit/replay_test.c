@@ -359,6 +359,35 @@ static void test_other_steps(void **state) {
     trial_fini(&t);
 }
 
+// Early moves go over the network one after the other while later stages compute; who reads one first waits for it.
+static void test_early_moves(void **state) {
+    (void)state;
+    static const struct {
+        int dues[2];
+        double end;
+    } cases[] = {{{4, 4}, 0.25 + 0.6 + 0.125},       // both are waited for by the last stage,
+                 {{3, 4}, 0.25 + 0.3 + 0.5 + 0.125}, // the first one before the long stage
+                 {{3, 3}, 0.25 + 0.6 + 0.5 + 0.125}};
+    struct trial t;
+    struct mmul_error err;
+    trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct mmul_stage_plan stages[] = {
+            {.seconds = 0.25, .needs = -1},
+            {.seconds = 0.3, .needs = -1, .due = cases[i].dues[0]},
+            {.seconds = 0.3, .needs = -1, .due = cases[i].dues[1]},
+            {.seconds = 0.5, .needs = -1},
+            {.seconds = 0.125, .needs = -1}};
+        const struct mmul_replay_request request = {
+            .cluster = t.cluster, .stages = stages, .count = 5};
+        mmul_replay_destroy(t.replay);
+        assert_int_equal(mmul_replay_make(&request, &t.replay, &err), MMUL_OK);
+        assert_true(fabs(t.replay->ends[4] - cases[i].end) < 1e-9);
+        assert_true(fabs(t.replay->seconds - cases[i].end) < 1e-9);
+    }
+    trial_fini(&t);
+}
+
 // The schedule's own predictions, of up to 64 ranks: those who are alike stand for each other.
 static void test_random_plans(void **state) {
     (void)state;
@@ -408,6 +437,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_links, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_many_rounds, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_other_steps, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_early_moves, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_random_plans, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

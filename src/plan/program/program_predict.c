@@ -12,8 +12,10 @@ struct job {
     struct mmul_stage_plan *stages; // owned, `count` of them; equal products have one cost
     struct mmul_cost **costs;       // owned, by step: NULL where it is another one's
     int *makers;                    // owned, by place: the stage that makes it; -1: none does
-    unsigned *maps;                 // owned: of the nodes, while a cost is made
-    bool *in;                       // owned: the ranks that have a part of it
+    int *
+        indices; // owned, by stage of a run, of which joined moves have one of their own: the stage here
+    unsigned *maps; // owned: of the nodes, while a cost is made
+    bool *in;       // owned: the ranks that have a part of it
     int count;
 };
 
@@ -50,6 +52,8 @@ static enum mmul_status make_cost(struct job *job, const struct mmul_schedule *s
 static enum mmul_waits waits_of(const struct job *job, const struct mmul_program_plan *plan,
                                 const struct mmul_program_step *step) {
     enum mmul_waits waits = MMUL_WAITS_NOBODY;
+    if (mmul_program_is_early(plan, step))
+        return waits;
     if (step->kind == MMUL_STEP_MOVE || step->joined_count > 0)
         return step->network_bytes > 0 || step->joined_count > 0 ? MMUL_WAITS_ALL : MMUL_WAITS_NODE;
     for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
@@ -59,6 +63,22 @@ static enum mmul_waits waits_of(const struct job *job, const struct mmul_program
             waits = MMUL_WAITS_NODE;
     }
     return waits;
+}
+
+// The stage that waits for each early move; behind the last one nobody does.
+static void find_dues(struct job *job, const struct mmul_program_plan *plan) {
+    int stages = 0;
+    for (int i = 0, index = 0; i < plan->step_count; i++) {
+        while (stages <= plan->steps[i].stage)
+            job->indices[stages++] = index;
+        index += !plan->steps[i].joined;
+    }
+    for (int i = 0, index = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (mmul_program_is_early(plan, step))
+            job->stages[index].due = step->due < stages ? job->indices[step->due] : job->count;
+        index += !step->joined;
+    }
 }
 
 static enum mmul_status find_stages(struct job *job, const struct mmul_program_plan *plan,
@@ -115,9 +135,12 @@ static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_c
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "the simulation", err, MMUL_WANT(job.stages, plan->step_count),
         MMUL_WANT(job.costs, plan->step_count), MMUL_WANT(job.makers, plan->place_count),
-        MMUL_WANT(job.maps, cluster->node_count), MMUL_WANT(job.in, cluster->size));
+        MMUL_WANT(job.maps, cluster->node_count), MMUL_WANT(job.in, cluster->size),
+        MMUL_WANT(job.indices, 2 * (int64_t)plan->step_count));
     if (status == MMUL_OK)
         status = find_stages(&job, plan, cluster, err);
+    if (status == MMUL_OK)
+        find_dues(&job, plan);
     const struct mmul_replay_request request = {
         .cluster = cluster, .stages = job.stages, .count = job.count};
     if (status == MMUL_OK)
@@ -130,6 +153,7 @@ static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_c
     mmul_free(job.stages);
     mmul_free(job.costs);
     mmul_free(job.makers);
+    mmul_free(job.indices);
     mmul_free(job.maps);
     mmul_free(job.in);
     return status;

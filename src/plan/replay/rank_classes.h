@@ -36,6 +36,7 @@ struct mmul_stage_plan {
     double seconds; // of all else; of a product, of its fused operations
     enum mmul_waits waits;
     int needs; // the stage that makes what its ranks send each other; -1: none
+    int due; // of what is on its way while later stages compute: the first that waits for it; 0: it is not
 };
 
 // Who stands for whom in all of them. Fails with MMUL_ERR_SYSTEM (memory).

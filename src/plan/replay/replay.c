@@ -49,8 +49,10 @@ struct delivery {
     double before, begin, end;
 };
 
-// Of a product: what its lists count, and when.
+// Of a product: what its lists count, and when; and moves.
 struct stage {
+    double comes;      // of an early move: when it has come; INFINITY: it has not begun
+    int due, next_due; // early moves that it waits for; behind it: one more than which
     struct mmul_schedule *schedule; // folded; NULL: it has none, and nothing of all this
     const struct mmul_cost *cost;
     double panel_seconds_per_byte;      // of the slowest hop
@@ -74,6 +76,7 @@ struct simulation {
     int64_t *bytes; // by node: of the exchange that begins
     struct mmul_replay *result;
     double now;
+    double moving_until; // early moves, on the network
 };
 
 static void raise_counter(struct stage *stage, int node, struct mmul_count count) {
@@ -167,17 +170,29 @@ static void stage_fini(struct stage *stage) {
 
 // ----------------------------------------------------------------------------------------- ranks
 
-static void begin_stage(const struct simulation *s, int index) {
+// Are all ranks of a node, or of all (-1), through with so many stages?
+static bool are_through(const struct simulation *s, int node, int stages) {
+    for (int rank = 0; stages > 0 && rank < s->classes.size; rank++)
+        if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
+            return false;
+    return true;
+}
+
+static void begin_stage(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
     r->index = 0;
     if (r->stage < s->request->count && s->stages[r->stage].schedule != NULL)
         r->tasks = mmul_tasks_of(s->stages[r->stage].schedule, index, 0, false);
 }
 
-static void end_stage(const struct simulation *s, int index) {
+static void end_stage(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
-    double *end = &s->result->ends[r->stage++];
+    const int ended = r->stage++;
+    double *end = &s->result->ends[ended];
     *end = fmax(*end, s->now + r->later);
+    if (s->request->stages[ended].due > 0 && are_through(s, -1, ended + 1))
+        s->stages[ended].comes = s->moving_until =
+            fmax(s->now, s->moving_until) + s->request->stages[ended].seconds;
     begin_stage(s, index);
 }
 
@@ -206,18 +221,20 @@ static void find_task(struct simulation *s, int index) {
     }
 }
 
-// Are all ranks of a node, or of all (-1), through with so many stages?
-static bool are_through(const struct simulation *s, int node, int stages) {
-    for (int rank = 0; stages > 0 && rank < s->classes.size; rank++)
-        if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
-            return false;
-    return true;
+// When the last of the early moves that a stage waits for has come.
+static double due_of(const struct simulation *s, int stage) {
+    double come = 0;
+    for (int i = s->stages[stage].due; i > 0; i = s->stages[i - 1].next_due)
+        come = fmax(come, s->stages[i - 1].comes);
+    return come;
 }
 
 // Nobody is more than a stage ahead of the others of its node.
 static bool has_whom_it_waits_for(const struct simulation *s, int index) {
     const int stage = s->ranks[index].stage, node = s->classes.home[index];
     enum mmul_waits waits = s->request->stages[stage].waits;
+    if (due_of(s, stage) > s->now + TOO_SHORT)
+        return false;
     if (waits == MMUL_WAITS_NOBODY)
         return are_through(s, node, stage - 1);
     return are_through(s, waits == MMUL_WAITS_ALL ? -1 : node, stage);
@@ -228,9 +245,10 @@ static bool begin_task(struct simulation *s, int index) {
     if (r->activity.is_on || r->stage == s->request->count || !has_whom_it_waits_for(s, index))
         return false;
     const struct stage *stage = &s->stages[r->stage];
-    r->activity = (struct activity){.begin = s->now,
-                                    .left = s->request->stages[r->stage].seconds,
-                                    .is_on = stage->schedule == NULL};
+    r->activity = (struct activity){
+        .begin = s->now,
+        .left = s->request->stages[r->stage].due > 0 ? 0 : s->request->stages[r->stage].seconds,
+        .is_on = stage->schedule == NULL};
     if (stage->schedule == NULL)
         return true;
     int node = s->classes.home[index];
@@ -518,9 +536,13 @@ static double next_event(const struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++)
             next = fmin(next, next_of_line(s, node, route));
-    for (int rank = 0; rank < s->classes.size; rank++)
-        if (s->ranks[rank].activity.is_on)
-            next = fmin(next, s->now + s->ranks[rank].activity.left / rate_of_rank(s, rank));
+    for (int rank = 0; rank < s->classes.size; rank++) {
+        const struct computer *r = &s->ranks[rank];
+        if (r->activity.is_on)
+            next = fmin(next, s->now + r->activity.left / rate_of_rank(s, rank));
+        else if (r->stage < s->request->count && due_of(s, r->stage) > s->now + TOO_SHORT)
+            next = fmin(next, due_of(s, r->stage));
+    }
     return next;
 }
 
@@ -614,6 +636,7 @@ static void tell_ranks(const struct simulation *s) {
                 (struct mmul_replay_rank){r->compute_seconds, finish_of(s, r, node)};
         s->result->seconds = fmax(s->result->seconds, s->result->ranks[rank].finish);
     }
+    s->result->seconds = fmax(s->result->seconds, s->moving_until);
 }
 
 static enum mmul_status simulate(struct simulation *s, struct mmul_error *err) {
@@ -626,6 +649,12 @@ static enum mmul_status simulate(struct simulation *s, struct mmul_error *err) {
                                    MMUL_WANT(s->ranks, s->classes.size),
                                    MMUL_WANT(s->bytes, s->classes.node_count));
     for (int i = 0; status == MMUL_OK && i < count; i++) {
+        const int due = s->request->stages[i].due;
+        s->stages[i].comes = INFINITY;
+        if (due > 0 && due < count) {
+            s->stages[i].next_due = s->stages[due].due;
+            s->stages[due].due = i + 1;
+        }
         status = stage_init(s, &s->request->stages[i], &s->stages[i], err);
         s->stages[i].before = before;
         before = s->stages[i].schedule != NULL ? last : before;

@@ -17,7 +17,8 @@
 // Many ranks are simulated by those that stand for them (plan/replay/rank_classes.h). A rank does one stage after the
 // other. On each channel the transfers of a product begin when those of the one before have begun, the product before
 // that is over, and what they carry has been made. Stages without a schedule (other operations, moves) take the
-// seconds that they are said to take, once those are through whom they wait for.
+// seconds that they are said to take, once those are through whom they wait for; early moves take them on the network,
+// one after the other, when all ranks have begun them.
 #pragma once
 
 #include "plan/lists/transfers.h"
