@@ -123,3 +123,40 @@ END
     [[ "$output" == *"ok 1 - cpu, 0 nodes, weights 1,1,1,1: every pair of placements"* ]] || { show; return 1; }
     [[ "$output" == *"1..9" ]] || { show; return 1; }
 }
+
+# values_at MIB: what the plan says of memory with that limit.
+values_at() {
+    lab_mpirun node1:1,node2:1 "$MPIMATMUL" run early.py --device cpu --weights equal --memory "$1MiB" --check |
+        grep -o 'values take [0-9.]*'
+}
+
+@test "operands that come early take more memory; where that is too much they come when they are read" {
+    need_numpy
+    "$MPIMATMUL" gen X.npy --dims 256x2048 --kind integer --seed 1 -q
+    {
+        echo 'x = place(load("X.npy"), "rows")'
+        for i in 2 3 4 5; do
+            echo "w$i = place(generate((2048, 2048), kind=\"integer\", seed=$i), \"rows\")"
+            echo "save(\"W$i.npy\", w$i)"
+        done
+        for i in 2 3 4 5; do echo "x = place((x @ place(w$i, \"replicate\")) % 5, \"rows\")"; done
+        echo 'save("Y.npy", x)'
+    } > early.py
+    local limit=140 early late
+    early=$(values_at $limit)
+    late=$early
+    while [ "$late" = "$early" ]; do
+        limit=$((limit - 8))
+        late=$(values_at $limit)
+    done
+    run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run early.py --device cpu --weights equal \
+        --memory "${limit}MiB"
+    expect_status 0 || { show; return 1; }
+    python << 'END'
+import numpy as np
+x = np.load("X.npy").astype(float)
+for i in (2, 3, 4, 5):
+    x = x @ np.load(f"W{i}.npy").astype(float) % 5
+assert np.array_equal(np.load("Y.npy"), x)
+END
+}
