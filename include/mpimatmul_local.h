@@ -992,6 +992,16 @@ MMUL_API enum mmul_status mmul_program_place(struct mmul_program *program, int x
                                              enum mmul_placement_kind kind, const char *name,
                                              int *value, struct mmul_error *err);
 
+// The same over some of the ranks, which are the only ones that have anything of it; not MMUL_PLACE_GRID, nor what goes
+// with it. ranks: `count` of them, borrowed; NULL: all. What is computed with a value that is on some ranks is computed
+// there: where that was asked for, else with the largest operand, else with the newest one; a gradient where the
+// operation is that it belongs to. So stages of a pipeline are values on different ranks. Fails with MMUL_ERR_USAGE
+// (no ranks, or above 1023); one that the job does not have is refused when it is planned.
+MMUL_API enum mmul_status mmul_program_place_on(struct mmul_program *program, int x,
+                                                enum mmul_placement_kind kind, const int *ranks,
+                                                int count, const char *name, int *value,
+                                                struct mmul_error *err);
+
 // Writes x to an output of root's of the same shape (MMUL_ERR_DATA), which mmul_program_run
 // consumes; it stays the caller's when that is not reached. An output is for one value (MMUL_ERR_USAGE).
 MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,

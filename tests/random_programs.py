@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Random programs for `mpimatmul run`, and what they should give.
 
-    tests/random_programs.py make FOLDER COUNT SEED      p0.py, p1.py, ... and the files that they load
+    tests/random_programs.py make FOLDER COUNT SEED [RANKS]   values on some of so many ranks, too; p0.py, p1.py, ... and the files that they load
     tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares what they saved
     tests/random_programs.py mutate FOLDER COUNT SEED    m0.py, ...: programs with something wrong in them
 
@@ -30,8 +30,8 @@ reference.KIND = reference.Taped
 class Writer:
     """One program as it grows: its lines, and its names under the reference."""
 
-    def __init__(self, rng, folder, number):
-        self.rng, self.folder, self.number = rng, folder, number
+    def __init__(self, rng, folder, number, ranks):
+        self.rng, self.folder, self.number, self.ranks = rng, folder, number, ranks
         self.lines, self.names, self.exact = [], dict(reference.NAMES), set()
         self.count = 0
         self.types = rng.choice((["f4"], ["f4"], ["f4"], ["f8"], ["f8"], ["f4", "f8"]))  # of its files
@@ -260,6 +260,12 @@ class Writer:
             f'{name} = place({x}, "{self.rng.choice(("rows", "cols", "replicate"))}") * 2',
         )))
 
+    def team(self):
+        ranks = tuple(sorted(self.rng.sample(range(self.ranks), self.rng.randint(1, self.ranks))))
+        name, x = self.fresh(), self.pick()
+        return self.add(f'{name} = place({x}, "{self.rng.choice(("rows", "cols", "replicate"))}", ranks={ranks})',
+                        x in self.exact)
+
     def write(self):
         rng = self.rng
         self.lines.append(f"n = {rng.randint(1, 9)}")
@@ -268,7 +274,7 @@ class Writer:
             self.new_matrix()
         kinds = (self.elementwise, self.elementwise, self.unary, self.jump, self.product, self.product, self.rows,
                  self.top, self.look_up, self.reduction, self.loss, self.move, self.move, self.attend, self.control,
-                 self.new_matrix)
+                 self.new_matrix) + (self.team,) * (4 if self.ranks > 1 else 0)
         wanted = rng.randint(3, 14) + len(self.lines)
         for _ in range(200):
             if len(self.lines) >= wanted:
@@ -302,11 +308,11 @@ def is_fit(text, results, folder):
                for x, y in zip(exactly, roughly))
 
 
-def make(folder, count, seed):
+def make(folder, count, seed, ranks="1"):
     folder.mkdir(exist_ok=True)
     for number in range(count):
         for attempt in range(100):
-            text, results = Writer(random.Random(f"{seed} {number} {attempt}"), folder, number).write()
+            text, results = Writer(random.Random(f"{seed} {number} {attempt}"), folder, number, int(ranks)).write()
             if is_fit(text, results, folder):
                 break
         (folder / f"p{number}.py").write_text(text)

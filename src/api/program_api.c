@@ -17,6 +17,7 @@
 #include "model/gradient.h"
 #include "model/matrix.h"
 #include "model/report.h"
+#include "model/teams.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_matrix *matrix,
@@ -103,14 +104,39 @@ enum mmul_status mmul_program_gradients(struct mmul_program *program,
     return status == MMUL_OK ? mmul_program_add_gradients(program, &all, gradients, err) : status;
 }
 
+static enum mmul_status place(struct mmul_program *program, const struct mmul_operation *request,
+                              const char *name, int *value, struct mmul_error *err) {
+    const enum mmul_placement_kind kind = request->wish;
+    if (kind <= MMUL_PLACE_FILE || (int)kind >= MMUL_PLACEMENTS)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
+    return mmul_program_append(program, request, name, value, err);
+}
+
 enum mmul_status mmul_program_place(struct mmul_program *program, int x,
                                     enum mmul_placement_kind kind, const char *name, int *value,
                                     struct mmul_error *err) {
-    if (kind <= MMUL_PLACE_FILE || (int)kind >= MMUL_PLACEMENTS)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
     const struct mmul_operation request = {
         .kind = MMUL_PLACE, .operands = {x}, .operand_count = 1, .wish = kind};
-    return mmul_program_append(program, &request, name, value, err);
+    return place(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_place_on(struct mmul_program *program, int x,
+                                       enum mmul_placement_kind kind, const int *ranks, int count,
+                                       const char *name, int *value, struct mmul_error *err) {
+    struct mmul_operation request = {.kind = MMUL_PLACE,
+                                     .operands = {x},
+                                     .operand_count = 1,
+                                     .wish = kind,
+                                     .team = MMUL_TEAM_ALL,
+                                     .is_placed = true};
+    if (ranks != NULL && mmul_placement_is_mesh(kind))
+        return mmul_fail(err, MMUL_ERR_USAGE,
+                         "a grid is on all ranks: place '%s' in rows or columns",
+                         x >= 0 && x < program->value_count ? program->values[x].name : "");
+    if (ranks != NULL &&
+        mmul_program_add_team(program, ranks, count, &request.team, err) != MMUL_OK)
+        return err->status;
+    return place(program, &request, name, value, err);
 }
 
 enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct mmul_output *output,
@@ -135,7 +161,7 @@ enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char
     char standard[64], called[MMUL_VALUE_NAME_BYTES];
     struct mmul_kept kept = {.is_made = false};
     struct mmul_shard_set *set = NULL;
-    struct mmul_operation request = {.kind = MMUL_KEPT};
+    struct mmul_operation request = {.kind = MMUL_KEPT, .team = MMUL_TEAM_ALL};
     if (folder == NULL)
         folder = mmul_shard_folder(standard);
     enum mmul_status status = mmul_shard_set_find(folder, name, &set, &kept.description, err);
@@ -189,6 +215,11 @@ enum mmul_status mmul_program_load_held(struct mmul_program *program,
                                      .wish = info.kind,
                                      .dtype = info.dtype,
                                      .is_integer = info.is_integer};
+    request.team = MMUL_TEAM_ALL;
+    request.is_placed = info.is_placed;
+    if (info.team != NULL &&
+        mmul_program_know_team(program, info.team, &request.team, err) != MMUL_OK)
+        return err->status;
     kept.shape = info.shape;
     snprintf(kept.name, sizeof kept.name, "held %lld", (long long)held);
     enum mmul_status status = mmul_program_add_kept(program, &kept, &request.kept, err);

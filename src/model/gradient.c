@@ -45,8 +45,12 @@ void mmul_give(struct mmul_backward *w, int operand, int value) {
     if (to == MMUL_NUMBER || !w->is_wanted[to] || value == MMUL_NO_VALUE)
         return;
     int *gradient = &w->gradients[to];
+    struct mmul_program *p = w->b->program;
+    const int team = p->team;
+    p->team = p->values[to].team;
     *gradient =
         *gradient == MMUL_NO_VALUE ? value : mmul_build_both(w->b, MMUL_ADD, *gradient, value);
+    p->team = team;
 }
 
 void mmul_give_summed_from(struct mmul_backward *w, int operand, int value,
@@ -82,7 +86,7 @@ static void find_dependent(const struct mmul_program *p, const int *xs, int coun
 }
 
 static void go_back(struct mmul_backward *w, int operation) {
-    const struct mmul_program *p = w->b->program;
+    struct mmul_program *p = w->b->program;
     const char *reason = NULL;
     bool is_needed = false;
     w->operation = p->operations[operation];
@@ -94,12 +98,14 @@ static void go_back(struct mmul_backward *w, int operation) {
     if (!is_needed)
         return;
     w->gradient = w->gradients[o->result];
+    p->team = p->values[o->result].team; // it is made where the operation is
     mmul_gradient_rule *rule = mmul_gradient_rule_of(o->kind, &reason);
     if (rule != NULL)
         rule(w);
     else
         mmul_build_fail(w->b, MMUL_ERR_DATA, "cannot differentiate %s: %s",
                         mmul_operation_row(o->kind)->name, reason);
+    p->team = 0;
 }
 
 // What is asked for: all its sizes, a name, and a type.

@@ -23,6 +23,14 @@ bool mmul_placement_is_mesh(enum mmul_placement_kind kind) {
     return kind == MMUL_PLACE_GRID || kind == MMUL_PLACE_GRID_ROWS || kind == MMUL_PLACE_GRID_COLS;
 }
 
+int mmul_placement_first(const struct mmul_placement *placement) {
+    return placement->holders != NULL ? placement->holders->first : 0;
+}
+
+bool mmul_placement_is_on(const struct mmul_placement *placement, int node) {
+    return placement->holders == NULL || placement->holders->nodes[node];
+}
+
 struct mmul_part_copies mmul_placement_copies(const struct mmul_placement *placement, int rank) {
     const struct mmul_placement *p = placement;
     const int i = rank / p->col_parts, j = rank % p->col_parts;
@@ -51,10 +59,22 @@ static size_t format_offsets(const int64_t *offsets, int parts, char *text, size
     return length;
 }
 
+static void format_holders(const struct mmul_holders *holders, char *text, size_t capacity) {
+    enum { FEW = 8 };
+    size_t length = (size_t)snprintf(text, capacity, " on");
+    if (holders->count > FEW)
+        snprintf(text + length, capacity - length, " %d ranks", holders->count);
+    for (int rank = 0; holders->count <= FEW && rank < holders->size; rank++)
+        if (holders->ranks[rank] && length < capacity)
+            length += (size_t)snprintf(text + length, capacity - length, " %d", rank);
+}
+
 char *mmul_placement_format(const struct mmul_placement *placement, char text[static 96]) {
     const struct mmul_placement *p = placement;
     enum { FEW = 5, HALF = 44 };
     size_t length = (size_t)snprintf(text, 96, "%s", NAMES[p->kind]);
+    if (mmul_placement_is_whole(p->kind) && p->holders != NULL)
+        format_holders(p->holders, text + length, 96 - length);
     if (mmul_placement_is_whole(p->kind))
         return text;
     char rows[HALF] = "", cols[HALF] = "";
@@ -83,10 +103,17 @@ struct extent {
     int64_t across_begin;
 };
 
+// Of what is whole for whoever has it.
+static bool has_whole(const struct mmul_placement *p, int rank) {
+    return rank < 0 || p->holders == NULL ||
+           (p->kind == MMUL_PLACE_PARTIAL ? p->holders->ranks : p->holders->near)[rank];
+}
+
 static struct extent extent_of(const struct mmul_placement *p, struct mmul_shape shape, int rank) {
     int64_t all = mmul_shape_matrices(shape);
     if (mmul_placement_is_whole(p->kind))
-        return (struct extent){0, all * shape.rows, shape.rows, shape.cols, 0};
+        return (struct extent){0, has_whole(p, rank) ? all * shape.rows : 0, shape.rows, shape.cols,
+                               0};
     if (rank >= p->row_parts * p->col_parts)
         return (struct extent){.per_matrix = 1};
     int i = rank / p->col_parts, j = rank % p->col_parts;

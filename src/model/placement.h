@@ -13,6 +13,9 @@
 //                hold copies, which those of one node share
 //     grid cols  columns [c_j, c_j+1) of every matrix, in the same way
 //
+// A value may be on some of the ranks only, its holders: the others have no part of rows or columns and no summand,
+// and nodes without one have no copy. Not of grids, nor of files.
+//
 // Parts are uneven, empty ones legal. Whoever holds a part holds of every matrix at most one
 // rectangle, and of consecutive matrices: a part is these rectangles one after the other, each in C
 // order (or all of them transposed, which is the business of whoever owns the memory).
@@ -22,11 +25,20 @@
 
 enum { MMUL_PLACEMENTS = MMUL_PLACE_GRID_COLS + 1 };
 
+struct mmul_holders {
+    const bool *ranks; // of each: is it one?
+    const bool *near;  // ... has its node one, and with it what is whole there?
+    const bool *nodes; // of each: has it one?
+    int first, count;  // of these
+    int size;          // of all ranks
+};
+
 struct mmul_placement {
     enum mmul_placement_kind kind;
-    int row_parts, col_parts;   // of what is split, or of the mesh; 1 where it is not
-    const int64_t *row_offsets; // row_parts + 1, borrowed; NULL: not split by rows
-    const int64_t *col_offsets; // col_parts + 1, borrowed; NULL: not split by columns
+    int row_parts, col_parts;           // of what is split, or of the mesh; 1 where it is not
+    const int64_t *row_offsets;         // row_parts + 1, borrowed; NULL: not split by rows
+    const int64_t *col_offsets;         // col_parts + 1, borrowed; NULL: not split by columns
+    const struct mmul_holders *holders; // borrowed; NULL: all ranks
 };
 
 // Has every holder all of it (file, replicate, partial)?
@@ -34,6 +46,12 @@ bool mmul_placement_is_whole(enum mmul_placement_kind kind);
 
 // Is it over a mesh of ranks (grid, grid rows, grid cols)?
 bool mmul_placement_is_mesh(enum mmul_placement_kind kind);
+
+// The first rank that has anything of what is whole.
+int mmul_placement_first(const struct mmul_placement *placement);
+
+// Has a node all of what is whole on the nodes of its holders?
+bool mmul_placement_is_on(const struct mmul_placement *placement, int node);
 
 // Who has the same part as `rank`: rank `first`, then every `step` ranks, `count` in all. Not for what is
 // whole.
@@ -52,8 +70,7 @@ int mmul_placement_first_copy(const struct mmul_placement *placement, const int 
 const char *mmul_placement_name(enum mmul_placement_kind kind);
 char *mmul_placement_format(const struct mmul_placement *placement, char text[static 96]);
 
-// The part that `rank` holds: matrices [matrix_begin, matrix_end). Where every holder has the whole,
-// `rank` does not count.
+// The part that `rank` holds: matrices [matrix_begin, matrix_end). rank -1: of what is whole all of it, whoever it is.
 struct mmul_part_range {
     int64_t matrix_begin, matrix_end;
     int64_t elements;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
+#include "model/teams.h"
 
 enum mmul_status mmul_program_create(struct mmul_program **program, struct mmul_error *err) {
     return MMUL_ALLOCATE(*program, 1, "a program", err);
@@ -25,6 +26,7 @@ void mmul_program_destroy(struct mmul_program *program) {
         mmul_free(program->kept[i].weights);
     }
     mmul_free(program->kept);
+    mmul_free(program->teams);
     mmul_free(program->values);
     mmul_free(program->operations);
     mmul_free(program);
@@ -283,6 +285,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
             .integers_from = request->kind == MMUL_TOPK ? request->with.count : 0,
             .last_use = program->operation_count};
         give_type(program, request, row, v);
+        mmul_program_choose_team(program, request, v);
         if (name != NULL)
             mmul_text_copy_ends(v->name, sizeof v->name, name);
         else

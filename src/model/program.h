@@ -17,6 +17,8 @@ struct mmul_value {
     bool is_exact;         // elements fit both types: they are no reason for either
     bool is_rounded;       // float64 of which an operation needs float32
     bool is_integer;       // whole numbers
+    int team;              // where it is made (model/teams.h)
+    bool is_placed;        // there because that was asked for
     bool stops_gradient;   // gradients do not go through it to what it is made of
     int64_t integers_from; // topk's: the column from which on it is whole numbers; 0: not so
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
@@ -42,10 +44,13 @@ struct mmul_operation {
     enum mmul_dtype dtype;         // load and kept: of the file, or the set
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
-    enum mmul_placement_kind wish; // place; kept: rows, cols, or, what is held, replicate, partial
-    int kept;                      // kept and keep: which set of the program
-    struct mmul_matrix *matrix;    // load: root's, borrowed
-    struct mmul_output *output;    // save: root's, borrowed; NULL: there is none yet, or no more
+    // place; kept: rows, cols, or, what is held, replicate, partial; MMUL_PLACE_FILE: any, of what is handed on
+    enum mmul_placement_kind wish;
+    int team;                   // place, kept: asked for; 0: none
+    bool is_placed;             // the same: it was asked for by the program, or what is held was
+    int kept;                   // kept and keep: which set of the program
+    struct mmul_matrix *matrix; // load: root's, borrowed
+    struct mmul_output *output; // save: root's, borrowed; NULL: there is none yet, or no more
     bool in_place; // save, without an output: one that root's node writes where it lies is expected
     char origin[MMUL_ORIGIN_BYTES]; // for errors of a run: "attention.py:3:9"; "": not known
 };
@@ -65,6 +70,12 @@ struct mmul_kept {
     bool has_weights; // else nobody knows them: it was made by a split
 };
 
+// Ranks that values are on (model/teams.h): team t of a program is entry t - MMUL_TEAM_ALL - 1 of its table; 0: none yet.
+enum { MMUL_TEAM_RANKS = 1024, MMUL_TEAM_ALL = 1 };
+struct mmul_team {
+    uint64_t ranks[MMUL_TEAM_RANKS / 64]; // a bit each
+};
+
 struct mmul_program {
     bool only_float32;                          // float64 is read as float32
     int value_count, operation_count, capacity; // capacity: of both arrays
@@ -72,6 +83,9 @@ struct mmul_program {
     struct mmul_operation *operations;          // owned
     struct mmul_kept *kept;                     // owned, kept_count of them
     int kept_count;
+    struct mmul_team *teams; // owned, team_count of them
+    int team_count;
+    int team; // of what is appended, whatever its operands; 0: by these
     // Called now and then while it is planned: for how many of the operations a rule was chosen. NULL: nobody asks.
     void (*planning)(void *context, int64_t done, int64_t total);
     void *planning_context;

@@ -87,7 +87,7 @@ static const struct mmul_builtin TABLE[] = {
     {"attention", "q, k, v, causal=False, mask=None, scale=None", mmul_builtin_attention,
      "attention", NULL},
     {"linear", "x, w, b=None", mmul_builtin_linear, NULL, NULL},
-    {"place", "x, placement", mmul_builtin_place, NULL, NULL},
+    {"place", "x, placement, ranks=None", mmul_builtin_place, NULL, NULL},
     {"generate", "shape, kind=\"uniform\", seed=1", mmul_builtin_generate, NULL, NULL},
     {"load", "file", mmul_builtin_load, NULL, NULL},
     {"save", "file, x", mmul_builtin_save, NULL, NULL},

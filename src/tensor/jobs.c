@@ -205,8 +205,8 @@ static enum mmul_status spread_matrix(struct mmul_evaluator *e, const struct mmu
     char name[48];
     if (value < 0)
         return e->err->status;
-    if (mmul_program_place(e->program, value, MMUL_PLACE_REPLICATE,
-                           mmul_evaluator_name(e, at, name), &spread->value, e->err) != MMUL_OK)
+    if (mmul_program_place_on(e->program, value, MMUL_PLACE_REPLICATE, NULL, 0,
+                              mmul_evaluator_name(e, at, name), &spread->value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
     spread->job = e->job;
     spread->held = 0;

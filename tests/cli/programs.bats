@@ -30,6 +30,16 @@ run_programs() {
     run_programs 60 3 cpu
 }
 
+@test "random programs whose values are on some of the ranks" {
+    need_numpy
+    py "$REPO/tests/random_programs.py" make programs 60 6 2
+    run_programs 60 2 cpu
+    py "$REPO/tests/random_programs.py" make programs 40 7 5
+    grep -l 'ranks=' programs/p*.py > placed
+    [ "$(wc -l < placed)" -gt 20 ]
+    run_programs 40 5 cpu
+}
+
 @test "random programs on an OpenCL device" {
     need_numpy
     "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"

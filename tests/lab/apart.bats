@@ -76,7 +76,7 @@ END
 @test "a node that is lost ends the job, the last checkpoint is whole, and the others go on from it" {
     local program=("$MPIMATMUL" run "$REPO/bench/programs/diloco.py" layers=1 heads=2 width=16 length=8 count=4
         inners=2 corpus=book.txt) job code=0
-    LAB_SECONDS=100 lab_mpirun node1:1,node2:1 "${program[@]}" outers=100000 > job.out 2> job.err 3>&- &
+    LAB_SECONDS=400 lab_mpirun node1:1,node2:1 "${program[@]}" outers=100000 > job.out 2> job.err 3>&- &
     job=$!
     until grep -q '^3 ' job.out; do
         kill -0 "$job"

@@ -112,14 +112,14 @@ static void check_nodes(const struct machine *m, const struct mmul_mesh *mesh, b
     mmul_split_offsets(SIDE, mesh->cols, mesh->col_shares, MMUL_SPLIT_EXACT, col_offsets, &err);
     struct mmul_move move = {
         .shape = shape,
-        .from = {MMUL_PLACE_GRID, mesh->rows, mesh->cols, row_offsets, col_offsets},
-        .to = {MMUL_PLACE_GRID_ROWS, mesh->rows, mesh->cols, row_offsets, NULL},
+        .from = {MMUL_PLACE_GRID, mesh->rows, mesh->cols, row_offsets, col_offsets, NULL},
+        .to = {MMUL_PLACE_GRID_ROWS, mesh->rows, mesh->cols, row_offsets, NULL, NULL},
         .size = m->size,
         .node_count = m->nodes,
         .rank_node = m->rank_node};
     if (!rows)
         move.to = (struct mmul_placement){MMUL_PLACE_GRID_COLS, mesh->rows, mesh->cols, NULL,
-                                          col_offsets};
+                                          col_offsets,          NULL};
     for (int node = 0; node < m->nodes; node++) {
         const struct mmul_mesh_node *n = &mesh->nodes[node];
         double sent = 0, taken = 0, all = (double)SIDE * SIDE;

@@ -92,6 +92,11 @@ static int64_t element_at(struct mmul_shape s, int64_t matrix, int64_t i, int64_
 // The place of an element in a part, by counting through its rectangles; -1: not there.
 static int64_t find(const struct mmul_placement *p, struct mmul_shape s, int rank,
                     int64_t element) {
+    if (p->kind == MMUL_PLACE_REPLICATE) { // the holder is a node
+        if (!mmul_placement_is_on(p, rank))
+            return -1;
+        rank = -1;
+    }
     struct mmul_part_range part = mmul_placement_part(p, s, rank);
     int64_t at = 0, offset;
     for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
@@ -171,7 +176,7 @@ static bool node_has(const struct world *w, const struct mmul_placement *p, int 
     if (p->kind == MMUL_PLACE_FILE)
         return node == w->machine->rank_node[0];
     if (mmul_placement_is_whole(p->kind))
-        return true;
+        return mmul_placement_is_on(p, node);
     for (int r = 0; r < w->machine->size; r++)
         if (w->machine->rank_node[r] == node && find(p, w->move.shape, r, e) >= 0)
             return true;
@@ -226,27 +231,33 @@ static void check_traffic(const struct world *w) {
         }
 }
 
+static void move_one(const struct machine *m, const struct mmul_move *move, int64_t most) {
+    static struct world w;
+    const struct mmul_shape shape = move->shape;
+    w = (struct world){.machine = m, .move = *move};
+    w.count = mmul_shape_matrices(shape) * shape.rows * shape.cols;
+    fill(&w);
+    for (int stage = 0; stage < m->nodes; stage++)
+        for (int node = 0; node < m->nodes; node++)
+            carry(&w, node, (node + stage) % m->nodes, most);
+    check_values(&w);
+    check_traffic(&w);
+}
+
 static void move_every_pair(const struct machine *m, struct mmul_shape shape, int64_t most) {
     for (int from = 0; from < KINDS; from++)
         for (int to = 0; to < KINDS; to++) {
-            static struct world w;
             struct offsets a, b;
             if (from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_PARTIAL)
                 continue; // nobody moves what is there
-            w = (struct world){.machine = m};
-            w.count = mmul_shape_matrices(shape) * shape.rows * shape.cols;
-            w.move = (struct mmul_move){.shape = shape,
-                                        .from = place(m, shape, (enum mmul_placement_kind)from, &a),
-                                        .to = place(m, shape, (enum mmul_placement_kind)to, &b),
-                                        .size = m->size,
-                                        .node_count = m->nodes,
-                                        .rank_node = m->rank_node};
-            fill(&w);
-            for (int stage = 0; stage < m->nodes; stage++)
-                for (int node = 0; node < m->nodes; node++)
-                    carry(&w, node, (node + stage) % m->nodes, most);
-            check_values(&w);
-            check_traffic(&w);
+            const struct mmul_move move = {.shape = shape,
+                                           .from =
+                                               place(m, shape, (enum mmul_placement_kind)from, &a),
+                                           .to = place(m, shape, (enum mmul_placement_kind)to, &b),
+                                           .size = m->size,
+                                           .node_count = m->nodes,
+                                           .rank_node = m->rank_node};
+            move_one(m, &move, most);
         }
 }
 
@@ -257,6 +268,59 @@ static void every_pair_of_placements(void **state) {
         for (size_t s = 0; s < sizeof SHAPES / sizeof *SHAPES; s++)
             for (size_t i = 0; i < sizeof most / sizeof *most; i++)
                 move_every_pair(&MACHINES[m], SHAPES[s], most[i]);
+}
+
+// Some of the ranks: a bit each.
+struct team {
+    struct machine machine; // the others have no weight
+    bool ranks[RANKS], near[RANKS], nodes[RANKS];
+    struct mmul_holders holders;
+};
+
+static void make_team(const struct machine *m, unsigned bits, struct team *t) {
+    *t = (struct team){.machine = *m};
+    t->holders = (struct mmul_holders){t->ranks, t->near, t->nodes, -1, 0, m->size};
+    for (int r = 0; r < m->size; r++) {
+        t->ranks[r] = bits >> r & 1;
+        t->machine.weights[r] = t->ranks[r] ? 1 + r % 3 : 0;
+        t->nodes[m->rank_node[r]] |= t->ranks[r];
+        t->holders.count += t->ranks[r];
+        if (t->ranks[r] && t->holders.first < 0)
+            t->holders.first = r;
+    }
+    for (int r = 0; r < m->size; r++)
+        t->near[r] = t->nodes[m->rank_node[r]];
+}
+
+static void between_teams(const struct machine *m, unsigned from_bits, unsigned to_bits) {
+    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_FILE, MMUL_PLACE_ROWS,
+                                                     MMUL_PLACE_COLS, MMUL_PLACE_REPLICATE};
+    enum { COUNT = sizeof kinds / sizeof *kinds, MOST = 5 };
+    const struct mmul_shape shape = {1, 2, 3, 11};
+    struct team from, to;
+    struct offsets a, b;
+    make_team(m, from_bits, &from);
+    make_team(m, to_bits, &to);
+    for (int i = 0; i < COUNT; i++)
+        for (int j = 0; j < COUNT; j++) {
+            struct mmul_move move = {.shape = shape,
+                                     .from = place(&from.machine, shape, kinds[i], &a),
+                                     .to = place(&to.machine, shape, kinds[j], &b),
+                                     .size = m->size,
+                                     .node_count = m->nodes,
+                                     .rank_node = m->rank_node};
+            move.from.holders = i > 0 ? &from.holders : NULL;
+            move.to.holders = j > 0 ? &to.holders : NULL;
+            move_one(m, &move, MOST);
+        }
+}
+
+static void every_pair_of_teams(void **state) {
+    (void)state;
+    for (size_t m = 0; m < sizeof MACHINES / sizeof *MACHINES && MACHINES[m].size <= 5; m++)
+        for (unsigned from = 1; from < 1U << MACHINES[m].size; from++)
+            for (unsigned to = 1; to < 1U << MACHINES[m].size; to++)
+                between_teams(&MACHINES[m], from, to);
 }
 
 // Thousands of ranks: what one node walks is its own business alone.
@@ -275,8 +339,8 @@ static void a_large_cluster(void **state) {
     assert_int_equal(mmul_split_offsets(shape.rows, MANY, weights, MMUL_SPLIT_EXACT, offsets, &err),
                      MMUL_OK);
     const struct mmul_move move = {.shape = shape,
-                                   .from = {MMUL_PLACE_ROWS, MANY, 1, offsets, NULL},
-                                   .to = {MMUL_PLACE_COLS, 1, MANY, NULL, offsets},
+                                   .from = {MMUL_PLACE_ROWS, MANY, 1, offsets, NULL, NULL},
+                                   .to = {MMUL_PLACE_COLS, 1, MANY, NULL, offsets, NULL},
                                    .size = MANY,
                                    .node_count = MANY / 4,
                                    .rank_node = rank_node};
@@ -294,29 +358,39 @@ static void placements_as_text(void **state) {
     static const int64_t rows[] = {0, 2050, 3075, 4096}, cols[] = {0, 3, 9};
     static const int64_t many[] = {0, 1, 2, 3, 4, 5, 6};
     char text[96];
-    const struct mmul_placement by_rows = {MMUL_PLACE_ROWS, 3, 1, rows, NULL};
-    const struct mmul_placement grid = {MMUL_PLACE_GRID, 3, 2, rows, cols};
-    const struct mmul_placement grid_cols = {MMUL_PLACE_GRID_COLS, 3, 2, NULL, cols};
+    const struct mmul_placement by_rows = {MMUL_PLACE_ROWS, 3, 1, rows, NULL, NULL};
+    const struct mmul_placement grid = {MMUL_PLACE_GRID, 3, 2, rows, cols, NULL};
+    const struct mmul_placement grid_cols = {MMUL_PLACE_GRID_COLS, 3, 2, NULL, cols, NULL};
     assert_string_equal(mmul_placement_format(&by_rows, text), "rows 0 2050 3075 4096");
     assert_string_equal(mmul_placement_format(&grid, text), "grid 0 2050 3075 4096 x 0 3 9");
     assert_string_equal(mmul_placement_format(&grid_cols, text), "grid cols 0 3 9");
-    assert_string_equal(mmul_placement_format(
-                            &(struct mmul_placement){MMUL_PLACE_GRID_ROWS, 6, 2, many, NULL}, text),
-                        "grid rows of 6 x 2 parts");
     assert_string_equal(
-        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_COLS, 1, 6, NULL, many}, text),
+        mmul_placement_format(
+            &(struct mmul_placement){MMUL_PLACE_GRID_ROWS, 6, 2, many, NULL, NULL}, text),
+        "grid rows of 6 x 2 parts");
+    assert_string_equal(
+        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_COLS, 1, 6, NULL, many, NULL},
+                              text),
         "cols in 6 parts");
     assert_string_equal(
-        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_GRID, 6, 2, many, cols}, text),
+        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_GRID, 6, 2, many, cols, NULL},
+                              text),
         "grid of 6 x 2 parts");
     assert_string_equal(
         mmul_placement_format(&(struct mmul_placement){.kind = MMUL_PLACE_REPLICATE}, text),
         "replicate");
+    const bool some[] = {false, true, false, true, true};
+    struct mmul_holders holders = {.ranks = some, .first = 1, .count = 3, .size = 5};
+    const struct mmul_placement whole = {.kind = MMUL_PLACE_REPLICATE, .holders = &holders};
+    assert_string_equal(mmul_placement_format(&whole, text), "replicate on 1 3 4");
+    holders.count = 100;
+    assert_string_equal(mmul_placement_format(&whole, text), "replicate on 100 ranks");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_placements),
+        cmocka_unit_test(every_pair_of_teams),
         cmocka_unit_test(a_large_cluster),
         cmocka_unit_test(placements_as_text),
     };

@@ -31,7 +31,7 @@ struct key_operation {
 
 struct key_value {
     struct mmul_shape shape;
-    int dtype, is_integer, last_use;
+    int dtype, is_integer, last_use, team;
 };
 
 static void add_operation(struct mmul_hasher *hasher, const struct mmul_operation *o) {
@@ -69,6 +69,7 @@ static void add_value(struct mmul_hasher *hasher, const struct mmul_value *v) {
     key.dtype = (int)v->dtype;
     key.is_integer = v->is_integer;
     key.last_use = v->last_use;
+    key.team = v->team;
     mmul_hasher_add(hasher, &key, sizeof key);
 }
 
@@ -128,6 +129,9 @@ uint64_t mmul_plan_key(const struct mmul_context *context, const struct mmul_pro
         add_value(hasher, &program->values[i]);
     for (int k = 0; k < program->kept_count; k++)
         add_kept(hasher, &program->kept[k]);
+    if (program->team_count > 0)
+        mmul_hasher_add(hasher, program->teams,
+                        (size_t)program->team_count * sizeof *program->teams);
     const uint64_t key = mmul_hasher_value(hasher);
     mmul_hasher_destroy(hasher);
     return key;

@@ -73,6 +73,10 @@ enum mmul_status mmul_program_pack(const struct mmul_program *program, char **by
         has_files |= program->kept[i].held == 0;
     if (has_files)
         return mmul_fail(err, MMUL_ERR_USAGE, "what nodes compute apart reads and writes no files");
+    if (program->team_count > 0)
+        return mmul_fail(
+            err, MMUL_ERR_USAGE,
+            "what nodes compute apart is on all ranks of the node: it places nothing on some");
     put_all(&c, program);
     *length = c.at;
     enum mmul_status status = MMUL_ALLOCATE(*bytes, *length, "a program", err);

@@ -14,13 +14,14 @@
 #include "exec/memory/spare.h"
 #include "exec/setup/calibrate.h"
 #include "io/weights_file.h"
+#include "model/teams.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_make.h"
 #include "plan/program/program_memory.h"
 
 // What root knows and the others are told.
 struct told {
-    int value_count, operation_count, kept_count;
+    int value_count, operation_count, kept_count, team_count;
     bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
     struct mmul_job_options options;
 };
@@ -99,13 +100,17 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
     size_t value_bytes = (size_t)told->value_count * sizeof *made->values;
     size_t operation_bytes = (size_t)told->operation_count * sizeof *made->operations;
     size_t kept_bytes = (size_t)told->kept_count * sizeof *made->kept;
+    size_t team_bytes = (size_t)told->team_count * sizeof *made->teams;
     enum mmul_status status = mmul_program_create(&made, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, told->value_count),
                                    MMUL_WANT(made->operations, told->operation_count),
-                                   MMUL_WANT(made->kept, told->kept_count));
+                                   MMUL_WANT(made->kept, told->kept_count),
+                                   MMUL_WANT(made->teams, told->team_count));
     if (status == MMUL_OK && comm->rank == 0 && told->kept_count > 0)
         memcpy(made->kept, program->kept, kept_bytes);
+    if (status == MMUL_OK && comm->rank == 0 && told->team_count > 0)
+        memcpy(made->teams, program->teams, team_bytes);
     if (status == MMUL_OK && comm->rank == 0 && told->operation_count > 0) {
         memcpy(made->operations, program->operations, operation_bytes);
         if (told->value_count > 0)
@@ -118,12 +123,15 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         status = mmul_comm_broadcast(comm, made->operations, (int64_t)operation_bytes, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, made->kept, (int64_t)kept_bytes, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->teams, (int64_t)team_bytes, err);
     if (status != MMUL_OK) {
         mmul_program_destroy(made);
         return status;
     }
     made->value_count = told->value_count;
     made->kept_count = told->kept_count;
+    made->team_count = told->team_count;
     made->operation_count = made->capacity = told->operation_count;
     for (int i = 0; comm->rank != 0 && i < made->operation_count; i++) {
         made->operations[i].matrix = NULL;
@@ -134,6 +142,8 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         status = mmul_program_search(made, err);
     if (status == MMUL_OK)
         status = mmul_program_fold(made, err);
+    if (status == MMUL_OK)
+        status = mmul_program_hand_on(made, comm->size, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         *copy = made;
@@ -158,6 +168,7 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
     struct told told = {.value_count = program->value_count,
                         .operation_count = program->operation_count,
                         .kept_count = program->kept_count,
+                        .team_count = program->team_count,
                         .is_automatic = !gives_weights(job) &&
                                         count_listed(context->cluster) == 0 &&
                                         work_of(program).flops > 0,

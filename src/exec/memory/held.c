@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "exec/memory/spare.h"
 #include "model/matrix.h"
+#include "model/teams.h"
 
 struct mmul_held_segment {
     struct mmul_shared shared;
@@ -22,8 +23,9 @@ struct mmul_held {
     int64_t *offsets; // owned, by rank, in units of its placement; NULL: whole
     char **parts;     // owned, by rank of the node: where they are
     int ranks;
-    bool is_released; // root: by its user
-    bool is_apart;    // every node has one of its own
+    bool is_released;      // root: by its user
+    bool is_apart;         // every node has one of its own
+    struct mmul_team team; // of some ranks, info.team
 };
 
 static const struct mmul_spare_owner spare_owner = {MMUL_SPARE_HELD, NULL};
@@ -195,7 +197,13 @@ static enum mmul_status hold(struct mmul_context *context, const struct mmul_val
     memcpy(made->parts, v->kept_parts + (int64_t)place * v->node_size,
            (size_t)v->node_size * sizeof *made->parts);
     made->number = v->plan->program->kept[kept].held;
-    made->info = (struct mmul_held_info){value->shape, value->dtype, p->kind, value->is_integer};
+    made->info = (struct mmul_held_info){value->shape,      value->dtype,     p->kind,
+                                         value->is_integer, value->is_placed, NULL};
+    const struct mmul_team *team = mmul_program_team(v->plan->program, value->team);
+    if (team != NULL) {
+        made->team = *team;
+        made->info.team = &made->team;
+    }
     made->segment = segment;
     made->ranks = ranks;
     made->is_apart = context->whole != NULL;

@@ -168,7 +168,7 @@ static void add(const struct lines *l, const struct mmul_view *view, struct mmul
 // A rank's part of the result, of copies that of the first.
 static struct mmul_part_range part_of(const struct lines *l, int rank) {
     bool counts = mmul_placement_is_whole(l->move.to.kind)
-                      ? rank == 0
+                      ? rank == mmul_placement_first(&l->move.to)
                       : mmul_placement_copies(&l->move.to, rank).first == rank;
     return counts ? mmul_placement_part(&l->move.to, l->move.shape, rank)
                   : (struct mmul_part_range){0};
@@ -183,8 +183,9 @@ void mmul_carried_sums_give(struct mmul_stage *stage) {
             int64_t ignored, at = place_of(&l, rank, t);
             const struct mmul_view view =
                 mmul_values_view(l.values, stage->is.step->operands[0], l.values->rank, t);
-            add(&l, &view, mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
-                mine + at, mine + l.sums.count + at);
+            if (view.at != NULL) // else the rank has no summand
+                add(&l, &view, mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
+                    mine + at, mine + l.sums.count + at);
         }
     }
     tell_given(stage, 0);

@@ -140,6 +140,8 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
         if (costs->rank_node[rank] != v->node || !is_holder)
             continue;
         struct mmul_view view = mmul_values_view(v, place, rank, piece->region.matrix);
+        if (view.at == NULL) // it has no summand
+            continue;
         mmul_view_read(&view, piece->region, found, to);
         found = true;
     }

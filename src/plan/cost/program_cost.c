@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/memory.h"
+#include "model/teams.h"
 #include "plan/cost/cost.h"
 
 // Copies within a node, by way of a buffer; files of root.
@@ -53,9 +54,46 @@ static void set_links(struct mmul_program_costs *c, const struct mmul_cluster *c
         c->node_bytes_per_second[root] = fastest;
 }
 
+static enum mmul_status find_holders(struct mmul_program_costs *c,
+                                     const struct mmul_cluster *cluster,
+                                     const struct mmul_team *team, struct mmul_error *err) {
+    bool *ranks = NULL, *near = NULL, *nodes = NULL;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a team", err, MMUL_WANT(c->holders, 1), MMUL_WANT(ranks, cluster->size),
+                          MMUL_WANT(near, cluster->size), MMUL_WANT(nodes, cluster->node_count));
+    if (status != MMUL_OK)
+        return status;
+    *c->holders = (struct mmul_holders){ranks, near, nodes, -1, 0, c->size};
+    for (int rank = 0; rank < cluster->size; rank++) {
+        ranks[rank] = mmul_team_has(team, rank);
+        nodes[cluster->ranks[rank].node] |= ranks[rank];
+        c->holders->count += ranks[rank];
+        if (ranks[rank] && c->holders->first < 0)
+            c->holders->first = rank;
+    }
+    for (int rank = 0; rank < cluster->size; rank++)
+        near[rank] = nodes[cluster->ranks[rank].node];
+    return MMUL_OK;
+}
+
+// Of all ranks, or of the team's alone, which share alike where none of them has a weight.
+static void set_shares(struct mmul_program_costs *c, const double *weights) {
+    const bool *in = c->holders != NULL ? c->holders->ranks : NULL;
+    double sum = 0;
+    int count = 0;
+    for (int rank = 0; rank < c->size; rank++)
+        if (in == NULL || in[rank]) {
+            sum += weights[rank];
+            count++;
+        }
+    for (int rank = 0; rank < c->size; rank++)
+        c->shares[rank] = in != NULL && !in[rank] ? 0 : sum > 0 ? weights[rank] / sum : 1.0 / count;
+}
+
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
-                                         int64_t groups, struct mmul_error *err) {
+                                         int64_t groups, const struct mmul_team *team,
+                                         struct mmul_error *err) {
     struct mmul_program_costs c = {
         .size = cluster->size, .node_count = cluster->node_count, .groups = groups};
     enum mmul_status status = MMUL_ALLOCATE_ALL(
@@ -63,13 +101,12 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         MMUL_WANT(c.flops, c.size), MMUL_WANT(c.transfer, c.size),
         MMUL_WANT(c.node_shares, c.node_count), MMUL_WANT(c.node_bytes_per_second, c.node_count),
         MMUL_WANT(c.group_offsets, c.size + 1));
-    double sum = 0;
-    if (status == MMUL_OK)
+    if (status == MMUL_OK && team != NULL)
+        status = find_holders(&c, cluster, team, err);
+    if (status == MMUL_OK) {
         set_links(&c, cluster);
-    for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
-        sum += weights[rank];
-    for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
-        c.shares[rank] = weights[rank] / sum;
+        set_shares(&c, weights);
+    }
     if (status == MMUL_OK && groups > 1)
         status =
             mmul_split_offsets(groups, c.size, c.shares, MMUL_SPLIT_EXACT, c.group_offsets, err);
@@ -105,6 +142,12 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     mmul_free(costs->node_shares);
     mmul_free(costs->node_bytes_per_second);
     mmul_mesh_fini(&costs->mesh);
+    if (costs->holders != NULL) {
+        mmul_free((void *)(uintptr_t)costs->holders->ranks);
+        mmul_free((void *)(uintptr_t)costs->holders->near);
+        mmul_free((void *)(uintptr_t)costs->holders->nodes);
+    }
+    mmul_free(costs->holders);
     *costs = (struct mmul_program_costs){0};
 }
 
@@ -112,6 +155,10 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
 
 static bool is_split(enum mmul_placement_kind kind) {
     return !mmul_placement_is_whole(kind);
+}
+
+static bool is_member(const struct mmul_program_costs *c, int rank) {
+    return c->holders == NULL || c->holders->ranks[rank];
 }
 
 // Which part of the value a node has.
@@ -127,7 +174,8 @@ static double has(const struct mmul_program_costs *c, enum mmul_placement_kind k
     case MMUL_PLACE_GRID_COLS:
         return mesh->cols;
     default:
-        return is_split(kind) ? c->node_shares[node] : 1;
+        return is_split(kind) ? c->node_shares[node]
+                              : c->holders == NULL || c->holders->nodes[node];
     }
 }
 
@@ -200,6 +248,28 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return between(c, from, to);
 }
 
+// What a team hands on: from its files and parts, or from the nodes that have it whole to those that have not.
+static struct traffic across(const struct mmul_program_costs *from_costs,
+                             const struct mmul_program_costs *to_costs,
+                             enum mmul_placement_kind from, enum mmul_placement_kind to) {
+    const bool copies = from == MMUL_PLACE_REPLICATE;
+    struct traffic t = {.stages = to_costs->node_count - 1};
+    double have = 0, want = 0;
+    for (int node = 0; node < to_costs->node_count; node++) {
+        const double own = has(from_costs, from, node);
+        have += own;
+        want += copies && own > 0 ? 0 : has(to_costs, to, node);
+    }
+    for (int node = 0; node < to_costs->node_count; node++) {
+        const double own = has(from_costs, from, node), each = has(to_costs, to, node);
+        if (copies)
+            t = add_node(to_costs, t, node, own > 0 ? want / have : 0, own > 0 ? 0 : each);
+        else
+            t = add_node(to_costs, t, node, own * (want - each), each * (have - own));
+    }
+    return t;
+}
+
 // Of a sum, as its check has them (exec/steps/sums.h).
 static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
     bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
@@ -220,12 +290,10 @@ struct move_cost {
     double here, network, packing, bytes;
 };
 
-static struct move_cost move_cost(const struct mmul_program_costs *costs,
-                                  const struct mmul_value *value, enum mmul_placement_kind from,
-                                  enum mmul_placement_kind to) {
-    const struct mmul_program_costs *c = costs;
+static struct move_cost cost_of(const struct mmul_program_costs *c, const struct mmul_value *value,
+                                enum mmul_placement_kind from, enum mmul_placement_kind to,
+                                struct traffic t) {
     const double all = bytes_of(value->shape, value->dtype);
-    const struct traffic t = traffic_of(c, from, to);
     double widest = 0;
     for (int node = 0; node < c->node_count; node++)
         widest = fmax(widest, has(c, to, node));
@@ -245,6 +313,22 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs,
     return cost;
 }
 
+static struct move_cost move_cost(const struct mmul_program_costs *costs,
+                                  const struct mmul_value *value, enum mmul_placement_kind from,
+                                  enum mmul_placement_kind to) {
+    return cost_of(costs, value, from, to, traffic_of(costs, from, to));
+}
+
+double mmul_program_handing_seconds(const struct mmul_program_costs *from_costs,
+                                    const struct mmul_program_costs *to_costs,
+                                    const struct mmul_value *value, enum mmul_placement_kind from,
+                                    enum mmul_placement_kind to, double *bytes) {
+    const struct move_cost cost =
+        cost_of(to_costs, value, from, to, across(from_costs, to_costs, from, to));
+    *bytes = cost.bytes;
+    return cost.here + cost.network;
+}
+
 double mmul_program_move_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind from,
                                  enum mmul_placement_kind to, double *bytes) {
@@ -257,6 +341,8 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
 // its share of the node's. Summands are split along the inner size, others are made by everybody.
 static double part_of(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
                       enum mmul_placement_kind result, int rank) {
+    if (!is_member(c, rank))
+        return 0;
     if (result == MMUL_PLACE_GRID)
         return rank < c->mesh.rows * c->mesh.cols ? c->mesh.row_shares[rank / c->mesh.cols] *
                                                         c->mesh.col_shares[rank % c->mesh.cols]
@@ -269,8 +355,12 @@ static double part_of(const struct mmul_program_costs *c, enum mmul_operation_ki
     return 1;
 }
 
-static bool may_go(enum mmul_placement_kind from, enum mmul_placement_kind to) {
-    return from != MMUL_PLACE_PARTIAL || to != MMUL_PLACE_FILE; // nobody adds into a file
+// Nobody adds into a file; and what root's file has is no summand of a team that root may not belong to.
+static bool may_go(const struct mmul_program_costs *c, enum mmul_placement_kind from,
+                   enum mmul_placement_kind to) {
+    const bool is_apart = c->holders != NULL && from == MMUL_PLACE_FILE;
+    return !(from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_FILE) &&
+           !(is_apart && to == MMUL_PLACE_PARTIAL);
 }
 
 struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
@@ -284,13 +374,38 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
         if ((have >> kind & 1) == 0)
             continue;
         double direct = mmul_program_move_seconds(costs, value, from, to, &ignored);
-        if (may_go(from, to) && direct < best.seconds)
+        if (may_go(costs, from, to) && direct < best.seconds)
             best = (struct mmul_program_path){from, false, direct};
         double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
         // Or its product cannot bring it.
         const bool at_once = costs->streams && from == MMUL_PLACE_FILE;
         if (from != rows && to != rows && !at_once && by_rows < best.seconds)
             best = (struct mmul_program_path){from, true, by_rows};
+    }
+    return best;
+}
+
+struct mmul_program_path mmul_program_find_handing(const struct mmul_program_costs *from_costs,
+                                                   const struct mmul_program_costs *to_costs,
+                                                   const struct mmul_value *value, unsigned have,
+                                                   enum mmul_placement_kind to) {
+    const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
+    const unsigned direct =
+        1U << MMUL_PLACE_FILE | 1U << rows | 1U << MMUL_PLACE_COLS | 1U << MMUL_PLACE_REPLICATE;
+    struct mmul_program_path best = {.seconds = INFINITY};
+    double ignored;
+    const double onward =
+        mmul_program_handing_seconds(from_costs, to_costs, value, rows, to, &ignored);
+    for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
+        const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
+        if ((have >> kind & 1) == 0)
+            continue;
+        const bool by_rows = (direct >> kind & 1) == 0;
+        const double seconds =
+            by_rows ? mmul_program_move_seconds(from_costs, value, from, rows, &ignored) + onward
+                    : mmul_program_handing_seconds(from_costs, to_costs, value, from, to, &ignored);
+        if (seconds < best.seconds)
+            best = (struct mmul_program_path){from, by_rows, seconds};
     }
     return best;
 }

@@ -7,6 +7,7 @@
 // is whole there, nothing of a file that is elsewhere; T bytes move:
 //
 //     i to j   T has_i wants_j, i != j, where j has not all of it already; of copies one sends
+//     handed on  the same from the ranks of one team to those of another (model/teams.h)
 //     grid     to grid rows: its blocks to the other nodes of its row of the mesh; to grid cols
 //              the same (mesh.h)
 //     move     max over nodes of (bytes out, bytes in) / B_i + latency per stage (of a grid: per node of a row)
@@ -41,17 +42,19 @@ struct mmul_program_costs {
     double (*flops)[2];     // size, owned: per second in float32, in float64
     double *transfer;       // size, owned: seconds per byte to or from its device; 0: none
     struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
+    struct mmul_holders *holders;             // owned; of a team: who it is; NULL: all ranks
     double bytes_per_second, latency_seconds; // the slowest link
     double *node_bytes_per_second; // node_count, owned: of each; of root's node the fastest
     bool streams;                  // products are of rows or columns
     bool keeps_values;             // no product brings its files itself
 };
 
-// weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. Fails
-// with MMUL_ERR_SYSTEM (memory).
+// weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. team: whose
+// values they are; NULL: of all ranks. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
-                                         int64_t groups, struct mmul_error *err);
+                                         int64_t groups, const struct mmul_team *team,
+                                         struct mmul_error *err);
 void mmul_program_costs_fini(struct mmul_program_costs *costs);
 
 // Takes the mesh with which a product of these, both grids, is over first.
@@ -64,6 +67,12 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind from,
                                  enum mmul_placement_kind to, double *bytes);
 
+// Of values that one team hands on to another: from a placement over the first one's ranks to one over the other's.
+double mmul_program_handing_seconds(const struct mmul_program_costs *from_costs,
+                                    const struct mmul_program_costs *to_costs,
+                                    const struct mmul_value *value, enum mmul_placement_kind from,
+                                    enum mmul_placement_kind to, double *bytes);
+
 // How a value that is in the placements of the set `have` (a bit per kind) gets into another one:
 // from the nearest of them, directly or by way of rows.
 struct mmul_program_path {
@@ -74,6 +83,13 @@ struct mmul_program_path {
 struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
                                                 const struct mmul_value *value, unsigned have,
                                                 enum mmul_placement_kind to);
+
+// The same of one that is handed on, from the nearest of them or by way of its team's rows; to rows, columns or whole
+// matrices of the other team.
+struct mmul_program_path mmul_program_find_handing(const struct mmul_program_costs *from_costs,
+                                                   const struct mmul_program_costs *to_costs,
+                                                   const struct mmul_value *value, unsigned have,
+                                                   enum mmul_placement_kind to);
 
 // Panels of an inner range, at most and of at least so much.
 static inline int mmul_program_panels(int64_t k) {

@@ -29,7 +29,8 @@ static struct mmul_placement split_of(const struct mmul_block_walk *w, struct mm
     if (placement.kind != MMUL_PLACE_REPLICATE)
         return placement;
     *rank = 0;
-    return (struct mmul_placement){MMUL_PLACE_ROWS, 1, 1, w->units, NULL};
+    return (struct mmul_placement){
+        .kind = MMUL_PLACE_ROWS, .row_parts = 1, .col_parts = 1, .row_offsets = w->units};
 }
 
 // The rank's part of `total` units among those of its node.
@@ -37,8 +38,13 @@ static void share_node(const struct mmul_program_costs *c, int rank, int64_t tot
                        int64_t units[2]) {
     double before = 0, all = 0;
     int ranks = 0, index = 0;
+    const bool *in = c->holders != NULL ? c->holders->ranks : NULL;
+    if (in != NULL && !in[rank]) {
+        units[0] = units[1] = 0;
+        return;
+    }
     for (int r = 0; r < c->size; r++) {
-        if (c->rank_node[r] != c->rank_node[rank])
+        if (c->rank_node[r] != c->rank_node[rank] || (in != NULL && !in[r]))
             continue;
         before += r < rank ? c->shares[r] : 0;
         all += c->shares[r];
@@ -67,7 +73,8 @@ struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
     const bool may_be_whole = plan->places[step->made].placement.kind == MMUL_PLACE_REPLICATE ||
                               mmul_step_makes_summands(plan, step);
     if (may_be_whole)
-        share_node(&plan->costs, rank, mmul_shape_matrices(shape) * shape.rows, w.units);
+        share_node(mmul_program_step_costs(plan, step), rank,
+                   mmul_shape_matrices(shape) * shape.rows, w.units);
     const struct mmul_placement split = split_of(&w, &shape, &rank);
     struct mmul_part_range part = mmul_placement_part(&split, shape, rank);
     w.matrix = part.matrix_begin;

@@ -5,11 +5,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/teams.h"
+
 int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                                  const struct mmul_program_place *place, int rank) {
     const struct mmul_value *value = &plan->program->values[place->value];
     return MMUL_PLACE_ALIGN(mmul_placement_part(&place->placement, value->shape, rank).elements *
                             (int64_t)mmul_dtype_bytes(value->dtype));
+}
+
+const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program_plan *plan,
+                                                       int team) {
+    return team > MMUL_TEAM_ALL ? &plan->team_costs[team] : &plan->costs;
+}
+
+const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,
+                                                         const struct mmul_program_step *step) {
+    const struct mmul_program *program = plan->program;
+    return mmul_program_costs_of(
+        plan, mmul_program_team_of(program, &program->operations[step->operation]));
 }
 
 int mmul_program_base(const struct mmul_program_plan *plan, int place) {

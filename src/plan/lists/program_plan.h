@@ -82,8 +82,11 @@ struct mmul_program_plan {
     const struct mmul_program *program; // borrowed
     struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
     struct mmul_job_options options;
-    struct mmul_job_calls calls;       // this rank's
-    struct mmul_program_costs costs;   // who is where, and shares
+    struct mmul_job_calls calls;     // this rank's
+    struct mmul_program_costs costs; // who is where, and shares
+    // Owned: those of the program's teams, by team (model/teams.h); the first ones are of none. NULL: there are no teams.
+    struct mmul_program_costs *team_costs;
+    int team_count;                    // of these
     double *weights;                   // owned, of the ranks: those that the shares were made from
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
@@ -119,6 +122,12 @@ struct mmul_plan {
 // The move of a step of that kind.
 struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step);
+
+// Of a team; of the team that carries out an operation.
+const struct mmul_program_costs *mmul_program_costs_of(const struct mmul_program_plan *plan,
+                                                       int team);
+const struct mmul_program_costs *mmul_program_step_costs(const struct mmul_program_plan *plan,
+                                                         const struct mmul_program_step *step);
 
 // Seconds and bytes of the steps, into the plan's.
 void mmul_program_plan_add_up(struct mmul_program_plan *plan);

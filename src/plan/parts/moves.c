@@ -9,8 +9,20 @@
 enum { WHOLE = -1, NOBODY = -2 };
 
 // Does the node hold anything of it that this move reads (or writes)?
-static bool has_whole(const struct mmul_move *move, enum mmul_placement_kind kind, int node) {
-    return kind != MMUL_PLACE_FILE || node == move->rank_node[0];
+static bool has_whole(const struct mmul_move *move, const struct mmul_placement *placement,
+                      int node) {
+    return placement->kind == MMUL_PLACE_FILE ? node == move->rank_node[0]
+                                              : mmul_placement_is_on(placement, node);
+}
+
+// Of the nodes that have it whole, which sends it to one that has not: another one for every node in turn.
+static int find_sender(const struct mmul_move *move, int to_node) {
+    int count = 0, node = -1;
+    for (int i = 0; i < move->node_count; i++)
+        count += mmul_placement_is_on(&move->from, i);
+    for (int left = to_node % count; left >= 0;)
+        left -= mmul_placement_is_on(&move->from, ++node);
+    return node;
 }
 
 static int first_copy(const struct mmul_move *move, const struct mmul_placement *placement,
@@ -36,14 +48,18 @@ static bool sends(const struct mmul_move *move, int rank, int from_node, int to_
 // Do bytes go from one node to the other at all?
 static bool connects(const struct mmul_move *move, int from_node, int to_node) {
     enum mmul_placement_kind from = move->from.kind, to = move->to.kind;
-    if (mmul_placement_is_whole(from) && !has_whole(move, from, from_node))
+    if (mmul_placement_is_whole(from) && !has_whole(move, &move->from, from_node))
         return false;
     if (to == MMUL_PLACE_PARTIAL) // whoever has it keeps it; of many copies root's node
         return from_node == to_node &&
-               (from != MMUL_PLACE_REPLICATE || from_node == move->rank_node[0]);
-    if (mmul_placement_is_whole(to) && !has_whole(move, to, to_node))
+               (from != MMUL_PLACE_REPLICATE ||
+                from_node == move->rank_node[mmul_placement_first(&move->from)]);
+    if (mmul_placement_is_whole(to) && !has_whole(move, &move->to, to_node))
         return false;
-    return from != MMUL_PLACE_REPLICATE || from_node == to_node;
+    if (from != MMUL_PLACE_REPLICATE)
+        return true;
+    return from_node ==
+           (has_whole(move, &move->from, to_node) ? to_node : find_sender(move, to_node));
 }
 
 // The next one after `rank` on the node that sends; NOBODY: that was the last.
@@ -62,7 +78,9 @@ static int next_source(const struct mmul_move_walk *w, int rank) {
 static int next_target(const struct mmul_move_walk *w, int rank) {
     const struct mmul_move *move = w->move;
     if (move->to.kind == MMUL_PLACE_PARTIAL)
-        return rank != NOBODY ? NOBODY : w->from_rank == WHOLE ? 0 : w->from_rank;
+        return rank != NOBODY          ? NOBODY
+               : w->from_rank == WHOLE ? mmul_placement_first(&move->to)
+                                       : w->from_rank;
     if (mmul_placement_is_whole(move->to.kind))
         return rank == NOBODY ? WHOLE : NOBODY;
     for (int next = rank == NOBODY ? 0 : rank + 1; next < move->size; next++)

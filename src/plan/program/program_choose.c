@@ -14,6 +14,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/teams.h"
 #include "plan/program/program_planning.h"
 
 enum { STATES_MOST = 512, RULES_MOST = 16, FOUND_MOST = STATES_MOST * RULES_MOST };
@@ -36,13 +37,14 @@ struct known_path {
 // States before and after an operation, with their bytes, and how each came about.
 struct search {
     const struct mmul_program *program;
-    const struct mmul_program_costs *costs;
+    const struct mmul_program_costs *teams; // costs, by team
+    const struct mmul_program_costs *costs; // of the operation at hand
     struct state now[STATES_MOST], found[FOUND_MOST];
     unsigned char *have[2], *scratch; // of those; and of one
     int *parents, *rules;             // operation * STATES_MOST + state
     int *slots;                       // of the values that are alive, which have them in turn
     int *owners;                      // of the slots; -1: free
-    bool is_spread;                   // placements for several ranks are looked at
+    bool has_wishes;                  // for placements that need several ranks
     bool *turned;    // of values: as they are made they are another one, read the other way round
     int slot_count;  // in use, a multiple of WORD
     int states_most; // that go on
@@ -50,6 +52,10 @@ struct search {
     int table[TABLE], table_size; // found states by their bytes; 0: none, else index + 1
     struct known_path paths[MMUL_OPERANDS][MMUL_PLACEMENTS][MMUL_PLACEMENTS];
 };
+
+static const struct mmul_program_costs *costs_of(const struct search *s, int value) {
+    return &s->teams[s->program->values[value].team];
+}
 
 // The same, of an operand; a few sets of placements come again and again.
 static struct mmul_program_path find_path(struct search *s, const struct mmul_operation *o,
@@ -61,7 +67,10 @@ static struct mmul_program_path find_path(struct search *s, const struct mmul_op
     if (i < MMUL_PLACEMENTS && known[i].have == have)
         return known[i].path;
     struct mmul_program_path path =
-        mmul_program_find_path(s->costs, &s->program->values[o->operands[operand]], have, to);
+        mmul_program_hands_on(s->program, o)
+            ? mmul_program_find_handing(costs_of(s, o->operands[operand]), s->costs,
+                                        &s->program->values[o->operands[operand]], have, to)
+            : mmul_program_find_path(s->costs, &s->program->values[o->operands[operand]], have, to);
     if (i < MMUL_PLACEMENTS)
         known[i] = (struct known_path){have, path};
     return path;
@@ -83,15 +92,22 @@ static bool is_for_many(enum mmul_placement_kind kind) {
     return kind != MMUL_PLACE_ROWS && kind != MMUL_PLACE_REPLICATE && kind != MMUL_PLACE_FILE;
 }
 
+static bool has_wishes(const struct mmul_program *program) {
+    bool any = false;
+    for (int i = 0; !any && i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        any = (o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && is_for_many(o->wish);
+    }
+    return any;
+}
+
 // One rank has all of everything, whatever it is called: rows are enough, and whole matrices where rows do not do. What
 // else there is only has to be copied; where it is wished, it is there.
-static bool is_spread(const struct mmul_program *program, const struct mmul_program_costs *costs) {
-    bool spread = costs->size > 1;
-    for (int i = 0; !spread && i < program->operation_count; i++) {
-        const struct mmul_operation *o = &program->operations[i];
-        spread = (o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && is_for_many(o->wish);
-    }
-    return spread;
+static bool is_looked_at(const struct search *s, enum mmul_placement_kind kind) {
+    const bool is_alone = s->costs->groups == MMUL_ONE_RANK;
+    if (s->costs->holders != NULL && mmul_placement_is_mesh(kind))
+        return false;
+    return !is_for_many(kind) || s->has_wishes || !is_alone;
 }
 
 // Every operation has its place in the text of a program; a wish leaves one rule. What is read the other way
@@ -103,13 +119,17 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
     const int64_t groups = s->costs->groups;
     const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
-    if (!s->is_spread && is_for_many(rule->result))
+    if (!is_looked_at(s, rule->result))
         return false;
     if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
         return false;
     if (o->scale.is_given && !has_panels(rule))
         return false;
-    if ((o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && rule->result != o->wish)
+    const bool is_any = mmul_program_hands_on(s->program, o) && o->wish == MMUL_PLACE_FILE;
+    if (is_any && rule->result != MMUL_PLACE_ROWS && rule->result != MMUL_PLACE_COLS &&
+        rule->result != MMUL_PLACE_REPLICATE)
+        return false;
+    if ((o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && !is_any && rule->result != o->wish)
         return false;
     if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_REPLICATE &&
         s->program->kept[o->kept].held == 0)
@@ -150,7 +170,8 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
         unsigned char *at = &have[s->slots[value]];
         unsigned wanted = 1U << rule->operands[i];
         bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
-        if ((*at & wanted) != 0 && !is_saved)
+        const bool is_handed_on = mmul_program_hands_on(s->program, o);
+        if ((*at & wanted) != 0 && !is_saved && !is_handed_on)
             continue;
         if (rule->operands[i] == MMUL_PLACE_FILE && !is_saved)
             return INFINITY; // what is computed gets into no file but that of a save
@@ -159,7 +180,7 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
         if (i < MMUL_FACTORS)
             joined[i] = !path.by_rows && (mmul_program_joins(path.from, rule->operands[i]) ||
                                           is_brought(s, index, rule, i, *at));
-        if (!is_saved)
+        if (!is_saved && !is_handed_on)
             *at |= (unsigned char)wanted;
         if (path.by_rows)
             *at |= 1U << MMUL_PLACE_ROWS;
@@ -222,8 +243,9 @@ static bool catches_up(const struct search *s, const struct state *best,
         unsigned lacks = state->have[i] & ~(unsigned)best->have[i];
         for (int kind = 0; lacks >> kind != 0; kind++)
             if ((lacks >> kind & 1) != 0)
-                seconds += mmul_program_find_path(s->costs, &s->program->values[s->owners[i]],
-                                                  best->have[i], (enum mmul_placement_kind)kind)
+                seconds += mmul_program_find_path(costs_of(s, s->owners[i]),
+                                                  &s->program->values[s->owners[i]], best->have[i],
+                                                  (enum mmul_placement_kind)kind)
                                .seconds;
         if (best->seconds + seconds > state->seconds)
             return false;
@@ -254,6 +276,7 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const size_t bytes = (size_t)s->slot_count;
+    s->costs = &s->teams[mmul_program_team_of(s->program, o)];
     s->found_count = 0;
     memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
     memset(s->paths, 0, sizeof s->paths);
@@ -307,14 +330,13 @@ static void note_turned(struct search *s) {
     const struct mmul_program *p = s->program;
     for (int i = 0; i < p->operation_count; i++) {
         const struct mmul_operation *o = &p->operations[i];
-        if (o->kind == MMUL_TRANSPOSE || o->kind == MMUL_PLACE)
+        if (o->kind == MMUL_TRANSPOSE || (o->kind == MMUL_PLACE && !mmul_program_hands_on(p, o)))
             s->turned[o->result] = s->turned[o->operands[0]] != (o->kind == MMUL_TRANSPOSE);
     }
 }
 
 static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     int64_t values = s->program->value_count, operations = s->program->operation_count;
-    s->is_spread = is_spread(s->program, s->costs);
     s->states_most = (int)mmul_larger(
         STATES_LEAST, mmul_smaller(STATES_MOST, STATES_OF_ALL / mmul_larger(1, operations)));
     s->table_size = 2 * s->states_most * RULES_MOST;
@@ -326,6 +348,7 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
         return status;
     for (int64_t i = 0; i < values + WORD; i++)
         s->owners[i] = -1;
+    s->has_wishes = has_wishes(s->program);
     give_slots(s);
     note_turned(s);
     status = MMUL_ALLOCATE_ALL(
@@ -353,7 +376,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     if (status != MMUL_OK)
         return status;
     s->program = program;
-    s->costs = costs;
+    s->teams = costs;
     status = init_search(s, err);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
         tell_progress(program, i);

@@ -141,7 +141,8 @@ static void take_to_file(struct fusing *f, struct mmul_program_step *step) {
 static void spread(struct fusing *f, struct mmul_program_step *step, int index) {
     const int place = step->operands[index];
     struct mmul_program_step *move = move_at(f, f->uses[place].brings);
-    if (move == NULL || f->uses[place].count != 1 || !has_rows(f->plan, move->operands[0]))
+    if (move == NULL || f->uses[place].count != 1 || !has_rows(f->plan, move->operands[0]) ||
+        f->plan->places[move->operands[0]].placement.holders != NULL)
         return;
     read_instead(f, step, index, move->operands[0]);
     take_over(f, step, move, place);
@@ -170,7 +171,7 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     const struct mmul_program_plan *plan = f->plan;
     const struct mmul_placement *made = &plan->places[step->result].placement;
     bool rows = made->kind == MMUL_PLACE_ROWS;
-    if (is_by_groups(plan, step))
+    if (is_by_groups(plan, step) || made->holders != NULL) // a team's ranks have what they need
         return;
     if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL ||
         !(rows || made->kind == MMUL_PLACE_COLS))
@@ -361,7 +362,7 @@ static void take(struct group *c, int reader, int shown) {
     plan->places[c->place].is_gone = true;
     const double saved =
         is_written
-            ? mmul_program_chained_saving(&plan->costs,
+            ? mmul_program_chained_saving(mmul_program_step_costs(plan, next),
                                           &plan->program->values[plan->places[c->place].value],
                                           plan->places[c->place].placement.kind)
             : 0;

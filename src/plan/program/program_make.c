@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
+#include "model/teams.h"
 #include "plan/program/program_footprint.h"
 #include "plan/program/program_memory.h"
 #include "plan/program/program_planning.h"
@@ -23,6 +24,7 @@ enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
 struct mmul_program_offsets {
     struct mmul_program_offsets *next;
     enum range_parts parts;
+    int team;
     int64_t total;
     int64_t offsets[];
 };
@@ -43,24 +45,31 @@ static int parts_of(const struct mmul_program_plan *plan, enum range_parts parts
                                   : plan->costs.mesh.cols;
 }
 
-static const double *shares_of(const struct mmul_program_plan *plan, enum range_parts parts) {
-    return parts == BY_RANK       ? plan->costs.shares
-           : parts == BY_GRID_ROW ? plan->costs.mesh.row_shares
-                                  : plan->costs.mesh.col_shares;
+static const double *shares_of(const struct mmul_program_costs *costs, enum range_parts parts) {
+    return parts == BY_RANK       ? costs->shares
+           : parts == BY_GRID_ROW ? costs->mesh.row_shares
+                                  : costs->mesh.col_shares;
 }
 
-static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_parts parts,
-                                     int64_t total, const int64_t **offsets,
-                                     struct mmul_error *err) {
+// What a range is cut into, for whom.
+struct cut {
+    enum range_parts parts;
+    int team;
+};
+
+static enum mmul_status find_offsets(struct mmul_program_plan *plan, struct cut cut, int64_t total,
+                                     const int64_t **offsets, struct mmul_error *err) {
+    const struct mmul_program_costs *costs = mmul_program_costs_of(plan, cut.team);
+    const enum range_parts parts = cut.parts;
     struct mmul_program_offsets *made = plan->ranges;
-    while (made != NULL && (made->parts != parts || made->total != total))
+    while (made != NULL && (made->parts != parts || made->team != cut.team || made->total != total))
         made = made->next;
     if (made != NULL) {
         *offsets = made->offsets;
         return MMUL_OK;
     }
     int count = parts_of(plan, parts);
-    const int64_t groups = plan->costs.groups;
+    const int64_t groups = costs->groups;
     made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets, "offsets",
                          err);
     if (made == NULL)
@@ -68,15 +77,16 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_
     enum mmul_status status = MMUL_OK;
     if (parts == BY_RANK && groups > 1 && total % groups == 0)
         for (int i = 0; i <= count; i++)
-            made->offsets[i] = plan->costs.group_offsets[i] * (total / groups);
+            made->offsets[i] = costs->group_offsets[i] * (total / groups);
     else
-        status = mmul_split_offsets(total, count, shares_of(plan, parts), MMUL_SPLIT_EXACT,
+        status = mmul_split_offsets(total, count, shares_of(costs, parts), MMUL_SPLIT_EXACT,
                                     made->offsets, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
     }
     made->parts = parts;
+    made->team = cut.team;
     made->total = total;
     made->next = plan->ranges;
     plan->ranges = made;
@@ -84,10 +94,14 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_
     return MMUL_OK;
 }
 
-static enum mmul_status make_placement(struct mmul_program_plan *plan, struct mmul_shape shape,
+static enum mmul_status make_placement(struct mmul_program_plan *plan,
+                                       const struct mmul_value *value,
                                        enum mmul_placement_kind kind,
                                        struct mmul_placement *placement, struct mmul_error *err) {
+    const struct mmul_shape shape = value->shape;
     struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
+    if (kind != MMUL_PLACE_FILE)
+        p.holders = mmul_program_costs_of(plan, value->team)->holders;
     int64_t matrices = mmul_shape_matrices(shape);
     enum mmul_status status = MMUL_OK;
     bool mesh = mmul_placement_is_mesh(kind);
@@ -97,12 +111,12 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan, struct mm
     }
     if (kind == MMUL_PLACE_ROWS || (mesh && kind != MMUL_PLACE_GRID_COLS)) {
         p.row_parts = parts_of(plan, mesh ? BY_GRID_ROW : BY_RANK);
-        status = find_offsets(plan, mesh ? BY_GRID_ROW : BY_RANK, matrices * shape.rows,
-                              &p.row_offsets, err);
+        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_ROW : BY_RANK, value->team},
+                              matrices * shape.rows, &p.row_offsets, err);
     }
     if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || (mesh && kind != MMUL_PLACE_GRID_ROWS))) {
         p.col_parts = parts_of(plan, mesh ? BY_GRID_COL : BY_RANK);
-        status = find_offsets(plan, mesh ? BY_GRID_COL : BY_RANK,
+        status = find_offsets(plan, (struct cut){mesh ? BY_GRID_COL : BY_RANK, value->team},
                               mesh ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
     }
     if (status == MMUL_OK)
@@ -118,7 +132,7 @@ static enum mmul_status add_place(struct making *m, int value, enum mmul_placeme
     struct mmul_program_place place = {
         .value = value, .view_of = -1, .operation = operation, .kept = -1};
     enum mmul_status status =
-        make_placement(plan, plan->program->values[value].shape, kind, &place.placement, err);
+        make_placement(plan, &plan->program->values[value], kind, &place.placement, err);
     if (status == MMUL_OK)
         plan->places[plan->place_count++] = place;
     return status;
@@ -139,11 +153,19 @@ static enum mmul_status add_move(struct making *m, int from, enum mmul_placement
     int value = place->value;
     struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, operation);
     step.operands[0] = from;
-    step.seconds = mmul_program_move_seconds(&plan->costs, &plan->program->values[value],
+    const struct mmul_value *v = &plan->program->values[value];
+    step.seconds = mmul_program_move_seconds(mmul_program_costs_of(plan, v->team), v,
                                              place->placement.kind, to, &step.network_bytes);
     step.result = plan->place_count;
     plan->steps[plan->step_count++] = step;
     return add_place(m, value, to, operation, err);
+}
+
+static unsigned placements_of(const struct making *m, int value) {
+    unsigned have = 0;
+    for (int kind = 0; kind < KINDS; kind++)
+        have |= m->place_of[(int64_t)value * KINDS + kind] >= 0 ? 1U << kind : 0;
+    return have;
 }
 
 // Moves the value from where it is to where an operation wants it.
@@ -151,11 +173,9 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
                               int operation, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     int *place_of = m->place_of + (int64_t)value * KINDS;
-    unsigned have = 0;
-    for (int kind = 0; kind < KINDS; kind++)
-        have |= place_of[kind] >= 0 ? 1U << kind : 0;
-    struct mmul_program_path path =
-        mmul_program_find_path(&plan->costs, &plan->program->values[value], have, to);
+    const struct mmul_value *v = &plan->program->values[value];
+    struct mmul_program_path path = mmul_program_find_path(mmul_program_costs_of(plan, v->team), v,
+                                                           placements_of(m, value), to);
     int from = place_of[path.from];
     if (path.by_rows) {
         enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
@@ -164,6 +184,35 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
         from = place_of[MMUL_PLACE_ROWS] = plan->place_count - 1;
     }
     return add_move(m, from, to, operation, err);
+}
+
+// From the ranks of one team to those of another one, as another value.
+static enum mmul_status hand_on(struct making *m, int index, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_operation *o = &plan->program->operations[index];
+    const struct mmul_value *v = &plan->program->values[o->operands[0]];
+    const struct mmul_program_costs *from_costs = mmul_program_costs_of(plan, v->team),
+                                    *to_costs = mmul_program_costs_of(
+                                        plan, plan->program->values[o->result].team);
+    const enum mmul_placement_kind to = m->rules[index]->result;
+    const struct mmul_program_path path =
+        mmul_program_find_handing(from_costs, to_costs, v, placements_of(m, o->operands[0]), to);
+    int *place_of = m->place_of + (int64_t)o->operands[0] * KINDS;
+    enum mmul_placement_kind from = path.from;
+    if (path.by_rows && place_of[MMUL_PLACE_ROWS] < 0) {
+        if (add_move(m, place_of[from], MMUL_PLACE_ROWS, index, err) != MMUL_OK)
+            return err->status;
+        place_of[MMUL_PLACE_ROWS] = plan->place_count - 1;
+    }
+    from = path.by_rows ? MMUL_PLACE_ROWS : from;
+    struct mmul_program_step step = begin_step(MMUL_STEP_MOVE, index);
+    step.operands[0] = place_of[from];
+    step.seconds =
+        mmul_program_handing_seconds(from_costs, to_costs, v, from, to, &step.network_bytes);
+    step.result = plan->place_count;
+    plan->steps[plan->step_count++] = step;
+    m->place_of[(int64_t)o->result * KINDS + (int)to] = step.result;
+    return add_place(m, o->result, to, index, err);
 }
 
 // Does a later move of the same operation take what this one brings?
@@ -285,6 +334,8 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     enum mmul_status status = MMUL_OK;
     if (o->kind == MMUL_KEPT)
         return add_kept(m, index, err);
+    if (mmul_program_hands_on(plan->program, o))
+        return hand_on(m, index, err);
     for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER)
             continue;
@@ -313,8 +364,9 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     } else if (rule->result != MMUL_PLACE_FILE) {
         bool joined[MMUL_FACTORS] = {false};
         join_moves(plan, index, joined, &step.seconds);
-        step.seconds += mmul_program_operation_seconds(&plan->costs, plan->program, o, rule) -
-                        mmul_program_joined_saving(&plan->costs, plan->program, o, rule, joined);
+        const struct mmul_program_costs *costs = mmul_program_step_costs(plan, &step);
+        step.seconds += mmul_program_operation_seconds(costs, plan->program, o, rule) -
+                        mmul_program_joined_saving(costs, plan->program, o, rule, joined);
         plan->steps[plan->step_count++] = step;
     }
     return MMUL_OK;
@@ -402,44 +454,75 @@ static void choose_mesh(const struct mmul_program *program, struct mmul_program_
     mmul_program_costs_mesh(costs, operands, result);
 }
 
+static void forget_costs(struct mmul_program_costs *costs, int count) {
+    for (int t = 0; costs != NULL && t < count; t++)
+        mmul_program_costs_fini(&costs[t]);
+    mmul_free(costs);
+}
+
+// By team, the first one of all ranks; a team of one rank has all of its values.
+static enum mmul_status make_costs(const struct making *m,
+                                   const struct mmul_program_request *request, int64_t groups,
+                                   struct mmul_program_costs **costs, struct mmul_error *err) {
+    const struct mmul_program *program = request->program;
+    const int count = MMUL_TEAM_ALL + 1 + program->team_count;
+    enum mmul_status status = MMUL_ALLOCATE(*costs, count, "a plan", err);
+    for (int t = MMUL_TEAM_ALL; status == MMUL_OK && t < count; t++) {
+        struct mmul_program_costs *c = &(*costs)[t];
+        const struct mmul_team *team = mmul_program_team(program, t);
+        int ranks = 0;
+        for (int rank = 0; team != NULL && rank < request->cluster->size; rank++)
+            ranks += mmul_team_has(team, rank);
+        status = mmul_program_costs_init(c, request->cluster, request->weights,
+                                         ranks == 1 ? MMUL_ONE_RANK : groups, team, err);
+        if (status != MMUL_OK)
+            break;
+        choose_mesh(program, c);
+        c->streams = m->streams;
+        c->keeps_values = m->plan->options.keeps_values;
+    }
+    return status;
+}
+
 // Rules for values that are split between so many groups; of two such choices the shorter one stays.
-static enum mmul_status choose(struct making *m, const struct mmul_cluster *cluster,
-                               const double *weights, int64_t groups, struct mmul_error *err) {
+static enum mmul_status choose(struct making *m, const struct mmul_program_request *request,
+                               int64_t groups, struct mmul_error *err) {
     const struct mmul_program *program = m->plan->program;
-    struct mmul_program_costs costs = {0};
+    const int count = MMUL_TEAM_ALL + 1 + program->team_count;
+    struct mmul_program_costs *costs = NULL;
     const struct mmul_rule **rules = NULL;
     double seconds = 0;
-    enum mmul_status status = mmul_program_costs_init(&costs, cluster, weights, groups, err);
-    if (status == MMUL_OK) {
-        choose_mesh(program, &costs);
-        costs.streams = m->streams;
-        costs.keeps_values = m->plan->options.keeps_values;
-        status = MMUL_ALLOCATE(rules, program->operation_count, "a plan", err);
-    }
+    enum mmul_status status = make_costs(m, request, groups, &costs, err);
     if (status == MMUL_OK)
-        status = mmul_program_choose(program, &costs, rules, &seconds, err);
+        status = MMUL_ALLOCATE(rules, program->operation_count, "a plan", err);
+    if (status == MMUL_OK)
+        status = mmul_program_choose(program, costs, rules, &seconds, err);
     if (status == MMUL_OK && (m->rules == NULL || seconds < m->seconds * (1 - 1e-9))) {
         mmul_program_costs_fini(&m->plan->costs);
+        forget_costs(m->plan->team_costs, m->plan->team_count);
         mmul_free(m->rules);
-        m->plan->costs = costs;
+        m->plan->costs = costs[MMUL_TEAM_ALL];
+        costs[MMUL_TEAM_ALL] = (struct mmul_program_costs){0};
+        m->plan->team_costs = costs;
+        m->plan->team_count = count;
         m->rules = rules;
         m->seconds = seconds;
         return MMUL_OK;
     }
-    mmul_program_costs_fini(&costs);
+    forget_costs(costs, count);
     mmul_free(rules);
     return status;
 }
 
-static enum mmul_status choose_all(struct making *m, const struct mmul_cluster *cluster,
-                                   const double *weights, struct mmul_error *err) {
+static enum mmul_status choose_all(struct making *m, const struct mmul_program_request *request,
+                                   struct mmul_error *err) {
     int64_t groups = 1;
     enum mmul_status status =
-        mmul_program_find_groups(m->plan->program, cluster->size, &groups, err);
+        mmul_program_find_groups(m->plan->program, request->cluster->size, &groups, err);
     if (status == MMUL_OK)
-        status = choose(m, cluster, weights, groups == MMUL_ONE_RANK ? groups : 1, err);
+        status = choose(m, request, groups == MMUL_ONE_RANK ? groups : 1, err);
     if (status == MMUL_OK && groups > 1)
-        status = choose(m, cluster, weights, groups, err);
+        status = choose(m, request, groups, err);
     return status;
 }
 
@@ -465,7 +548,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     status = MMUL_ALLOCATE(m.plan->weights, cluster->size, "a plan", err);
     if (status == MMUL_OK) {
         memcpy(m.plan->weights, request->weights, (size_t)cluster->size * sizeof *m.plan->weights);
-        status = choose_all(&m, cluster, request->weights, err);
+        status = choose_all(&m, request, err);
     }
     if (status == MMUL_OK)
         status = add_operations(&m, err);
@@ -522,6 +605,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     }
     mmul_program_forget_products(plan);
     mmul_program_costs_fini(&plan->costs);
+    forget_costs(plan->team_costs, plan->team_count);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);
     mmul_free(plan->weights);

@@ -210,8 +210,10 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
             if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
                                           c->rank_node[rank]) == rank)
                 row[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
+        const int64_t whole =
+            kind == MMUL_PLACE_REPLICATE ? mmul_program_place_bytes(plan, place, -1) : 0;
         for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
-            row[node] = mmul_program_place_bytes(plan, place, 0);
+            row[node] = mmul_placement_is_on(&place->placement, node) ? whole : 0;
     }
 }
 

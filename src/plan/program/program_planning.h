@@ -14,7 +14,7 @@
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err);
 
-// One rule per operation, and the seconds of all. Fails as above.
+// One rule per operation, and the seconds of all. costs: by team. Fails as above.
 enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_program_costs *costs,
                                      const struct mmul_rule **rules, double *seconds,

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// A team per value: forward while a program is written, back for what comes from nowhere, when it is complete. Moves
+// nothing.
+#include "model/teams.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+// ----------------------------------------------------------------------------------------- the table
+
+enum mmul_status mmul_program_know_team(struct mmul_program *program, const struct mmul_team *made,
+                                        int *team, struct mmul_error *err) {
+    struct mmul_team *teams = NULL;
+    const int there = program->team_count;
+    for (int i = 0; i < there; i++)
+        if (memcmp(&program->teams[i], made, sizeof *made) == 0) {
+            *team = MMUL_TEAM_ALL + 1 + i;
+            return MMUL_OK;
+        }
+    enum mmul_status status = MMUL_ALLOCATE(teams, there + 1, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    if (there > 0)
+        memcpy(teams, program->teams, (size_t)there * sizeof *teams);
+    teams[there] = *made;
+    mmul_free(program->teams);
+    program->teams = teams;
+    *team = MMUL_TEAM_ALL + 1 + program->team_count++;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_program_add_team(struct mmul_program *program, const int *ranks, int count,
+                                       int *team, struct mmul_error *err) {
+    struct mmul_team made = {{0}};
+    if (count <= 0)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value on no rank");
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= MMUL_TEAM_RANKS)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "cannot place a value on rank %d: expected 0 to %d", ranks[i],
+                             MMUL_TEAM_RANKS - 1);
+        made.ranks[ranks[i] / 64] |= UINT64_C(1) << (ranks[i] % 64);
+    }
+    return mmul_program_know_team(program, &made, team, err);
+}
+
+const struct mmul_team *mmul_program_team(const struct mmul_program *program, int team) {
+    return team > MMUL_TEAM_ALL ? &program->teams[team - MMUL_TEAM_ALL - 1] : NULL;
+}
+
+// ----------------------------------------------------------------------------------- while it is written
+
+static double elements(struct mmul_shape s) {
+    return (double)mmul_shape_matrices(s) * (double)s.rows * (double)s.cols;
+}
+
+// Is the operation done where this operand is, rather than where that one is?
+static bool is_stronger(const struct mmul_value *x, const struct mmul_value *y) {
+    const double of_x = elements(x->shape), of_y = elements(y->shape);
+    if (x->is_placed != y->is_placed)
+        return x->is_placed;
+    if ((x->team == MMUL_TEAM_ALL) != (y->team == MMUL_TEAM_ALL))
+        return y->team == MMUL_TEAM_ALL;
+    return of_x > of_y || (of_x == of_y && x > y);
+}
+
+void mmul_program_choose_team(const struct mmul_program *program,
+                              const struct mmul_operation *operation, struct mmul_value *made) {
+    const struct mmul_value *strongest = NULL;
+    const bool by_element = mmul_operation_row(operation->kind)->class == MMUL_CLASS_ELEMENTS;
+    made->team = operation->team != 0 ? operation->team : program->team;
+    made->is_placed = operation->is_placed;
+    for (int i = 0; i < operation->operand_count; i++) {
+        if (operation->operands[i] == MMUL_NUMBER)
+            continue;
+        const struct mmul_value *x = &program->values[operation->operands[i]];
+        if (x->team != 0 && (strongest == NULL || is_stronger(x, strongest)))
+            strongest = x;
+    }
+    if (strongest == NULL || made->team != 0)
+        return;
+    made->team = strongest->team;
+    // What becomes of parameters, element by element, is parameters.
+    made->is_placed =
+        by_element && strongest->is_placed && mmul_shape_equal(strongest->shape, made->shape);
+}
+
+// -------------------------------------------------------------------------------------- when it is complete
+
+static bool has_own_team(const struct mmul_operation *o) {
+    return o->result >= 0;
+}
+
+int mmul_program_team_of(const struct mmul_program *program,
+                         const struct mmul_operation *operation) {
+    return program->values[has_own_team(operation) ? operation->result : operation->operands[0]]
+        .team;
+}
+
+bool mmul_program_hands_on(const struct mmul_program *program,
+                           const struct mmul_operation *operation) {
+    return operation->kind == MMUL_PLACE &&
+           program->values[operation->operands[0]].team != program->values[operation->result].team;
+}
+
+// Ranks that the job has, and how many of them.
+static enum mmul_status count_ranks(const struct mmul_team *team, int size, int *count,
+                                    struct mmul_error *err) {
+    *count = 0;
+    for (int rank = 0; rank < MMUL_TEAM_RANKS; rank++) {
+        if (!mmul_team_has(team, rank))
+            continue;
+        if (rank >= size)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "cannot place a value on rank %d: the job has %d rank%s", rank, size,
+                             size == 1 ? "" : "s");
+        (*count)++;
+    }
+    return MMUL_OK;
+}
+
+// A team of all ranks is all of them.
+static enum mmul_status know_all(struct mmul_program *p, int size, struct mmul_error *err) {
+    for (int t = 0; t < p->team_count; t++) {
+        int count;
+        if (count_ranks(&p->teams[t], size, &count, err) != MMUL_OK)
+            return err->status;
+        for (int i = 0; count == size && i < p->value_count; i++)
+            if (p->values[i].team == MMUL_TEAM_ALL + 1 + t)
+                p->values[i].team = MMUL_TEAM_ALL;
+    }
+    return MMUL_OK;
+}
+
+// What has none is made where all of its readers are; where they are in several teams, by all ranks.
+static void adopt(struct mmul_program *p, int *readers) {
+    for (int i = p->operation_count - 1; i >= 0; i--) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (!has_own_team(o))
+            continue;
+        struct mmul_value *made = &p->values[o->result];
+        if (made->team == 0)
+            made->team = readers[o->result] != 0 ? readers[o->result] : MMUL_TEAM_ALL;
+        for (int j = 0; j < o->operand_count; j++)
+            if (o->operands[j] != MMUL_NUMBER) {
+                int *reader = &readers[o->operands[j]];
+                *reader = *reader == 0 || *reader == made->team ? made->team : MMUL_TEAM_ALL;
+            }
+    }
+}
+
+// A value on another team.
+struct twin {
+    struct twin *next;
+    int team, value;
+};
+
+struct handing {
+    struct mmul_program *made;
+    struct twin **twins; // of every value of the program as it was
+};
+
+static enum mmul_status hand_on(struct handing *h, int value, int team, int *other,
+                                struct mmul_error *err) {
+    struct mmul_program *p = h->made;
+    struct twin *twin = h->twins[value];
+    while (twin != NULL && twin->team != team)
+        twin = twin->next;
+    if (twin != NULL) {
+        *other = twin->value;
+        return MMUL_OK;
+    }
+    if (MMUL_ALLOCATE(twin, 1, "a program", err) != MMUL_OK)
+        return err->status;
+    *twin = (struct twin){h->twins[value], team, p->value_count};
+    h->twins[value] = twin;
+    p->values[p->value_count] = p->values[value];
+    p->values[p->value_count].team = team;
+    p->operations[p->operation_count++] = (struct mmul_operation){.kind = MMUL_PLACE,
+                                                                  .operands = {value},
+                                                                  .operand_count = 1,
+                                                                  .result = p->value_count,
+                                                                  .team = team};
+    *other = p->value_count++;
+    return MMUL_OK;
+}
+
+static bool is_elsewhere(const struct mmul_program *p, const struct mmul_operation *o,
+                         int operand) {
+    return has_own_team(o) && o->kind != MMUL_PLACE && o->operands[operand] != MMUL_NUMBER &&
+           p->values[o->operands[operand]].team != p->values[o->result].team;
+}
+
+static enum mmul_status hand_on_all(struct mmul_program *program, int count,
+                                    struct mmul_error *err) {
+    struct mmul_program made;
+    struct handing h = {.made = &made};
+    const int most = program->operation_count > program->value_count ? program->operation_count
+                                                                     : program->value_count;
+    enum mmul_status status = MMUL_ALLOCATE(h.twins, program->value_count, "a program", err);
+    if (status == MMUL_OK)
+        status = mmul_program_begin_copy(program, most + count, &made, err);
+    if (status != MMUL_OK) {
+        mmul_free(h.twins);
+        return status;
+    }
+    for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
+        struct mmul_operation o = program->operations[i];
+        for (int j = 0; status == MMUL_OK && j < o.operand_count; j++)
+            if (is_elsewhere(program, &o, j))
+                status =
+                    hand_on(&h, o.operands[j], program->values[o.result].team, &o.operands[j], err);
+        made.operations[made.operation_count++] = o;
+    }
+    for (int i = 0; i < program->value_count; i++)
+        for (struct twin *twin = h.twins[i], *next; twin != NULL; twin = next) {
+            next = twin->next;
+            mmul_free(twin);
+        }
+    mmul_free(h.twins);
+    if (status == MMUL_OK) {
+        mmul_program_end_copy(program, &made);
+        return MMUL_OK;
+    }
+    mmul_free(made.values);
+    mmul_free(made.operations);
+    return status;
+}
+
+enum mmul_status mmul_program_hand_on(struct mmul_program *program, int size,
+                                      struct mmul_error *err) {
+    int *readers = NULL, count = 0;
+    if (program->value_count == 0)
+        return MMUL_OK;
+    enum mmul_status status = know_all(program, size, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(readers, program->value_count, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    adopt(program, readers);
+    mmul_free(readers);
+    for (int i = 0; i < program->operation_count; i++)
+        for (int j = 0; j < program->operations[i].operand_count; j++)
+            count += is_elsewhere(program, &program->operations[i], j);
+    return count > 0 ? hand_on_all(program, count, err) : MMUL_OK;
+}
