@@ -61,7 +61,7 @@ export PKG_CONFIG_PATH := $(PKG_CONFIG_PATH)$(addprefix :,$(wildcard /usr/lib/*/
 
 found = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 
-PACKAGES := hwloc openblas jansson libxxhash libzip ompi-c
+PACKAGES := hwloc openblas jansson libxxhash libzip yaml-0.1 ompi-c
 OPENCL_PACKAGES := OpenCL clblast
 
 ifeq ($(filter auto yes no,$(WITH_OPENCL)),)

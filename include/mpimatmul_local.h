@@ -1002,6 +1002,42 @@ MMUL_API enum mmul_status mmul_program_place_on(struct mmul_program *program, in
                                                 int count, const char *name, int *value,
                                                 struct mmul_error *err);
 
+// What is made of gradients on their way through the operation that makes x is made on these ranks, instead of where that
+// operation is. Fails with MMUL_ERR_USAGE (no such value, no ranks, or above 1023).
+MMUL_API enum mmul_status mmul_program_place_gradients(struct mmul_program *program, int x,
+                                                       const int *ranks, int count,
+                                                       struct mmul_error *err);
+
+// Wishes for placements by the names of values, from a YAML file of one mapping. An entry is one of
+//     NAME: rows                                            (cols, replicate, grid)
+//     NAME: {shard: cols, ranks: [0, 1]}                    (or replicated: true)
+//     NAME: {shard: {axis: 0, workers: [0, 1]}, backward: OTHER}
+// where axis 0 is rows and 1 columns, ranks (of MPI) and workers are the same, what is not split is whole on each of
+// them, and gradients go through what makes the value on the ranks of the entry OTHER. NAME may have * ? [..] as file
+// names in a shell; of several that fit the first one counts. Local; not for several threads at once.
+struct mmul_placements;
+struct mmul_placement_wish {
+    const char *pattern; // borrowed, as all of it, of the placements
+    enum mmul_placement_kind kind;
+    const int *ranks; // rank_count of them; NULL: all
+    int rank_count;
+    const int *backward_ranks; // backward_count of them; NULL: not said
+    int backward_count;
+};
+
+// Fails with MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_placements_read(const char *path,
+                                               struct mmul_placements **placements,
+                                               struct mmul_error *err);
+MMUL_API void mmul_placements_destroy(struct mmul_placements *placements);
+
+// False: no entry fits the name.
+MMUL_API bool mmul_placements_find(struct mmul_placements *placements, const char *name,
+                                   struct mmul_placement_wish *wish);
+
+// Entries that have fitted no name so far, index 0, 1, ...; NULL: no more. Borrowed.
+MMUL_API const char *mmul_placements_unused(const struct mmul_placements *placements, int index);
+
 // Writes x to an output of root's of the same shape (MMUL_ERR_DATA), which mmul_program_run
 // consumes; it stays the caller's when that is not reached. An output is for one value (MMUL_ERR_USAGE).
 MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
@@ -1182,6 +1218,8 @@ struct mmul_script_request {
                               struct mmul_apart_node *nodes, struct mmul_error *err);
     bool
         skips_nan; // where a gradient is not finite its optimiser makes no step; else the run fails
+    // Wishes for what the text assigns to names; of tuples "NAME.0", "NAME.1.3". Borrowed, as long as the script.
+    struct mmul_placements *placements;
 };
 
 // Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_USAGE (settings),

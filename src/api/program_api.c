@@ -139,6 +139,19 @@ enum mmul_status mmul_program_place_on(struct mmul_program *program, int x,
     return place(program, &request, name, value, err);
 }
 
+enum mmul_status mmul_program_place_gradients(struct mmul_program *program, int x, const int *ranks,
+                                              int count, struct mmul_error *err) {
+    int team = 0;
+    if (x < 0 || x >= program->value_count)
+        return mmul_fail(err, MMUL_ERR_USAGE,
+                         "cannot place gradients of value %d: the program has %d values", x,
+                         program->value_count);
+    enum mmul_status status = mmul_program_add_team(program, ranks, count, &team, err);
+    if (status == MMUL_OK)
+        program->values[x].backward_team = team;
+    return status;
+}
+
 enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct mmul_output *output,
                                    struct mmul_error *err) {
     char have[96], want[96];

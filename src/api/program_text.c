@@ -223,7 +223,9 @@ void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int
     *seconds = *network_bytes = 0;
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        const int value = plan->program->operations[step->operation].result;
+        const int result = plan->program->operations[step->operation].result,
+                  stands_for = result >= 0 ? plan->program->values[result].stands_for : 0,
+                  value = stands_for > 0 ? stands_for - 1 : result;
         if (value < begin || value >= end)
             continue;
         *seconds += step->seconds;

@@ -18,12 +18,13 @@ struct job {
     struct mmul_script *script; // root's
     struct mmul_program_plan *plan;
     struct mmul_values *values;
-    struct progress *progress; // the call's
-    bool records;              // what is written beside the results
-    bool is_silent;            // what it prints is part of the JSON in the end
-    FILE *metrics;             // root's; NULL: not asked for, or not yet begun
-    bool is_recorded;          // root's: what is written beside them has been, of the last turn
-    bool has_begun;            // root's: files beside the results have been looked at
+    struct progress *progress;          // the call's
+    bool records;                       // what is written beside the results
+    bool is_silent;                     // what it prints is part of the JSON in the end
+    struct mmul_placements *placements; // root's; NULL: none
+    FILE *metrics;                      // root's; NULL: not asked for, or not yet begun
+    bool is_recorded; // root's: what is written beside them has been, of the last turn
+    bool has_begun;   // root's: files beside the results have been looked at
 };
 
 const struct option_refusal mmul_run_refused[] = {
@@ -335,6 +336,14 @@ static enum mmul_status run_script_apart(void *context, struct mmul_script *scri
     return status == MMUL_OK ? run_apart(job->call, job, programs, nodes, err) : status;
 }
 
+// Root. An entry that fits no name is a slip of the pen, but for what a text has only sometimes.
+static void tell_of_placements(const struct call *call, const struct job *job) {
+    const char *pattern;
+    for (int i = 0; (pattern = mmul_placements_unused(job->placements, i)) != NULL; i++)
+        mmul_print_remark(call, "notice: '%s' in '%s' fits no name of the text", pattern,
+                          call->options.values[OPT_PLACEMENT].text);
+}
+
 // Collective. The text, on root; with it the parts of which others know only that they are there.
 static enum mmul_status read_text(const struct call *call,
                                   const struct mmul_script_request *request, struct job *job,
@@ -374,6 +383,8 @@ static enum mmul_status carry_out(const struct call *call,
         begin_beside(call, job, err);
     if (call->is_root && err->status == MMUL_OK)
         tell_of_types(call, job);
+    if (call->is_root && err->status == MMUL_OK)
+        tell_of_placements(call, job);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK && word != OVER)
         status = make_plan(call, job, err);
@@ -426,10 +437,15 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
     all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
     all.common_types &= !all.use_float32; // that asks for the result's type, too
+    const char *placement = call->options.values[OPT_PLACEMENT].text;
+    if (call->is_root && err->status == MMUL_OK && placement != NULL)
+        mmul_placements_read(placement, &job.placements, err);
+    all.placements = job.placements;
     enum mmul_status status = carry_out(call, &all, &job, err);
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
     mmul_script_destroy(job.script);
+    mmul_placements_destroy(job.placements);
     if (job.metrics != NULL)
         fclose(job.metrics); // of a run that failed
     return status;
@@ -460,8 +476,8 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG, OPT_METRICS, OPT_ON_NAN,
-                                         OPT_END};
+static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG,       OPT_METRICS,
+                                         OPT_ON_NAN,       OPT_PLACEMENT, OPT_END};
 
 const struct command mmul_command_run = {
     .name = "run",
@@ -484,7 +500,8 @@ const struct command mmul_command_run = {
         "--metrics\n"
         "writes a line of JSON for each value that is printed, when it is: turn, line, name, "
         "value,\n"
-        "seconds.\n"
+        "seconds. --placement reads where values are to be, by the names that the text gives them\n"
+        "(mapping of YAML: 'w: cols', 'state.0.*: {shard: rows, ranks: [0, 1]}').\n"
         "\n"
         "  q, k, v = load(\"q.npy\"), load(\"k.npy\"), load(\"v.npy\")\n"
         "  save(\"out.npy\", softmax(q @ k.T / sqrt(64), causal=True) @ v)\n"

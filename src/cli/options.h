@@ -59,6 +59,7 @@ enum option_id {
     OPT_LOG,
     OPT_METRICS,
     OPT_ON_NAN,
+    OPT_PLACEMENT,
     OPT_REDUCED,
     OPT_COUNT_K,
     OPT_INDICES,

@@ -40,17 +40,26 @@ static int sum_to(struct mmul_build *b, int value, struct mmul_shape whole,
 
 // ----------------------------------------------------------------------------------------- giving
 
+// Of what comes to a value from two operations: where both have been made, else where the value is.
+static int add_up(struct mmul_backward *w, int to, int one, int other) {
+    struct mmul_program *p = w->b->program;
+    const int team = p->team;
+    p->team =
+        p->values[one].team == p->values[other].team ? p->values[one].team : p->values[to].team;
+    const int sum = mmul_build_both(w->b, MMUL_ADD, one, other);
+    p->team = team;
+    return sum;
+}
+
 void mmul_give(struct mmul_backward *w, int operand, int value) {
     const int to = w->operation.operands[operand];
     if (to == MMUL_NUMBER || !w->is_wanted[to] || value == MMUL_NO_VALUE)
         return;
     int *gradient = &w->gradients[to];
-    struct mmul_program *p = w->b->program;
-    const int team = p->team;
-    p->team = p->values[to].team;
-    *gradient =
-        *gradient == MMUL_NO_VALUE ? value : mmul_build_both(w->b, MMUL_ADD, *gradient, value);
-    p->team = team;
+    if (*gradient == MMUL_NO_VALUE)
+        *gradient = value;
+    else
+        *gradient = add_up(w, to, *gradient, value);
 }
 
 void mmul_give_summed_from(struct mmul_backward *w, int operand, int value,
@@ -98,7 +107,9 @@ static void go_back(struct mmul_backward *w, int operation) {
     if (!is_needed)
         return;
     w->gradient = w->gradients[o->result];
-    p->team = p->values[o->result].team; // it is made where the operation is
+    // It is made where the operation is.
+    const struct mmul_value *made = &p->values[o->result];
+    p->team = made->backward_team != 0 ? made->backward_team : made->team;
     mmul_gradient_rule *rule = mmul_gradient_rule_of(o->kind, &reason);
     if (rule != NULL)
         rule(w);

@@ -63,6 +63,13 @@ void mmul_program_find_last_uses(struct mmul_program *p) {
     }
 }
 
+int mmul_program_add_like(struct mmul_program *program, int value) {
+    struct mmul_value *made = &program->values[program->value_count];
+    *made = program->values[value];
+    made->stands_for = made->stands_for > 0 ? made->stands_for : value + 1;
+    return program->value_count++;
+}
+
 void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made) {
     mmul_program_find_last_uses(made);
     replace(program, made);

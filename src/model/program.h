@@ -19,6 +19,8 @@ struct mmul_value {
     bool is_integer;       // whole numbers
     int team;              // where it is made (model/teams.h)
     bool is_placed;        // there because that was asked for
+    int backward_team;     // where gradients go through what makes it; 0: there, too
+    int stands_for; // of what was added when the program was complete: that value + 1; 0: it is its own
     bool stops_gradient;   // gradients do not go through it to what it is made of
     int64_t integers_from; // topk's: the column from which on it is whole numbers; 0: not so
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
@@ -120,6 +122,9 @@ double mmul_program_calculated(const struct mmul_program *program);
 enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int capacity,
                                          struct mmul_program *made, struct mmul_error *err);
 void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made);
+
+// Another value like one that there is, which it stands for. There is room.
+int mmul_program_add_like(struct mmul_program *program, int value);
 
 // Of every value the operation that makes it, or the last one that reads it.
 void mmul_program_find_last_uses(struct mmul_program *program);

@@ -70,12 +70,11 @@ static int cast(struct mmul_program *p, int value, struct twin *twins) {
             if (p->values[o.operands[j]].dtype == MMUL_F64)
                 o.operands[j] = cast(p, o.operands[j], twins);
     }
-    struct mmul_value *made = &p->values[p->value_count];
-    *made = p->values[value];
+    o.result = mmul_program_add_like(p, value);
+    struct mmul_value *made = &p->values[o.result];
     made->dtype = made->dtype == MMUL_F64 ? MMUL_F32 : MMUL_F64;
-    o.result = p->value_count;
     p->operations[p->operation_count++] = o;
-    return twins[value].value = p->value_count++;
+    return twins[value].value = o.result;
 }
 
 static enum mmul_status add_casts(struct mmul_program *program, struct twin *twins,
@@ -209,10 +208,10 @@ static bool is_folded(const struct mmul_program *p, const struct mmul_operation 
 
 // A value beside those that there are, with the name of another one.
 static int add_value(struct mmul_program *p, int like, struct mmul_shape shape) {
-    p->values[p->value_count] = p->values[like];
-    p->values[p->value_count].shape = shape;
-    p->values[p->value_count].is_integer = false;
-    return p->value_count++;
+    const int made = mmul_program_add_like(p, like);
+    p->values[made].shape = shape;
+    p->values[made].is_integer = false;
+    return made;
 }
 
 static void add_reshape(struct mmul_program *p, int from, int to) {
@@ -228,6 +227,7 @@ static void fold(struct mmul_program *p, const struct mmul_operation *o) {
     struct mmul_operation product = *o;
     product.operands[0] = add_value(p, o->operands[0], (struct mmul_shape){1, 1, rows, x.cols});
     product.result = add_value(p, o->result, (struct mmul_shape){1, 1, rows, y.cols});
+    p->values[product.operands[0]].team = p->values[o->result].team;
     add_reshape(p, o->operands[0], product.operands[0]);
     p->operations[p->operation_count++] = product;
     add_reshape(p, product.result, o->result);

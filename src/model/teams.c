@@ -106,31 +106,45 @@ bool mmul_program_hands_on(const struct mmul_program *program,
            program->values[operation->operands[0]].team != program->values[operation->result].team;
 }
 
+// What was placed on a team first, for errors.
+static const char *name_placed(const struct mmul_program *p, int team) {
+    int i = 0;
+    while (i < p->operation_count && p->operations[i].team != team)
+        i++;
+    return i < p->operation_count ? p->values[p->operations[i].result].name : "a value";
+}
+
 // Ranks that the job has, and how many of them.
-static enum mmul_status count_ranks(const struct mmul_team *team, int size, int *count,
+static enum mmul_status count_ranks(const struct mmul_program *p, int team, int size, int *count,
                                     struct mmul_error *err) {
     *count = 0;
     for (int rank = 0; rank < MMUL_TEAM_RANKS; rank++) {
-        if (!mmul_team_has(team, rank))
+        if (!mmul_team_has(mmul_program_team(p, team), rank))
             continue;
         if (rank >= size)
             return mmul_fail(err, MMUL_ERR_USAGE,
-                             "cannot place a value on rank %d: the job has %d rank%s", rank, size,
-                             size == 1 ? "" : "s");
+                             "cannot place '%s' on rank %d: the job has %d rank%s",
+                             name_placed(p, team), rank, size, size == 1 ? "" : "s");
         (*count)++;
     }
     return MMUL_OK;
 }
 
-// A team of all ranks is all of them.
-static enum mmul_status know_all(struct mmul_program *p, int size, struct mmul_error *err) {
+// A team of all ranks is all of them. A team of one has everything in its rows.
+static enum mmul_status know_sizes(struct mmul_program *p, int size, struct mmul_error *err) {
     for (int t = 0; t < p->team_count; t++) {
+        const int team = MMUL_TEAM_ALL + 1 + t;
         int count;
-        if (count_ranks(&p->teams[t], size, &count, err) != MMUL_OK)
+        if (count_ranks(p, team, size, &count, err) != MMUL_OK)
             return err->status;
         for (int i = 0; count == size && i < p->value_count; i++)
-            if (p->values[i].team == MMUL_TEAM_ALL + 1 + t)
+            if (p->values[i].team == team)
                 p->values[i].team = MMUL_TEAM_ALL;
+        for (int i = 0; count == 1 && count < size && i < p->operation_count; i++) {
+            struct mmul_operation *o = &p->operations[i];
+            if (o->kind == MMUL_PLACE && p->values[o->result].team == team)
+                o->wish = MMUL_PLACE_ROWS;
+        }
     }
     return MMUL_OK;
 }
@@ -175,16 +189,15 @@ static enum mmul_status hand_on(struct handing *h, int value, int team, int *oth
     }
     if (MMUL_ALLOCATE(twin, 1, "a program", err) != MMUL_OK)
         return err->status;
-    *twin = (struct twin){h->twins[value], team, p->value_count};
+    *other = mmul_program_add_like(p, value);
+    *twin = (struct twin){h->twins[value], team, *other};
     h->twins[value] = twin;
-    p->values[p->value_count] = p->values[value];
-    p->values[p->value_count].team = team;
+    p->values[*other].team = team;
     p->operations[p->operation_count++] = (struct mmul_operation){.kind = MMUL_PLACE,
                                                                   .operands = {value},
                                                                   .operand_count = 1,
-                                                                  .result = p->value_count,
+                                                                  .result = *other,
                                                                   .team = team};
-    *other = p->value_count++;
     return MMUL_OK;
 }
 
@@ -235,7 +248,7 @@ enum mmul_status mmul_program_hand_on(struct mmul_program *program, int size,
     int *readers = NULL, count = 0;
     if (program->value_count == 0)
         return MMUL_OK;
-    enum mmul_status status = know_all(program, size, err);
+    enum mmul_status status = know_sizes(program, size, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(readers, program->value_count, "a program", err);
     if (status != MMUL_OK)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Elements that go elsewhere, and matrices that are made by position.
-#include <limits.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -176,59 +175,6 @@ enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_b
     bool is_row = both[1].axes == 2 && both[1].shape.rows == 1;
     result->axes = is_row ? 2 : both[1].axes + 1;
     return mmul_apply(e, call, &made, both, result);
-}
-
-// A rank, or a tuple of them.
-static enum mmul_status take_ranks(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                   int ranks[static MMUL_TUPLE_MOST], int *count) {
-    const struct mmul_object *given = &argument->object;
-    const bool is_one = given->kind != MMUL_OBJECT_TUPLE;
-    *count = is_one ? 1 : given->count;
-    if (*count == 0)
-        return mmul_evaluator_fail(e, argument->node, "ranks is empty, expected one at least");
-    for (int i = 0; i < *count; i++) {
-        const struct mmul_argument item = {argument->node, is_one ? *given : given->items[i]};
-        int64_t rank = 0;
-        enum mmul_status status = mmul_take_whole(e, &item, "a rank", &rank);
-        if (status != MMUL_OK)
-            return status;
-        if (rank < 0 || rank >= INT_MAX)
-            return mmul_evaluator_fail(e, argument->node, "rank %lld is none: they begin with 0",
-                                       (long long)rank);
-        ranks[i] = (int)rank;
-    }
-    return MMUL_OK;
-}
-
-enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                    const struct mmul_node *call,
-                                    const struct mmul_argument *arguments,
-                                    struct mmul_object *result) {
-    static const char *const words[] = {"rows", "cols", "replicate", "grid", NULL};
-    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
-                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
-    const struct mmul_object *x = &arguments[0].object;
-    int choice = 0, value = 0, count = 0, ranks[MMUL_TUPLE_MOST];
-    char name[48];
-    (void)builtin;
-    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
-    if (status == MMUL_OK)
-        status = mmul_take_choice(e, &arguments[1], "placement", words, &choice);
-    if (status == MMUL_OK && arguments[2].node != NULL)
-        status = take_ranks(e, &arguments[2], ranks, &count);
-    if (status != MMUL_OK)
-        return status;
-    const int placed = mmul_job_value(e, call, x);
-    if (placed < 0)
-        return e->err->status;
-    status = count > 0 ? mmul_program_place_on(e->program, placed, kinds[choice], ranks, count,
-                                               mmul_evaluator_name(e, call, name), &value, e->err)
-                       : mmul_program_place(e->program, placed, kinds[choice],
-                                            mmul_evaluator_name(e, call, name), &value, e->err);
-    if (status != MMUL_OK)
-        return mmul_evaluator_locate(e, call);
-    *result = mmul_matrix_object(e, value, x->axes);
-    return MMUL_OK;
 }
 
 enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mmul_builtin *builtin,

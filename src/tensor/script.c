@@ -90,6 +90,7 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     made->only_checked = all.only_checked;
     made->no_sync = all.no_sync;
     made->skips_nan = all.skips_nan;
+    made->placements = all.placements;
     made->common_types = all.common_types;
     made->narrow = all.narrow;
     made->shard_folder = all.shard_folder;

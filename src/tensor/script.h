@@ -106,8 +106,9 @@ struct mmul_script {
     int node_jobs; // programs of nodes so far
     int last_loop; // where the last loop of the text begins; -1: there is none
     bool use_float32;
-    struct mmul_script_text *texts; // owned
-    struct mmul_script_lent *lent;  // owned: gone with the program that reads it
+    struct mmul_placements *placements; // borrowed; NULL: none
+    struct mmul_script_text *texts;     // owned
+    struct mmul_script_lent *lent;      // owned: gone with the program that reads it
     int64_t *held; // owned, held_count of them: values that the ranks hold for it (tensor/jobs.h)
     int held_count;
     struct mmul_script_turn turn;   // of the outermost loop; end 0: there is none at hand

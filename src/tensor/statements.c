@@ -7,7 +7,14 @@
 #include "tensor/checked_loops.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
+#include "tensor/placing.h"
 #include "tensor/script.h"
+
+static enum mmul_status bind(struct mmul_evaluator *e, const struct mmul_node *at, const char *name,
+                             struct mmul_object *object) {
+    enum mmul_status status = mmul_place_named(e, at, name, object);
+    return status == MMUL_OK ? mmul_evaluator_bind(e, name, object) : status;
+}
 
 static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node *node) {
     const struct mmul_node *target = node->first;
@@ -19,7 +26,7 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
                                   ? mmul_evaluate_tuple(e, node->last, target->first, &object)
                                   : mmul_evaluate(e, node->last, &object);
     if (status == MMUL_OK && !is_tuple)
-        return mmul_evaluator_bind(e, target->text, &object);
+        return bind(e, node->last, target->text, &object);
     if (status != MMUL_OK)
         return status;
     if (object.kind != MMUL_OBJECT_TUPLE)
@@ -32,8 +39,10 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
         return mmul_evaluator_fail(e, target, "%d names for %d values", names, object.count);
     const struct mmul_object *item = object.items;
     for (const struct mmul_node *name = target->first; status == MMUL_OK && name != NULL;
-         name = name->next)
-        status = mmul_evaluator_bind(e, name->text, item++);
+         name = name->next) {
+        struct mmul_object one = *item++;
+        status = bind(e, node->last, name->text, &one);
+    }
     return status;
 }
 

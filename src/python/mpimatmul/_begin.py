@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: MIT
 """The one session of the process: begun when it is first needed, by the ranks together; and what they do together."""
+import ctypes as c
 import functools
+import os
 import threading
 
-from ._library import Error, Session
+from ._library import Error, Session, check, library
 
 _session = None
-OPTIONS = {"weights": None, "float32": False, "record": False}
+OPTIONS = {"weights": None, "float32": False, "record": False, "placements": None}
 
 
-def init(device=None, threads=0, weights=None, dtype=None, record=False):
+def init(device=None, threads=0, weights=None, dtype=None, record=False, placement=None):
     """Collective; called by itself with these defaults when it is first needed. `device` as of `mul --device`. dtype
-    "float32": what is float64 is read as float32. record: for `debug.worker_statistics`."""
+    "float32": what is float64 is read as float32. record: for `debug.worker_statistics`.
+    placement: root's file that says where values are to be, by the names of `signal`."""
     global _session
     if dtype not in (None, "float32"):
         raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
@@ -19,7 +22,15 @@ def init(device=None, threads=0, weights=None, dtype=None, record=False):
         raise Error(64, "device and threads are chosen before the first value")
     OPTIONS.update(weights=weights, float32=dtype == "float32", record=bool(record))
     _session = _session or Session(device, threads)
+    if placement is not None:
+        OPTIONS["placements"] = _session.on_root(lambda: _read_placements(placement))
     return _session
+
+
+def _read_placements(path):
+    placements = c.c_void_p()
+    check(library.mmul_placements_read, os.fsencode(path), c.byref(placements))
+    return placements
 
 
 def session():

@@ -72,6 +72,11 @@ class Generated(c.Structure):
     _fields_ = [("kind", c.c_int), ("seed", c.c_uint64), ("shape", Shape)]
 
 
+class PlacementWish(c.Structure):
+    _fields_ = [("pattern", c.c_char_p), ("kind", c.c_int), ("ranks", c.POINTER(c.c_int)), ("rank_count", c.c_int),
+                ("backward_ranks", c.POINTER(c.c_int)), ("backward_count", c.c_int)]
+
+
 class ContextOptions(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("device", c.c_char_p), ("threads", c.c_int), ("no_bind", c.c_bool),
                 ("probe", c.c_void_p), ("launch_seconds", c.c_double), ("agreed_options", c.c_char_p),
@@ -184,6 +189,7 @@ def _load():
     library.mmul_values_part.restype = Part
     library.mmul_values_part_count.restype = c.c_int64
     library.mmul_values_placement.restype = c.c_char_p
+    library.mmul_placements_find.restype = c.c_bool
     library.mmul_format_ending.restype = c.c_char_p
     library.mmul_program_is_rounded.restype = c.c_bool
     library.mmul_kept_name.restype = c.c_char_p

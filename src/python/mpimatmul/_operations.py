@@ -81,16 +81,23 @@ for _name, _operation in (("add", "add"), ("sub", "subtract"), ("mul", "multiply
 _PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4}
 
 
-def place(x, where_to):
-    """A wish: "rows", "cols", "grid" or "replicate"; without it the planner decides."""
+def place(x, where_to, ranks=None):
+    """A wish: "rows", "cols", "grid" or "replicate"; without it the planner decides. ranks: the only ones that have
+    anything of it, a number or several; what is computed with it is computed there. x is a value, or tuples of them."""
+    if isinstance(x, (tuple, list)):
+        return tuple(place(part, where_to, ranks) for part in x)
     kind, x = _PLACEMENTS.get(where_to), as_value(x)
+    numbers = [ranks] if isinstance(ranks, int) else None if ranks is None else [operator.index(r) for r in ranks]
     if kind is None:
         raise Error(64, f"no placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
 
     def make(program, ids):
-        value = c.c_int()
-        check(library.mmul_program_place, program.handle, ids[0], kind, program.word("place").encode(),
-              c.byref(value))
+        value, word = c.c_int(), program.word("place").encode()
+        if numbers is None:
+            check(library.mmul_program_place, program.handle, ids[0], kind, word, c.byref(value))
+        else:
+            check(library.mmul_program_place_on, program.handle, ids[0], kind, (c.c_int * len(numbers))(*numbers),
+                  len(numbers), word, c.byref(value))
         return value.value
 
     return Value(x.shape, make, [x], x.integers)

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// A document of libyaml, walked once. Aliases and tags are libyaml's business; sizes are bounded by the text's.
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/text_file.h"
+
+struct rule {
+    char *pattern, *backward; // owned; backward NULL: not said
+    int line;
+    struct mmul_placement_wish wish;
+    int *ranks; // owned, what the wish borrows
+    bool is_used;
+};
+
+struct mmul_placements {
+    struct rule *rules; // owned
+    int count;
+};
+
+// What is being read: for errors.
+struct reading {
+    const char *path;
+    yaml_document_t *document;
+    struct mmul_placements *made;
+    struct mmul_error *err;
+};
+
+static enum mmul_status refuse(const struct reading *r, const yaml_node_t *at, const char *reason,
+                               const char *what) {
+    enum { SHOWN = 60 };
+    return mmul_fail(r->err, MMUL_ERR_DATA, "%s:%zu:%zu: '%.*s': %s", r->path,
+                     at->start_mark.line + 1, at->start_mark.column + 1, SHOWN, what, reason);
+}
+
+// "": it is no scalar.
+static const char *text_of(const yaml_node_t *node) {
+    return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
+}
+
+static yaml_node_t *node_at(const struct reading *r, int index) {
+    return yaml_document_get_node(r->document, index);
+}
+
+static enum mmul_status copy_text(const char *text, char **copy, struct mmul_error *err) {
+    const size_t bytes = strlen(text) + 1;
+    enum mmul_status status = MMUL_ALLOCATE(*copy, (int64_t)bytes, "placements", err);
+    if (status == MMUL_OK)
+        memcpy(*copy, text, bytes);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------- one wish
+
+static const char *const WORDS[] = {"rows", "cols", "replicate", "grid"};
+static const enum mmul_placement_kind KINDS[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
+                                                 MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+
+static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *node,
+                                  struct rule *rule) {
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
+        if (strcmp(text_of(node), WORDS[i]) == 0) {
+            rule->wish.kind = KINDS[i];
+            return MMUL_OK;
+        }
+    return refuse(r, node, "expected rows, cols, replicate or grid", text_of(node));
+}
+
+static enum mmul_status read_number(const struct reading *r, const yaml_node_t *node, int64_t most,
+                                    int *number) {
+    struct mmul_error ignored;
+    int64_t value;
+    if (mmul_parse_int64(text_of(node), "a number", 0, most, &value, &ignored) != MMUL_OK)
+        return refuse(
+            r, node, most > 1 ? "expected a rank: 0, 1, ..." : "expected axis 0 (rows) or 1 (cols)",
+            text_of(node));
+    *number = (int)value;
+    return MMUL_OK;
+}
+
+// A list of them, or one.
+static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *node,
+                                   struct rule *rule) {
+    const bool is_list = node->type == YAML_SEQUENCE_NODE;
+    const yaml_node_item_t *items = is_list ? node->data.sequence.items.start : NULL;
+    const int count = is_list ? (int)(node->data.sequence.items.top - items) : 1;
+    if (rule->ranks != NULL)
+        return refuse(r, node, "its ranks are given twice", rule->pattern);
+    if (count == 0)
+        return refuse(r, node, "expected one rank at least", rule->pattern);
+    enum mmul_status status = MMUL_ALLOCATE(rule->ranks, count, "placements", r->err);
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        status = read_number(r, is_list ? node_at(r, items[i]) : node, INT_MAX, &rule->ranks[i]);
+    rule->wish.ranks = rule->ranks;
+    rule->wish.rank_count = count;
+    return status;
+}
+
+typedef enum mmul_status read_pair(const struct reading *r, const yaml_node_t *key,
+                                   const yaml_node_t *value, struct rule *rule);
+
+static enum mmul_status read_pairs(const struct reading *r, const yaml_node_t *map, read_pair *read,
+                                   struct rule *rule) {
+    enum mmul_status status = MMUL_OK;
+    for (const yaml_node_pair_t *p = map->data.mapping.pairs.start;
+         status == MMUL_OK && p < map->data.mapping.pairs.top; p++)
+        status = read(r, node_at(r, p->key), node_at(r, p->value), rule);
+    return status;
+}
+
+// shard: {axis: 0, workers: [0, 1]}, where an axis that is not said means the whole.
+static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *key,
+                                   const yaml_node_t *value, struct rule *rule) {
+    int axis;
+    if (strcmp(text_of(key), "workers") == 0 || strcmp(text_of(key), "ranks") == 0)
+        return read_ranks(r, value, rule);
+    if (strcmp(text_of(key), "axis") != 0)
+        return refuse(r, key, "expected axis or workers", text_of(key));
+    enum mmul_status status = read_number(r, value, 1, &axis);
+    if (status == MMUL_OK)
+        rule->wish.kind = axis == 0 ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
+    return status;
+}
+
+static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key,
+                                 const yaml_node_t *value, struct rule *rule) {
+    const char *name = text_of(key);
+    if (strcmp(name, "shard") == 0 && value->type == YAML_MAPPING_NODE)
+        return read_pairs(r, value, read_shard, rule);
+    if (strcmp(name, "shard") == 0)
+        return read_kind(r, value, rule);
+    if (strcmp(name, "ranks") == 0)
+        return read_ranks(r, value, rule);
+    if (strcmp(name, "backward") == 0 && rule->backward == NULL)
+        return copy_text(text_of(value), &rule->backward, r->err);
+    if (strcmp(name, "replicated") == 0 && strcmp(text_of(value), "true") == 0)
+        return MMUL_OK; // what is not split is whole
+    if (strcmp(name, "replicated") == 0)
+        return refuse(r, value, "expected true", text_of(value));
+    return refuse(r, key, "expected shard, ranks, replicated or backward", name);
+}
+
+static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *key,
+                                  const yaml_node_t *value) {
+    struct rule *rule = &r->made->rules[r->made->count++];
+    rule->wish.kind = MMUL_PLACE_REPLICATE;
+    rule->line = (int)key->start_mark.line + 1;
+    if (*text_of(key) == '\0')
+        return refuse(r, key, "expected the name of a value", text_of(key));
+    enum mmul_status status = copy_text(text_of(key), &rule->pattern, r->err);
+    if (status != MMUL_OK)
+        return status;
+    rule->wish.pattern = rule->pattern;
+    for (int i = 0; i + 1 < r->made->count; i++)
+        if (strcmp(r->made->rules[i].pattern, rule->pattern) == 0)
+            return refuse(r, key, "it is there already", rule->pattern);
+    status = value->type == YAML_MAPPING_NODE ? read_pairs(r, value, read_key, rule)
+                                              : read_kind(r, value, rule);
+    if (status == MMUL_OK && rule->wish.kind == MMUL_PLACE_GRID && rule->ranks != NULL)
+        return refuse(r, value, "a grid is on all ranks", rule->pattern);
+    return status;
+}
+
+// Where gradients go are the ranks of another entry.
+static enum mmul_status join_backward(const struct reading *r) {
+    struct mmul_placements *p = r->made;
+    for (int i = 0; i < p->count; i++) {
+        struct rule *rule = &p->rules[i];
+        int other = 0;
+        if (rule->backward == NULL)
+            continue;
+        while (other < p->count && strcmp(p->rules[other].pattern, rule->backward) != 0)
+            other++;
+        if (other == p->count || p->rules[other].ranks == NULL)
+            return mmul_fail(r->err, MMUL_ERR_DATA,
+                             "%s:%d: backward of '%.60s' is '%.60s', which is no entry with ranks",
+                             r->path, rule->line, rule->pattern, rule->backward);
+        rule->wish.backward_ranks = p->rules[other].ranks;
+        rule->wish.backward_count = p->rules[other].wish.rank_count;
+        p->rules[other].is_used = true;
+    }
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------------------- the file
+
+static enum mmul_status read_document(const struct reading *r) {
+    const yaml_node_t *root = yaml_document_get_root_node(r->document);
+    enum mmul_status status = MMUL_OK;
+    if (root == NULL || root->type != YAML_MAPPING_NODE)
+        return mmul_fail(r->err, MMUL_ERR_DATA, "%s: expected lines NAME: placement", r->path);
+    const yaml_node_pair_t *pairs = root->data.mapping.pairs.start;
+    const int count = (int)(root->data.mapping.pairs.top - pairs);
+    status = MMUL_ALLOCATE(r->made->rules, count, "placements", r->err);
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        status = read_rule(r, node_at(r, pairs[i].key), node_at(r, pairs[i].value));
+    return status == MMUL_OK ? join_backward(r) : status;
+}
+
+enum mmul_status mmul_placements_read(const char *path, struct mmul_placements **placements,
+                                      struct mmul_error *err) {
+    yaml_parser_t parser;
+    yaml_document_t document;
+    char *text = NULL;
+    struct mmul_placements *made = NULL;
+    enum mmul_status status = mmul_text_file_load(path, "placements", &text, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made, 1, "placements", err);
+    if (status == MMUL_OK && !yaml_parser_initialize(&parser))
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "out of memory: placements");
+    if (status != MMUL_OK) {
+        mmul_free(text);
+        mmul_free(made);
+        return status;
+    }
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
+    if (!yaml_parser_load(&parser, &document)) {
+        status = mmul_fail(err, MMUL_ERR_DATA, "%s:%zu:%zu: %s", path, parser.problem_mark.line + 1,
+                           parser.problem_mark.column + 1,
+                           parser.problem != NULL ? parser.problem : "no YAML");
+    } else {
+        const struct reading r = {path, &document, made, err};
+        status = read_document(&r);
+        yaml_document_delete(&document);
+    }
+    yaml_parser_delete(&parser);
+    mmul_free(text);
+    if (status == MMUL_OK)
+        *placements = made;
+    else
+        mmul_placements_destroy(made);
+    return status;
+}
+
+void mmul_placements_destroy(struct mmul_placements *placements) {
+    for (int i = 0; placements != NULL && i < placements->count; i++) {
+        mmul_free(placements->rules[i].pattern);
+        mmul_free(placements->rules[i].backward);
+        mmul_free(placements->rules[i].ranks);
+    }
+    if (placements != NULL)
+        mmul_free(placements->rules);
+    mmul_free(placements);
+}
+
+bool mmul_placements_find(struct mmul_placements *placements, const char *name,
+                          struct mmul_placement_wish *wish) {
+    for (int i = 0; placements != NULL && i < placements->count; i++) {
+        struct rule *rule = &placements->rules[i];
+        if (fnmatch(rule->pattern, name, 0) != 0)
+            continue;
+        rule->is_used = true;
+        *wish = rule->wish;
+        return true;
+    }
+    return false;
+}
+
+const char *mmul_placements_unused(const struct mmul_placements *placements, int index) {
+    for (int i = 0; placements != NULL && i < placements->count; i++)
+        if (!placements->rules[i].is_used && index-- == 0)
+            return placements->rules[i].pattern;
+    return NULL;
+}

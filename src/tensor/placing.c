@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Where values are wished: by place(...) in the text, and by a file's names for what the text assigns to names.
+#include "tensor/placing.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "tensor/builtins.h"
+#include "tensor/jobs.h"
+#include "tensor/script.h"
+
+// -------------------------------------------------------------------------------------- one value
+
+static enum mmul_status place_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const struct mmul_placement_wish *wish,
+                                     struct mmul_object *x) {
+    char text[48];
+    const char *name = mmul_evaluator_name(e, at, text);
+    const int given = mmul_job_value(e, at, x);
+    int value = 0;
+    enum mmul_status status = given < 0 ? e->err->status : MMUL_OK;
+    if (status == MMUL_OK && wish->backward_ranks != NULL)
+        status = mmul_program_place_gradients(e->program, given, wish->backward_ranks,
+                                              wish->backward_count, e->err);
+    if (status == MMUL_OK && wish->ranks != NULL)
+        status = mmul_program_place_on(e->program, given, wish->kind, wish->ranks, wish->rank_count,
+                                       name, &value, e->err);
+    else if (status == MMUL_OK)
+        status = mmul_program_place(e->program, given, wish->kind, name, &value, e->err);
+    if (status != MMUL_OK)
+        return given < 0 ? status : mmul_evaluator_locate(e, at);
+    *x = mmul_matrix_object(e, value, x->axes);
+    return MMUL_OK;
+}
+
+// Finds a wish for what stands at a place of an object, such as "state.0.3"; false: there is none.
+typedef bool find_wish(const struct mmul_evaluator *e, const char *path, void *context,
+                       struct mmul_placement_wish *wish);
+
+enum { PATH_BYTES = 256 };
+
+struct placing {
+    struct mmul_evaluator *e;
+    const struct mmul_node *at;
+    find_wish *find;
+    void *context;
+    char path[PATH_BYTES];
+};
+
+// The object, or all that its tuples hold; what is no matrix stays as it is.
+static enum mmul_status place_all(struct placing *p, size_t length, struct mmul_object *x) {
+    struct mmul_placement_wish wish;
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return p->find(p->e, p->path, p->context, &wish) ? place_matrix(p->e, p->at, &wish, x)
+                                                         : MMUL_OK;
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return MMUL_OK;
+    struct mmul_object *items = mmul_allocate(x->count, sizeof *items, "a tuple", p->e->err);
+    enum mmul_status status = items != NULL ? MMUL_OK : p->e->err->status;
+    for (int i = 0; status == MMUL_OK && i < x->count; i++) {
+        const size_t left = sizeof p->path - length;
+        const int more = snprintf(p->path + length, left, ".%d", i);
+        items[i] = x->items[i];
+        status = place_all(p, (size_t)more < left ? length + (size_t)more : length, &items[i]);
+    }
+    if (status == MMUL_OK)
+        status = mmul_evaluator_tuple(p->e, items, x->count, x);
+    mmul_free(items);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------- by the text
+
+// A rank, or a tuple of them.
+static enum mmul_status take_ranks(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                   int ranks[static MMUL_TUPLE_MOST], int *count) {
+    const struct mmul_object *given = &argument->object;
+    const bool is_one = given->kind != MMUL_OBJECT_TUPLE;
+    *count = is_one ? 1 : given->count;
+    if (*count == 0)
+        return mmul_evaluator_fail(e, argument->node, "ranks is empty, expected one at least");
+    for (int i = 0; i < *count; i++) {
+        const struct mmul_argument item = {argument->node, is_one ? *given : given->items[i]};
+        int64_t rank = 0;
+        enum mmul_status status = mmul_take_whole(e, &item, "a rank", &rank);
+        if (status != MMUL_OK)
+            return status;
+        if (rank < 0 || rank >= INT_MAX)
+            return mmul_evaluator_fail(e, argument->node, "rank %lld is none: they begin with 0",
+                                       (long long)rank);
+        ranks[i] = (int)rank;
+    }
+    return MMUL_OK;
+}
+
+static bool is_wished(const struct mmul_evaluator *e, const char *path, void *context,
+                      struct mmul_placement_wish *wish) {
+    (void)e;
+    (void)path;
+    *wish = *(const struct mmul_placement_wish *)context;
+    return true;
+}
+
+enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    static const char *const words[] = {"rows", "cols", "replicate", "grid", NULL};
+    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
+                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+    int choice = 0, count = 0, ranks[MMUL_TUPLE_MOST];
+    (void)builtin;
+    enum mmul_status status = MMUL_OK;
+    if (arguments[0].object.kind != MMUL_OBJECT_TUPLE)
+        status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = mmul_take_choice(e, &arguments[1], "placement", words, &choice);
+    if (status == MMUL_OK && arguments[2].node != NULL)
+        status = take_ranks(e, &arguments[2], ranks, &count);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_placement_wish wish = {
+        .kind = kinds[choice], .ranks = count > 0 ? ranks : NULL, .rank_count = count};
+    struct placing p = {.e = e, .at = call, .find = is_wished, .context = &wish};
+    *result = arguments[0].object;
+    return place_all(&p, 0, result);
+}
+
+// ----------------------------------------------------------------------------------- by a file
+
+// What an entry says of a tuple holds for all in it of which none says more.
+static bool is_named(const struct mmul_evaluator *e, const char *path, void *context,
+                     struct mmul_placement_wish *wish) {
+    char name[PATH_BYTES];
+    (void)context;
+    mmul_text_copy(name, sizeof name, path);
+    for (char *end; !mmul_placements_find(e->script->placements, name, wish); *end = '\0') {
+        end = strrchr(name, '.');
+        if (end == NULL)
+            return false;
+    }
+    return true;
+}
+
+enum mmul_status mmul_place_named(struct mmul_evaluator *e, const struct mmul_node *at,
+                                  const char *name, struct mmul_object *object) {
+    struct placing p = {.e = e, .at = at, .find = is_named};
+    if (e->script->placements == NULL)
+        return MMUL_OK;
+    const int length = snprintf(p.path, sizeof p.path, "%s", name);
+    if ((size_t)length >= sizeof p.path) // no pattern of a file fits what is cut
+        return MMUL_OK;
+    return place_all(&p, (size_t)length, object);
+}
