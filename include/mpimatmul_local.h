@@ -992,23 +992,29 @@ MMUL_API enum mmul_status mmul_program_place(struct mmul_program *program, int x
                                              enum mmul_placement_kind kind, const char *name,
                                              int *value, struct mmul_error *err);
 
-// The same over some of the ranks, which are the only ones that have anything of it; not MMUL_PLACE_GRID, nor what goes
-// with it. ranks: `count` of them, borrowed; NULL: all. What is computed with a value that is on some ranks is computed
-// there: where that was asked for, else with the largest operand, else with the newest one; a gradient where the
-// operation is that it belongs to. So stages of a pipeline are values on different ranks. Fails with MMUL_ERR_USAGE
-// (no ranks, or above 1023); one that the job does not have is refused when it is planned.
-MMUL_API enum mmul_status mmul_program_place_on(struct mmul_program *program, int x,
-                                                enum mmul_placement_kind kind, const int *ranks,
-                                                int count, const char *name, int *value,
+// A wish with more in it: over some of the ranks, which are then the only ones that have anything of the value (not
+// MMUL_PLACE_GRID, nor what goes with it). What is computed with such a value is computed there: where that was asked
+// for, else with the largest operand, else with the newest one; a gradient where the operation is that it belongs to.
+// So stages of a pipeline are values on different ranks.
+struct mmul_placement_wish {
+    enum mmul_placement_kind kind;
+    const int *ranks; // rank_count of them, borrowed; NULL: where its operand is
+    int rank_count;
+    bool on_all; // ranks NULL: on all, wherever its operand is
+    // Gradients go through what makes x on these, backward_count of them; borrowed; NULL: where that is.
+    const int *backward_ranks;
+    int backward_count;
+    const char *pattern; // of mmul_placements_find, borrowed
+};
+
+// Fails with MMUL_ERR_USAGE (as mmul_program_place; no ranks, or above 1023), MMUL_ERR_SYSTEM (memory); a rank that the
+// job does not have is refused when the program is planned.
+MMUL_API enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
+                                                const struct mmul_placement_wish *wish,
+                                                const char *name, int *value,
                                                 struct mmul_error *err);
 
-// What is made of gradients on their way through the operation that makes x is made on these ranks, instead of where that
-// operation is. Fails with MMUL_ERR_USAGE (no such value, no ranks, or above 1023).
-MMUL_API enum mmul_status mmul_program_place_gradients(struct mmul_program *program, int x,
-                                                       const int *ranks, int count,
-                                                       struct mmul_error *err);
-
-// Wishes for placements by the names of values, from a YAML file of one mapping. An entry is one of
+// Wishes by the names of values, from a YAML file of one mapping. An entry is one of
 //     NAME: rows                                            (cols, replicate, grid)
 //     NAME: {shard: cols, ranks: [0, 1]}                    (or replicated: true)
 //     NAME: {shard: {axis: 0, workers: [0, 1]}, backward: OTHER}
@@ -1016,14 +1022,6 @@ MMUL_API enum mmul_status mmul_program_place_gradients(struct mmul_program *prog
 // them, and gradients go through what makes the value on the ranks of the entry OTHER. NAME may have * ? [..] as file
 // names in a shell; of several that fit the first one counts. Local; not for several threads at once.
 struct mmul_placements;
-struct mmul_placement_wish {
-    const char *pattern; // borrowed, as all of it, of the placements
-    enum mmul_placement_kind kind;
-    const int *ranks; // rank_count of them; NULL: all
-    int rank_count;
-    const int *backward_ranks; // backward_count of them; NULL: not said
-    int backward_count;
-};
 
 // Fails with MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_placements_read(const char *path,

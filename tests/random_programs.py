@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Random programs for `mpimatmul run`, and what they should give.
 
-    tests/random_programs.py make FOLDER COUNT SEED [RANKS]   values on some of so many ranks, too; p0.py, p1.py, ... and the files that they load
+    tests/random_programs.py make FOLDER COUNT SEED [RANKS]
+                                                         p0.py, p1.py, ... and the files that they load; with values on
+                                                         some of so many ranks
     tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares what they saved
     tests/random_programs.py mutate FOLDER COUNT SEED    m0.py, ...: programs with something wrong in them
 

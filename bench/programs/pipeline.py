@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The GPT of gpt.py in a pipeline: every stage has some of the layers, on ranks of its own, so that no machine has to hold
-# the whole model, and micro-batches go through the stages one after the other.
+# The GPT of gpt.py in a pipeline: every stage has some of the layers, on ranks of its own, so that no machine has to
+# hold the whole model, and micro-batches go through the stages one after the other.
 #
 #     mpirun -q -n 2 mpimatmul run pipeline.py corpus=book.txt               # two stages; best on two machines
 #     mpirun -q -n 4 mpimatmul run pipeline.py corpus=book.txt stages=4

@@ -104,51 +104,44 @@ enum mmul_status mmul_program_gradients(struct mmul_program *program,
     return status == MMUL_OK ? mmul_program_add_gradients(program, &all, gradients, err) : status;
 }
 
-static enum mmul_status place(struct mmul_program *program, const struct mmul_operation *request,
-                              const char *name, int *value, struct mmul_error *err) {
-    const enum mmul_placement_kind kind = request->wish;
-    if (kind <= MMUL_PLACE_FILE || (int)kind >= MMUL_PLACEMENTS)
-        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
-    return mmul_program_append(program, request, name, value, err);
-}
-
 enum mmul_status mmul_program_place(struct mmul_program *program, int x,
                                     enum mmul_placement_kind kind, const char *name, int *value,
                                     struct mmul_error *err) {
-    const struct mmul_operation request = {
-        .kind = MMUL_PLACE, .operands = {x}, .operand_count = 1, .wish = kind};
-    return place(program, &request, name, value, err);
+    const struct mmul_placement_wish wish = {.kind = kind};
+    return mmul_program_place_as(program, x, &wish, name, value, err);
 }
 
-enum mmul_status mmul_program_place_on(struct mmul_program *program, int x,
-                                       enum mmul_placement_kind kind, const int *ranks, int count,
-                                       const char *name, int *value, struct mmul_error *err) {
-    struct mmul_operation request = {.kind = MMUL_PLACE,
-                                     .operands = {x},
-                                     .operand_count = 1,
-                                     .wish = kind,
-                                     .team = MMUL_TEAM_ALL,
-                                     .is_placed = true};
-    if (ranks != NULL && mmul_placement_is_mesh(kind))
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "a grid is on all ranks: place '%s' in rows or columns",
-                         x >= 0 && x < program->value_count ? program->values[x].name : "");
-    if (ranks != NULL &&
-        mmul_program_add_team(program, ranks, count, &request.team, err) != MMUL_OK)
-        return err->status;
-    return place(program, &request, name, value, err);
+// Teams that a wish names; 0: none.
+static enum mmul_status find_teams(struct mmul_program *program,
+                                   const struct mmul_placement_wish *wish, int *team,
+                                   int *backward_team, struct mmul_error *err) {
+    *team = wish->on_all ? MMUL_TEAM_ALL : 0;
+    *backward_team = 0;
+    enum mmul_status status = MMUL_OK;
+    if (wish->ranks != NULL)
+        status = mmul_program_add_team(program, wish->ranks, wish->rank_count, team, err);
+    if (status == MMUL_OK && wish->backward_ranks != NULL)
+        status = mmul_program_add_team(program, wish->backward_ranks, wish->backward_count,
+                                       backward_team, err);
+    return status;
 }
 
-enum mmul_status mmul_program_place_gradients(struct mmul_program *program, int x, const int *ranks,
-                                              int count, struct mmul_error *err) {
-    int team = 0;
-    if (x < 0 || x >= program->value_count)
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "cannot place gradients of value %d: the program has %d values", x,
-                         program->value_count);
-    enum mmul_status status = mmul_program_add_team(program, ranks, count, &team, err);
+enum mmul_status mmul_program_place_as(struct mmul_program *program, int x,
+                                       const struct mmul_placement_wish *wish, const char *name,
+                                       int *value, struct mmul_error *err) {
+    struct mmul_operation request = {
+        .kind = MMUL_PLACE, .operands = {x}, .operand_count = 1, .wish = wish->kind};
+    int backward_team;
+    if (wish->kind <= MMUL_PLACE_FILE || (int)wish->kind >= MMUL_PLACEMENTS)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
+    if (wish->ranks != NULL && mmul_placement_is_mesh(wish->kind))
+        return mmul_fail(err, MMUL_ERR_USAGE, "a grid is on all ranks, not on some");
+    enum mmul_status status = find_teams(program, wish, &request.team, &backward_team, err);
+    request.is_placed = request.team != 0;
     if (status == MMUL_OK)
-        program->values[x].backward_team = team;
+        status = mmul_program_append(program, &request, name, value, err);
+    if (status == MMUL_OK && backward_team != 0)
+        program->values[x].backward_team = backward_team;
     return status;
 }
 

@@ -72,7 +72,8 @@ struct mmul_kept {
     bool has_weights; // else nobody knows them: it was made by a split
 };
 
-// Ranks that values are on (model/teams.h): team t of a program is entry t - MMUL_TEAM_ALL - 1 of its table; 0: none yet.
+// Ranks that values are on (model/teams.h): team t of a program is entry t - MMUL_TEAM_ALL - 1 of its table; 0: none
+// yet.
 enum { MMUL_TEAM_RANKS = 1024, MMUL_TEAM_ALL = 1 };
 struct mmul_team {
     uint64_t ranks[MMUL_TEAM_RANKS / 64]; // a bit each

@@ -201,12 +201,13 @@ enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_h
 
 static enum mmul_status spread_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const struct mmul_object *x, struct mmul_object *spread) {
+    const struct mmul_placement_wish on_all = {.kind = MMUL_PLACE_REPLICATE, .on_all = true};
     const int value = mmul_job_value(e, at, x);
     char name[48];
     if (value < 0)
         return e->err->status;
-    if (mmul_program_place_on(e->program, value, MMUL_PLACE_REPLICATE, NULL, 0,
-                              mmul_evaluator_name(e, at, name), &spread->value, e->err) != MMUL_OK)
+    if (mmul_program_place_as(e->program, value, &on_all, mmul_evaluator_name(e, at, name),
+                              &spread->value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
     spread->job = e->job;
     spread->held = 0;

@@ -22,17 +22,10 @@ static enum mmul_status place_matrix(struct mmul_evaluator *e, const struct mmul
     const char *name = mmul_evaluator_name(e, at, text);
     const int given = mmul_job_value(e, at, x);
     int value = 0;
-    enum mmul_status status = given < 0 ? e->err->status : MMUL_OK;
-    if (status == MMUL_OK && wish->backward_ranks != NULL)
-        status = mmul_program_place_gradients(e->program, given, wish->backward_ranks,
-                                              wish->backward_count, e->err);
-    if (status == MMUL_OK && wish->ranks != NULL)
-        status = mmul_program_place_on(e->program, given, wish->kind, wish->ranks, wish->rank_count,
-                                       name, &value, e->err);
-    else if (status == MMUL_OK)
-        status = mmul_program_place(e->program, given, wish->kind, name, &value, e->err);
-    if (status != MMUL_OK)
-        return given < 0 ? status : mmul_evaluator_locate(e, at);
+    if (given < 0)
+        return e->err->status;
+    if (mmul_program_place_as(e->program, given, wish, name, &value, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
     *x = mmul_matrix_object(e, value, x->axes);
     return MMUL_OK;
 }

@@ -84,7 +84,7 @@ struct mmul_program_plan {
     struct mmul_job_options options;
     struct mmul_job_calls calls;     // this rank's
     struct mmul_program_costs costs; // who is where, and shares
-    // Owned: those of the program's teams, by team (model/teams.h); the first ones are of none. NULL: there are no teams.
+    // Owned: those of the program's teams, by team (model/teams.h); the first ones are of none.
     struct mmul_program_costs *team_costs;
     int team_count;                    // of these
     double *weights;                   // owned, of the ranks: those that the shares were made from

@@ -20,7 +20,7 @@ static int find_sender(const struct mmul_move *move, int to_node) {
     int count = 0, node = -1;
     for (int i = 0; i < move->node_count; i++)
         count += mmul_placement_is_on(&move->from, i);
-    for (int left = to_node % count; left >= 0;)
+    for (int left = count > 0 ? to_node % count : -1; left >= 0;)
         left -= mmul_placement_is_on(&move->from, ++node);
     return node;
 }

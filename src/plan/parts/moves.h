@@ -5,9 +5,10 @@
 // one. A piece is a rectangle of one matrix that one holder has and another one needs.
 //
 // Every byte crosses the network at most once to each node that needs it. What a node has whole it
-// takes from itself; where only some have it, each of the other nodes from one of theirs. Of summands (partial) every node first adds up those of its own ranks; what
-// arrives is added. Into summands nothing travels: each holder keeps its part as its summand, and
-// the rest of it is 0. That is for placements of the same holders.
+// takes from itself; where only some have it, each of the other nodes takes it from one of theirs. Of
+// summands (partial) every node first adds up those of its own ranks; what arrives is added. Into
+// summands nothing travels: each holder keeps its part as its summand, and the rest of it is 0. That is
+// for placements of the same holders.
 //
 // All nodes walk in the order of stages: in stage s node i sends to node i + s and receives from node
 // i - s, around; stage 0 is what stays on the node.

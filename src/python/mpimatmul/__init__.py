@@ -22,7 +22,8 @@ from ._operations import (abs, argmax, argmin, assert_close, attention, concat, 
                           reshape, rms_norm, rope, rsqrt, sigmoid, silu, sin, softmax, sqrt, std, sum, take, tanh,
                           topk, transpose, var, where)
 from ._states import load_file, save_file
-from ._values import Value, array, evaluate, generate, keep, load, no_grad, persist, program, save, signal
+from ._placements import signal
+from ._values import Value, array, evaluate, generate, keep, load, no_grad, persist, program, save
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

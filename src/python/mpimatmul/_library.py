@@ -73,8 +73,8 @@ class Generated(c.Structure):
 
 
 class PlacementWish(c.Structure):
-    _fields_ = [("pattern", c.c_char_p), ("kind", c.c_int), ("ranks", c.POINTER(c.c_int)), ("rank_count", c.c_int),
-                ("backward_ranks", c.POINTER(c.c_int)), ("backward_count", c.c_int)]
+    _fields_ = [("kind", c.c_int), ("ranks", c.POINTER(c.c_int)), ("rank_count", c.c_int), ("on_all", c.c_bool),
+                ("backward_ranks", c.POINTER(c.c_int)), ("backward_count", c.c_int), ("pattern", c.c_char_p)]
 
 
 class ContextOptions(c.Structure):

@@ -8,7 +8,8 @@ import operator
 import numpy
 
 from ._begin import collective, rank, session
-from ._library import Error, check, library
+from ._library import Error, PlacementWish, check, library
+from ._placements import place_as
 from ._values import Value, apply, as_shape, as_value, evaluate, evaluate_named, is_number
 
 
@@ -92,13 +93,10 @@ def place(x, where_to, ranks=None):
         raise Error(64, f"no placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
 
     def make(program, ids):
-        value, word = c.c_int(), program.word("place").encode()
-        if numbers is None:
-            check(library.mmul_program_place, program.handle, ids[0], kind, word, c.byref(value))
-        else:
-            check(library.mmul_program_place_on, program.handle, ids[0], kind, (c.c_int * len(numbers))(*numbers),
-                  len(numbers), word, c.byref(value))
-        return value.value
+        wish = PlacementWish(kind=kind)
+        if numbers is not None:
+            wish.ranks, wish.rank_count = (c.c_int * len(numbers))(*numbers), len(numbers)
+        return place_as(program, ids[0], wish)
 
     return Value(x.shape, make, [x], x.integers)
 

@@ -20,6 +20,7 @@ from . import _caller, _library as lib
 from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
+from ._placements import current_signal, wished
 
 
 _is_taping = True  # no_grad() is not under way
@@ -34,19 +35,6 @@ def no_grad():
         yield
     finally:
         _is_taping = before
-
-
-_signals = []  # names of signal() that are under way
-
-
-@contextlib.contextmanager
-def signal(name):
-    """with signal(name): values that are made inside go by that name in the file of `init(placement=FILE)`."""
-    _signals.append(str(name))
-    try:
-        yield
-    finally:
-        _signals.pop()
 
 
 def _leaves(operands):
@@ -82,7 +70,7 @@ class Value:
         types = {v.stored for v in operands if isinstance(v, Value)} - {None}
         # "f4", "f8", or None: whole numbers, which fit both
         self.stored = stored if not operands else "f4" if "f4" in types else "f8" if types else None
-        self.signal = _signals[-1] if _signals else None
+        self.signal = current_signal()
         self.place = _caller.place()
         self.corner = None  # root: its first rows and columns, when they have been computed
         # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
@@ -445,7 +433,8 @@ class _Program(_Building):
                 ids = [self.made[id(o)] if isinstance(o, Value) else o for o in operands]
                 self.under_way = v
                 self.held.append(v)
-                self.made[id(v)] = self.load_held(v.held) if self.is_leaf(v) else self.wished(v, v.make(self, ids))
+                self.made[id(v)] = (self.load_held(v.held) if self.is_leaf(v) else
+                                    wished(self, v.signal, v.make(self, ids)))
             waiting += missing
             if not missing:
                 waiting.pop()
@@ -480,23 +469,6 @@ class _Program(_Building):
         if v is None:
             return kind
         return self.names.get(id(v)) or v.name or f"{kind} of {v.place}"
-
-    def wished(self, v, made):
-        """Where the file of placements wants what goes by this name."""
-        wish = lib.PlacementWish()
-        if v.signal is None or not OPTIONS["placements"] or not library.mmul_placements_find(
-                OPTIONS["placements"], v.signal.encode(), c.byref(wish)):
-            return made
-        if wish.backward_ranks:
-            check(library.mmul_program_place_gradients, self.handle, made, wish.backward_ranks, wish.backward_count)
-        value = c.c_int()
-        if wish.ranks:
-            check(library.mmul_program_place_on, self.handle, made, wish.kind, wish.ranks, wish.rank_count,
-                  self.word("place").encode(), c.byref(value))
-        else:
-            check(library.mmul_program_place, self.handle, made, wish.kind, self.word("place").encode(),
-                  c.byref(value))
-        return value.value
 
     def words(self):
         v = self.under_way

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// A complete program: what comes from nowhere gets a team, back from its readers; then what is read on another team
+// than it is made on is handed on.
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/teams.h"
+
+// What was placed on a team first, for errors.
+static const char *name_placed(const struct mmul_program *p, int team) {
+    int i = 0;
+    while (i < p->operation_count && p->operations[i].team != team)
+        i++;
+    return i < p->operation_count ? p->values[p->operations[i].result].name : "a value";
+}
+
+// Ranks that the job has, and how many of them.
+static enum mmul_status count_ranks(const struct mmul_program *p, int team, int size, int *count,
+                                    struct mmul_error *err) {
+    *count = 0;
+    for (int rank = 0; rank < MMUL_TEAM_RANKS; rank++) {
+        if (!mmul_team_has(mmul_program_team(p, team), rank))
+            continue;
+        if (rank >= size)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "cannot place '%s' on rank %d: the job has %d rank%s",
+                             name_placed(p, team), rank, size, size == 1 ? "" : "s");
+        (*count)++;
+    }
+    return MMUL_OK;
+}
+
+// A team of all ranks is all of them. A team of one has everything in its rows.
+static enum mmul_status know_sizes(struct mmul_program *p, int size, struct mmul_error *err) {
+    for (int t = 0; t < p->team_count; t++) {
+        const int team = MMUL_TEAM_ALL + 1 + t;
+        int count;
+        if (count_ranks(p, team, size, &count, err) != MMUL_OK)
+            return err->status;
+        for (int i = 0; count == size && i < p->value_count; i++)
+            if (p->values[i].team == team)
+                p->values[i].team = MMUL_TEAM_ALL;
+        for (int i = 0; count == 1 && count < size && i < p->operation_count; i++) {
+            struct mmul_operation *o = &p->operations[i];
+            if (o->kind == MMUL_PLACE && p->values[o->result].team == team)
+                o->wish = MMUL_PLACE_ROWS;
+        }
+    }
+    return MMUL_OK;
+}
+
+static bool has_own_team(const struct mmul_operation *o) {
+    return o->result >= 0; // else it is done where its operand is
+}
+
+// What has none is made where all of its readers are; where they are in several teams, by all ranks.
+static void adopt(struct mmul_program *p, int *readers) {
+    for (int i = p->operation_count - 1; i >= 0; i--) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (!has_own_team(o))
+            continue;
+        struct mmul_value *made = &p->values[o->result];
+        if (made->team == 0)
+            made->team = readers[o->result] != 0 ? readers[o->result] : MMUL_TEAM_ALL;
+        for (int j = 0; j < o->operand_count; j++)
+            if (o->operands[j] != MMUL_NUMBER) {
+                int *reader = &readers[o->operands[j]];
+                *reader = *reader == 0 || *reader == made->team ? made->team : MMUL_TEAM_ALL;
+            }
+    }
+}
+
+// A value on another team.
+struct twin {
+    struct twin *next;
+    int team, value;
+};
+
+struct handing {
+    struct mmul_program *made;
+    struct twin **twins; // of every value of the program as it was
+};
+
+static enum mmul_status hand_on(struct handing *h, int value, int team, int *other,
+                                struct mmul_error *err) {
+    struct mmul_program *p = h->made;
+    struct twin *twin = h->twins[value];
+    while (twin != NULL && twin->team != team)
+        twin = twin->next;
+    if (twin != NULL) {
+        *other = twin->value;
+        return MMUL_OK;
+    }
+    if (MMUL_ALLOCATE(twin, 1, "a program", err) != MMUL_OK)
+        return err->status;
+    *other = mmul_program_add_like(p, value);
+    *twin = (struct twin){h->twins[value], team, *other};
+    h->twins[value] = twin;
+    p->values[*other].team = team;
+    p->operations[p->operation_count++] = (struct mmul_operation){.kind = MMUL_PLACE,
+                                                                  .operands = {value},
+                                                                  .operand_count = 1,
+                                                                  .result = *other,
+                                                                  .team = team};
+    return MMUL_OK;
+}
+
+static bool is_elsewhere(const struct mmul_program *p, const struct mmul_operation *o,
+                         int operand) {
+    return has_own_team(o) && o->kind != MMUL_PLACE && o->operands[operand] != MMUL_NUMBER &&
+           p->values[o->operands[operand]].team != p->values[o->result].team;
+}
+
+static enum mmul_status hand_on_all(struct mmul_program *program, int count,
+                                    struct mmul_error *err) {
+    struct mmul_program made;
+    struct handing h = {.made = &made};
+    const int most = program->operation_count > program->value_count ? program->operation_count
+                                                                     : program->value_count;
+    enum mmul_status status = MMUL_ALLOCATE(h.twins, program->value_count, "a program", err);
+    if (status == MMUL_OK)
+        status = mmul_program_begin_copy(program, most + count, &made, err);
+    if (status != MMUL_OK) {
+        mmul_free(h.twins);
+        return status;
+    }
+    for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
+        struct mmul_operation o = program->operations[i];
+        for (int j = 0; status == MMUL_OK && j < o.operand_count; j++)
+            if (is_elsewhere(program, &o, j))
+                status =
+                    hand_on(&h, o.operands[j], program->values[o.result].team, &o.operands[j], err);
+        made.operations[made.operation_count++] = o;
+    }
+    for (int i = 0; i < program->value_count; i++)
+        for (struct twin *twin = h.twins[i], *next; twin != NULL; twin = next) {
+            next = twin->next;
+            mmul_free(twin);
+        }
+    mmul_free(h.twins);
+    if (status == MMUL_OK) {
+        mmul_program_end_copy(program, &made);
+        return MMUL_OK;
+    }
+    mmul_free(made.values);
+    mmul_free(made.operations);
+    return status;
+}
+
+enum mmul_status mmul_program_hand_on(struct mmul_program *program, int size,
+                                      struct mmul_error *err) {
+    int *readers = NULL, count = 0;
+    if (program->value_count == 0)
+        return MMUL_OK;
+    enum mmul_status status = know_sizes(program, size, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(readers, program->value_count, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    adopt(program, readers);
+    mmul_free(readers);
+    for (int i = 0; i < program->operation_count; i++)
+        for (int j = 0; j < program->operations[i].operand_count; j++)
+            count += is_elsewhere(program, &program->operations[i], j);
+    return count > 0 ? hand_on_all(program, count, err) : MMUL_OK;
+}
