@@ -53,8 +53,13 @@ struct search {
     struct known_path paths[MMUL_OPERANDS][MMUL_PLACEMENTS][MMUL_PLACEMENTS];
 };
 
+// A program without teams has none in its values either.
+static const struct mmul_program_costs *costs_of_team(const struct search *s, int team) {
+    return &s->teams[team > MMUL_TEAM_ALL ? team : MMUL_TEAM_ALL];
+}
+
 static const struct mmul_program_costs *costs_of(const struct search *s, int value) {
-    return &s->teams[s->program->values[value].team];
+    return costs_of_team(s, s->program->values[value].team);
 }
 
 // The same, of an operand; a few sets of placements come again and again.
@@ -276,7 +281,7 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const size_t bytes = (size_t)s->slot_count;
-    s->costs = &s->teams[mmul_program_team_of(s->program, o)];
+    s->costs = costs_of_team(s, mmul_program_team_of(s->program, o));
     s->found_count = 0;
     memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
     memset(s->paths, 0, sizeof s->paths);
