@@ -233,8 +233,8 @@ def topk(x, k):
     return taped(np.take_along_axis(plain, order, -1), (x, back)), _whole(matrix(order))
 
 
-def _whole(x):
-    x.is_whole = True
+def _whole(x, is_windows=False):
+    x.is_whole, x.is_windows = True, is_windows
     return x
 
 
@@ -286,7 +286,7 @@ def concat(matrices, axis=0):
 
 
 def _indices(ids, is_row=False):
-    ids = np.asarray(ids).astype(int)
+    is_row, ids = is_row and not getattr(ids, "is_windows", False), np.asarray(ids).astype(int)
     return ids[0] if is_row and ids.ndim == 2 and ids.shape[0] == 1 else ids
 
 
@@ -429,7 +429,7 @@ def batch(text, count, length, seed, turn):
     starts = [int(_drawn(seed, turn * count + w)) * most >> 64 for w in _own(count)]
     if labels is None:
         windows = np.array(starts)[:, None] + np.arange(length)
-        return _whole(matrix(text.ids[windows])), _whole(matrix(text.ids[windows + 1]))
+        return _whole(matrix(text.ids[windows]), True), _whole(matrix(text.ids[windows + 1]), True)
     return matrix(text)[starts], (matrix(labels)[:, starts] if labels.shape[0] == 1 else matrix(labels)[starts])
 
 

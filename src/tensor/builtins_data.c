@@ -216,6 +216,7 @@ static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node
             *y++ = token_at(text, begin + i + 1);
         }
     }
+    pair[0].is_windows = pair[1].is_windows = true;
     return mmul_evaluator_tuple(e, pair, 2, result);
 }
 

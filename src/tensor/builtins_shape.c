@@ -156,7 +156,7 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
     return MMUL_OK;
 }
 
-// Of one row of indices, rows of the table; of more rows, as many matrices.
+// Of one row of indices, rows of the table; of more rows, and of windows, as many matrices.
 enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -172,7 +172,7 @@ enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_b
         return mmul_evaluator_fail(e, call,
                                    "take: the table has %d axes and ids %d, expected 2, and 2 or 3",
                                    both[0].axes, both[1].axes);
-    bool is_row = both[1].axes == 2 && both[1].shape.rows == 1;
+    bool is_row = both[1].axes == 2 && both[1].shape.rows == 1 && !both[1].is_windows;
     result->axes = is_row ? 2 : both[1].axes + 1;
     return mmul_apply(e, call, &made, both, result);
 }

@@ -39,6 +39,7 @@ struct mmul_object {
         parts; // matrix: each node's part in the mean of what every node has for itself; NULL: it is one
     bool is_unknown;     // none: a name that has been one, of a turn of a loop that is over
     bool is_row;         // matrix: of a file that has one axis, where it has two here
+    bool is_windows;     // matrix: a row is a window of a text, also where there is one
     struct mmul_span at; // matrix in a string: its expression in the text
     const struct mmul_node *function;
     const struct mmul_script_text *tokens; // of the script
