@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: MIT
 """What scripts in Python learn with, against numpy in double and the reference of programs: run alone and by mpirun.
 Each part prints a line when it is right."""
+import contextlib
+import io
 import json
 import math
 import sys
@@ -281,6 +283,78 @@ def optimisers():
     say("optimisers ok")
 
 
+# As nodes do apart, whose shares REFERENCE_APART says; the inner optimiser begins anew after two of the four rounds.
+APART = """
+table = generate((40, 3), kind="normal", seed=1)
+goals = generate((40, 2), kind="normal", seed=2)
+def inner(state, turn):
+    x, y = batch(table, goals, 7, seed=3, turn=turn)
+    loss = mse(tanh(x @ state[0][0] + state[0][1]), y)
+    g = clip_grad_norm(grad(loss, state[0]), 0.5)
+    return adamw((state[0], state[1], state[2]), g, turn=turn % 6, rate=0.03) + (loss,)
+outer = nesterov_state((generate((3, 2), kind="normal", seed=4), generate((1, 2), kind="zeros")))
+for half in range(2):
+    state = adamw_state(outer[0]) + (generate((1, 1), kind="zeros"),)
+    for step in loop(2):
+        new = apart(inner, state, 6 * half + 3 * step, 3)
+        outer = nesterov(outer, average(new[0]), rate=0.6, momentum=0.8)
+        state = (outer[0], new[1], new[2], new[3])
+        print(half, step, average(new[3]))
+save("apart.npy", outer[0][0])
+"""
+
+
+class Small(nn.Module):
+    """What APART learns, with a parameter more that does not."""
+
+    def __init__(self, known):
+        super().__init__()
+        self.w, self.b, self.fixed = (nn.Parameter(np.array(reference.generate(s, kind=kind, seed=seed)))
+                                      for s, kind, seed in known)
+        self.fixed.requires_grad = False
+
+    def forward(self, x):
+        """x (n, 3)"""
+        return mm.tanh(x @ self.w + self.b * self.fixed)
+
+
+def apart():
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        known = reference.run(APART)
+    losses = [float(line.split()[-1]) for line in printed.getvalue().splitlines()]
+    model = Small((((3, 2), "normal", 4), ((1, 2), "zeros", 0), ((1, 1), "ones", 0)))
+    def begin():
+        return mm.optim.DiLoCo(mm.optim.AdamW(model.parameters(), lr=0.03), turns=3, lr=0.6, momentum=0.8)
+    optimizer, table, goals = begin(), np.array(known["table"]), np.array(known["goals"])
+    calls = []
+
+    def closure(x, y):
+        calls.append(x.shape[0])
+        loss = mm.mse(model(x), y)
+        loss.backward()
+        nn.clip_grad_norm_(model.parameters(), 0.5)
+        return loss
+    for turn in range(12):
+        if turn == 6:  # as another one goes on with it
+            mm.save_file(optimizer.state_dict(), "outer.safetensors")
+            optimizer = begin()
+            optimizer.load_state_dict(mm.load_file("outer.safetensors"))
+        starts = [int(reference._drawn(3, turn * 7 + w)) * 40 >> 64 for w in range(7)]
+        loss = optimizer.step(closure, *((table[starts], goals[starts]) if mm.rank() == 0 else (None, None)))
+        assert (loss is None) == (turn % 3 < 2) and model.w.grad is None
+        if loss is not None:
+            close("mean of the losses", loss, np.full((1, 1), losses[turn // 3]), 1e-5)
+    close("w", model.w, known["outer"][0][0])
+    close("b", model.b, known["outer"][0][1])
+    close("velocity", optimizer.state_dict()["0.momentum_buffer"], known["outer"][1][0])
+    assert sum(calls) == 12 * 7 and len(calls) % 12 == 0, calls
+    mm.save("script.npy", model.w)
+    if mm.rank() == 0:
+        with open("text.py", "w", encoding="utf-8") as file:
+            file.write(APART)
+    say("apart ok")
+
+
 def clipping():
     for most in (0.1, 1e3):
         p = [nn.Parameter(rng.standard_normal(s)) for s in ((4, 3), (3,))]
@@ -372,6 +446,46 @@ def states():
 # --------------------------------------------------------------------------------------------- errors
 
 
+def small():
+    """A model of two parameters, a step of whose turns has been made, and what it learns from."""
+    model, x, y = Small((((3, 2), "normal", 4), ((1, 2), "zeros", 0), ((1, 1), "ones", 0))), np.ones((6, 3)), np.ones(6)
+    y = np.stack((y, y), 1)
+
+    def closure(x, y):
+        loss = mm.mse(model(x), y)
+        loss.backward()
+        return loss
+    optimizer = mm.optim.DiLoCo(mm.optim.SGD(model.parameters(), 1), turns=2)
+    optimizer.step(closure, x, y)
+    return model, optimizer, closure, x, y
+
+
+def apart_errors():
+    model, optimizer, closure, x, y = small()
+    return (lambda: mm.optim.DiLoCo(model, turns=2), lambda: mm.optim.DiLoCo(optimizer.inner, turns=0),
+            lambda: optimizer.step(closure), lambda: optimizer.step(closure, mm.array(x), y),
+            lambda: optimizer.step(closure, x, y[:4]), lambda: optimizer.step(closure, x[:0], y[:0]),
+            optimizer.state_dict, lambda: model.w.numpy(), lambda: mm.save_file(model.state_dict(), "x.safetensors"))
+
+
+def apart_reads():
+    """A closure reads what is on every node; what it refuses has not trained."""
+    model, optimizer, closure, x, y = small()
+    parts = mm.persist(mm.place(mm.array(x) * 2, "rows"))
+    whole = mm.persist(mm.place(mm.array(x[:1]) * 2, "replicate"))
+    mm.save("x.npy", mm.array(x))
+    for wrong in (lambda: parts[:1], lambda: mm.load("x.npy")[:1]):
+        try:
+            optimizer.step(lambda x, y: closure(x * wrong(), y), x, y)
+        except mm.Error as error:
+            say(f"{error.status} {error}" + f" ({error.hint})" * bool(error.hint))
+    assert (optimizer.turn, optimizer.inner.turn) == (1, 1)
+    def of_one(x, y, ids):
+        assert mm.take(model.w, ids).shape == (1, 4, 2), "a window of a batch of one"
+        return closure(x * whole, y)
+    say(f"{optimizer.step(of_one, x[:1], y[:1], np.zeros((1, 4), int)).item():.3g}")
+
+
 def errors():
     x, layer = mm.array(rng.standard_normal((4, 3))), nn.Linear(3, 2)
     y = layer(x)
@@ -400,7 +514,7 @@ def errors():
                   lambda: mm.load_file("none.safetensors"), lambda: nn.Parameter(np.array([1, 2])),
                   lambda: mm.optim.SGD([], 1), lambda: mm.optim.SGD([x], 1),
                   lambda: mm.optim.SGD(layer.parameters(), 1, nesterov=True), lambda: nn.MultiHeadAttention(7, 2),
-                  lambda: nn.Dropout(1), mm.debug.worker_statistics if mm.rank() == 0 else set_whole):
+                  lambda: nn.Dropout(1), *apart_errors(), mm.debug.worker_statistics if mm.rank() == 0 else set_whole):
         try:
             wrong()
         except mm.Error as error:
@@ -435,7 +549,8 @@ def looking():
         print("shares", *(f"{of['share']:.4f} {of['bytes']}" for of in found))
 
 
-PARTS = (layers, beginnings, dropping, backward, leaves, optimisers, later, clipping, learning, states, errors, looking)
+PARTS = (layers, beginnings, dropping, backward, leaves, optimisers, later, apart, clipping, learning, states, errors,
+         apart_reads, looking)
 for part in PARTS:
     if part.__name__ in sys.argv[1:]:
         part()

@@ -5,6 +5,7 @@ character by character. Its parameters are in gpt_module.safetensors then.
     python3 gpt_module.py corpus=book.txt                   # on one machine
     mpirun -q -n 2 python3 gpt_module.py corpus=book.txt    # on the ranks of a hostfile, by their speeds
 
+Where the network is slow apart=20 lets every machine train a copy for 20 turns, on its own of the windows (DiLoCo).
 NAME=VALUE sets others of the numbers below, too: layers=2. tests/reference.py runs gpt.py, whose losses are much like
 these.
 """
@@ -16,11 +17,11 @@ import numpy as np
 import mpimatmul as mm
 
 given = {"corpus": "book.txt", "layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16, "turns": 2000,
-         "every": 10}
+         "every": 10, "apart": 0}
 for word in sys.argv[1:]:
     name, _, value = word.partition("=")
     given[name] = value if name == "corpus" else int(value)
-corpus, layers, heads, width, length, count, turns, every = given.values()
+corpus, layers, heads, width, length, count, turns, every, apart = given.values()
 
 with open(corpus, encoding="utf-8", newline="") as file:  # by every rank
     letters, tokens = np.unique(list(file.read()), return_inverse=True)
@@ -67,15 +68,27 @@ def rate(step):
 mm.nn.manual_seed(1)
 model = GPT()
 optimizer = mm.optim.AdamW(model.parameters(), betas=(0.9, 0.99))
+outer = mm.optim.DiLoCo(optimizer, turns=apart) if apart else None
+
+
+def closure(ids, answers):
+    """The loss of windows, with its gradients."""
+    loss = mm.cross_entropy(model(ids), answers)
+    loss.backward()
+    mm.nn.clip_grad_norm_(model.parameters(), 1.0)
+    return loss
+
+
 drawn = np.random.default_rng(1)
 for step in range(turns):
     windows = drawn.integers(0, len(tokens) - length, (count, 1)) + np.arange(length)
-    loss = mm.cross_entropy(model(tokens[windows]), tokens[windows + 1])
-    optimizer.zero_grad()
-    loss.backward()
-    mm.nn.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.lr = rate(step)
-    optimizer.step()
-    if step % every == every - 1:
+    if outer:
+        loss = outer.step(closure, tokens[windows], tokens[windows + 1])
+    else:
+        optimizer.zero_grad()
+        loss = closure(tokens[windows], tokens[windows + 1])
+        optimizer.step()
+    if loss is not None and (outer or step % every == every - 1):
         mm.print(step, loss)
 mm.save_file(model.state_dict(), "gpt_module.safetensors")

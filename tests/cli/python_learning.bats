@@ -38,6 +38,14 @@ everywhere() {
     everywhere $'optimisers ok\nlater ok\nclipping ok' optimisers later clipping
 }
 
+@test "DiLoCo is the reference's on one node, goes on from its state, and reads what is on every node" {
+    everywhere 'apart ok' apart
+    everywhere "65 'parts' is in parts on several nodes, and each of them reads all of it \
+(x = mm.persist(mm.place(x, \"replicate\")), before the first step)
+64 what nodes compute apart reads and writes no files
+1.1" apart_reads
+}
+
 @test "a model learns the same on any ranks" {
     run "$PYTHON" "$REPO/tests/python_learning.py" learning
     [ "${#lines[@]}" -eq 12 ]
@@ -77,6 +85,15 @@ everywhere() {
 64 nesterov is of a momentum above 0
 64 2 heads of 7 columns: expected a number that divides them
 64 dropout of 1: expected 0 to below 1
+64 DiLoCo is of an optimizer (mm.optim.DiLoCo(mm.optim.AdamW(model.parameters()), turns=20))
+64 DiLoCo of 0 turns: expected 1 at least
+64 a batch is of arrays, one at least: every node gets rows of its own of them
+64 a batch is of arrays, one at least: every node gets rows of its own of them
+65 arrays of a batch have 4 and 6 rows: expected as many in each
+65 0 rows are too few for 1 nodes: node 0 has none
+64 turn 1 of 2: every node has parameters of its own (behind an outer step all have the same)
+65 every node has a value of its own of 'w' (an outer step of DiLoCo makes one of them)
+65 every node has a value of its own of 'w' (an outer step of DiLoCo makes one of them)
 64 no job has been recorded (mm.init(record=True), before the job)" errors
     expect_only_files
 }
@@ -128,6 +145,10 @@ falls() {
     run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/gpt_module.py" layers=1 width=32 heads=4 length=16 \
         count=8 turns=40
     falls
+    run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/gpt_module.py" layers=1 width=32 heads=4 length=16 \
+        count=8 turns=40 apart=10
+    falls
+    [ "$(awk '{print $1}' <<< "$output" | xargs)" = "9 19 29 39" ]
     "$MPIMATMUL" info gpt_module.safetensors | grep -q ' blocks.0.attention.in_proj_weight$'
     "$PYTHON" "$REPO/tests/cli/digits.py" 300
     run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/digits_module.py" learned=240 hidden=24 count=40 \

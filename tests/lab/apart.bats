@@ -73,13 +73,30 @@ END
     [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
 }
 
+@test "a script's DiLoCo trains nodes apart, as the reference and the text do" {
+    export OPENBLAS_NUM_THREADS=1
+    local hosts shares weights seen
+    while read -r hosts shares weights seen; do
+        export REFERENCE_APART=$shares
+        run --separate-stderr lab_mpirun "$hosts" env PYTHONPATH="$REPO/src/python:$REPO/tests" \
+            MPIMATMUL_LIBRARY="$BUILD/lib/libmpimatmul.so" "$PYTHON" "$REPO/tests/python_learning.py" apart
+        [ "$status" -eq 0 ] && [ "$output" = "apart ok" ] || { echo "$output" "$stderr"; return 1; }
+        run --separate-stderr lab_mpirun "$hosts" "$MPIMATMUL" run text.py --weights "$weights"
+        [ "$status" -eq 0 ]
+        [[ "$output" == *$'\nwindows that each node has seen: '$seen$'\n'* ]] || { echo "$output"; return 1; }
+        py -c 'import numpy as np
+text, script = np.load("apart.npy"), np.load("script.npy")
+assert np.abs(text - script).max() < 1e-5, (text, script)'
+    done <<< $'node1:1,node2:1 1:3 1,3 24:60\nnode1:2,node2:1 4:2 1,3,2 60:24'
+}
+
 @test "a node that is lost ends the job, the last checkpoint is whole, and the others go on from it" {
     local program=("$MPIMATMUL" run "$REPO/bench/programs/diloco.py" layers=1 heads=2 width=16 length=8 count=4
         inners=2 corpus=book.txt) job code=0
     LAB_SECONDS=400 lab_mpirun node1:1,node2:1 "${program[@]}" outers=100000 > job.out 2> job.err 3>&- &
     job=$!
     until grep -q '^3 ' job.out; do
-        kill -0 "$job"
+        kill -0 "$job" || { cat job.out job.err; return 1; }
         sleep 0.1
     done
     # shellcheck disable=SC2046 # one or several

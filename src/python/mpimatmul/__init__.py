@@ -21,9 +21,9 @@ from ._operations import (abs, argmax, argmin, assert_close, attention, concat, 
                           linear, log, max, maximum, mean, min, minimum, neg, normalize, permute, place, print, relu,
                           reshape, rms_norm, rope, rsqrt, sigmoid, silu, sin, softmax, sqrt, std, sum, take, tanh,
                           topk, transpose, var, where)
-from ._states import load_file, save_file
 from ._placements import signal
-from ._values import Value, array, evaluate, generate, keep, load, no_grad, persist, program, save
+from ._states import keep, load_file, save_file
+from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, save
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -117,6 +117,10 @@ class Tensor(c.Structure):
                 ("sizes", c.c_int64 * 8), ("bytes", c.c_int64)]
 
 
+class ApartNode(c.Structure):
+    _fields_ = [("share", c.c_double), ("ranks", c.c_int)]
+
+
 class TensorsInfo(c.Structure):
     _fields_ = [("format", c.c_int), ("count", c.c_int64), ("file_bytes", c.c_int64)]
 
@@ -127,7 +131,7 @@ STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, 
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
            "mmul_program_options": ProgramOptions, "mmul_local_part": LocalPart, "mmul_matrix_info": MatrixInfo,
            "mmul_output_request": OutputRequest, "mmul_gradient_request": GradientRequest, "mmul_tensor": Tensor,
-           "mmul_tensors_info": TensorsInfo}
+           "mmul_tensors_info": TensorsInfo, "mmul_apart_node": ApartNode}
 
 
 def sized(struct, **fields):
@@ -186,6 +190,7 @@ def _load():
     library.mmul_tensors_get.restype = Tensor
     library.mmul_tensors_info.restype = TensorsInfo
     library.mmul_values_report.restype = c.c_void_p
+    library.mmul_context_of_node.restype = c.c_void_p
     library.mmul_values_part.restype = Part
     library.mmul_values_part_count.restype = c.c_int64
     library.mmul_values_placement.restype = c.c_char_p

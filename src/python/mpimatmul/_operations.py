@@ -285,9 +285,9 @@ def concat(values, axis=0):
 
 
 def take(table, ids):
-    """Rows of a table by whole numbers; those of shape (1, n) give n rows."""
+    """Rows of a table by whole numbers; those of shape (1, n) give n rows, but for what a node has of a batch."""
     ids = as_value(ids)
-    return apply("take", [table, ids], ndim=2 if ids.shape[:-1] == (1,) else ids.ndim + 1)
+    return apply("take", [table, ids], ndim=2 if ids.shape[:-1] == (1,) and not ids.is_windows else ids.ndim + 1)
 
 
 def rope(x, base=10000.0, interleaved=False):

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Named values in one .safetensors file, as of models and optimisers."""
+"""Named values in a .safetensors file, as of models and optimisers, and of parts in the memory of the ranks."""
 import ctypes as c
 import os
 
+import numpy
+
+from . import _library as lib
 from ._begin import collective, session
 from ._library import Error, check, library
 from ._paths import as_path
@@ -70,3 +73,20 @@ def load_file(path):
     """The values of root's .safetensors file, by their names. Collective."""
     path = _state_path(path)
     return {os.fsdecode(name): load(path + b":" + name) for name in _names(path)}
+
+
+@collective("keep")
+def keep(name, part, axis=-2):
+    """A value of what each rank has of it in its memory: rows (axis -2), those of rank 0 first, or columns (-1); a
+    rank may have none. It lies on the ranks as load("kept:name") from then on. Collective."""
+    s, held, error = session(), numpy.asarray(part), None
+    if held.ndim != 2 or held.dtype.kind != "f" or axis not in (-2, -1):
+        error = Error(65, f"an array of {held.dtype}, {held.ndim} axes, cannot be a part: "
+                          "expected float32 or float64, 2")
+    s.agree(error)
+    held = numpy.ascontiguousarray(held, dtype="f8" if held.dtype == "f8" else "f4")
+    rows, cols = held.shape
+    own = lib.sized(lib.LocalPart, data=held.ctypes.data if held.size else None, rows=rows, cols=cols, row_step=cols,
+                    dtype=lib.F64 if held.dtype == "f8" else lib.F32, axis=2 + axis)
+    check(library.mmul_keep_part, s.context, name.encode(), c.byref(own))
+    return load("kept:" + name)

@@ -67,6 +67,7 @@ class Value:
         self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
         self.name = name  # of its file; None: it has none
         self.is_row = is_row  # of a file or array of one axis, where it has two here
+        self.is_windows = False  # a row is one of several texts, also where there is one
         types = {v.stored for v in operands if isinstance(v, Value)} - {None}
         # "f4", "f8", or None: whole numbers, which fit both
         self.stored = stored if not operands else "f4" if "f4" in types else "f8" if types else None
@@ -76,6 +77,7 @@ class Value:
         # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
         # gradients that go through it, which have to know what it is made of; those that it is one of.
         self.is_computed, self.held, self.crossed, self.gradients = False, None, weakref.WeakSet(), None
+        self.is_apart = self.is_everywhere = False  # all ranks: every node has one of its own, or all of this one
         # All ranks: what backward() gives gradients to. A leaf has a slot for its own, others have leaves.
         self.leaves, self.slot = _leaves(operands) if _is_taping and not integers else {}, None
         there = begun()
@@ -296,15 +298,25 @@ def _copy(data):
 @collective("array")
 def array(data):
     """Root's array, copied, as a value; other ranks may give None. Up to four axes; one is a row. Collective."""
+    return arrays(1, lambda: [data])[0]
+
+
+def arrays(count, read):
+    """Collective: root's arrays, `count` of them, which read() returns there, as values; their sizes travel at once."""
     s = session()
-    held = s.on_root(lambda: _copy(data))
-    kind = held.dtype.kind if held is not None else "f"
-    told = (c.c_int64 * 8)()
-    if held is not None:
-        told[:] = [held.ndim, *_stack(held.shape)[:4], kind == "i", numpy.ndim(data) == 1, held.dtype == "f8"]
+    copies = s.on_root(lambda: [(_copy(data), numpy.ndim(data) == 1) for data in read()])
+    told = (c.c_int64 * 8 * count)()
+    for words, (held, is_row) in zip(told, copies or ()):
+        words[:] = [held.ndim, *_stack(held.shape)[:4], held.dtype.kind == "i", is_row, held.dtype == "f8"]
     s.broadcast(told)
+    return [_of_copy(words, held) for words, (held, _) in zip(told, copies or [(None, None)] * count)]
+
+
+def _of_copy(told, held):
+    """A value of root's copy of an array, whose sizes are told."""
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
+    kind = "i" if told[5] else "f"
 
     def make(program, _):
         matrix, value = c.c_void_p(), c.c_int()
@@ -356,23 +368,6 @@ def load(path):
                  is_row=bool(told[6]), stored=_stored(told[4], told[7]))
 
 
-@collective("keep")
-def keep(name, part, axis=-2):
-    """A value of what each rank has of it in its memory: rows (axis -2), those of rank 0 first, or columns (-1); a
-    rank may have none. It lies on the ranks as load("kept:name") from then on. Collective."""
-    s, held, error = session(), numpy.asarray(part), None
-    if held.ndim != 2 or held.dtype.kind != "f" or axis not in (-2, -1):
-        error = Error(65, f"an array of {held.dtype}, {held.ndim} axes, cannot be a part: "
-                          "expected float32 or float64, 2")
-    s.agree(error)
-    held = numpy.ascontiguousarray(held, dtype="f8" if held.dtype == "f8" else "f4")
-    rows, cols = held.shape
-    own = lib.sized(lib.LocalPart, data=held.ctypes.data if held.size else None, rows=rows, cols=cols, row_step=cols,
-                    dtype=lib.F64 if held.dtype == "f8" else lib.F32, axis=2 + axis)
-    check(library.mmul_keep_part, s.context, name.encode(), c.byref(own))
-    return load("kept:" + name)
-
-
 def generate(shape, kind="uniform", seed=1):
     """Elements by position, whoever holds them: `kind` as of `mpimatmul generate`."""
     number, error = c.c_int(), lib.ErrorText()
@@ -392,6 +387,19 @@ def generate(shape, kind="uniform", seed=1):
 
 
 _RELEASED = deque()  # numbers of held values that nobody has any more; the library is told before the next program
+
+
+def release(s):
+    """Tells the library of them."""
+    while _RELEASED:
+        library.mmul_context_release(s.context, c.c_int64(_RELEASED.popleft()))
+
+
+def program_options(keep=False):
+    """As `init` was told."""
+    weights = OPTIONS["weights"]
+    return lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep,
+                     record=OPTIONS["record"])
 
 
 class _Program(_Building):
@@ -433,7 +441,7 @@ class _Program(_Building):
                 ids = [self.made[id(o)] if isinstance(o, Value) else o for o in operands]
                 self.under_way = v
                 self.held.append(v)
-                self.made[id(v)] = (self.load_held(v.held) if self.is_leaf(v) else
+                self.made[id(v)] = (self.load_leaf(v) if self.is_leaf(v) else
                                     wished(self, v.signal, v.make(self, ids)))
             waiting += missing
             if not missing:
@@ -492,10 +500,17 @@ class _Program(_Building):
     def keep(self, value, name):
         check(library.mmul_program_keep, self.handle, self.add(value), name, c.c_bool(False))
 
-    def load_held(self, number):
+    def load_leaf(self, leaf):
+        """What the ranks hold."""
+        if leaf.is_apart:
+            raise Error(65, f"every node has a value of its own of '{self.word('value')}'",
+                        "an outer step of DiLoCo makes one of them")
+        return self.load_held(leaf.held, session().context)
+
+    def load_held(self, number, context):
         value = c.c_int()
-        check(library.mmul_program_load_held, self.handle, session().context, c.c_int64(number),
-              self.word("value").encode(), c.byref(value))
+        check(library.mmul_program_load_held, self.handle, context, c.c_int64(number), self.word("value").encode(),
+              c.byref(value))
         return value.value
 
     def hold(self, value):
@@ -523,13 +538,10 @@ class _Program(_Building):
         """Collective."""
         s = session()
         self.tell_of_types()
-        weights = OPTIONS["weights"]
-        options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep,
-                            record=OPTIONS["record"])
+        options = program_options(keep)
 
         def work():
-            while _RELEASED:
-                library.mmul_context_release(s.context, c.c_int64(_RELEASED.popleft()))
+            release(s)
             check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
             self.outputs.clear()
             check(library.mmul_program_run, s.context, self.plan, c.byref(self.values))

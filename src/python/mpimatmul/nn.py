@@ -70,8 +70,14 @@ class Parameter(Value):
         before, data = self._leaf, as_value(data)
         if data.integers:
             raise Error(64, "whole numbers have no gradient: they cannot be a parameter")
-        self._leaf = _alias(data, data if before is None else before)
-        self._leaf.slot = Slot() if before is None else before.slot
+        leaf = _alias(data, data if before is None else before)
+        leaf.slot = Slot() if before is None else before.slot
+        self._leaf = leaf
+
+    def put(self, leaf):
+        """What it is from now on, itself."""
+        leaf.is_row, leaf.name, leaf.slot = self._leaf.is_row, self._leaf.name, self._leaf.slot
+        self._leaf = leaf
 
 
 def _alias(value, of):

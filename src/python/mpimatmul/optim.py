@@ -8,15 +8,20 @@
         loss.backward()
         optimizer.step()                      # one job: forward, backward and this; loss.item() costs nothing then
 
-Steps of one structure are planned once, whatever `optimizer.lr` is.
+Steps of one structure are planned once, whatever `optimizer.lr` is. Over slow networks DiLoCo lets every machine make
+steps of its own.
 """
+import operator
+
+from . import _apart
+from ._begin import collective
 from ._library import Error
 from ._operations import sqrt
 from ._states import matched
 from ._values import as_value, no_grad, persist
 from .nn import Parameter
 
-__all__ = ("AdamW", "SGD")
+__all__ = ("AdamW", "DiLoCo", "SGD")
 
 
 class _Optimizer:
@@ -48,6 +53,10 @@ class _Optimizer:
     def step(self):
         """Computes the next values of all parameters that have a gradient, in one job with all that these are made of,
         and leaves them, and the losses, where they lie. Collective."""
+        persist(*self._advance())
+
+    def _advance(self):
+        """The same, computed later: those values, and what is remembered."""
         self.turn += 1
         made = []
         with no_grad():
@@ -55,8 +64,8 @@ class _Optimizer:
                 if p.grad is not None:
                     remembered = self._remembered(i)
                     p.data = self._step(p, p.grad, remembered)
-                    made += [p, *remembered.values()]
-        persist(*made)
+                    made += [p.current(), *remembered.values()]
+        return made
 
     def state_dict(self):
         """What is remembered, by the parameter's place and torch's name, and how many steps were made; for
@@ -106,3 +115,119 @@ class AdamW(_Optimizer):
         v = remembered["exp_avg_sq"] = remembered["exp_avg_sq"] * second + g * g * (1 - second)
         root = sqrt(v * (1 / (1 - second ** self.turn))) + self.eps
         return p * (1 - self.lr * self.weight_decay) - m * (self.lr / (1 - first ** self.turn)) / root
+
+
+class DiLoCo:
+    """Every node trains a copy of the parameters for `turns` steps of the inner optimizer, on its own part of each
+    batch, while nothing travels between nodes; then an outer step takes all to where the copies' mean, weighted by what
+    each has seen, points: Nesterov's, of the way from there to here (Douillard et al., "DiLoCo", 2023).
+
+        optimizer = mm.optim.DiLoCo(mm.optim.AdamW(model.parameters(), lr=1e-3), turns=20)
+
+        def closure(x, y):                        # of one node, called for each: its rows of x and y
+            loss = mm.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        for step in range(2000):
+            loss = optimizer.step(closure, *draw(step))        # arrays of all nodes together
+            if loss is not None:                               # every 20 steps, as the outer step is made
+                mm.print(step, loss)
+    """
+
+    def __init__(self, inner, turns, lr=0.7, momentum=0.9):
+        if not isinstance(inner, _Optimizer):
+            raise Error(64, "DiLoCo is of an optimizer",
+                        "mm.optim.DiLoCo(mm.optim.AdamW(model.parameters()), turns=20)")
+        if operator.index(turns) < 1:
+            raise Error(64, f"DiLoCo of {turns} turns: expected 1 at least")
+        self.inner, self.turns, self.lr, self.momentum = inner, turns, lr, momentum
+        self.turn, self.windows = 0, None  # turns of the inner one that were made; rows that each node has seen, of all
+        self._nodes = self._began = self._velocity = None
+        self._seen = []
+
+    @collective("DiLoCo.step")
+    def step(self, closure, *batch):
+        """A step of the inner optimizer on every node. batch: root's arrays, of which each node gets its own rows by
+        its speed or weight; closure(*rows) makes a loss of them, goes backward from it (zero_grad is not needed) and
+        returns it. None; behind the last of `turns`, with which the outer step is made, the nodes' mean of their last
+        losses. Collective."""
+        self._nodes = self._nodes or _apart.Nodes()
+        if self.turn % self.turns == 0:
+            self._begin()
+        rows, seen = self._nodes.cut(batch)
+        losses = self._step_apart(closure, rows)
+        self._seen = [a + b for a, b in zip(self._seen, seen)]
+        self.windows = [a + b for a, b in zip(self.windows, seen)]
+        self.turn += 1
+        return self._end(losses) if self.turn % self.turns == 0 else None
+
+    def _begin(self):
+        """All that nodes begin with is on all of them."""
+        inner, count = self.inner, self._nodes.count
+        self._seen, self.windows = [0] * count, self.windows or [0] * count
+        with no_grad():
+            self._velocity = self._velocity or [p * 0 for p in inner.params]
+            for i, p in enumerate(inner.params):
+                p.put(_apart.everywhere(p.current()))
+                inner.state[i] = {name: _apart.everywhere(value) for name, value in inner._remembered(i).items()}
+        self._began = [p.current() for p in inner.params]
+        persist(*self._began, *(value for state in inner.state for value in state.values()))
+
+    def _step_apart(self, closure, rows):
+        """Of each node what a turn makes; what the first one has stands for all. Its loss."""
+        inner = self.inner
+        before, turn, made, after = self._copy(), inner.turn, [], None
+        try:
+            for own in rows:
+                self._restore(before, turn)
+                loss = closure(*own)
+                made.append([*inner._advance(), loss])
+                after = after or self._copy()
+            _apart.compute(made)
+        except BaseException:
+            self._restore(before, turn)
+            raise
+        self._restore(after, turn + 1)
+        return made[0][-1]
+
+    def _copy(self):
+        return [p.current() for p in self.inner.params], [dict(state) for state in self.inner.state]
+
+    def _restore(self, copy, turn):
+        self.inner.zero_grad()
+        self.inner.turn, self.inner.state = turn, [dict(state) for state in copy[1]]
+        for p, leaf in zip(self.inner.params, copy[0]):
+            p.put(leaf)
+
+    def _end(self, loss):
+        """The outer step; the mean of the losses."""
+        moved = [i for i, p in enumerate(self.inner.params) if p.current().is_apart]
+        with no_grad():
+            *means, loss = self._nodes.average([*(self.inner.params[i].current() for i in moved), loss], self._seen)
+            for i, mean in zip(moved, means):
+                off = self._began[i] - mean
+                self._velocity[i] = self._velocity[i] * self.momentum + off
+                self.inner.params[i].put(_apart.everywhere(
+                    self._began[i] - (off + self._velocity[i] * self.momentum) * self.lr))
+        persist(*(p.current() for p in self.inner.params), *self._velocity, loss)
+        return loss
+
+    def state_dict(self):
+        """The outer step's velocities by the parameters' places, and how many turns were made; behind an outer step.
+        What the inner optimizer remembers is each node's own, and not in it: that one begins anew."""
+        if self.turn % self.turns != 0:
+            raise Error(64, f"turn {self.turn % self.turns} of {self.turns}: every node has parameters of its own",
+                        "behind an outer step all have the same")
+        with no_grad():
+            velocity = self._velocity or [p * 0 for p in self.inner.params]
+        return {**{f"{i}.momentum_buffer": value for i, value in enumerate(velocity)}, "turn": self.turn}
+
+    def load_state_dict(self, state):
+        """What `state_dict` of one of the same parameters and turns gave. Collective."""
+        own = self.state_dict()
+        own["turn"] = as_value(self.turn)
+        values = matched(state, own, "optimizer")
+        self.turn = int(values.pop("turn"))
+        self._velocity = [values[f"{i}.momentum_buffer"] for i in range(len(self.inner.params))]
+        self.inner.turn, self.inner.state = 0, [{} for _ in self.inner.params]
