@@ -64,7 +64,7 @@ enum mmul_status mmul_apart_cut(struct mmul_evaluator *e, const struct mmul_node
 struct programs {
     struct mmul_program **of; // owned, by node
     int count;
-    struct mmul_holds holds;
+    struct mmul_holds holds, others; // of the first one; of the one at hand behind it
     struct mmul_apart apart;
     struct all {
         struct mmul_program *program;
@@ -90,6 +90,8 @@ static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, in
     if (e->script->use_float32)
         mmul_program_use_float32(p->of[node]);
     p->apart.node = node;
+    mmul_free(p->others.all);
+    p->others = (struct mmul_holds){.like = &p->holds};
     e->program = p->of[node];
     e->leaves = NULL;
     e->operations = 0;
@@ -102,12 +104,10 @@ static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
                              const struct mmul_node *at, const struct mmul_object *x,
                              struct mmul_object *held) {
     struct mmul_object spread;
-    struct mmul_holds own = {.like = &p->holds}, *holds = p->apart.node == 0 ? &p->holds : &own;
     enum mmul_status status = mmul_job_spread(e, at, x, &spread);
-    if (status == MMUL_OK)
-        status = mmul_hold_object(e, holds, &spread, held);
-    mmul_free(own.all);
-    return status;
+    return status == MMUL_OK
+               ? mmul_hold_object(e, p->apart.node == 0 ? &p->holds : &p->others, &spread, held)
+               : status;
 }
 
 static enum mmul_status run(struct mmul_evaluator *e, const struct programs *p) {
@@ -121,6 +121,7 @@ static void close(struct mmul_evaluator *e, struct programs *p) {
         mmul_program_destroy(p->of[i]);
     mmul_free(p->of);
     mmul_free(p->holds.all);
+    mmul_free(p->others.all);
     e->apart = NULL;
     e->context = e->script->context;
     e->program = p->all.program;
@@ -130,12 +131,149 @@ static void close(struct mmul_evaluator *e, struct programs *p) {
     e->operations = p->all.operations;
 }
 
+// All summands, as a value of the program at hand.
+static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node *at,
+                               const struct mmul_object *x, struct mmul_object *made) {
+    struct mmul_object summands = *x;
+    summands.parts = NULL;
+    const int value = mmul_job_value(e, at, &summands);
+    if (value < 0)
+        return e->err->status;
+    *made = mmul_matrix_object(e, value, x->axes);
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------- steps that are left out
+
+enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 const struct mmul_argument *gradient,
+                                 const struct mmul_object *sums) {
+    struct mmul_apart *a = e->apart;
+    struct mmul_call nothing = {.operation = "multiply", .operand_count = 2},
+                     differs = {.operation = "not_equal", .operand_count = 2};
+    const struct mmul_object zero = mmul_object_from_integer(0);
+    struct mmul_object product = {.axes = 2};
+    struct mmul_left_out *marked = mmul_arena_allocate(e->arena, sizeof *marked, e->err);
+    char quoted[48];
+    if (marked == NULL)
+        return e->err->status;
+    *marked = (struct mmul_left_out){.at = at->at, .gradient = gradient->object, .marks.axes = 2};
+    enum mmul_status status = mmul_evaluator_copy_text(
+        e, mmul_source_quote(e->source, gradient->node->at, quoted), &marked->text);
+    if (status == MMUL_OK) // 0 times what is not finite is NaN, which is equal to nothing
+        status = mmul_apply(e, at, &nothing, (const struct mmul_object[]){*sums, zero}, &product);
+    if (status == MMUL_OK)
+        status = mmul_apply(e, at, &differs, (const struct mmul_object[]){product, zero},
+                            &marked->marks);
+    if (a->marked == NULL)
+        a->marked = marked;
+    else
+        a->last_marked->next = marked;
+    a->last_marked = marked;
+    return status;
+}
+
+// The list of all turns, in the order of turns; in memory that lasts until the program at hand has run.
+struct list {
+    struct mmul_arena *arena;
+    struct mmul_left_out **end;
+};
+
+static enum mmul_status append_left_out(struct mmul_evaluator *e, struct list *list,
+                                        const struct mmul_left_out *marked, int64_t turn) {
+    struct mmul_left_out *made = mmul_arena_allocate(list->arena, sizeof *made, e->err);
+    char *text = mmul_arena_allocate(list->arena, strlen(marked->text) + 1, e->err);
+    if (made == NULL || text == NULL)
+        return e->err->status;
+    memcpy(text, marked->text, strlen(marked->text) + 1);
+    *made = *marked;
+    made->text = text;
+    made->turn = turn;
+    made->next = NULL;
+    *list->end = made;
+    list->end = &made->next;
+    return mmul_copy_structure(e, list->arena, &marked->gradient, &made->gradient);
+}
+
+// What the node at hand has marked in a turn stays there; the list has the first node's, which stand for all.
+static enum mmul_status hold_marked(struct mmul_evaluator *e, struct programs *p,
+                                    const struct mmul_node *at, struct list *list, int64_t turn) {
+    enum mmul_status status = MMUL_OK;
+    for (struct mmul_left_out *m = p->apart.marked; status == MMUL_OK && m != NULL; m = m->next) {
+        const struct mmul_object marks = m->marks;
+        status = hold(e, p, at, &marks, &m->marks);
+        if (status == MMUL_OK && p->apart.node == 0)
+            status = append_left_out(e, list, m, turn);
+    }
+    p->apart.marked = NULL;
+    return status;
+}
+
+// All marks of the node at hand in its row, of which each of its ranks has a part.
+static enum mmul_status join_marks(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   const struct mmul_left_out *all, struct mmul_object *joined) {
+    const int node = e->apart->node, nodes = e->apart->nodes;
+    struct mmul_call concat = {.operation = "concat", .operand_count = 2, .with.axis = -1},
+                     column = {.operation = "slice",
+                               .operand_count = 1,
+                               .with = {.begin = {0, 0, 0, node}, .end = {1, 1, nodes, node + 1}}},
+                     times = {.operation = "multiply", .operand_count = 2};
+    const struct mmul_generated unit = {MMUL_GENERATE_IDENTITY, 1, {1, 1, nodes, nodes}};
+    struct mmul_object own = {.axes = 2};
+    int value = 0;
+    *joined = all->marks;
+    enum mmul_status status = MMUL_OK;
+    for (const struct mmul_left_out *l = all->next; status == MMUL_OK && l != NULL; l = l->next) {
+        const struct mmul_object both[] = {*joined, l->marks};
+        joined->axes = 2;
+        status = mmul_apply(e, at, &concat, both, joined);
+    }
+    if (status == MMUL_OK)
+        status = mmul_program_generate(e->program, unit, "node", &value, e->err);
+    const struct mmul_object units = mmul_matrix_object(e, value, 2);
+    if (status == MMUL_OK)
+        status = mmul_apply(e, at, &column, &units, &own);
+    const struct mmul_object both[] = {own, *joined};
+    joined->axes = 2;
+    return status == MMUL_OK ? mmul_apply(e, at, &times, both, joined) : status;
+}
+
+// What nodes have left out comes to root with the program at hand.
+static enum mmul_status tell_left_out(struct mmul_evaluator *e, const struct mmul_node *call) {
+    const struct mmul_left_out *all = e->left_out;
+    struct mmul_object joined, held = {.kind = MMUL_OBJECT_NONE}, again, marks;
+    struct mmul_arena *next = e->next_arena;
+    struct programs p;
+    if (all == NULL)
+        return MMUL_OK;
+    enum mmul_status status = open(e, &p);
+    e->next_arena = e->arena; // the program at hand reads what is held
+    for (int node = 0; status == MMUL_OK && node < p.count; node++) {
+        status = turn_to(e, &p, node);
+        if (status == MMUL_OK)
+            status = join_marks(e, call, all, &joined);
+        if (status == MMUL_OK)
+            status = hold(e, &p, call, &joined, node == 0 ? &held : &again);
+    }
+    if (status == MMUL_OK)
+        status = run(e, &p);
+    e->left_out = NULL;
+    if (status == MMUL_OK)
+        status = mmul_holds_settle(e, &p.holds, false);
+    e->next_arena = next;
+    close(e, &p);
+    if (status == MMUL_OK)
+        status = gather(e, call, &held, &marks);
+    return status == MMUL_OK ? mmul_view_left_out(e, call, all, &marks) : status;
+}
+
 // ------------------------------------------------------------------------------------------- turns
 
 struct turns {
     const struct mmul_node *call, *function;
     int64_t at;
     struct mmul_object state;
+    struct list left_out;
 };
 
 // The function, as a node has it.
@@ -164,6 +302,8 @@ static enum mmul_status run_turn(struct mmul_evaluator *e, struct turns *t) {
             status = evaluate_turn(e, t, &made);
         if (status == MMUL_OK)
             status = hold(e, &p, t->call, &made, node == 0 ? &next : &again);
+        if (status == MMUL_OK)
+            status = hold_marked(e, &p, t->call, &t->left_out, t->at);
     }
     if (status == MMUL_OK && run(e, &p) != MMUL_OK)
         status = mmul_job_name_turn(e, t->at);
@@ -256,6 +396,7 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
         status = MMUL_ALLOCATE(before, count, "windows", e->err);
     if (status == MMUL_OK) {
         memcpy(before, e->script->node_windows, (size_t)count * sizeof *before);
+        t->left_out = (struct list){e->loops == 1 ? &e->script->arena : e->arena, &e->left_out};
         status = run_turns(e, t, turns);
     }
     if (status == MMUL_OK)
@@ -266,7 +407,7 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     *result = t->state;
     e->pinned = NULL;
     mmul_jobs_leave(e);
-    return status;
+    return status == MMUL_OK ? tell_left_out(e, t->call) : status;
 }
 
 static bool has_matrix(const struct mmul_object *x) {
@@ -342,18 +483,6 @@ static enum mmul_status weigh(struct mmul_evaluator *e, const struct mmul_node *
         *x, mmul_object_from_real(x->parts[node] / e->script->nodes[node].ranks)};
     made->axes = x->axes;
     return mmul_apply(e, at, &call, operands, made);
-}
-
-// All summands, as a value of the program at hand.
-static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node *at,
-                               const struct mmul_object *x, struct mmul_object *made) {
-    struct mmul_object summands = *x;
-    summands.parts = NULL;
-    const int value = mmul_job_value(e, at, &summands);
-    if (value < 0)
-        return e->err->status;
-    *made = mmul_matrix_object(e, value, x->axes);
-    return MMUL_OK;
 }
 
 enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmul_builtin *builtin,

@@ -10,9 +10,26 @@
 // The node whose program is made at the moment.
 struct mmul_apart {
     int node, nodes;
-    const double *shares; // of all nodes: what each can do of all
-    int64_t *windows;     // that batches have given each of them so far
+    const double *shares;                       // of all nodes: what each can do of all
+    int64_t *windows;                           // that batches have given each of them so far
+    struct mmul_left_out *marked, *last_marked; // of the program that is being made
 };
+
+// Where steps with gradients that are not finite are left out: what says so of an optimiser's gradient in a turn.
+struct mmul_left_out {
+    struct mmul_span at;         // in the text
+    const char *text;            // what the source calls the gradient
+    struct mmul_object gradient; // a matrix, or tuples of them
+    int64_t turn;
+    struct mmul_object
+        marks; // 1 x n: of each of its matrices 1, where it is not finite, or 0; held by all nodes
+    struct mmul_left_out *next;
+};
+
+// Of the node at hand: sums (1 x n) has a number for each matrix of the argument, finite as they are.
+enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 const struct mmul_argument *gradient,
+                                 const struct mmul_object *sums);
 
 // Of `count` windows, or rows, those of the node at hand. Fails where there are fewer than nodes that take part.
 enum mmul_status mmul_apart_cut(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,

@@ -5,6 +5,8 @@
 
 #include "tensor/evaluator.h"
 
+struct mmul_left_out; // of tensor/apart.h
+
 // A function of the language. parameters: as its user writes them, "x, axis=None".
 struct mmul_builtin {
     const char *name, *parameters;
@@ -87,6 +89,12 @@ MMUL_BUILTIN(mmul_builtin_restore);
 enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_argument *gradient,
                                     const struct mmul_object *sums);
+
+// Steps that nodes have left out apart are to be told: marks (nodes x n) is the sum of what nodes' ranks have, of all
+// of the list.
+enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_left_out *all,
+                                    const struct mmul_object *marks);
 
 MMUL_BUILTIN(mmul_builtin_print);
 MMUL_BUILTIN(mmul_builtin_assert_close);

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "model/matrix.h"
+#include "tensor/apart.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
@@ -223,6 +224,8 @@ static void look_at(struct writer *w, const struct mmul_argument *gradient) {
         return;
     if (w->e->apart == NULL) // else what nodes' mean makes of it is looked at
         w->status = mmul_view_gradient(w->e, w->at, gradient, &sums);
+    else if (w->e->script->skips_nan)
+        w->status = mmul_apart_mark(w->e, w->at, gradient, &sums);
     if (w->e->script->skips_nan) // 0 times what is not finite is NaN, which is equal to nothing
         w->may_step = two(w, "equal", sum_of(w, two(w, "multiply", sums, number(0))), number(0));
 }

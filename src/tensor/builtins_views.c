@@ -214,3 +214,16 @@ enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_
         return e->err->status;
     return fetch(e, at, view, sums, view->sums);
 }
+
+enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_left_out *all,
+                                    const struct mmul_object *marks) {
+    struct mmul_script_view *view = NULL;
+    if (add_view(e, at, &view) != MMUL_OK)
+        return e->err->status;
+    view->kind = MMUL_VIEW_LEFT_OUT;
+    view->left_out = all;
+    view->sums = mmul_arena_allocate(
+        e->arena, (size_t)(marks->shape.rows * marks->shape.cols) * sizeof *view->sums, e->err);
+    return view->sums != NULL ? fetch(e, at, view, marks, view->sums) : e->err->status;
+}

@@ -44,6 +44,7 @@ struct mmul_evaluator {
     struct mmul_object *pinned; // borrowed: held by a job like what names have; NULL: nothing is
     // What nodes do apart (tensor/apart.h): the one at hand, NULL: none; where its programs run, else all.
     struct mmul_apart *apart;
+    struct mmul_left_out *left_out;     // of the turns so far
     const struct mmul_context *context; // borrowed
     // Calls a function of the text (calls.c).
     enum mmul_status (*call)(struct mmul_evaluator *e, const struct mmul_node *at,

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "mpimatmul.h"
+#include "tensor/apart.h"
 #include "tensor/script.h"
 
 // ----------------------------------------------------------------------------------------- values
@@ -174,6 +175,9 @@ static bool is_had(const struct mmul_evaluator *e, int64_t held) {
     for (const struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next)
         if (o->is_waiting && has_held(&o->matrix, held))
             return true;
+    for (const struct mmul_left_out *l = e->left_out; l != NULL; l = l->next)
+        if (has_held(&l->marks, held))
+            return true;
     return false;
 }
 
@@ -298,9 +302,8 @@ enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
-// What it is made of; of strings and functions only that they are some.
-static enum mmul_status copy_structure(struct mmul_evaluator *e, struct mmul_arena *arena,
-                                       const struct mmul_object *x, struct mmul_object *copy) {
+enum mmul_status mmul_copy_structure(struct mmul_evaluator *e, struct mmul_arena *arena,
+                                     const struct mmul_object *x, struct mmul_object *copy) {
     *copy = *x;
     copy->text = NULL;
     if (x->kind != MMUL_OBJECT_TUPLE)
@@ -310,7 +313,7 @@ static enum mmul_status copy_structure(struct mmul_evaluator *e, struct mmul_are
     if (items == NULL)
         return e->err->status;
     for (int i = 0; i < x->count; i++)
-        if (copy_structure(e, arena, &x->items[i], &items[i]) != MMUL_OK)
+        if (mmul_copy_structure(e, arena, &x->items[i], &items[i]) != MMUL_OK)
             return e->err->status;
     copy->items = items;
     return MMUL_OK;
@@ -320,8 +323,8 @@ enum mmul_status mmul_carried_begin_turn(struct mmul_evaluator *e, struct mmul_c
     enum mmul_status status = MMUL_OK;
     mmul_arena_fini(&carried->arena);
     for (int i = 0; status == MMUL_OK && i < carried->count; i++)
-        status = copy_structure(e, &carried->arena, &carried->names[i].binding->object,
-                                &carried->names[i].before);
+        status = mmul_copy_structure(e, &carried->arena, &carried->names[i].binding->object,
+                                     &carried->names[i].before);
     return status;
 }
 

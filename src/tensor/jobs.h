@@ -43,6 +43,10 @@ enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *h
 enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_holds *holds,
                                    bool releases);
 
+// A copy of x, in `arena`: what it is made of; of strings and functions only that they are some.
+enum mmul_status mmul_copy_structure(struct mmul_evaluator *e, struct mmul_arena *arena,
+                                     const struct mmul_object *x, struct mmul_object *copy);
+
 // A copy of x whose matrices are whole on every node, so that programs of nodes can read them.
 enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_node *at,
                                  const struct mmul_object *x, struct mmul_object *spread);

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tensor/apart.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
 
@@ -200,16 +201,25 @@ static double shown(double x) {
     return isnan(x) ? fabs(x) : x;
 }
 
-// The first matrix of x whose sum is not finite, as the text would write it: "g[1][0]". False: all are. *sums: those
-// of what comes behind x.
-static bool find_not_finite(const struct mmul_object *x, const double **sums, char *text,
-                            size_t bytes) {
+// Of a sum, which is finite as the matrix is, and of a mark.
+static bool is_not_finite(double sum) {
+    return !isfinite(sum);
+}
+
+static bool is_marked(double mark) {
+    return mark != 0;
+}
+
+// The first matrix of x whose sum says that it is wrong, as the text would write it: "g[1][0]". False: none is. *sums:
+// those of what comes behind x.
+static bool find_wrong(const struct mmul_object *x, bool (*is_wrong)(double), const double **sums,
+                       char *text, size_t bytes) {
     if (x->kind == MMUL_OBJECT_MATRIX)
-        return !isfinite(*(*sums)++);
+        return is_wrong(*(*sums)++);
     const size_t length = strlen(text);
     for (int i = 0; i < x->count; i++) {
         snprintf(text + length, bytes - length, "[%d]", i);
-        if (find_not_finite(&x->items[i], sums, text, bytes))
+        if (find_wrong(&x->items[i], is_wrong, sums, text, bytes))
             return true;
     }
     return false;
@@ -220,7 +230,7 @@ static bool is_wrong_gradient(const struct mmul_script_view *view, char text[sta
     if (view->kind != MMUL_VIEW_GRADIENT)
         return false;
     snprintf(text, 128, "%s", view->text);
-    return find_not_finite(&view->gradient, &sums, text, 128);
+    return find_wrong(&view->gradient, is_not_finite, &sums, text, 128);
 }
 
 static enum mmul_status accept_view(const struct mmul_script *script,
@@ -249,18 +259,50 @@ enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
     return status;
 }
 
-bool mmul_script_skipped(const struct mmul_script *script, int index, char line[static 256]) {
-    char text[128], turn[32] = "", place[96];
-    const struct mmul_script_view *view = script->views;
-    while (view != NULL && !(is_wrong_gradient(view, text) && index-- == 0))
-        view = view->next;
-    if (view == NULL)
-        return false;
+static void tell_skipped(const struct mmul_script *script, const char *where, struct mmul_span at,
+                         const char *gradient, char line[static 256]) {
+    char turn[32] = "", place[96];
     if (script->turn.end > 0)
         snprintf(turn, sizeof turn, "turn %lld: ", (long long)script->turn.at);
-    mmul_source_place(&script->source, view->at, place);
-    snprintf(line, 256, "%s%s: gradient '%.120s' is not finite: no step", turn, place, text);
-    return true;
+    mmul_source_place(&script->source, at, place);
+    snprintf(line, 256, "%s%.44s%.80s: gradient '%.56s' is not finite: no step", turn, where, place,
+             gradient);
+}
+
+// Of the steps that nodes have left out apart the one of this index, which counts down to 0 there: turn after turn.
+static bool find_left_out(const struct mmul_script *script, const struct mmul_script_view *view,
+                          int *index, char line[static 256]) {
+    const double *marks = view->sums;
+    char text[128], where[64];
+    int64_t all = 0;
+    for (const struct mmul_left_out *l = view->left_out; l != NULL; l = l->next)
+        all += l->marks.shape.cols;
+    for (const struct mmul_left_out *l = view->left_out; l != NULL; l = l->next) {
+        for (int node = 0; node < script->node_count; node++) {
+            const double *own = marks + node * all;
+            snprintf(text, sizeof text, "%s", l->text);
+            if (!find_wrong(&l->gradient, is_marked, &own, text, sizeof text) || (*index)-- > 0)
+                continue;
+            snprintf(where, sizeof where, "node %d, turn %lld: ", node, (long long)l->turn);
+            tell_skipped(script, where, l->at, text, line);
+            return true;
+        }
+        marks += l->marks.shape.cols;
+    }
+    return false;
+}
+
+bool mmul_script_skipped(const struct mmul_script *script, int index, char line[static 256]) {
+    char text[128];
+    for (const struct mmul_script_view *v = script->views; v != NULL; v = v->next) {
+        if (v->kind == MMUL_VIEW_LEFT_OUT && find_left_out(script, v, &index, line))
+            return true;
+        if (!is_wrong_gradient(v, text) || index-- > 0)
+            continue;
+        tell_skipped(script, "", v->at, text, line);
+        return true;
+    }
+    return false;
 }
 
 // Lines are printed in order, so what arrives belongs to one of the next.

@@ -68,7 +68,12 @@ struct mmul_script_awaited {
 };
 
 // A line to be seen, values to be close, or gradients to be finite.
-enum mmul_script_view_kind { MMUL_VIEW_LINE, MMUL_VIEW_CLOSE, MMUL_VIEW_GRADIENT };
+enum mmul_script_view_kind {
+    MMUL_VIEW_LINE,
+    MMUL_VIEW_CLOSE,
+    MMUL_VIEW_GRADIENT,
+    MMUL_VIEW_LEFT_OUT // steps that nodes have left out apart
+};
 struct mmul_script_view {
     enum mmul_script_view_kind kind;
     struct mmul_script_part *parts;
@@ -78,7 +83,9 @@ struct mmul_script_view {
     struct mmul_object gradient; // a matrix, or tuples of them
     const char *text;            // what the source calls it
     double *sums;                // of each of its matrices one number, finite as they are
-    struct mmul_span at;         // in the text
+    const struct mmul_left_out
+        *left_out;       // the marks of all of them are `sums`, a row for each node
+    struct mmul_span at; // in the text
     struct mmul_script_view *next;
 };
 

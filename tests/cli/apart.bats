@@ -80,6 +80,39 @@ END
     py -c 'import numpy as np; assert np.abs(np.loadtxt("got") - np.loadtxt("want")).max() < 1e-4'
 }
 
+@test "--on-nan skip says which turns were left out, behind a loop and without one" {
+    cat > n.py <<'END'
+table = generate((40, 3), "normal", seed=1)
+goals = generate((40, 1), "normal", seed=2)
+
+
+def inner(state, turn):
+    x, y = batch(table, goals, 4, seed=3, turn=turn)
+    g = grad(mse(x @ state[0][1], y), state[0][1]) / ((turn - 2) * (turn - 4))
+    state = sgd(state, (state[0][0] * 0, g), rate=0.1, momentum=0.5)
+    return sgd(state, (g * (turn - 4), g * 0), rate=0.1)
+
+
+w = generate((3, 1), "normal", seed=4)
+new = apart(inner, sgd_state((w, w)), 0, 3)
+for step in loop(2):
+    new = apart(inner, new, 3 + step, 1)
+    print(step, sum(average(new[0][0])), sum(average(new[0][1])))
+END
+    cat > want <<'END'
+mpimatmul: warning: node 0, turn 2: n.py:8:13: gradient '(state[0][0] * 0, g)[1]' is not finite: no step
+mpimatmul: warning: node 0, turn 2: n.py:9:12: gradient '(g * (turn - 4), g * 0)[0]' is not finite: no step
+mpimatmul: warning: turn 1: node 0, turn 4: n.py:8:13: gradient '(state[0][0] * 0, g)[1]' is not finite: no step
+mpimatmul: warning: turn 1: node 0, turn 4: n.py:9:12: gradient '(g * (turn - 4), g * 0)[0]' is not finite: no step
+END
+    for ranks in 1 3; do
+        run --separate-stderr "${launch[@]}" -n "$ranks" "$MPIMATMUL" run n.py --quiet --on-nan skip
+        [ "$status" -eq 0 ]
+        diff want <(echo "$stderr")
+        [ "$(cut -d' ' -f2- <<< "${lines[0]}")" = "$(cut -d' ' -f2- <<< "${lines[1]}")" ]
+    done
+}
+
 trained='new = apart(inner, state, 0, 1)'
 
 @test "what nodes have apart is read by average alone" {

@@ -73,6 +73,55 @@ END
     [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
 }
 
+@test "--on-nan skip says which node has left out which turn, which is another one's step" {
+    cat > n.py <<'PROGRAM'
+table, goals = load("table.npy"), load("goals.npy")
+
+
+def inner(state, turn):
+    x, y = batch(table, goals, 7, seed=3, turn=turn)
+    g = grad(mse(x @ state[0][0], y), state[0])
+    return sgd(state, g, rate=0.1)
+
+
+w = (generate((3, 1), "normal", seed=4),)
+for step in loop(3):
+    new = apart(inner, sgd_state(w), step * 5, 5)
+    w = average(new[0])
+save("w.npy", w[0])
+PROGRAM
+    PYTHONPATH="$REPO/tests" py - > want <<'NUMPY'
+import numpy as np
+import reference
+drawn = np.random.default_rng(1)
+table, goals = drawn.standard_normal((40, 3)).astype("f4"), drawn.standard_normal((40, 1)).astype("f4")
+table[7, 1] = np.inf
+np.save("table.npy", table), np.save("goals.npy", goals)
+w = np.asarray(reference.generate((3, 1), "normal", seed=4))
+for step in range(3):
+    copies = [w, w]
+    for turn in range(5 * step, 5 * step + 5):
+        rows = [int(reference._drawn(3, turn * 7 + i)) * 40 >> 64 for i in range(7)]
+        for node, own in enumerate((rows[:2], rows[2:])):
+            if 7 in own:
+                print(f"mpimatmul: warning: turn {step}: node {node}, turn {turn}: n.py:7:12: "
+                      "gradient 'g[0]' is not finite: no step")
+            else:
+                off = table[own] @ copies[node] - goals[own]
+                copies[node] = copies[node] - 0.1 * 2 * table[own].T @ off / len(own)
+    w = (2 * copies[0] + 5 * copies[1]) / 7
+np.save("want.npy", w)
+NUMPY
+    grep -q 'node 0' want && grep -q 'node 1' want
+    for hosts in node1:1,node2:1 node1:2,node2:1; do
+        run --separate-stderr lab_mpirun $hosts "$MPIMATMUL" run n.py --quiet --on-nan skip \
+            --weights "$([ $hosts = node1:1,node2:1 ] && echo 2,5 || echo 1,1,5)"
+        [ "$status" -eq 0 ] || { echo "$stderr"; return 1; }
+        diff want <(echo "$stderr")
+        py -c 'import numpy as np; assert np.abs(np.load("w.npy") - np.load("want.npy")).max() < 1e-5'
+    done
+}
+
 @test "a script's DiLoCo trains nodes apart, as the reference and the text do" {
     export OPENBLAS_NUM_THREADS=1
     local hosts shares weights seen
