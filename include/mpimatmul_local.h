@@ -1109,6 +1109,12 @@ MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, bool
 // these.
 MMUL_API void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int end,
                                      double *seconds, double *network_bytes);
+// What of those seconds is left where every node does its part of them apart, so that nothing goes between nodes.
+MMUL_API double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int begin,
+                                                int end);
+// The mean of what nodes have apart of a value of that size, on all of them: seconds, and bytes over the network.
+MMUL_API void mmul_program_plan_mean_cost(const struct mmul_program_plan *plan, int value,
+                                          double *seconds, double *network_bytes);
 MMUL_API enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
                                                  struct mmul_error *err);
 
@@ -1277,7 +1283,8 @@ MMUL_API void mmul_script_print_outcome(const struct mmul_script *script,
                                         FILE *stream);
 
 // Of a text that is only checked (only_checked), in a line for each loop that runs: its turns, predicted seconds and
-// bytes between nodes of one, as the plan of the program has it, and what is carried from turn to turn.
+// bytes between nodes of one, as the plan of the program has it, and what is carried from turn to turn; in another one
+// for what nodes do apart, or, where its optimisers' gradients go between nodes, what they would save if they did.
 MMUL_API void mmul_script_print_loops(const struct mmul_script *script,
                                       const struct mmul_program_plan *plan, FILE *stream);
 

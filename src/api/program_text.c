@@ -233,6 +233,27 @@ void mmul_program_plan_cost(const struct mmul_program_plan *plan, int begin, int
     }
 }
 
+double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int begin, int end) {
+    double seconds = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        const int value = plan->program->operations[step->operation].result;
+        if (value < begin || value >= end)
+            continue;
+        if (step->network_bytes == 0)
+            seconds += step->seconds;
+        else if (step->schedule != NULL) // a product whose operand or result travels
+            seconds += fmin(step->seconds, step->schedule->compute_seconds + step->fused_seconds);
+    }
+    return seconds;
+}
+
+void mmul_program_plan_mean_cost(const struct mmul_program_plan *plan, int value, double *seconds,
+                                 double *network_bytes) {
+    *seconds = mmul_program_move_seconds(&plan->costs, &plan->program->values[value],
+                                         MMUL_PLACE_PARTIAL, MMUL_PLACE_REPLICATE, network_bytes);
+}
+
 // ------------------------------------------------------------------------------------------- JSON
 
 static json_t *place_json(const struct mmul_program_plan *plan, int place) {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "mpimatmul.h"
 #include "tensor/builtins.h"
+#include "tensor/checked_loops.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
 
@@ -360,11 +361,19 @@ static enum mmul_status find_parts(struct mmul_evaluator *e, const int64_t *befo
     return MMUL_OK;
 }
 
-static void set_parts(struct mmul_object *x, const double *parts) {
+// x, of which every node has one of its own that counts so much in their mean; NULL: there is one.
+static enum mmul_status give_parts(struct mmul_evaluator *e, const struct mmul_object *x,
+                                   const double *parts, struct mmul_object *made) {
+    struct mmul_object items[MMUL_TUPLE_MOST];
+    *made = *x;
     if (x->kind == MMUL_OBJECT_MATRIX)
-        x->parts = parts;
-    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
-        set_parts((struct mmul_object *)(uintptr_t)&x->items[i], parts);
+        made->parts = parts;
+    if (x->kind != MMUL_OBJECT_TUPLE)
+        return MMUL_OK;
+    for (int i = 0; i < x->count; i++)
+        if (give_parts(e, &x->items[i], parts, &items[i]) != MMUL_OK)
+            return e->err->status;
+    return mmul_evaluator_tuple(e, items, x->count, made);
 }
 
 // What nodes are to read is on all of them: the state, and what functions know by name.
@@ -402,12 +411,30 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     if (status == MMUL_OK)
         status = find_parts(e, before, &parts);
     if (status == MMUL_OK)
-        set_parts(&t->state, parts);
+        status = give_parts(e, &t->state, parts, result);
     mmul_free(before);
-    *result = t->state;
     e->pinned = NULL;
     mmul_jobs_leave(e);
     return status == MMUL_OK ? tell_left_out(e, t->call) : status;
+}
+
+// A turn is planned, on all nodes together; what it may not read, or do, is what it may not when it runs.
+static enum mmul_status check_apart(struct mmul_evaluator *e, const struct turns *t, int64_t turns,
+                                    struct mmul_object *result) {
+    static const double all = 1;
+    int64_t windows = 0;
+    struct mmul_apart together = {.nodes = 1, .shares = &all, .windows = &windows};
+    struct mmul_script_apart *checked = NULL;
+    enum mmul_status status = mmul_checked_apart_begin(e, t->call, turns, &checked);
+    e->apart = &together;
+    if (status == MMUL_OK)
+        status = evaluate_turn(e, t, result);
+    e->apart = NULL;
+    if (status != MMUL_OK)
+        return status;
+    mmul_checked_apart_end(e, checked, result);
+    const struct mmul_object made = *result;
+    return give_parts(e, &made, &all, result);
 }
 
 static bool has_matrix(const struct mmul_object *x) {
@@ -437,8 +464,8 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
         return e->err->status;
     if (t.at < 0 || turns < 1)
         return mmul_evaluator_fail(e, call, "apart: first is at least 0, turns are at least 1");
-    if (e->script->only_checked) // a turn is planned, on all nodes together
-        return evaluate_turn(e, &t, result);
+    if (e->script->only_checked)
+        return check_apart(e, &t, turns, result);
     if (e->script->apart == NULL)
         return mmul_evaluator_fail(e, call,
                                    "what nodes do apart is carried out by `mpimatmul run`");
@@ -493,12 +520,12 @@ enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmu
     struct mmul_arena *next = e->next_arena;
     struct programs p;
     (void)builtin;
-    if (e->script->only_checked) {
-        *result = x;
-        return MMUL_OK;
-    }
     if (map(e, call, check, &x, &made) != MMUL_OK)
         return e->err->status;
+    if (e->script->only_checked) {
+        return give_parts(e, &made, NULL, result) == MMUL_OK ? mmul_checked_mean(e, result, true)
+                                                             : e->err->status;
+    }
     enum mmul_status status = open(e, &p);
     e->next_arena = e->arena; // the program at hand reads what is held
     for (int node = 0; status == MMUL_OK && node < p.count; node++) {

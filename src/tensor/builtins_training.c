@@ -8,6 +8,7 @@
 #include "model/matrix.h"
 #include "tensor/apart.h"
 #include "tensor/builtins.h"
+#include "tensor/checked_loops.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
 
@@ -212,7 +213,8 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
 }
 
 // Are gradients finite? Where the norm is known, its squares are: of what went into it, since behind it all are NaN.
-static void look_at(struct writer *w, const struct mmul_argument *gradient) {
+static void look_at(struct writer *w, const struct mmul_argument *gradient,
+                    const struct mmul_object *parameters) {
     const struct mmul_object *g = &gradient->object, *clipped = &w->e->clipped;
     const bool is_clipped = w->e->squares.kind == MMUL_OBJECT_MATRIX &&
                             w->e->squares.job == w->e->job && g->kind == clipped->kind &&
@@ -222,6 +224,8 @@ static void look_at(struct writer *w, const struct mmul_argument *gradient) {
                    : list_sums(w, g, false, (struct mmul_object){.kind = MMUL_OBJECT_NONE});
     if (w->status != MMUL_OK || sums.kind != MMUL_OBJECT_MATRIX) // what else it is, walk says
         return;
+    if (w->e->apart == NULL && w->e->script->only_checked)
+        w->status = mmul_checked_mean(w->e, parameters, false);
     if (w->e->apart == NULL) // else what nodes' mean makes of it is looked at
         w->status = mmul_view_gradient(w->e, w->at, gradient, &sums);
     else if (w->e->script->skips_nan)
@@ -313,7 +317,7 @@ enum mmul_status mmul_builtin_adamw(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
     a.first_part = 1 - pow(a.first, (double)turn + 1);
     a.second_part = 1 - pow(a.second, (double)turn + 1);
-    look_at(&w, &arguments[1]);
+    look_at(&w, &arguments[1], &kept.parameter);
     walk(&w, adamw, &a, 2, &kept);
     return give_state(&w, &kept, 2, result);
 }
@@ -357,7 +361,7 @@ enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_bu
         status = mmul_take_real(e, &arguments[5], "decay", 0, &s.decay);
     if (status != MMUL_OK)
         return status;
-    look_at(&w, &arguments[1]);
+    look_at(&w, &arguments[1], &kept.parameter);
     walk(&w, sgd, &s, 1, &kept);
     return give_state(&w, &kept, 1, result);
 }
@@ -383,7 +387,7 @@ enum mmul_status mmul_builtin_nesterov(struct mmul_evaluator *e, const struct mm
         status = mmul_take_real(e, &arguments[3], "momentum", 0.9, &s.momentum);
     if (status != MMUL_OK)
         return status;
-    look_at(&w, &arguments[1]);
+    look_at(&w, &arguments[1], &kept.parameter);
     walk(&w, nesterov, &s, 1, &kept);
     return give_state(&w, &kept, 1, result);
 }

@@ -65,17 +65,147 @@ void mmul_checked_loop_end(struct mmul_evaluator *e, struct mmul_script_loop *lo
     loop->value_end = e->program->value_count;
 }
 
+// ------------------------------------------------------------------------------------------- apart
+
+enum mmul_status mmul_checked_apart_begin(struct mmul_evaluator *e, const struct mmul_node *call,
+                                          int64_t turns, struct mmul_script_apart **apart) {
+    struct mmul_script_apart **last = &e->script->aparts,
+                             *made = mmul_arena_allocate(&e->script->arena, sizeof *made, e->err);
+    if (made == NULL)
+        return e->err->status;
+    made->line = mmul_source_line(e->source, call->at.begin);
+    made->turns = turns;
+    made->value_begin = e->program->value_count;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = *apart = made;
+    return MMUL_OK;
+}
+
+void mmul_checked_apart_end(struct mmul_evaluator *e, struct mmul_script_apart *apart,
+                            const struct mmul_object *state) {
+    apart->value_end = e->program->value_count;
+    apart->matrices = count_matrices(state);
+}
+
+enum mmul_status mmul_checked_mean(struct mmul_evaluator *e, const struct mmul_object *x,
+                                   bool is_taken) {
+    enum mmul_status status = MMUL_OK;
+    if (x->kind == MMUL_OBJECT_MATRIX) {
+        struct mmul_script_mean *made =
+            mmul_arena_allocate(&e->script->arena, sizeof *made, e->err);
+        if (made == NULL)
+            return e->err->status;
+        *made = (struct mmul_script_mean){x->value, e->program->value_count, is_taken,
+                                          e->script->means};
+        e->script->means = made;
+    }
+    for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && status == MMUL_OK && i < x->count; i++)
+        status = mmul_checked_mean(e, &x->items[i], is_taken);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------- what is told
+
+struct cost {
+    double seconds, bytes;
+    int matrices;
+};
+
+static struct cost cost_of(const struct mmul_program_plan *plan, int begin, int end) {
+    struct cost cost = {0};
+    mmul_program_plan_cost(plan, begin, end, &cost.seconds, &cost.bytes);
+    return cost;
+}
+
+static struct cost cost_of_means(const struct mmul_script *script,
+                                 const struct mmul_program_plan *plan, int begin, int end,
+                                 bool are_taken) {
+    struct cost sum = {0};
+    for (const struct mmul_script_mean *m = script->means; m != NULL; m = m->next) {
+        double seconds = 0, bytes = 0;
+        if (m->is_taken != are_taken || m->at <= begin || m->at > end)
+            continue;
+        mmul_program_plan_mean_cost(plan, m->value, &seconds, &bytes);
+        sum.seconds += seconds;
+        sum.bytes += bytes;
+        sum.matrices++;
+    }
+    return sum;
+}
+
+// All turns that nodes do apart in a part of the program, and the means that they take, in place of the one turn of
+// each that is planned.
+static bool put_apart(const struct mmul_script *script, const struct mmul_program_plan *plan,
+                      int begin, int end, struct cost *cost) {
+    bool is_apart = false;
+    for (const struct mmul_script_apart *a = script->aparts; a != NULL; a = a->next) {
+        if (a->value_begin < begin || a->value_end > end)
+            continue;
+        const struct cost planned = cost_of(plan, a->value_begin, a->value_end);
+        const double turn = mmul_program_plan_apart_seconds(plan, a->value_begin, a->value_end);
+        cost->seconds += turn * (double)a->turns - planned.seconds;
+        cost->bytes -= planned.bytes;
+        is_apart = true;
+    }
+    const struct cost means = cost_of_means(script, plan, begin, end, true);
+    cost->seconds += means.seconds;
+    cost->bytes += means.bytes;
+    return is_apart;
+}
+
+static const char *bytes_text(double bytes, char text[static 32]) {
+    return mmul_bytes_format((int64_t)(bytes + 0.5), text);
+}
+
+// Of a loop in which nodes make their steps together: with their mean every so many turns.
+static void print_wish(const struct mmul_script *script, const struct mmul_program_plan *plan,
+                       const struct mmul_script_loop *loop, struct cost now, FILE *stream) {
+    enum { TURNS = 20 };
+    const struct cost means =
+        cost_of_means(script, plan, loop->value_begin, loop->value_end, false);
+    const double turn = mmul_program_plan_apart_seconds(plan, loop->value_begin, loop->value_end);
+    char with[32], without[32];
+    if (means.matrices == 0 || now.bytes == 0)
+        return;
+    fprintf(stream,
+            "  with apart and the mean of %d %s every %d turns: %.6f s, not %.6f s, and %s between "
+            "nodes in "
+            "each, not %s\n",
+            means.matrices, means.matrices == 1 ? "matrix" : "matrices", TURNS,
+            turn + means.seconds / TURNS, now.seconds, bytes_text(means.bytes / TURNS, with),
+            bytes_text(now.bytes, without));
+}
+
+static void print_aparts(const struct mmul_script *script, const struct mmul_program_plan *plan,
+                         FILE *stream) {
+    for (const struct mmul_script_apart *a = script->aparts; a != NULL; a = a->next) {
+        const struct cost planned = cost_of(plan, a->value_begin, a->value_end);
+        char bytes[32];
+        fprintf(stream,
+                "apart of line %d: %lld turn%s of %.6f s on each node, 0 B between nodes in each "
+                "(%s if together); state: %d %s\n",
+                a->line, (long long)a->turns, a->turns == 1 ? "" : "s",
+                mmul_program_plan_apart_seconds(plan, a->value_begin, a->value_end),
+                bytes_text(planned.bytes, bytes), a->matrices,
+                a->matrices == 1 ? "matrix" : "matrices");
+    }
+}
+
 void mmul_script_print_loops(const struct mmul_script *script, const struct mmul_program_plan *plan,
                              FILE *stream) {
     for (const struct mmul_script_loop *loop = script->loops; loop != NULL; loop = loop->next) {
-        double seconds = 0, network_bytes = 0;
+        struct cost cost = cost_of(plan, loop->value_begin, loop->value_end);
         char bytes[32];
-        mmul_program_plan_cost(plan, loop->value_begin, loop->value_end, &seconds, &network_bytes);
+        const bool is_apart = put_apart(script, plan, loop->value_begin, loop->value_end, &cost);
         fprintf(stream,
                 "loop of line %d: %lld turn%s of %.6f s, %s between nodes in each; carried: %s\n",
                 loop->line, (long long)(loop->end - loop->first),
-                loop->end - loop->first == 1 ? "" : "s", seconds,
-                mmul_bytes_format((int64_t)(network_bytes + 0.5), bytes),
+                loop->end - loop->first == 1 ? "" : "s", cost.seconds,
+                bytes_text(cost.bytes, bytes),
                 loop->carried[0] != '\0' ? loop->carried : "nothing");
+        if (!is_apart)
+            print_wish(script, plan, loop, cost, stream);
     }
+    print_aparts(script, plan, stream);
 }

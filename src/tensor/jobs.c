@@ -46,13 +46,13 @@ static enum mmul_status load_held(struct mmul_evaluator *e, const struct mmul_ob
 int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
                    const struct mmul_object *matrix) {
     int value = matrix->value;
-    if (matrix->job == e->job)
-        return value;
     if (matrix->parts != NULL && e->apart == NULL && at != NULL) {
         mmul_evaluator_fail(e, at, "every node has a value of its own here");
         mmul_hint(e->err, "average(x) makes one of them");
         return -1;
     }
+    if (matrix->job == e->job)
+        return value;
     if (load_held(e, matrix, &value) == MMUL_OK)
         return value;
     if (at != NULL)

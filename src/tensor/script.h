@@ -118,8 +118,11 @@ struct mmul_script {
     struct mmul_script_lent *lent;      // owned: gone with the program that reads it
     int64_t *held; // owned, held_count of them: values that the ranks hold for it (tensor/jobs.h)
     int held_count;
-    struct mmul_script_turn turn;   // of the outermost loop; end 0: there is none at hand
-    struct mmul_script_loop *loops; // of a text that is only checked, in its order
+    struct mmul_script_turn turn; // of the outermost loop; end 0: there is none at hand
+    // Of a text that is only checked, in its order.
+    struct mmul_script_loop *loops;
+    struct mmul_script_apart *aparts;
+    struct mmul_script_mean *means; // the last one first
     double begun_seconds;           // by the clock
     struct json_t *printed;         // owned, an array: what no stream has got; NULL: nothing
     bool is_over;                   // nothing is left to be run

@@ -73,31 +73,23 @@ static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mm
     return bounds[2] != 0 ? MMUL_OK : mmul_evaluator_fail(e, call, "the step of range is 0");
 }
 
-// A turn of a loop as a job of its own.
-static enum mmul_status run_turn(struct mmul_evaluator *e, const struct mmul_node *node, int64_t i,
-                                 struct mmul_carried *carried) {
+// A turn of a loop: what it carries is what it was at its beginning, but for the elements.
+static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct mmul_node *node,
+                                      int64_t i, struct mmul_carried *carried) {
     const struct mmul_object index = mmul_object_from_integer(i);
     struct mmul_object ignored;
     bool returned = false;
-    e->steps = 0;
     enum mmul_status status = mmul_carried_begin_turn(e, carried);
     if (status == MMUL_OK)
         status = mmul_evaluator_bind(e, node->first->text, &index);
     if (status == MMUL_OK)
         status = mmul_evaluate_block(e, node->last, &returned, &ignored);
-    if (status == MMUL_OK)
-        status = mmul_carried_end_turn(e, node, carried);
-    return status == MMUL_OK ? mmul_job_run(e, &i) : status;
+    return status == MMUL_OK ? mmul_carried_end_turn(e, node, carried) : status;
 }
 
 static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_node *node,
                                  const int64_t bounds[3]) {
     struct mmul_carried carried = {NULL};
-    if (e->frame != e->top) {
-        mmul_evaluator_fail(e, node, "a loop stands outside of functions");
-        mmul_hint(e->err, "range(...) repeats inside of one");
-        return MMUL_ERR_DATA;
-    }
     if (e->script->run == NULL)
         return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
     mmul_jobs_enter(e, node);
@@ -107,7 +99,10 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++) {
         if (e->loops == 1)
             e->script->turn = (struct mmul_script_turn){i, bounds[0], bounds[1]};
-        status = run_turn(e, node, i, &carried);
+        e->steps = 0;
+        status = evaluate_turn(e, node, i, &carried);
+        if (status == MMUL_OK) // as a job of its own
+            status = mmul_job_run(e, &i);
     }
     if (e->loops == 1)
         e->script->turn = (struct mmul_script_turn){0, 0, 0};
@@ -116,19 +111,36 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     return status;
 }
 
+// One turn is planned like the others.
+static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_node *node,
+                                   const int64_t bounds[3]) {
+    struct mmul_carried carried = {NULL};
+    struct mmul_script_loop *checked = NULL;
+    enum mmul_status status = mmul_checked_loop_begin(e, node, bounds, &checked);
+    if (status == MMUL_OK)
+        status = mmul_carried_find(e, node, &carried);
+    if (status == MMUL_OK)
+        status = evaluate_turn(e, node, bounds[0], &carried);
+    if (status == MMUL_OK)
+        mmul_checked_loop_end(e, checked);
+    mmul_carried_fini(&carried);
+    return status;
+}
+
 static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node *node,
                                bool *returned, struct mmul_object *result) {
     const struct mmul_node *name = node->first, *body = node->last;
     const bool is_loop = strcmp(name->next->first->text, "loop") == 0;
     int64_t bounds[3] = {0};
-    struct mmul_script_loop *checked = NULL;
     enum mmul_status status = evaluate_range(e, name->next, bounds);
-    if (status == MMUL_OK && is_loop && bounds[0] < bounds[1] && !e->script->only_checked)
-        return run_loop(e, node, bounds);
-    if (is_loop && status == MMUL_OK && bounds[0] < bounds[1]) {
-        status = mmul_checked_loop_begin(e, node, bounds, &checked);
-        bounds[1] = bounds[0] + 1; // one turn is planned like the others
+    const bool runs = status == MMUL_OK && is_loop && bounds[0] < bounds[1];
+    if (runs && e->frame != e->top) {
+        mmul_evaluator_fail(e, node, "a loop stands outside of functions");
+        mmul_hint(e->err, "range(...) repeats inside of one");
+        return MMUL_ERR_DATA;
     }
+    if (runs)
+        return e->script->only_checked ? check_loop(e, node, bounds) : run_loop(e, node, bounds);
     for (int64_t i = bounds[0]; status == MMUL_OK && !*returned; i += bounds[2]) {
         const struct mmul_object index = mmul_object_from_integer(i);
         if (bounds[2] > 0 ? i >= bounds[1] : i <= bounds[1])
@@ -141,8 +153,6 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
         if (bounds[2] > 0 ? i > INT64_MAX - bounds[2] : i < INT64_MIN - bounds[2])
             break;
     }
-    if (checked != NULL)
-        mmul_checked_loop_end(e, checked);
     return status;
 }
 

@@ -20,13 +20,17 @@ state = sgd_state(generate((3, 1), "normal", seed=4))
 END
 }
 
-# refused LINE:COLUMN TEXT HINT: what stands on stdin, behind the beginning, ends with 65 and these words.
+# refused LINE:COLUMN TEXT HINT: what stands on stdin, behind the beginning, ends with 65 and these words; --check says
+# the same.
 refused() {
     cat begin.py - > bad.py
-    run --separate-stderr "$MPIMATMUL" run bad.py
-    [ "$status" -eq 65 ]
-    [ "${stderr_lines[0]}" = "mpimatmul: bad.py:$1: $2" ] || { echo "$stderr"; return 1; }
-    [ -z "$3" ] || [[ "$stderr" == *"hint: $3"* ]] || { echo "$stderr"; return 1; }
+    for check in "" --check; do
+        # shellcheck disable=SC2086 # no word, or one
+        run --separate-stderr "$MPIMATMUL" run bad.py $check
+        [ "$status" -eq 65 ] || { echo "$check $status"; return 1; }
+        [ "${stderr_lines[0]}" = "mpimatmul: bad.py:$1: $2" ] || { echo "$stderr"; return 1; }
+        [ -z "$3" ] || [[ "$stderr" == *"hint: $3"* ]] || { echo "$stderr"; return 1; }
+    done
 }
 
 @test "outer steps on one node are the reference's, with and without a loop, on one rank and three" {
@@ -58,6 +62,12 @@ END
     done
     run --separate-stderr "$MPIMATMUL" run a.py --check
     [ "$status" -eq 0 ]
+    diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/') - <<'END'
+loop of line 14: 6 turns of N s, 0 B between nodes in each; carried: new (2 matrices), outer (2 matrices)
+loop of line 16: 2 turns of N s, 0 B between nodes in each; carried: outer (2 matrices)
+apart of line 11: 3 turns of N s on each node, 0 B between nodes in each (0 B if together); state: 2 matrices
+apart of line 15: 2 turns of N s on each node, 0 B between nodes in each (0 B if together); state: 2 matrices
+END
 }
 
 @test "diloco.py learns as the reference does, and goes on from its checkpoint" {

@@ -191,9 +191,14 @@ for i in loop(turns):
     [ "$(cat 2000.kib)" -le $(($(cat 200.kib) + 1024)) ] || { cat ./*.kib; return 1; } # 600 bytes of a turn
 }
 
-# fails TEXT LINE [STATUS]
+# fails TEXT LINE [STATUS]; STATUS checked: 65, with --check, too
 fails() {
     printf 'x = generate((3, 4))\n%s\n' "$1" > e.py
+    if [ "${3:-}" = checked ]; then
+        run "$MPIMATMUL" run e.py --check
+        [ "$status" -eq 65 ] && [ "${lines[0]}" = "mpimatmul: $2" ] || { echo "$output"; return 1; }
+        set -- "$1" "$2" 65
+    fi
     for count in 1 2; do
         run "${launch[@]}" -n "$count" "$MPIMATMUL" run e.py --quiet
         [ "$status" -eq "${3:-65}" ]
@@ -207,14 +212,15 @@ fails() {
     need_numpy
     py -c 'import numpy as np; np.save("i.npy", [[0, 3, 2]])'
     fails $'for i in loop(3):\n    x = concat((x, x), 0)' \
-        "e.py:2:5: 'x' is 3 x 4 at the beginning of a turn and 6 x 4 at its end"
+        "e.py:2:5: 'x' is 3 x 4 at the beginning of a turn and 6 x 4 at its end" checked
     fails $'for i in loop(3):\n    x = (x, 1)' \
-        "e.py:2:5: 'x' is a matrix at the beginning of a turn and another one, or a tuple, at its end"
-    fails $'for i in loop(3):\n    y = x + i\nsave("y.npy", y)' "e.py:4:15: 'y' is of a turn of a loop that is over"
+        "e.py:2:5: 'x' is a matrix at the beginning of a turn and another one, or a tuple, at its end" checked
+    fails $'for i in loop(3):\n    y = x + i\nsave("y.npy", y)' "e.py:4:15: 'y' is of a turn of a loop that is over" \
+        checked
     fails $'for i in loop(3):\n    if i > 0:\n        x = y\n    y = x + i' \
         "e.py:4:13: 'y' is of a turn of a loop that is over"
     fails $'def f(x):\n    for i in loop(3):\n        x = x + 1\n    return x\ny = f(x)' \
-        'e.py:3:5: a loop stands outside of functions'
+        'e.py:3:5: a loop stands outside of functions' checked
     fails $'for k in loop(1.5):\n    x = x' 'e.py:2:15: a bound of loop is a number here, expected a whole number'
     fails $'for k in loop(0, 9, 2):\n    x = x' 'e.py:2:21: loop takes one or two whole numbers'
     fails 'y = loop(3)' 'e.py:2:5: loop is for loops: for i in loop(...):'

@@ -73,6 +73,42 @@ END
     [[ "$output" == *$'\nwindows that each node has seen: 40:80\n'* ]]
 }
 
+@test "--check says what apart saves, and what it would save" {
+    cat > together.py <<'END'
+table, goals = generate((4096, 64), seed=1), generate((4096, 32), seed=2)
+
+
+def inner(state, turn):
+    x, y = batch(table, goals, 512, seed=3, turn=turn)
+    return sgd(state, grad(mse(x @ state[0][0], y), state[0]), rate=0.1)
+
+
+w = (generate((64, 32), seed=4),)
+state = sgd_state(w)
+for step in loop(50):
+    state = inner(state, step)
+save("w.npy", state[0][0])
+END
+    sed '/^state = /d; s/^for .*/for step in loop(10):/
+        s/^    state = .*/    new = apart(inner, sgd_state(w), 5 * step, 5)\n    w = average(new[0])/
+        s/state\[0\]\[0\])$/w[0])/' together.py > a.py
+    # A mean of 8 KiB on two nodes: each sends the half that the other adds up, and the half that it has added up.
+    run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run a.py --check --weights 1,2
+    [ "$status" -eq 0 ]
+    diff <(grep -E '^(apart|loop| +with)' <<< "$output" | sed -E 's/[0-9.]+ s/N s/g; s/\(.* if/(B if/') - <<'END'
+loop of line 10: 10 turns of N s, 16.0 KiB between nodes in each; carried: w (1 matrix)
+apart of line 11: 5 turns of N s on each node, 0 B between nodes in each (B if together); state: 2 matrices
+END
+    run --separate-stderr lab_mpirun node1:1,node2:1 "$MPIMATMUL" run together.py --check --weights 1,2
+    [ "$status" -eq 0 ]
+    diff <(grep -E '^(apart|loop| +with)' <<< "$output" |
+        sed -E 's/[0-9.]+ s/N s/g; s/[0-9.]+ KiB/N KiB/') - <<'END'
+loop of line 11: 50 turns of N s, N KiB between nodes in each; carried: state (2 matrices)
+  with apart and the mean of 1 matrix every 20 turns: N s, not N s, and 819 B between nodes in each, not N KiB
+END
+    awk '/^loop/ {now = $8} /with apart/ {exit !($12 < now && $15 == now)}' <<< "$output"
+}
+
 @test "--on-nan skip says which node has left out which turn, which is another one's step" {
     cat > n.py <<'PROGRAM'
 table, goals = load("table.npy"), load("goals.npy")
