@@ -242,8 +242,7 @@ static enum mmul_status check(const struct mmul_program *program,
                               struct mmul_error *err) {
     const int values = TABLE[which].operands, all = values + TABLE[which].numbers;
     if (call->operand_count != all)
-        return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", call->name, all,
-                         all, call->operand_count);
+        return mmul_program_fail_count(call->name, all, all, call->operand_count, err);
     for (int i = 0; i < all; i++)
         if ((call->operands[i] == MMUL_NUMBER) != (i >= values))
             return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %s", call->name,

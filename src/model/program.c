@@ -160,13 +160,21 @@ static bool takes_number(const struct mmul_operation_row *row, const struct mmul
     return row->class == MMUL_CLASS_ELEMENTS && row->most > 1 && has_value;
 }
 
+enum mmul_status mmul_program_fail_count(const char *name, int least, int most, int count,
+                                         struct mmul_error *err) {
+    char between[32] = "";
+    if (least < most)
+        snprintf(between, sizeof between, " to %d", most);
+    return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d%s operand%s, not %d", name, least, between,
+                     most == 1 ? "" : "s", count);
+}
+
 static enum mmul_status check_operands(const struct mmul_program *program,
                                        const struct mmul_operation_row *row,
                                        const struct mmul_operation *o, struct mmul_error *err) {
     const int most = row->most + (o->scale.is_given ? 1 : 0);
     if (o->operand_count < row->least || o->operand_count > most)
-        return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", row->name,
-                         row->least, most, o->operand_count);
+        return mmul_program_fail_count(row->name, row->least, most, o->operand_count, err);
     for (int i = 0; i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER && takes_number(row, o))
             continue;

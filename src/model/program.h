@@ -101,6 +101,10 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
                                      const struct mmul_operation *request, const char *name,
                                      int *value, struct mmul_error *err);
 
+// "NAME takes 1 to 3 operands, not 4": MMUL_ERR_USAGE.
+enum mmul_status mmul_program_fail_count(const char *name, int least, int most, int count,
+                                         struct mmul_error *err);
+
 // Adds a set to the table; *kept is its place there. Fails with MMUL_ERR_USAGE (a second set of that name that is
 // made), MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struct mmul_kept *set,
