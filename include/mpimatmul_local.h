@@ -877,7 +877,7 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //     maximum minimum equal not_equal less
 //     less_equal greater greater_equal
 //     where                                    3 n: y where x is not 0, else z
-//     softmax                                  1, causal: of every row; of row i the first i + 1 + cols -
+//     softmax                                  1, causal, axis (0: -1): of every row; of row i the first i + 1 + cols -
 //                                              rows elements alone
 //     normalize                                1: rows of length 1
 //     rms_norm, layer_norm                     1 to 2, 1 to 3, epsilon: times the second (1 x cols), plus
@@ -903,6 +903,8 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              of -log softmax at the index (torch's)
 //     mse, binary_cross_entropy                2: means over all elements; of logits and numbers from 0 to 1
 //                                              (torch's with logits)
+//     norm                                     1, axis (0: all): the root of the sum of squares
+//     clip                                     1 and two numbers, which may be infinite: no less, no more
 //     stop_gradient                            1: x, through which no gradient goes
 //     dropout                                  1 and three numbers, p, seed, turn: 0 with probability p (below 1), else
 //                                              x / (1 - p); which elements follows from seed, turn and position

@@ -33,7 +33,8 @@ CASES += [(text, {"x": (6, 5)}) for text in (
     "mean(x, axis=-2)", "max(x)", "max(x, axis=-1)", "min(x, axis=-2)", "var(x)", "var(x, axis=-1)",
     "std(x, axis=-2)", "std(x)", "cumsum(x, -1)", "cumsum(x, -2)", "reshape(x, (2, 15))", "x.T",
     "rms_norm(x, None)", "layer_norm(x, None, None)", "maximum(x, 0.25)", "x * x * x", "exp(x) * sin(x) + x",
-    "x")]
+    "clip(x, -0.5, 0.75)", "clip(x, None, 0.1)", "norm(x)", "norm(x, axis=-1)", "norm(x, -2, keepdims=False)",
+    "softmax(x, axis=0)", "x[2]", "x[:, -1]", "x[1, 3] * x", "mean(x, axis=1, keepdims=False)", "x")]
 CASES += [(text, {"x": (6, 5), "y": (1, 5), "z": (1, 5)}) for text in (
     "x + y * z", "x * y - z", "layer_norm(x, y, z)", "rms_norm(x, y) + z", "linear(x, concat((y, z), axis=0))")]
 CASES += [(text, {"x": (6, 5), "y": (6, 1)}) for text in ("x + y", "x * y", "x / y", "maximum(x, y)")]
@@ -41,7 +42,8 @@ CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
     "permute(x, (2, 0, 3, 1))", "sum(x, axis=-3)", "sum(x, axis=-4)", "mean(x, axis=0)", "mean(x, axis=1)", "sum(x)",
     "rope(x)", "rope(x, interleaved=True)", "cumsum(x, 0)", "cumsum(x, 1)", "softmax(x, causal=True)", "x[1:2, :, 1:3]",
     "dropout(x, 0.25, 1, 0)", "var(x, axis=-3)", "max(x, axis=-3)", "concat((x, x * x), axis=-3)", "x @ x.T",
-    "layer_norm(x, None, None)")]
+    "layer_norm(x, None, None)", "softmax(x, axis=1)", "softmax(x, axis=0)", "norm(x, axis=1)", "x[1]",
+    "x[:, 2, 1:, 0]", "sum(x, axis=1, keepdims=False)")]
 CASES += [(text, {"x": (2, 3, 4, 5), "y": (5, 6)}) for text in ("x @ y", "(x * 2) @ y", "relu(x @ y) * 3")]
 CASES += [("x @ y", {"x": (4, 5), "y": (2, 3, 5, 6)}), ("x @ y", {"x": (2, 1, 4, 5), "y": (1, 3, 5, 6)}),
           ("x @ y", {"x": (4, 1), "y": (1, 5)}), ("x @ y", {"x": (1, 4), "y": (2, 4, 1)}),

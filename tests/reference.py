@@ -24,6 +24,9 @@ class Matrix(np.ndarray):
     def T(self):
         return self.swapaxes(-1, -2)
 
+    def __getitem__(self, key):
+        return _row(super().__getitem__(key))
+
     def __str__(self):
         if self.size != 1:
             return super().__str__()
@@ -46,6 +49,13 @@ def matrix(array):
     return (array[None, :] if array.ndim == 1 else array).view(KIND)
 
 
+def _row(array):
+    """What has one axis, or none, is a row here."""
+    made = matrix(np.reshape(array, (1, -1)) if np.ndim(array) < 2 else array)
+    made.is_row = np.ndim(array) == 1
+    return made
+
+
 # --------------------------------------------------------------------------------- gradients: a tape
 
 
@@ -57,15 +67,12 @@ def _summed(g, shape):
     return g.sum(repeated, keepdims=True) if repeated else g
 
 
-def _swapped(x):
-    return x.swapaxes(-1, -2)
-
-
 def _ties(wins):
     """Of the larger or smaller of two; equal ones share."""
     return (lambda g, y, a, b: g * (wins(a, b) + 0.5 * (a == b)), lambda g, y, a, b: g * (wins(b, a) + 0.5 * (a == b)))
 
 
+_swapped = (lambda x: x.swapaxes(-1, -2))
 # Of each function of numpy, by operand: from the gradient of the result y.
 _DERIVATIVES = {
     np.add: (lambda g, y, a, b: g, lambda g, y, a, b: g),
@@ -101,9 +108,9 @@ class Taped(Matrix):
     def __getitem__(self, key):
         def back(g):
             whole = np.zeros(self.shape)
-            np.add.at(whole, key, g)
+            np.add.at(whole, key, g.reshape(whole[key].shape))
             return whole
-        return taped(np.asarray(self)[key], (self, back))
+        return taped(_row(np.asarray(self)[key]), (self, back))
 
     @property
     def T(self):
@@ -172,12 +179,9 @@ neg, exp, log, sqrt, sin, cos = np.negative, np.exp, np.log, np.sqrt, np.sin, np
 tanh, maximum, minimum = np.tanh, np.maximum, np.minimum
 loop, stop_gradient = (lambda first, *end: range(first, *end)), (lambda x: matrix(np.array(x)))
 rsqrt, sigmoid, silu = (lambda x: 1 / np.sqrt(x)), (lambda x: 1 / (1 + np.exp(-x))), (lambda x: x / (1 + np.exp(-x)))
-
-
-def relu(x):
-    if not isinstance(x, np.ndarray):
-        return builtins.max(x, 0)
-    return taped(np.maximum(np.asarray(x), 0), (x, lambda g: g * (np.asarray(x) > 0)))
+relu = (lambda x: taped(np.maximum(np.asarray(x), 0), (x, lambda g: g * (np.asarray(x) > 0)))
+        if isinstance(x, np.ndarray) else builtins.max(x, 0))
+_flag = {0: False, 1: True}.__getitem__
 
 
 def gelu(x, approximate="none"):
@@ -193,13 +197,17 @@ def where(condition, x, y):
                  (y, lambda g: _summed(np.where(first, 0, g), np.shape(y))))
 
 
-def _flag(given):
-    if not isinstance(given, int) or given not in (0, 1):
-        raise ValueError("expected True, False, 1 or 0")
-    return bool(given)
+def clip(x, low, high):
+    low, high = -np.inf if low is None else low, np.inf if high is None else high
+    if not isinstance(x, np.ndarray):
+        return builtins.min(builtins.max(x, low), high)
+    return where(x < low, low, where(x > high, high, x)) if low <= high else 0 * x + high
 
 
-def softmax(x, causal=False):
+def softmax(x, causal=False, axis=-1):
+    if axis not in (-1, x.ndim - 1):
+        order = [{axis % x.ndim: x.ndim - 1, x.ndim - 1: axis % x.ndim}.get(i, i) for i in range(x.ndim)]
+        return permute(softmax(permute(x, order)), order)
     rows, cols = matrix(x).shape[-2:]
     hidden = (np.arange(cols) > np.arange(rows)[:, None] + cols - rows) & _flag(causal)
     x = where(hidden, -np.inf, x)
@@ -208,18 +216,14 @@ def softmax(x, causal=False):
     return where(hidden, 0, e / where(hidden.all(-1, keepdims=True), 1, total))
 
 
-def rms_norm(x, w, eps=1e-6):
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * (1 if w is None else w)
+rms_norm = (lambda x, w, eps=1e-6: x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * (1 if w is None else w))
+normalize = (lambda x: x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 1e-12))
 
 
 def layer_norm(x, w, b, eps=1e-5):
     centred = x - x.mean(-1, keepdims=True)
     scaled = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
     return scaled * (1 if w is None else w) + (0 if b is None else b)
-
-
-def normalize(x):
-    return x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 1e-12)
 
 
 def topk(x, k):
@@ -256,23 +260,26 @@ def rope(x, base=10000.0, interleaved=False):
 
 
 def _reduction(of_array):
-    def reduction(x, axis=None):
+    def reduction(x, axis=None, keepdims=True):
         if getattr(x, "is_row", False) and axis is not None and axis >= 0:
             raise ValueError("a file of one axis is a row here: axis=-1 is along its elements")
-        return matrix(of_array(matrix(x), axis))
+        made = matrix(of_array(matrix(x), axis))
+        if keepdims:
+            return made
+        left = [n for i, n in enumerate(made.shape) if axis is not None and i != axis % made.ndim]
+        return reshape(made, [1] * (2 - len(left)) + left)
     return reduction
 
 
 sum, mean, max, min = (_reduction(lambda x, axis, f=f: f(x, axis=axis, keepdims=True))
                        for f in (np.add.reduce, np.mean, np.maximum.reduce, np.minimum.reduce))
+norm = _reduction(lambda x, axis: (lambda s: where(s == 0, 0, np.sqrt(where(s == 0, 1, s))))(sum(x * x, axis)))
 var = _reduction(lambda x, axis: mean((x - mean(x, axis)) ** 2, axis))
 std = _reduction(lambda x, axis: np.sqrt(var(x, axis)))
 
 
-def cumsum(x, axis):
-    return taped(np.cumsum(np.asarray(x), axis), (x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis)))
-
-
+cumsum = (lambda x, axis: taped(np.cumsum(np.asarray(x), axis), (
+    x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis))))
 reshape, permute = (lambda x, shape: taped(np.reshape(np.asarray(x), shape), (x, lambda g: g.reshape(x.shape)))), (
     lambda x, axes: taped(np.transpose(np.asarray(x), axes), (x, lambda g: np.transpose(g, np.argsort(axes)))))
 
@@ -334,11 +341,10 @@ def _map(function, *structures):
     return function(*structures)
 
 
-def sgd_state(parameters):
-    return parameters, _map(lambda p: 0 * p, parameters)
-
-
-nesterov_state, adamw_state = sgd_state, (lambda parameters: (*sgd_state(parameters), sgd_state(parameters)[1]))
+sgd_state = nesterov_state = (lambda parameters: (parameters, _map(lambda p: 0 * p, parameters)))
+adamw_state = (lambda parameters: (*sgd_state(parameters), sgd_state(parameters)[1]))
+nesterov = (lambda outer, new, rate=0.7, momentum=0.9:
+            sgd(outer, _map(lambda p, q: p - q, outer[0], new), rate, momentum, True))
 
 
 def adamw(state, g, turn, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
@@ -354,10 +360,6 @@ def sgd(state, g, rate, momentum=0, nesterov=False, decay=0):
     v = _map(lambda v, g: momentum * v + g, state[1], g) if momentum else state[1]
     step = g if not momentum else _map(lambda g, v: g + momentum * v, g, v) if nesterov else v
     return _map(lambda p, s: p - rate * s, state[0], step), v
-
-
-def nesterov(outer, new, rate=0.7, momentum=0.9):
-    return sgd(outer, _map(lambda p, q: p - q, outer[0], new), rate, momentum, True)
 
 
 class _Copies:
@@ -389,10 +391,6 @@ def apart(f, state, first, turns):
     return _Copies(of, [part / builtins.sum(parts) for part in parts])
 
 
-def average(x):
-    return _map(lambda *copies: builtins.sum(p * y for p, y in zip(x.parts, copies)), *x.of)
-
-
 def clip_grad_norm(g, most):
     norm = math.sqrt(builtins.sum(float((np.asarray(x) ** 2).sum()) for _, x in _leaves(g)))
     return _map(lambda x: x * builtins.min(most / (norm + 1e-6), 1.0), g)
@@ -407,6 +405,7 @@ def _schedule(left):
     return rate
 
 
+average = (lambda x: _map(lambda *copies: builtins.sum(p * y for p, y in zip(x.parts, copies)), *x.of))
 cosine = _schedule(lambda part: 0.5 * (1 + math.cos(math.pi * part)))
 linear_schedule = _schedule(lambda part: 1 - part)
 
@@ -415,8 +414,8 @@ class tokens:
     def __init__(self, file, kind="chars"):
         if kind == "chars":
             with open(file, encoding="utf-8", newline="") as stream:
-                points = np.array([ord(c) for c in stream.read()])
-            self.vocabulary, self.ids = len(np.unique(points)), np.unique(points, return_inverse=True)[1]
+                points, self.ids = np.unique([ord(c) for c in stream.read()], return_inverse=True)
+            self.vocabulary = len(points)
         else:
             self.ids = np.fromfile(file, "<u2" if kind == "u16" else "u1").astype(int)
             self.vocabulary = builtins.max(int(self.ids.max()) + 1, 256)
@@ -475,6 +474,9 @@ def restore(file, initial):
     return _map(lambda _: next(read), initial), int(_tensor(file, "__metadata__")["turn"])
 
 
+zeros, ones = (lambda shape, kind=kind: _row(generate(np.atleast_1d(shape).tolist(), kind))
+               for kind in ("zeros", "ones"))
+arange = (lambda *bounds: _row(np.arange(*bounds)))
 linear, place = (lambda x, w, b=None: x @ w.T + (0 if b is None else b)), (lambda x, placement, ranks=None: x * 1)
 
 
@@ -511,9 +513,9 @@ def _tensor(path, name):
     return (array.astype("<u4") << 16).view("<f4") if header[name]["dtype"] == "BF16" else array
 
 
-def _path(file):
-    """What the ranks keep is in a file of that name."""
-    return f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file
+# What the ranks keep is in a file of that name.
+_path = (lambda file: f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file)
+save = (lambda file, x: np.save(_path(file), np.asarray(x, dtype=STORED)))
 
 
 def load(file):
@@ -523,10 +525,6 @@ def load(file):
     loaded = matrix(array)
     loaded.is_row = array.ndim == 1
     return loaded
-
-
-def save(file, x):
-    np.save(_path(file), np.asarray(x, dtype=STORED))
 
 
 def print(*things, _called=()):
@@ -541,10 +539,8 @@ def print(*things, _called=()):
     builtins.print(" ".join(shown))
     for first in corners:
         for row in first[:4]:
-            cells = "".join(f" {x:12.6g}" for x in row[:6])
-            builtins.print(cells + (" ..." if len(row) > 6 else ""))
-        if len(first) > 4:
-            builtins.print("          ...")
+            builtins.print("".join(f" {x:12.6g}" for x in row[:6]) + (" ..." if len(row) > 6 else ""))
+        builtins.print("          ...\n" if len(first) > 4 else "", end="")
 
 
 def _quote(text):
@@ -558,6 +554,10 @@ class _Names(ast.NodeTransformer):
 
     def __init__(self, text):
         self.text = text
+
+    def visit_AugAssign(self, node):  # x = x + y: matrices do not change
+        whole = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, self.visit(node.value))
+        return ast.Assign([node.target], whole)
 
     def visit_Call(self, call):
         self.generic_visit(call)

@@ -56,20 +56,65 @@ static int standard_deviation(struct mmul_build *b, const struct mmul_composite_
     return mmul_build_one(b, MMUL_SQRT, var(b, call));
 }
 
-// Another axis than the last one changes places with it, and back.
-static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
+// What is done to rows, along another axis: it changes places with the last one, and back.
+static int turned(struct mmul_build *b, const struct mmul_composite_call *call,
+                  enum mmul_operation_kind kind) {
     const int axis = axis_of(b, call, false);
     struct mmul_parameters with = {.axes = {0, 1, 2, 3}};
     if (b->err->status != MMUL_OK)
         return MMUL_NO_VALUE;
     if (axis == -1)
-        return mmul_build_one(b, MMUL_CUMSUM, call->operands[0]);
+        return mmul_build_one(b, kind, call->operands[0]);
     with.axes[AXES + axis] = AXES - 1;
     with.axes[AXES - 1] = AXES + axis;
     struct mmul_term x = mmul_value_term(call->operands[0]);
     x.value = mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
-    x.value = mmul_build_one(b, MMUL_CUMSUM, x.value);
+    x.value = mmul_build_one(b, kind, x.value);
     return mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
+}
+
+static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return turned(b, call, MMUL_CUMSUM);
+}
+
+static int softmax(struct mmul_build *b, const struct mmul_composite_call *call) {
+    if (call->with->causal)
+        mmul_build_fail(b, MMUL_ERR_USAGE, "softmax along axis %d: causal is along the last axis",
+                        call->with->axis);
+    return turned(b, call, MMUL_SOFTMAX);
+}
+
+// The root of the sum of squares: numpy's of all elements, or of vectors along an axis. Its slope at 0 is 0, as torch
+// has it.
+static int norm(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0];
+    const int sum =
+        reduce_along(b, MMUL_SUM, mmul_build_both(b, MMUL_MULTIPLY, x, x), axis_of(b, call, true));
+    const int is_zero = mmul_build_number(b, MMUL_EQUAL, sum, 0);
+    const struct mmul_term inner[] = {mmul_value_term(is_zero), mmul_number_term(1),
+                                      mmul_value_term(sum)};
+    const int root = mmul_build_one(b, MMUL_SQRT, mmul_build_apply(b, MMUL_WHERE, inner, 3, NULL));
+    const struct mmul_term outer[] = {mmul_value_term(is_zero), mmul_number_term(0),
+                                      mmul_value_term(root)};
+    return mmul_build_apply(b, MMUL_WHERE, outer, 3, NULL);
+}
+
+// numpy's: high where that is the smaller one of the two. The slope is 1 at a bound, as torch has it.
+static int clip(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const enum mmul_operation_kind beyond[] = {MMUL_LESS, MMUL_GREATER};
+    int x = call->operands[0];
+    for (int i = 0; i < 2; i++) {
+        const double bound = call->with->numbers[1 + i];
+        if (isnan(bound))
+            mmul_build_fail(b, MMUL_ERR_USAGE, "clip: a bound is not a number");
+        if (isinf(bound) && (bound > 0) == (i == 1))
+            continue;
+        const struct mmul_term operands[] = {
+            mmul_value_term(mmul_build_number(b, beyond[i], x, bound)), mmul_number_term(bound),
+            mmul_value_term(x)};
+        x = mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+    }
+    return x;
 }
 
 // --------------------------------------------------------------------------------------- indices
@@ -204,32 +249,47 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
 
 // ------------------------------------------------------------------------------------- the table
 
+// Where an operation of that name is there, which is not what the composite is made of.
+enum operation {
+    NONE,
+    OF_ROWS_AND_COLS,
+    OF_ROWS
+}; // along axes -1 and -2; along -1, whether that is said or not
+
 static const struct {
     const char *name;
     int operands, numbers; // values, and behind them numbers
     composite *make;
-    bool has_rows; // an operation of that name is there, for axes -1 and -2
+    enum operation operation;
 } TABLE[] = {
-    {"sum", 1, 0, reduction, true},
-    {"mean", 1, 0, reduction, true},
-    {"max", 1, 0, reduction, true},
-    {"min", 1, 0, reduction, true},
-    {"var", 1, 0, var, false},
-    {"std", 1, 0, standard_deviation, false},
-    {"cumsum", 1, 0, cumsum, false},
-    {"one_hot", 1, 0, one_hot, false},
-    {"cross_entropy", 2, 0, cross_entropy, false},
-    {"add_at", 3, 0, add_at, false},
-    {"mse", 2, 0, mse, false},
-    {"binary_cross_entropy", 2, 0, binary_cross_entropy, false},
-    {"stop_gradient", 1, 0, stop_gradient, false},
-    {"dropout", 1, 3, dropout, false},
+    {"sum", 1, 0, reduction, OF_ROWS_AND_COLS},
+    {"mean", 1, 0, reduction, OF_ROWS_AND_COLS},
+    {"max", 1, 0, reduction, OF_ROWS_AND_COLS},
+    {"min", 1, 0, reduction, OF_ROWS_AND_COLS},
+    {"var", 1, 0, var, NONE},
+    {"std", 1, 0, standard_deviation, NONE},
+    {"norm", 1, 0, norm, NONE},
+    {"cumsum", 1, 0, cumsum, NONE},
+    {"softmax", 1, 0, softmax, OF_ROWS},
+    {"clip", 1, 2, clip, NONE},
+    {"one_hot", 1, 0, one_hot, NONE},
+    {"cross_entropy", 2, 0, cross_entropy, NONE},
+    {"add_at", 3, 0, add_at, NONE},
+    {"mse", 2, 0, mse, NONE},
+    {"binary_cross_entropy", 2, 0, binary_cross_entropy, NONE},
+    {"stop_gradient", 1, 0, stop_gradient, NONE},
+    {"dropout", 1, 3, dropout, NONE},
 };
+
+static bool is_operation(enum operation operation, int axis) {
+    return (operation == OF_ROWS_AND_COLS && (axis == -1 || axis == -2)) ||
+           (operation == OF_ROWS && (axis == -1 || axis == 0));
+}
 
 static int find(const struct mmul_composite_call *call) {
     for (int i = 0; i < (int)(sizeof TABLE / sizeof *TABLE); i++)
         if (call->name != NULL && strcmp(TABLE[i].name, call->name) == 0)
-            return TABLE[i].has_rows && (call->with->axis == -1 || call->with->axis == -2) ? -1 : i;
+            return is_operation(TABLE[i].operation, call->with->axis) ? -1 : i;
     return -1;
 }
 

@@ -42,23 +42,6 @@ static enum mmul_status begin(struct mmul_evaluator *e) {
     return status;
 }
 
-enum mmul_status mmul_apart_cut(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
-                                int64_t *begin, int64_t *end) {
-    const struct mmul_apart *a = e->apart;
-    int64_t *offsets =
-        mmul_arena_allocate(e->arena, (size_t)(a->nodes + 1) * sizeof *offsets, e->err);
-    if (offsets == NULL || mmul_split_offsets(count, a->nodes, a->shares, MMUL_SPLIT_EXACT, offsets,
-                                              e->err) != MMUL_OK)
-        return e->err->status;
-    *begin = offsets[a->node];
-    *end = offsets[a->node + 1];
-    if (*begin == *end)
-        return mmul_evaluator_fail(e, at, "%lld are too few for %d nodes: node %d has none",
-                                   (long long)count, a->nodes, a->node);
-    a->windows[a->node] += *end - *begin;
-    return MMUL_OK;
-}
-
 // ---------------------------------------------------------------------------------------- programs
 
 // A program per node, and what is held of the first one's, and so of all.

@@ -15,16 +15,10 @@ struct mmul_apart {
     struct mmul_left_out *marked, *last_marked; // of the program that is being made
 };
 
-// Where steps with gradients that are not finite are left out: what says so of an optimiser's gradient in a turn.
-struct mmul_left_out {
-    struct mmul_span at;         // in the text
-    const char *text;            // what the source calls the gradient
-    struct mmul_object gradient; // a matrix, or tuples of them
-    int64_t turn;
-    struct mmul_object
-        marks; // 1 x n: of each of its matrices 1, where it is not finite, or 0; held by all nodes
-    struct mmul_left_out *next;
-};
+// Of the node at hand: sums (1 x n) has a number for each matrix of the argument, finite as they are.
+enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 const struct mmul_argument *gradient,
+                                 const struct mmul_object *sums);
 
 // Of the node at hand: sums (1 x n) has a number for each matrix of the argument, finite as they are.
 enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,

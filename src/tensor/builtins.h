@@ -29,6 +29,7 @@ MMUL_BUILTIN(mmul_builtin_unary);
 MMUL_BUILTIN(mmul_builtin_binary);
 MMUL_BUILTIN(mmul_builtin_where);
 MMUL_BUILTIN(mmul_builtin_gelu);
+MMUL_BUILTIN(mmul_builtin_clip);
 MMUL_BUILTIN(mmul_builtin_softmax);
 MMUL_BUILTIN(mmul_builtin_norm);
 MMUL_BUILTIN(mmul_builtin_row);
@@ -51,6 +52,8 @@ MMUL_BUILTIN(mmul_builtin_concat);
 MMUL_BUILTIN(mmul_builtin_take);
 MMUL_BUILTIN(mmul_builtin_place);
 MMUL_BUILTIN(mmul_builtin_generate);
+MMUL_BUILTIN(mmul_builtin_filled);
+MMUL_BUILTIN(mmul_builtin_len);
 
 // builtins_learning.c: losses, what they are made of, and gradients
 MMUL_BUILTIN(mmul_builtin_one_hot);
@@ -71,9 +74,10 @@ MMUL_BUILTIN(mmul_builtin_schedule);
 MMUL_BUILTIN(mmul_builtin_apart);
 MMUL_BUILTIN(mmul_builtin_average);
 
-// builtins_data.c: windows of a text
+// builtins_data.c: windows of a text, numbers in a row
 MMUL_BUILTIN(mmul_builtin_tokens);
 MMUL_BUILTIN(mmul_builtin_batch);
+MMUL_BUILTIN(mmul_builtin_arange);
 
 // builtins_files.c: what goes in and out
 MMUL_BUILTIN(mmul_builtin_load);

@@ -3,6 +3,7 @@
 // is no state to keep. Root has the text and sends what is seen.
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -150,25 +151,34 @@ void mmul_script_texts_free(struct mmul_script *script) {
 
 // ----------------------------------------------------------------------------------------- batches
 
-// A matrix of the program, of root's numbers, which are there until the job is over: `count` x `length`.
-static enum mmul_status lend(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
-                             int64_t length, int32_t **numbers, struct mmul_object *matrix) {
+// A matrix of the program, of root's numbers, which are there until the job is over and go then.
+static enum mmul_status lend_made(struct mmul_evaluator *e, const struct mmul_node *at,
+                                  struct mmul_shape shape, enum mmul_dtype dtype, void *numbers,
+                                  struct mmul_object *matrix) {
     struct mmul_script_lent *lent = NULL;
-    const struct mmul_shape shape = {1, 1, count, length};
     int value = -1;
-    if (MMUL_ALLOCATE(lent, 1, "a batch", e->err) != MMUL_OK)
+    if (MMUL_ALLOCATE(lent, 1, "numbers", e->err) != MMUL_OK) {
+        mmul_free(numbers);
         return e->err->status;
+    }
+    lent->numbers = numbers;
     lent->next = e->script->lent;
     e->script->lent = lent;
-    if (MMUL_ALLOCATE(lent->numbers, count * length, "a batch", e->err) != MMUL_OK)
-        return e->err->status;
-    if (mmul_matrix_borrow(lent->numbers, shape, MMUL_I32, "batch", &lent->matrix, e->err) !=
-            MMUL_OK ||
+    if (mmul_matrix_borrow(numbers, shape, dtype, "numbers", &lent->matrix, e->err) != MMUL_OK ||
         mmul_program_load(e->program, lent->matrix, &value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
-    *numbers = lent->numbers;
     *matrix = mmul_matrix_object(e, value, 2);
     return MMUL_OK;
+}
+
+// The same, `count` x `length`, to be filled in.
+static enum mmul_status lend(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
+                             int64_t length, int32_t **numbers, struct mmul_object *matrix) {
+    int32_t *made = NULL;
+    if (MMUL_ALLOCATE(made, count * length, "a batch", e->err) != MMUL_OK)
+        return e->err->status;
+    *numbers = made;
+    return lend_made(e, at, (struct mmul_shape){1, 1, count, length}, MMUL_I32, made, matrix);
 }
 
 void mmul_script_lent_free(struct mmul_script *script) {
@@ -265,6 +275,24 @@ static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_no
     return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
 }
 
+// Of `count` windows, or rows, those of the node at hand. Fails where there are fewer than nodes that take part.
+static enum mmul_status cut_apart(struct mmul_evaluator *e, const struct mmul_node *at,
+                                  int64_t count, int64_t *begin, int64_t *end) {
+    const struct mmul_apart *a = e->apart;
+    int64_t *offsets =
+        mmul_arena_allocate(e->arena, (size_t)(a->nodes + 1) * sizeof *offsets, e->err);
+    if (offsets == NULL || mmul_split_offsets(count, a->nodes, a->shares, MMUL_SPLIT_EXACT, offsets,
+                                              e->err) != MMUL_OK)
+        return e->err->status;
+    *begin = offsets[a->node];
+    *end = offsets[a->node + 1];
+    if (*begin == *end)
+        return mmul_evaluator_fail(e, at, "%lld are too few for %d nodes: node %d has none",
+                                   (long long)count, a->nodes, a->node);
+    a->windows[a->node] += *end - *begin;
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -282,8 +310,66 @@ enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_
                                    "least 0");
     b.begin = 0;
     b.end = b.count;
-    if (e->apart != NULL && mmul_apart_cut(e, call, b.count, &b.begin, &b.end) != MMUL_OK)
+    if (e->apart != NULL && cut_apart(e, call, b.count, &b.begin, &b.end) != MMUL_OK)
         return e->err->status;
     return is_text ? of_text(e, call, arguments, &b, result)
                    : of_tables(e, call, arguments, &b, result);
+}
+
+// -------------------------------------------------------------------------------- numbers in a row
+
+static enum mmul_status lend_range(struct mmul_evaluator *e, const struct mmul_node *call,
+                                   const struct mmul_object bounds[3], int64_t count,
+                                   struct mmul_object *result) {
+    const struct mmul_shape row = {1, 1, 1, count};
+    const double begin = mmul_object_number(&bounds[0]), step = mmul_object_number(&bounds[2]);
+    const double last = begin + (double)(count - 1) * step;
+    double *reals = NULL;
+    int32_t *wholes = NULL;
+    const bool are_whole = mmul_object_is_whole(&bounds[0]) && mmul_object_is_whole(&bounds[2]) &&
+                           fabs(begin) <= INT32_MAX && fabs(last) <= INT32_MAX;
+    if (are_whole && MMUL_ALLOCATE(wholes, count, "numbers", e->err) != MMUL_OK)
+        return e->err->status;
+    if (!are_whole && MMUL_ALLOCATE(reals, count, "numbers", e->err) != MMUL_OK)
+        return e->err->status;
+    for (int64_t i = 0; i < count; i++)
+        if (are_whole)
+            wholes[i] = (int32_t)(begin + (double)i * step);
+        else
+            reals[i] = begin + (double)i * step;
+    return are_whole ? lend_made(e, call, row, MMUL_I32, wholes, result)
+                     : lend_made(e, call, row, MMUL_F64, reals, result);
+}
+
+// numpy's: from 0, or from the first of two; as a row.
+enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    static const char *const names[] = {"start", "stop", "step"};
+    struct mmul_object bounds[3];
+    const bool from_zero =
+        arguments[1].node == NULL || arguments[1].object.kind == MMUL_OBJECT_NONE;
+    double numbers[3] = {0, 0, 1};
+    (void)builtin;
+    for (int i = 0; i < 3; i++) {
+        if (mmul_take_real(e, &arguments[i], names[i], numbers[i], &numbers[i]) != MMUL_OK)
+            return e->err->status;
+        bounds[i] = mmul_object_is_number(&arguments[i].object) ? arguments[i].object
+                                                                : mmul_object_from_integer(i == 2);
+    }
+    if (from_zero) {
+        bounds[1] = bounds[0];
+        bounds[0] = mmul_object_from_integer(0);
+    }
+    const double begin = mmul_object_number(&bounds[0]), end = mmul_object_number(&bounds[1]);
+    const double count = ceil((end - begin) / mmul_object_number(&bounds[2]));
+    if (mmul_object_number(&bounds[2]) == 0)
+        return mmul_evaluator_fail(e, call, "arange: the step is 0");
+    if (!(count >= 1 && count <= INT32_MAX))
+        return mmul_evaluator_fail(e, call, "arange: %g numbers, expected 1 to %d",
+                                   count > 0 ? count : 0, INT32_MAX);
+    enum mmul_status status = lend_range(e, call, bounds, (int64_t)count, result);
+    result->is_row = true;
+    return status;
 }

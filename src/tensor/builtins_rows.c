@@ -71,6 +71,44 @@ enum mmul_status mmul_builtin_where(struct mmul_evaluator *e, const struct mmul_
     return MMUL_OK;
 }
 
+// The bound that an argument says; None: there is none.
+static enum mmul_status take_clip(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                  const char *what, double otherwise, struct mmul_object *bound) {
+    double number = otherwise;
+    if (argument->object.kind == MMUL_OBJECT_MATRIX) {
+        mmul_evaluator_fail(e, argument->node, "clip: %s is a matrix, expected a number or None",
+                            what);
+        mmul_hint(e->err, "minimum(maximum(x, low), high) is of matrices, too");
+        return MMUL_ERR_DATA;
+    }
+    enum mmul_status status = mmul_take_real(e, argument, what, otherwise, &number);
+    *bound =
+        mmul_object_is_number(&argument->object) ? argument->object : mmul_object_from_real(number);
+    return status;
+}
+
+enum mmul_status mmul_builtin_clip(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    struct mmul_call clip = {.operation = builtin->operation, .operand_count = 3};
+    struct mmul_object operands[3] = {arguments[0].object}, is_beyond;
+    enum mmul_status status = take_clip(e, &arguments[1], "low", -INFINITY, &operands[1]);
+    if (status == MMUL_OK)
+        status = take_clip(e, &arguments[2], "high", INFINITY, &operands[2]);
+    if (status == MMUL_OK && !mmul_object_is_number(&operands[0]))
+        status = mmul_take_matrix(e, &arguments[0], "x");
+    result->axes = operands[0].axes;
+    if (status != MMUL_OK || !mmul_object_is_number(&operands[0]))
+        return status == MMUL_OK ? mmul_apply(e, call, &clip, operands, result) : status;
+    *result = operands[0];
+    for (int i = 1; i < 3; i++) {
+        mmul_object_calculate(i == 1 ? "<" : ">", result, &operands[i], &is_beyond);
+        *result = is_beyond.integer != 0 ? operands[i] : *result;
+    }
+    return MMUL_OK;
+}
+
 // ------------------------------------------------------------------------------------------ rows
 
 static enum mmul_status apply_rows(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -96,12 +134,33 @@ enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_bu
     return apply_rows(e, call, &row, arguments, result);
 }
 
+// An axis of x, from 0; what has one axis in a file has no first one here.
+static enum mmul_status take_axis(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                  const struct mmul_argument *argument, const struct mmul_object *x,
+                                  int *axis) {
+    enum mmul_status status = mmul_take_axis(e, argument, x->axes, axis);
+    if (status != MMUL_OK || !x->is_row || mmul_object_number(&argument->object) < 0)
+        return status;
+    mmul_evaluator_fail(e, argument->node,
+                        "%s along axis %d of one axis, which is a row (1 x %lld) here",
+                        builtin->name, *axis, (long long)x->shape.cols);
+    mmul_hint(e->err, "axis=-1 is along its elements");
+    return MMUL_ERR_DATA;
+}
+
 enum mmul_status mmul_builtin_softmax(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                       const struct mmul_node *call,
                                       const struct mmul_argument *arguments,
                                       struct mmul_object *result) {
     struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    const struct mmul_object *x = &arguments[0].object;
+    int axis = x->axes - 1;
     enum mmul_status status = mmul_take_bool(e, &arguments[1], "causal", &row.with.causal);
+    if (status == MMUL_OK)
+        status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK && arguments[2].node != NULL)
+        status = take_axis(e, builtin, &arguments[2], x, &axis);
+    row.with.axis = axis - x->axes;
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
 
@@ -180,24 +239,21 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
                                      const struct mmul_argument *arguments,
                                      struct mmul_object *result) {
     const struct mmul_object *x = &arguments[0].object;
+    const bool all = arguments[1].node == NULL || arguments[1].object.kind == MMUL_OBJECT_NONE;
+    bool stays = true, is_dropped[MMUL_AXES_MOST] = {all, all, all, all};
     int axis = 0;
     enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
-    if (status != MMUL_OK)
+    if (status == MMUL_OK && !all)
+        status = take_axis(e, builtin, &arguments[1], x, &axis);
+    if (status == MMUL_OK && arguments[2].node != NULL)
+        status = mmul_take_bool(e, &arguments[2], "keepdims", &stays);
+    if (status == MMUL_OK)
+        status = reduce(e, call, builtin->operation, all ? 0 : axis - x->axes, x, result);
+    if (status != MMUL_OK || stays)
         return status;
-    if (arguments[1].node == NULL || arguments[1].object.kind == MMUL_OBJECT_NONE)
-        return mmul_reduce_all(e, call, builtin->operation, x, result);
-    status = mmul_take_axis(e, &arguments[1], x->axes, &axis);
-    if (status != MMUL_OK)
-        return status;
-    if (x->is_row && mmul_object_number(&arguments[1].object) >= 0) {
-        mmul_evaluator_fail(
-            e, arguments[1].node,
-            "%s along axis %d of a file of one axis, which is a row (1 x %lld) here", builtin->name,
-            axis, (long long)x->shape.cols);
-        mmul_hint(e->err, "axis=-1 is along its elements");
-        return MMUL_ERR_DATA;
-    }
-    return reduce(e, call, builtin->operation, axis - x->axes, x, result);
+    const struct mmul_object reduced = *result;
+    is_dropped[MMUL_AXES_MOST - x->axes + axis] = true;
+    return mmul_drop_axes(e, call, &reduced, is_dropped, result);
 }
 
 enum mmul_status mmul_builtin_cumsum(struct mmul_evaluator *e, const struct mmul_builtin *builtin,

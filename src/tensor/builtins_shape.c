@@ -106,9 +106,8 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
 // numpy would join them along their one axis, or refuse them.
 static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_node *at, int axis,
                                  const struct mmul_object *row) {
-    mmul_evaluator_fail(
-        e, at, "concat along axis %d of a file of one axis, which is a row (1 x %lld) here", axis,
-        (long long)row->shape.cols);
+    mmul_evaluator_fail(e, at, "concat along axis %d of one axis, which is a row (1 x %lld) here",
+                        axis, (long long)row->shape.cols);
     mmul_hint(e->err, "axis=-1 joins its elements, axis=-2 puts rows below each other");
     return MMUL_ERR_DATA;
 }
@@ -177,6 +176,19 @@ enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_b
     return mmul_apply(e, call, &made, both, result);
 }
 
+static enum mmul_status generate(struct mmul_evaluator *e, const struct mmul_node *call,
+                                 struct mmul_generated generated, int axes,
+                                 struct mmul_object *result) {
+    int value = 0;
+    char name[48];
+    e->operations++;
+    if (mmul_program_generate(e->program, generated, mmul_evaluator_name(e, call, name), &value,
+                              e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    *result = mmul_matrix_object(e, value, axes);
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                        const struct mmul_node *call,
                                        const struct mmul_argument *arguments,
@@ -187,8 +199,7 @@ enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mm
                                                 MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY,
                                                 MMUL_GENERATE_ZEROS,   MMUL_GENERATE_ONES};
     int64_t sizes[MMUL_AXES_MOST], seed = 1;
-    int count = 0, choice = 0, value = 0;
-    char name[48];
+    int count = 0, choice = 0;
     (void)builtin;
     enum mmul_status status = take_shape(e, &arguments[0], sizes, &count);
     if (status == MMUL_OK)
@@ -201,11 +212,48 @@ enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mm
         return status;
     const struct mmul_generated generated = {
         .kind = kinds[choice], .seed = (uint64_t)seed, .shape = shape_of(sizes, count)};
-    e->operations++;
-    status = mmul_program_generate(e->program, generated, mmul_evaluator_name(e, call, name),
-                                   &value, e->err);
+    return generate(e, call, generated, count, result);
+}
+
+// numpy's zeros and ones, of one size a row.
+enum mmul_status mmul_builtin_filled(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    int64_t sizes[MMUL_AXES_MOST];
+    int count = 0;
+    enum mmul_status status = mmul_take_sizes(e, &arguments[0], "shape", sizes, &count);
     if (status != MMUL_OK)
-        return mmul_evaluator_locate(e, call);
-    *result = mmul_matrix_object(e, value, count);
+        return status;
+    const struct mmul_generated generated = {
+        .kind = strcmp(builtin->name, "ones") == 0 ? MMUL_GENERATE_ONES : MMUL_GENERATE_ZEROS,
+        .shape = shape_of(sizes, count)};
+    status = generate(e, call, generated, count == 1 ? 2 : count, result);
+    result->is_row = count == 1;
+    return status;
+}
+
+enum mmul_status mmul_builtin_len(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                  const struct mmul_node *call,
+                                  const struct mmul_argument *arguments,
+                                  struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    int64_t sizes[MMUL_AXES_MOST];
+    (void)builtin;
+    if (x->kind == MMUL_OBJECT_TUPLE) {
+        *result = mmul_object_from_integer(x->count);
+        return MMUL_OK;
+    }
+    if (x->kind != MMUL_OBJECT_MATRIX)
+        return mmul_evaluator_fail(e, arguments[0].node, "len is of a tuple or a matrix, not of %s",
+                                   mmul_object_name(x));
+    if (x->is_row) {
+        mmul_evaluator_fail(e, call, "len of one axis, which is a row (1 x %lld) here",
+                            (long long)x->shape.cols);
+        mmul_hint(e->err, "x.shape[1] is how many elements it has");
+        return MMUL_ERR_DATA;
+    }
+    mmul_object_sizes(x, sizes);
+    *result = mmul_object_from_integer(sizes[MMUL_AXES_MOST - x->axes]);
     return MMUL_OK;
 }

@@ -85,6 +85,9 @@ enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmu
 enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *text,
                                           const char **copy);
 
+// Is it the name that is assigned to, or one of several?
+bool mmul_target_has(const struct mmul_node *target, const char *name);
+
 // Is a name assigned to anywhere inside of statements?
 bool mmul_node_assigns(const struct mmul_node *node, const char *name);
 
@@ -131,6 +134,12 @@ enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at
 
 // A value of the program that is there, as an object.
 struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int axes);
+
+// x without axes of size 1; what has one axis left is a row (1 x n) here, what has none 1 x 1.
+enum mmul_status mmul_drop_axes(struct mmul_evaluator *e, const struct mmul_node *at,
+                                const struct mmul_object *x,
+                                const bool is_dropped[static MMUL_AXES_MOST],
+                                struct mmul_object *result);
 
 // x OPERATOR y, at least one of them a matrix.
 enum mmul_status mmul_apply_operator(struct mmul_evaluator *e, const struct mmul_node *node,

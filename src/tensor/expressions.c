@@ -53,6 +53,47 @@ static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
 
+// Python's: of `and` the first one that is 0, of `or` the first one that is not, else the last one; what stands behind
+// it is not looked at.
+static enum mmul_status take_truth(struct mmul_evaluator *e, const struct mmul_node *node,
+                                   const char *word, const struct mmul_object *x, bool *is_true) {
+    *is_true = mmul_object_is_number(x) && mmul_object_number(x) != 0;
+    if (mmul_object_is_number(x))
+        return MMUL_OK;
+    mmul_evaluator_fail(e, node, "'%s' is for numbers, not for %s", word, mmul_object_name(x));
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        mmul_hint(e->err, "of what is 0 or 1: %s",
+                  word[0] == 'a'   ? "minimum(x, y)"
+                  : word[0] == 'o' ? "maximum(x, y)"
+                                   : "1 - x");
+    return MMUL_ERR_DATA;
+}
+
+static enum mmul_status evaluate_logic(struct mmul_evaluator *e, const struct mmul_node *node,
+                                       struct mmul_object *result) {
+    const bool ends = strcmp(node->text, "or") == 0;
+    bool is_true = !ends;
+    enum mmul_status status = MMUL_OK;
+    for (const struct mmul_node *child = node->first;
+         status == MMUL_OK && child != NULL && is_true != ends; child = child->next) {
+        status = mmul_evaluate(e, child, result);
+        if (status == MMUL_OK)
+            status = take_truth(e, child, node->text, result, &is_true);
+    }
+    return status;
+}
+
+static enum mmul_status evaluate_not(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     struct mmul_object *result) {
+    struct mmul_object x;
+    bool is_true = false;
+    enum mmul_status status = mmul_evaluate(e, node->first, &x);
+    if (status == MMUL_OK)
+        status = take_truth(e, node->first, "not", &x, &is_true);
+    *result = mmul_object_from_bool(!is_true);
+    return status;
+}
+
 // One behind the other.
 static enum mmul_status join_tuples(struct mmul_evaluator *e, const struct mmul_node *node,
                                     const struct mmul_object *x, const struct mmul_object *y,
@@ -162,24 +203,53 @@ static enum mmul_status take_bound(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
+// Of one element, or of what lies behind it: numpy's index, which counts from the end when it is negative.
+static enum mmul_status take_index(struct mmul_evaluator *e, const struct mmul_node *node,
+                                   int64_t size, int64_t *to) {
+    struct mmul_argument index = {.node = node};
+    int64_t given = 0;
+    enum mmul_status status = mmul_evaluate(e, node, &index.object);
+    if (status == MMUL_OK && index.object.kind == MMUL_OBJECT_MATRIX) {
+        mmul_evaluator_fail(e, node, "an index is a number here, not a matrix");
+        mmul_hint(e->err, "take(table, ids) has rows by a matrix of them");
+        return MMUL_ERR_DATA;
+    }
+    if (status == MMUL_OK)
+        status = mmul_take_whole(e, &index, "an index", &given);
+    if (status == MMUL_OK && (given < -size || given >= size))
+        return mmul_evaluator_fail(e, node, "index %lld of an axis of %lld: expected %lld to %lld",
+                                   (long long)given, (long long)size, (long long)-size,
+                                   (long long)size - 1);
+    *to = given < 0 ? given + size : given;
+    return status;
+}
+
 static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul_node *node,
                                      const struct mmul_object *x, struct mmul_object *result) {
     struct mmul_call call = {.operation = "slice", .operand_count = 1};
     char shape[96];
     int axis = MMUL_AXES_MOST - x->axes;
+    bool is_dropped[MMUL_AXES_MOST] = {false}, are_dropped = false;
+    if (x->is_row && node->first->next == node->last && node->last->kind != MMUL_NODE_SLICE) {
+        mmul_evaluator_fail(e, node, "an index of one axis, which is a row (1 x %lld) here",
+                            (long long)x->shape.cols);
+        mmul_hint(e->err, "x[0, i] is an element");
+        return MMUL_ERR_DATA;
+    }
     mmul_object_sizes(x, call.with.end);
     for (const struct mmul_node *n = node->first->next; n != NULL; n = n->next, axis++) {
         if (axis == MMUL_AXES_MOST)
             return mmul_evaluator_fail(e, n, "%d slices for %d axes (%s)", x->axes + 1, x->axes,
                                        mmul_object_shape(x, shape));
-        if (n->kind != MMUL_NODE_SLICE) {
-            mmul_evaluator_fail(e, n, "an index that is no slice is not in this part of Python");
-            mmul_hint(e->err, "x[i:i + 1] keeps the axis, with size 1");
-            return MMUL_ERR_DATA;
-        }
         int64_t size = call.with.end[axis];
-        enum mmul_status status = take_bound(e, n->first, size, 0, &call.with.begin[axis]);
-        if (status == MMUL_OK)
+        is_dropped[axis] = n->kind != MMUL_NODE_SLICE;
+        are_dropped |= is_dropped[axis];
+        enum mmul_status status = is_dropped[axis]
+                                      ? take_index(e, n, size, &call.with.begin[axis])
+                                      : take_bound(e, n->first, size, 0, &call.with.begin[axis]);
+        if (is_dropped[axis])
+            call.with.end[axis] = call.with.begin[axis] + 1;
+        else if (status == MMUL_OK)
             status = take_bound(e, n->last, size, size, &call.with.end[axis]);
         if (status == MMUL_OK && call.with.begin[axis] >= call.with.end[axis])
             status = mmul_evaluator_fail(e, n, "the slice is empty: [%lld:%lld] of %lld",
@@ -189,7 +259,10 @@ static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul
             return status;
     }
     result->axes = x->axes;
-    return mmul_apply(e, node, &call, x, result);
+    enum mmul_status status = mmul_apply(e, node, &call, x, result);
+    const struct mmul_object part = *result;
+    return status == MMUL_OK && are_dropped ? mmul_drop_axes(e, node, &part, is_dropped, result)
+                                            : status;
 }
 
 static enum mmul_status evaluate_subscript(struct mmul_evaluator *e, const struct mmul_node *node,
@@ -276,6 +349,10 @@ static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmu
         return mmul_evaluate_tuple(e, node, NULL, result);
     case MMUL_NODE_NEGATIVE:
         return evaluate_negative(e, node, result);
+    case MMUL_NODE_LOGIC:
+        return evaluate_logic(e, node, result);
+    case MMUL_NODE_NOT:
+        return evaluate_not(e, node, result);
     case MMUL_NODE_BINARY:
         return evaluate_binary(e, node, result);
     case MMUL_NODE_CALL:

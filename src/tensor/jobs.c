@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "mpimatmul.h"
-#include "tensor/apart.h"
 #include "tensor/script.h"
 
 // ----------------------------------------------------------------------------------------- values
@@ -255,7 +254,7 @@ static enum first find_first(const struct mmul_node *node, const char *name) {
         return first == NEITHER && mmul_node_assigns(node, name) ? ASSIGNED : first;
     case MMUL_NODE_FOR:
         first = is_read(node->first->next, name, 0) ? READ : NEITHER;
-        if (first == NEITHER && strcmp(node->first->text, name) == 0)
+        if (first == NEITHER && mmul_target_has(node->first, name))
             return ASSIGNED;
         return first == NEITHER ? find_first(node->last, name) : first;
     case MMUL_NODE_IF:

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/matrix.h"
 #include "tensor/evaluator.h"
 #include "tensor/jobs.h"
 
@@ -38,6 +39,26 @@ enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at
         return mmul_evaluator_locate(e, at);
     *result = mmul_matrix_object(e, value, axes);
     return MMUL_OK;
+}
+
+enum mmul_status mmul_drop_axes(struct mmul_evaluator *e, const struct mmul_node *at,
+                                const struct mmul_object *x,
+                                const bool is_dropped[static MMUL_AXES_MOST],
+                                struct mmul_object *result) {
+    struct mmul_call call = {.operation = "reshape", .operand_count = 1};
+    int64_t sizes[MMUL_AXES_MOST], left[MMUL_AXES_MOST] = {1, 1, 1, 1};
+    int count = 0;
+    mmul_object_sizes(x, sizes);
+    for (int i = MMUL_AXES_MOST - 1; i >= MMUL_AXES_MOST - x->axes; i--)
+        if (!is_dropped[i])
+            left[MMUL_AXES_MOST - ++count] = sizes[i];
+    call.with.shape = (struct mmul_shape){left[0], left[1], left[2], left[3]};
+    *result = *x;
+    result->axes = count < 2 ? 2 : count;
+    enum mmul_status status =
+        mmul_shape_equal(call.with.shape, x->shape) ? MMUL_OK : mmul_apply(e, at, &call, x, result);
+    result->is_row = count == 1;
+    return status;
 }
 
 // "x (8 x 4096 x 64)": as the program calls it; 'A.npy' where the user has seen no program.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Expressions, with Python's precedence: comparisons, sums, products, signs, powers, then what follows a name.
+// Expressions, with Python's precedence: or, and, not, comparisons, sums, products, signs, powers, then what follows a
+// name.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,8 +299,8 @@ static enum mmul_status parse_postfix(struct mmul_parser *parser, struct mmul_no
 
 // ------------------------------------------------------------------------------------- operators
 
-static enum mmul_status join(struct mmul_parser *parser, const char *operator,
-                             struct mmul_node ** left, struct mmul_node *right) {
+enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *operator,
+                                  struct mmul_node ** left, struct mmul_node *right) {
     struct mmul_node *node = NULL;
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_BINARY, (*left)->at, &node);
     if (status != MMUL_OK)
@@ -333,7 +334,7 @@ static enum mmul_status parse_chain(struct mmul_parser *parser, const char *cons
         if (status == MMUL_OK)
             status = parse_operand(parser, &right);
         if (status == MMUL_OK)
-            status = join(parser, operator, node, right);
+            status = mmul_parser_join(parser, operator, node, right);
     }
     return status;
 }
@@ -361,7 +362,7 @@ static enum mmul_status parse_sign(struct mmul_parser *parser, struct mmul_node 
             if (status == MMUL_OK)
                 status = parse_sign(parser, &operand);
             if (status == MMUL_OK)
-                status = join(parser, "**", node, operand);
+                status = mmul_parser_join(parser, "**", node, operand);
         }
     }
     parser->depth--;
@@ -389,17 +390,68 @@ static enum mmul_status parse_comparison(struct mmul_parser *parser, struct mmul
     if (status == MMUL_OK)
         status = parse_sum(parser, &right);
     if (status == MMUL_OK)
-        status = join(parser, operator, node, right);
+        status = mmul_parser_join(parser, operator, node, right);
     if (status == MMUL_OK && find_operator(parser, operators) != NULL)
         return fail(parser, parser->token.at,
                     "comparisons in a row are not in this part of Python");
     return status;
 }
 
+// not x
+static enum mmul_status parse_not(struct mmul_parser *parser, struct mmul_node **node) {
+    struct mmul_node *operand = NULL;
+    const struct mmul_span at = parser->token.at;
+    if (!mmul_parser_sees(parser, "not"))
+        return parse_comparison(parser, node);
+    if (++parser->depth > MMUL_NESTING_MOST)
+        return mmul_source_fail(parser->lexer.source, at, parser->err,
+                                "this is nested more than %d levels deep", MMUL_NESTING_MOST);
+    enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_NOT, at, node);
+    if (status == MMUL_OK)
+        status = mmul_parser_advance(parser);
+    if (status == MMUL_OK)
+        status = parse_not(parser, &operand);
+    if (status == MMUL_OK)
+        status = mmul_parser_add(parser, *node, operand);
+    parser->depth--;
+    return status;
+}
+
+// x WORD y WORD z: one node.
+static enum mmul_status parse_logic(struct mmul_parser *parser, const char *word,
+                                    parse_function *parse_operand, struct mmul_node **node) {
+    struct mmul_node *logic = NULL, *operand = NULL;
+    enum mmul_status status = parse_operand(parser, node);
+    if (status != MMUL_OK || !mmul_parser_sees(parser, word))
+        return status;
+    status = mmul_parser_node(parser, MMUL_NODE_LOGIC, (*node)->at, &logic);
+    if (status == MMUL_OK)
+        status = mmul_parser_add(parser, logic, *node);
+    while (status == MMUL_OK && mmul_parser_sees(parser, word)) {
+        status = mmul_parser_advance(parser);
+        if (status == MMUL_OK)
+            status = parse_operand(parser, &operand);
+        if (status == MMUL_OK)
+            status = mmul_parser_add(parser, logic, operand);
+    }
+    if (status == MMUL_OK)
+        logic->text = word;
+    *node = logic;
+    return status;
+}
+
+static enum mmul_status parse_and(struct mmul_parser *parser, struct mmul_node **node) {
+    return parse_logic(parser, "and", parse_not, node);
+}
+
+static enum mmul_status parse_or(struct mmul_parser *parser, struct mmul_node **node) {
+    return parse_logic(parser, "or", parse_and, node);
+}
+
 enum mmul_status mmul_parse_expression(struct mmul_parser *parser, bool several,
                                        struct mmul_node **node) {
     struct mmul_node *tuple = NULL, *element = NULL;
-    enum mmul_status status = parse_comparison(parser, node);
+    enum mmul_status status = parse_or(parser, node);
     if (status == MMUL_OK && mmul_parser_sees(parser, "if"))
         return fail(parser, parser->token.at,
                     "x if ... else y is not in this part of Python: if on a line of its own");
@@ -412,9 +464,10 @@ enum mmul_status mmul_parse_expression(struct mmul_parser *parser, bool several,
         status = mmul_parser_advance(parser);
         const enum mmul_token_kind kind = parser->token.kind;
         if (status != MMUL_OK || kind == MMUL_TOKEN_NEWLINE || kind == MMUL_TOKEN_END ||
-            mmul_parser_sees(parser, ")") || mmul_parser_sees(parser, "="))
+            mmul_parser_sees(parser, ")") || mmul_parser_sees(parser, "=") ||
+            mmul_parser_sees(parser, "in") || mmul_parser_sees(parser, ":"))
             break;
-        status = parse_comparison(parser, &element);
+        status = parse_or(parser, &element);
         if (status == MMUL_OK)
             status = mmul_parser_add(parser, tuple, element);
     }

@@ -155,22 +155,51 @@ static enum mmul_status parse_block(struct mmul_parser *parser, struct mmul_node
     return status == MMUL_OK ? mmul_parser_advance(parser) : status;
 }
 
+const char *mmul_node_range(const struct mmul_node *loop) {
+    const struct mmul_node *over = loop->first->next;
+    if (over->kind != MMUL_NODE_CALL || over->first->kind != MMUL_NODE_NAME)
+        return NULL;
+    return strcmp(over->first->text, "range") == 0  ? "range"
+           : strcmp(over->first->text, "loop") == 0 ? "loop"
+                                                    : NULL;
+}
+
+// What stands left of '=': names.
+static enum mmul_status check_target(struct mmul_parser *parser, const struct mmul_node *target) {
+    bool is_tuple = target->kind == MMUL_NODE_TUPLE;
+    const struct mmul_node *name = is_tuple ? target->first : target;
+    for (; name != NULL; name = is_tuple ? name->next : NULL) {
+        if (name->kind == MMUL_NODE_NAME)
+            continue;
+        mmul_source_fail(parser->lexer.source, name->at, parser->err,
+                         "only names can be assigned to");
+        if (name->kind == MMUL_NODE_SUBSCRIPT)
+            mmul_hint(parser->err, "values do not change: concat and where make others");
+        return MMUL_ERR_DATA;
+    }
+    return MMUL_OK;
+}
+
+// for a in, for a, b in, for (a, b) in
 static enum mmul_status parse_for(struct mmul_parser *parser, struct mmul_node *node) {
-    struct mmul_node *name = NULL, *range = NULL;
-    enum mmul_status status = mmul_parser_name(parser, &name);
+    struct mmul_node *target = NULL, *over = NULL;
+    if (parser->token.kind != MMUL_TOKEN_NAME && !mmul_parser_sees(parser, "("))
+        return mmul_parser_fail(parser, "a name");
+    enum mmul_status status = mmul_parse_expression(parser, true, &target);
     if (status == MMUL_OK)
-        status = mmul_parser_add(parser, node, name);
+        status = check_target(parser, target);
+    if (status == MMUL_OK)
+        status = mmul_parser_add(parser, node, target);
     if (status == MMUL_OK)
         status = mmul_parser_expect(parser, "in", "in 'for NAME in range(...):'");
     if (status == MMUL_OK)
-        status = mmul_parse_expression(parser, false, &range);
-    if (status != MMUL_OK)
-        return status;
-    if (range->kind != MMUL_NODE_CALL || range->first->kind != MMUL_NODE_NAME ||
-        (strcmp(range->first->text, "range") != 0 && strcmp(range->first->text, "loop") != 0))
-        return mmul_source_fail(parser->lexer.source, range->at, parser->err,
-                                "loops go over range(...) or loop(...) here");
-    status = mmul_parser_add(parser, node, range);
+        status = mmul_parse_expression(parser, true, &over);
+    if (status == MMUL_OK)
+        status = mmul_parser_add(parser, node, over);
+    if (status == MMUL_OK && target->kind == MMUL_NODE_TUPLE && mmul_node_range(node) != NULL)
+        return mmul_source_fail(parser->lexer.source, target->at, parser->err,
+                                "%s gives one number at a time, for one name",
+                                mmul_node_range(node));
     return status == MMUL_OK ? parse_block(parser, node) : status;
 }
 
@@ -271,24 +300,36 @@ static enum mmul_status parse_return(struct mmul_parser *parser, struct mmul_nod
     return status == MMUL_OK ? end_line(parser) : status;
 }
 
-// What stands left of '=': names.
-static enum mmul_status check_target(struct mmul_parser *parser, const struct mmul_node *target) {
-    bool is_tuple = target->kind == MMUL_NODE_TUPLE;
-    const struct mmul_node *name = is_tuple ? target->first : target;
-    for (; name != NULL; name = is_tuple ? name->next : NULL) {
-        if (name->kind == MMUL_NODE_NAME)
-            continue;
-        mmul_source_fail(parser->lexer.source, name->at, parser->err,
-                         "only names can be assigned to");
-        if (name->kind == MMUL_NODE_SUBSCRIPT)
-            mmul_hint(parser->err, "values do not change: concat and where make others");
-        return MMUL_ERR_DATA;
-    }
-    return MMUL_OK;
+// x += y is x = x + y.
+static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *operator,
+                                        struct mmul_node * node) {
+    const struct mmul_node *target = node->first;
+    struct mmul_node *left = NULL, *right = NULL;
+    if (target->kind != MMUL_NODE_NAME)
+        return mmul_source_fail(parser->lexer.source, target->at, parser->err,
+                                "'%s=' is of a name", operator);
+    node->kind = MMUL_NODE_ASSIGN;
+    enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_NAME, target->at, &left);
+    if (status == MMUL_OK)
+        status = mmul_parser_advance(parser);
+    if (status == MMUL_OK)
+        status = mmul_parse_expression(parser, true, &right);
+    if (status != MMUL_OK)
+        return status;
+    left->text = target->text;
+    left->depth = target->depth;
+    status = mmul_parser_join(parser, operator, & left, right);
+    if (status == MMUL_OK)
+        status = mmul_parser_add(parser, node, left);
+    return status == MMUL_OK ? end_line(parser) : status;
 }
 
 // An expression, or an assignment.
 static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_node *node) {
+    static const struct {
+        const char *word, *operator;
+    } augmented[] = {{"+=", "+"},   {"-=", "-"}, {"*=", "*"},   {"/=", "/"},
+                     {"//=", "//"}, {"%=", "%"}, {"**=", "**"}, {"@=", "@"}};
     struct mmul_node *left = NULL, *right = NULL;
     enum mmul_status status = mmul_parse_expression(parser, true, &left);
     if (status == MMUL_OK)
@@ -296,6 +337,9 @@ static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_nod
     if (status == MMUL_OK && mmul_parser_sees(parser, ":"))
         status = mmul_source_fail(parser->lexer.source, parser->token.at, parser->err,
                                   "an annotation is not in this part of Python");
+    for (size_t i = 0; status == MMUL_OK && i < sizeof augmented / sizeof *augmented; i++)
+        if (mmul_parser_sees(parser, augmented[i].word))
+            return parse_augmented(parser, augmented[i].operator, node);
     if (status != MMUL_OK || !mmul_parser_sees(parser, "="))
         return status == MMUL_OK ? end_line(parser) : status;
     node->kind = MMUL_NODE_ASSIGN;

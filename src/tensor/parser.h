@@ -41,6 +41,10 @@ enum mmul_status mmul_parser_copy(struct mmul_parser *parser, struct mmul_span a
 // A name that may be assigned to.
 enum mmul_status mmul_parser_name(struct mmul_parser *parser, struct mmul_node **node);
 
+// left OPERATOR right, in place of the left side.
+enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *operator,
+                                  struct mmul_node ** left, struct mmul_node *right);
+
 // One expression; `several`: with commas a tuple.
 enum mmul_status mmul_parse_expression(struct mmul_parser *parser, bool several,
                                        struct mmul_node **node);

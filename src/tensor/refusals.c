@@ -26,21 +26,10 @@ static const struct mmul_refusal refusals[] = {
     {"continue", "continue", "if inside the loop leaves steps out"},
     {"pass", "pass", NULL},
     {"match", "match", NULL},
-    {"and", "'and'", "one if inside another"},
-    {"or", "'or'", "an if for each"},
-    {"not", "'not'", "== False, or the other comparison"},
     {"in", "'in' outside of for", NULL},
     {"is", "'is'", "== compares"},
     {"[", "a list", "a tuple: (a, b)"},
     {"{", "a dictionary or set", NULL},
-    {"+=", "'+='", "x = x + y"},
-    {"-=", "'-='", "x = x - y"},
-    {"*=", "'*='", "x = x * y"},
-    {"/=", "'/='", "x = x / y"},
-    {"//=", "'//='", "x = x // y"},
-    {"%=", "'%='", "x = x % y"},
-    {"**=", "'**='", "x = x ** y"},
-    {"@=", "'@='", "x = x @ y"},
     {"&=", "'&='", NULL},
     {"|=", "'|='", NULL},
     {"^=", "'^='", NULL},
@@ -69,11 +58,9 @@ const struct mmul_refusal *mmul_refusal_find(const char *word) {
 static const struct {
     const char *name, *instead;
 } of_numpy[] = {
-    {"zeros", "generate((m, n), kind=\"zeros\")"},
     {"zeros_like", "x * 0"},
-    {"ones", "generate((m, n), kind=\"ones\")"},
     {"ones_like", "x * 0 + 1"},
-    {"full", "generate((m, n), kind=\"ones\") * value"},
+    {"full", "ones((m, n)) * value"},
     {"eye", "generate((n, n), kind=\"identity\")"},
     {"identity", "generate((n, n), kind=\"identity\")"},
     {"dot", "x @ y"},
@@ -88,11 +75,9 @@ static const struct {
     {"concatenate", "concat((x, y), axis=0)"},
     {"cat", "concat((x, y), axis=0)"},
     {"stack", "concat((reshape(x, (1, m, n)), reshape(y, (1, m, n))), axis=0)"},
-    {"len", "sizes are known when the text is written: m = 4096 on top, and m=1024 in the command"},
     {"vstack", "concat((x, y), axis=-2)"},
     {"hstack", "concat((x, y), axis=-1)"},
     {"embedding", "take(table, ids)"},
-    {"clip", "minimum(maximum(x, low), high)"},
 };
 
 const char *mmul_refusal_instead(const char *name) {

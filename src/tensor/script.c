@@ -14,7 +14,6 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "tensor/apart.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
 

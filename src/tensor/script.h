@@ -57,7 +57,7 @@ struct mmul_script_text {
 // A matrix that the program at hand reads, of a file or of numbers.
 struct mmul_script_lent {
     struct mmul_matrix *matrix; // owned
-    int32_t *numbers;           // owned; NULL: of a file
+    void *numbers;              // owned; NULL: of a file
     struct mmul_script_lent *next;
 };
 
@@ -65,6 +65,17 @@ struct mmul_script_lent {
 struct mmul_script_awaited {
     struct mmul_output *output; // owned until the run has it; NULL: it is here
     struct mmul_script_awaited *next;
+};
+
+// Where steps with gradients that are not finite are left out: what says so of an optimiser's gradient in a turn.
+struct mmul_left_out {
+    struct mmul_span at;         // in the text
+    const char *text;            // what the source calls the gradient
+    struct mmul_object gradient; // a matrix, or tuples of them
+    int64_t turn;
+    struct mmul_object
+        marks; // 1 x n: of each of its matrices 1, where it is not finite, or 0; held by all nodes
+    struct mmul_left_out *next;
 };
 
 // A line to be seen, values to be close, or gradients to be finite.

@@ -10,10 +10,31 @@
 #include "tensor/placing.h"
 #include "tensor/script.h"
 
-static enum mmul_status bind(struct mmul_evaluator *e, const struct mmul_node *at, const char *name,
-                             struct mmul_object *object) {
-    enum mmul_status status = mmul_place_named(e, at, name, object);
-    return status == MMUL_OK ? mmul_evaluator_bind(e, name, object) : status;
+static enum mmul_status bind_name(struct mmul_evaluator *e, const struct mmul_node *value,
+                                  const char *name, const struct mmul_object *object) {
+    struct mmul_object placed = *object;
+    enum mmul_status status = mmul_place_named(e, value, name, &placed);
+    return status == MMUL_OK ? mmul_evaluator_bind(e, name, &placed) : status;
+}
+
+// A name, or several names for the elements of a tuple.
+static enum mmul_status bind(struct mmul_evaluator *e, const struct mmul_node *target,
+                             const struct mmul_node *value, const struct mmul_object *object) {
+    if (target->kind != MMUL_NODE_TUPLE)
+        return bind_name(e, value, target->text, object);
+    if (object->kind != MMUL_OBJECT_TUPLE)
+        return mmul_evaluator_fail(e, value, "%s is not several values", mmul_object_name(object));
+    int names = 0;
+    for (const struct mmul_node *name = target->first; name != NULL; name = name->next)
+        names++;
+    if (names != object->count)
+        return mmul_evaluator_fail(e, target, "%d names for %d values", names, object->count);
+    const struct mmul_object *item = object->items;
+    enum mmul_status status = MMUL_OK;
+    for (const struct mmul_node *name = target->first; status == MMUL_OK && name != NULL;
+         name = name->next)
+        status = bind_name(e, value, name->text, item++);
+    return status;
 }
 
 static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node *node) {
@@ -25,25 +46,7 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
     enum mmul_status status = is_tuple && node->last->kind == MMUL_NODE_TUPLE
                                   ? mmul_evaluate_tuple(e, node->last, target->first, &object)
                                   : mmul_evaluate(e, node->last, &object);
-    if (status == MMUL_OK && !is_tuple)
-        return bind(e, node->last, target->text, &object);
-    if (status != MMUL_OK)
-        return status;
-    if (object.kind != MMUL_OBJECT_TUPLE)
-        return mmul_evaluator_fail(e, node->last, "%s is not several values",
-                                   mmul_object_name(&object));
-    int names = 0;
-    for (const struct mmul_node *name = target->first; name != NULL; name = name->next)
-        names++;
-    if (names != object.count)
-        return mmul_evaluator_fail(e, target, "%d names for %d values", names, object.count);
-    const struct mmul_object *item = object.items;
-    for (const struct mmul_node *name = target->first; status == MMUL_OK && name != NULL;
-         name = name->next) {
-        struct mmul_object one = *item++;
-        status = bind(e, node->last, name->text, &one);
-    }
-    return status;
+    return status == MMUL_OK ? bind(e, target, node->last, &object) : status;
 }
 
 // The bounds of range(...): of one, two or three whole numbers; of loop(...): of one or two.
@@ -127,10 +130,36 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     return status;
 }
 
+// Over the elements of a tuple.
+static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     bool *returned, struct mmul_object *result) {
+    const struct mmul_node *over = node->first->next;
+    struct mmul_object items;
+    enum mmul_status status = mmul_evaluate(e, over, &items);
+    if (status == MMUL_OK && items.kind != MMUL_OBJECT_TUPLE) {
+        mmul_evaluator_fail(e, over, "loops go over range(...), loop(...) or a tuple here, not %s",
+                            mmul_object_name(&items));
+        if (items.kind == MMUL_OBJECT_MATRIX)
+            mmul_hint(e->err, "for i in range(len(x)): x[i] is a row");
+        return MMUL_ERR_DATA;
+    }
+    for (int i = 0; status == MMUL_OK && !*returned && i < items.count; i++) {
+        status = mmul_evaluator_step(e, node);
+        if (status == MMUL_OK)
+            status = bind(e, node->first, over, &items.items[i]);
+        if (status == MMUL_OK)
+            status = mmul_evaluate_block(e, node->last, returned, result);
+    }
+    return status;
+}
+
 static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node *node,
                                bool *returned, struct mmul_object *result) {
     const struct mmul_node *name = node->first, *body = node->last;
-    const bool is_loop = strcmp(name->next->first->text, "loop") == 0;
+    const char *kind = mmul_node_range(node);
+    if (kind == NULL)
+        return repeat_items(e, node, returned, result);
+    const bool is_loop = strcmp(kind, "loop") == 0;
     int64_t bounds[3] = {0};
     enum mmul_status status = evaluate_range(e, name->next, bounds);
     const bool runs = status == MMUL_OK && is_loop && bounds[0] < bounds[1];
@@ -242,7 +271,8 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
 static int find_last_loop(const struct mmul_node *root) {
     int last = -1;
     for (const struct mmul_node *s = root->first; s != NULL; s = s->next)
-        if (s->kind == MMUL_NODE_FOR && strcmp(s->first->next->first->text, "loop") == 0)
+        if (s->kind == MMUL_NODE_FOR && mmul_node_range(s) != NULL &&
+            strcmp(mmul_node_range(s), "loop") == 0)
             last = s->at.begin;
     return last;
 }

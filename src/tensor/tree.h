@@ -15,6 +15,8 @@ enum mmul_node_kind {
     MMUL_NODE_TUPLE,     // its elements
     MMUL_NODE_NEGATIVE,  // of one
     MMUL_NODE_BINARY,    // .text: the operator; of two
+    MMUL_NODE_LOGIC,     // .text: and, or; of two or more
+    MMUL_NODE_NOT,       // of one
     MMUL_NODE_CALL,      // what is called, then arguments
     MMUL_NODE_KEYWORD,   // .text=child: an argument, a parameter with a default
     MMUL_NODE_ATTRIBUTE, // child.text
@@ -24,7 +26,7 @@ enum mmul_node_kind {
     MMUL_NODE_BLOCK,      // a statement each
     MMUL_NODE_ASSIGN,     // a name, or a tuple of them; and a value
     MMUL_NODE_EXPRESSION, // a value
-    MMUL_NODE_FOR,        // a name, the call of range or loop, a block
+    MMUL_NODE_FOR,        // a name, or a tuple of them; what it goes over; a block
     MMUL_NODE_IF,         // a condition, a block, and perhaps another block
     MMUL_NODE_DEF,        // .text; names or keywords in a tuple, a block
     MMUL_NODE_RETURN,     // a value, or nothing
@@ -47,6 +49,9 @@ struct mmul_tree {
     struct mmul_arena *arena;         // borrowed
     struct mmul_node *root;           // a block
 };
+
+// Of a loop: "range" or "loop", a call of which it goes over; NULL: over something else.
+const char *mmul_node_range(const struct mmul_node *loop);
 
 // Fails with MMUL_ERR_DATA (a line, what is wrong, and what the language has instead), MMUL_ERR_SYSTEM.
 enum mmul_status mmul_tree_parse(const struct mmul_source *source, struct mmul_arena *arena,

@@ -1,0 +1,146 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output, lines and launch are set by bats and the helper
+# What texts share with numpy: statements, indices, axes, ranges; against the reference, under CPython. Gradients of
+# what has some are in gradients.bats.
+
+load helper
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    need_numpy
+}
+
+# agree: e.py prints what it prints under CPython, to rounding, on any ranks and devices.
+agree() {
+    py "$REPO/tests/reference.py" e.py > want
+    for way in 1 3 "2 --dtype float32" "1 --device reference" "2 --device faulty:corrupt=9:cpu"; do
+        # shellcheck disable=SC2086 # a number, or words behind it
+        run --separate-stderr "${launch[@]}" -n ${way%% *} "$MPIMATMUL" run e.py --quiet ${way#${way%% *}}
+        [ "$status" -eq 0 ] || { echo "$way: $stderr"; return 1; }
+        echo "$output" > got
+        py - << 'END'
+import re
+import numpy as np
+NUMBER = r"(?<![\w.])-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)(?![\w.])"
+placed = re.sub(r", (?:replicate|rows|cols|grid)[0-9 ]*;", ";", open("got").read())
+got, want = ([line.rstrip() for line in text.splitlines()] for text in (placed, open("want").read()))
+assert len(got) == len(want), (len(got), len(want))
+for mine, theirs in zip(got, want):
+    assert re.sub(NUMBER + "| +", "", mine) == re.sub(NUMBER + "| +", "", theirs), (mine, theirs)
+    numbers = ([float(x) for x in re.findall(NUMBER, line)] for line in (mine, theirs))
+    assert np.allclose(*numbers, rtol=2e-4, atol=2e-6, equal_nan=True), (mine, theirs)
+END
+    done
+}
+
+# refused LINE:COLUMN TEXT HINT PROGRAM
+refused() {
+    printf 'x = generate((2, 3))\n%s\n' "$4" > e.py
+    run --separate-stderr "$MPIMATMUL" run e.py
+    [ "$status" -eq 65 ] || { echo "$status $4"; return 1; }
+    [ "${stderr_lines[0]}" = "mpimatmul: e.py:$1: $2" ] || { echo "$stderr"; return 1; }
+    if [ -n "$3" ]; then
+        [ "${stderr_lines[-1]}" = "  hint: $3" ] || { echo "$stderr"; return 1; }
+    else
+        [[ "$stderr" != *hint:* ]]
+    fi
+}
+
+@test "x += y, and or not, and loops over tuples are Python's" {
+    cat > e.py << 'END'
+x = generate((3, 4), "integer", seed=1)
+y = generate((3, 4), "integer", seed=2)
+n, s, before = 3, 0, x
+for i in range(n):
+    s += i
+    x += y
+    x *= 2
+x -= y
+x /= 4
+n **= 2
+n //= 2
+n %= 3
+t, name = (), "a"
+name += "b"
+for a, b in ((1, 2), (3, 4)):
+    t += (a * b,)
+for p in t:
+    s += p
+y @= generate((4, 4), "integer", seed=5)
+def f(k, flag):
+    if not flag and k > 1 or k == 7:
+        k += 1
+    return k
+for v, scale in ((x, 2), (y, 3), (before, 1)):
+    print(v * scale, f(2, False), f(7, True), f(1, False), 0 or 5, 1 and 0, not 3 and 1 / 0)
+for (a, b) in ((1, 0),):
+    print(s, n, t[0], t[1], name, a or b / 0, b and a / 0)
+for step in loop(3):
+    for p, q in ((x, 1), (y, 2)):
+        x = x + p * q
+    s += step
+    if step > 0 and not step == 2:
+        print(step, s)
+print(sum(x), s)
+END
+    agree
+    refused 2:1 "'+=' is of a name" "" 'x[0] += 1'
+    refused 3:1 "'-=' is of a name" "" $'y = 1\nx, y -= 1'
+    refused 2:5 "range gives one number at a time, for one name" "" $'for a, b in range(3):\n    x = a'
+    refused 2:10 "loops go over range(...), loop(...) or a tuple here, not a whole number" "" $'for a in 3:\n    x = a'
+    refused 2:10 "loops go over range(...), loop(...) or a tuple here, not a matrix" \
+        "for i in range(len(x)): x[i] is a row" $'for a in x:\n    y = a'
+    refused 2:5 "2 names for 3 values" "" $'for a, b in ((1, 2, 3),):\n    y = a'
+    refused 2:13 "a whole number is not several values" "" $'for a, b in (1, 2):\n    y = a'
+    refused 2:5 "only names can be assigned to" "" $'for f(x) in (1, 2):\n    y = a'
+    refused 2:5 "expected a name, found '3'" "" $'for 3 in (1, 2):\n    y = a'
+    refused 2:4 "'and' is for numbers, not for a matrix" "of what is 0 or 1: minimum(x, y)" $'if x and 1:\n    y = 1'
+    refused 2:10 "'or' is for numbers, not for a matrix" "of what is 0 or 1: maximum(x, y)" $'y = 0 or x'
+    refused 2:9 "'not' is for numbers, not for a matrix" "of what is 0 or 1: 1 - x" 'y = not x'
+    refused 2:10 "expected a value, found the end of the line" "" 'y = 1 and'
+    refused 3:5 "'z' is read before it is assigned to" "" $'def f():\n    z += 1\nz = 1\nf()'
+}
+
+@test "rows by number, axes, ranges, bounds and norms are numpy's" {
+    cat > e.py << 'END'
+x = generate((3, 5), "normal", seed=1)
+s = generate((2, 3, 4), "normal", seed=2)
+n = arange(5)
+print(n, arange(2, 11, 3), arange(0, 1, 0.25), arange(5, 0, -2), arange(3.5), len((1, 2)), len(x), len(s))
+print(take(x.T, n), zeros((2, 3)), ones(4), zeros((2, 1, 2)), one_hot(arange(1, 3), 4), ones((2, 2)) @ ones((2, 3)))
+print(clip(x, -0.5, 0.5), clip(x, None, 0), clip(x, 0, None), clip(x, 1, -1), clip(7, 0, 5), clip(0.5, 1, 2))
+print(clip(log(x), -1, 1), clip(1 / zeros((1, 2)), 0, 3))
+print(sum(x, axis=0, keepdims=False), mean(x, -1, False), max(x, keepdims=False), sum(s, axis=1, keepdims=False))
+print(std(s, axis=0, keepdims=True), var(s, 2, keepdims=False), x - mean(x, axis=0, keepdims=False))
+print(x[0], x[-1], x[1, 2], x[:, 1], x[1:, -1], s[1], s[:, 2])
+print(s[0, 1], s[1, :, 2], s[1, 2, 3], s[:, 1, 1:3], x[0] + x[1], s[0] @ s[1].T)
+print(softmax(x), softmax(x, axis=0), softmax(s, axis=1), softmax(s, axis=-3), softmax(s, axis=2))
+print(softmax(x, causal=True, axis=-1), norm(x), norm(x, axis=-1), norm(x, axis=0), norm(s, axis=0))
+print(norm(s), norm(s, axis=1, keepdims=False), norm(x * 0), norm(x * 0, axis=1))
+for i in range(len(x)):
+    print(i, sum(x[i]))
+for k in loop(3):
+    print(k, x[k], sum(s[k // 2]), clip(k, 1, 2))
+END
+    agree
+    local row="which is a row (1 x 3) here"
+    refused 2:7 "index 2 of an axis of 2: expected -2 to 1" "" 'y = x[2]'
+    refused 2:13 "3 slices for 2 axes (2 x 3)" "" 'y = x[0, 1, 2]'
+    refused 2:7 "an index is a number here, expected a whole number" "" 'y = x[1.5]'
+    refused 2:7 "an index is a number here, not a matrix" "take(table, ids) has rows by a matrix of them" 'y = x[x]'
+    refused 2:5 "an index of one axis, $row" "x[0, i] is an element" 'y = x[0][1]'
+    refused 2:5 "len of one axis, $row" "x.shape[1] is how many elements it has" 'y = len(x[0])'
+    refused 2:9 "len is of a tuple or a matrix, not of a whole number" "" 'y = len(3)'
+    refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 is along its elements" 'y = sum(x[0], axis=0)'
+    refused 2:21 "keepdims is 2, expected True, False, 1 or 0" "" 'y = sum(x, keepdims=2)'
+    refused 2:5 "arange: 0 numbers, expected 1 to 2147483647" "" 'y = arange(0)'
+    refused 2:5 "arange: the step is 0" "" 'y = arange(1, 5, 0)'
+    refused 2:12 "start is a string here, expected a number" "" 'y = arange("a")'
+    refused 2:5 "cannot generate a matrix of 2 x 0" "" 'y = zeros((2, 0))'
+    refused 2:13 "clip: low is a matrix, expected a number or None" \
+        "minimum(maximum(x, low), high) is of matrices, too" 'y = clip(x, x, 1)'
+    refused 2:5 "clip is called without 'high'" "clip(x, low, high)" 'y = clip(x, 0)'
+    refused 2:5 "softmax along axis -2: causal is along the last axis" "" 'y = softmax(x, causal=True, axis=0)'
+    refused 2:21 "axis 2 of 2 axes: expected -2 to 1" "" 'y = softmax(x, axis=2)'
+}
