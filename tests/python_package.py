@@ -98,6 +98,15 @@ show("layer_norm", mm.layer_norm(x).numpy(),
 show("axis", mm.max(x, -1).numpy(), X.max(-1, keepdims=True), 0)
 show("abs", abs(x).numpy(), np.abs(X), 0)
 show("any axis", mm.std(q, axis=0).numpy(), Q.std(0, keepdims=True), 1e-5)
+show("by number", mm.concat((x[3], x[-1] * 2, q[0, 1, 2:6] * 0 + x[2, 5]), axis=-1).numpy(),
+     np.concatenate((X[3], X[-1] * 2, np.full(4, X[2, 5])))[None], 0)
+show("column", x[:, 2].numpy(), X[:, 2][None], 0)
+show("dropped", mm.concat((x.mean(0, keepdims=False), q.sum(1, keepdims=False)[:1, :2]), axis=-1).numpy(),
+     np.concatenate((X.mean(0), Q.sum(1)[0, :2]))[None], 1e-4)
+show("soft along", mm.softmax(q, axis=1).numpy(), np.moveaxis(soft(np.moveaxis(Q.astype("f8"), 1, -1)), -1, 1), 1e-6)
+show("clip", mm.clip(x, -0.25, None).clip(high=0.5).numpy(), np.clip(X, -0.25, 0.5), 0)
+show("norm", mm.norm(q, axis=2, keepdims=False).numpy(), np.linalg.norm(Q.astype("f8"), axis=2), 1e-4)
+show("made", (mm.arange(1, 3) @ mm.ones((2, 2)) + mm.zeros(2) + mm.arange(2)).numpy(), np.array([[3, 4]]), 0)
 show("cumsum", x.cumsum(0).numpy(), np.cumsum(X.astype("f8"), 0), 1e-4)
 sys.path.append(str(pathlib.Path(__file__).parent))
 import reference  # noqa: E402  pylint: disable=wrong-import-position,wrong-import-order
@@ -172,7 +181,8 @@ assert repr(total) == "Value(1 x 1, float32)", total
 assert abs(float(total) - X.astype("f8").sum()) < 1e-3  # on all ranks
 assert [type(n) for n in (float(total), mm.array([[3]]).item(), int(mm.array([[3]])))] == [float, int, int]
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
-              lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
+              lambda: mm.place(x, "here"), lambda: x[10 ** 6], lambda: x[w], lambda: x[0][1],
+              lambda: mm.clip(x, w), lambda: mm.gelu(x, "fast"), lambda: x + 1j,
               lambda: mm.save("d.bin", d), lambda: mm.load("a\0b"), lambda: mm.load(b"\xff.npy"),
               lambda: mm.array(np.array([2**64 - 1], dtype="u8")), lambda: x + np.complex128(1j),
               lambda: mm.layer_norm(x, None, b), lambda: mm.softmax(x, causal=2),

@@ -10,7 +10,7 @@ import numpy
 from ._begin import collective, rank, session
 from ._library import Error, PlacementWish, check, library
 from ._placements import place_as
-from ._values import Value, apply, as_shape, as_value, evaluate, evaluate_named, is_number
+from ._values import Value, apply, array, as_shape, as_value, evaluate, evaluate_named, generate, is_number
 
 
 def _unary(name, what, plain):
@@ -66,6 +66,14 @@ def where(condition, x, y):
     return apply("where", [condition, x, y])
 
 
+def clip(x, low=None, high=None):
+    """No element less than `low`, none more than `high`; numbers, or None."""
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    if not is_number(low) or not is_number(high):
+        raise Error(64, "clip: a bound is a number, or None", "minimum(maximum(x, low), high) is of values, too")
+    return builtins.min(builtins.max(x, low), high) if is_number(x) else apply("clip", [x, low, high])
+
+
 Value.T = property(lambda self: transpose(self), doc="The last two axes swapped.")
 Value.__neg__ = lambda self: neg(self)
 Value.__abs__ = lambda self: abs(self)
@@ -77,6 +85,28 @@ for _name, _operation in (("add", "add"), ("sub", "subtract"), ("mul", "multiply
                           ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"), ("matmul", "matmul")):
     setattr(Value, f"__{_name}__", lambda self, other, o=_operation: _binary(o, self, other))
     setattr(Value, f"__r{_name}__", lambda self, other, o=_operation: _binary(o, other, self))
+
+
+def zeros(shape):
+    """Of these sizes; of one a row."""
+    return _filled(shape, "zeros")
+
+
+def ones(shape):
+    """Of these sizes; of one a row."""
+    return _filled(shape, "ones")
+
+
+def _filled(shape, kind):
+    shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    made = generate(shape, kind)
+    made.is_row = len(shape) == 1
+    return made
+
+
+def arange(start, stop=None, step=1):
+    """numpy's numbers, from 0 without `stop`, as a row. Collective."""
+    return array(numpy.arange(start, stop, step) if stop is not None else numpy.arange(0, start, step))
 
 
 _PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4}
@@ -120,22 +150,43 @@ def _shown(value, found):
 
 
 def _bounds(key, shape):
-    """[begin, end) of every axis from slices as numpy writes them."""
-    if Ellipsis in key:
-        i = key.index(Ellipsis)
+    """[begin, end) of every axis from slices and numbers as numpy writes them, and whether it stays."""
+    for i in [i for i, k in enumerate(key) if k is Ellipsis][:1]:
         key = key[:i] + (slice(None),) * (len(shape) - len(key) + 1) + key[i + 1:]
-    for k in key:
-        if not isinstance(k, slice) or k.step not in (None, 1):
-            raise Error(64, f"cannot take [{k}] of a value: expected begin:end")
     if len(key) > len(shape):
         raise Error(64, f"{len(key)} bounds for a value of {len(shape)} axes")
-    return [k.indices(n)[:2] for k, n in zip(key + (slice(None),) * (len(shape) - len(key)), shape)]
+    return [_bound(k, n) for k, n in zip(key + (slice(None),) * (len(shape) - len(key)), shape)]
+
+
+def _bound(k, n):
+    if isinstance(k, slice) and k.step in (None, 1):
+        return *k.indices(n)[:2], True
+    if not isinstance(k, (int, numpy.integer)) or isinstance(k, bool):
+        shown = "a value" if isinstance(k, Value) else k
+        raise Error(64, f"cannot take [{shown}] of a value: expected begin:end, or a number",
+                    "take(table, ids) has rows by a value of them" if isinstance(k, Value) else "")
+    if not -n <= k < n:
+        raise Error(64, f"index {k} of an axis of {n}: expected {-n} to {n - 1}")
+    return k % n, k % n + 1, False
 
 
 def _slice(x, key):
     key = key if isinstance(key, tuple) else (key,)
-    bounds = [(0, 1)] * (4 - x.ndim) + _bounds(key, x.shape)
-    return apply("slice", [x], begin=[b for b, _ in bounds], end=[e for _, e in bounds])
+    if x.is_row and len(key) == 1 and isinstance(key[0], (int, numpy.integer)):
+        raise Error(64, f"an index of one axis, which is a row (1 x {x.shape[1]}) here", "x[0, i] is an element")
+    bounds = [(0, 1, True)] * (4 - x.ndim) + _bounds(key, x.shape)
+    part = apply("slice", [x], begin=[b for b, _, _ in bounds], end=[e for _, e, _ in bounds])
+    return _without(part, [not stays for _, _, stays in bounds[4 - x.ndim:]])
+
+
+def _without(x, dropped):
+    """Without axes, which have size 1; what has one axis left is a row here."""
+    if not any(dropped):
+        return x
+    left = [n for n, is_dropped in zip(x.shape, dropped) if not is_dropped]
+    made = reshape(x, [1] * (2 - len(left)) + left)
+    made.is_row = len(left) == 1
+    return made
 
 
 Value.__getitem__ = _slice
@@ -159,10 +210,11 @@ def linear(x, w, b=None):
     return y if b is None else y + b
 
 
-def softmax(x, causal=False):
-    """exp(x) over its sum, of every row; causal: of row i the first i + 1 elements alone, counted such that the last
-    row has all."""
-    return apply("softmax", [x], causal=_flag("causal", causal))
+def softmax(x, causal=False, axis=-1):
+    """exp(x) over its sum, of every row, or along another axis; causal: of row i the first i + 1 elements alone,
+    counted such that the last row has all."""
+    x = as_value(x)
+    return apply("softmax", [x], causal=_flag("causal", causal), axis=_axis(axis, x.ndim))
 
 
 def rms_norm(x, w=None, eps=1e-6):
@@ -212,19 +264,18 @@ def _reduction(name, what):
     def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
         if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
-        if not keepdims or dtype is not None or out is not None:  # as numpy's own functions ask for it
-            raise Error(64, f"{name}: the axis stays, with size 1, in the type of the operand: no keepdims=False, "
-                            "dtype, out")
+        if dtype is not None or out is not None:  # as numpy's own functions ask for it
+            raise Error(64, f"{name}: in the type of the operand: no dtype, out")
         x, axis = as_value(x), more[0] if more else axis
         if axis is None:
-            return apply(name, [x], axis=0)
+            return _without(apply(name, [x], axis=0), [not keepdims] * x.ndim)
         along = _axis(axis, x.ndim)
         if x.is_row and axis >= 0:
             raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
                             "axis=-1 is along its elements")
-        return apply(name, [x], axis=along)
+        return _without(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
-    operation.__doc__ = f"{what} along an axis (None: all), which stays with size 1."
+    operation.__doc__ = f"{what} along an axis (None: all), which stays with size 1 unless keepdims=False."
     return operation
 
 
@@ -234,6 +285,7 @@ min = _reduction("min", "The smallest element")  # pylint: disable=redefined-bui
 mean = _reduction("mean", "The mean")
 var = _reduction("var", "The variance (ddof 0)")
 std = _reduction("std", "The standard deviation (ddof 0)")
+norm = _reduction("norm", "The root of the sum of squares")
 
 
 def cumsum(x, axis):
@@ -332,8 +384,8 @@ def _sizes_method(function):
     return method
 
 
-for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, softmax, topk,
-                  argmax, argmin, sum, mean, max, min, var, std, cumsum, take, transpose):
+for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip, softmax, topk,
+                  argmax, argmin, sum, mean, max, min, var, std, norm, cumsum, take, transpose):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))
