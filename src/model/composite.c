@@ -85,18 +85,14 @@ static int softmax(struct mmul_build *b, const struct mmul_composite_call *call)
 }
 
 // The root of the sum of squares: numpy's of all elements, or of vectors along an axis. Its slope at 0 is 0, as torch
-// has it.
+// has it: there the root is of a number.
 static int norm(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0];
     const int sum =
         reduce_along(b, MMUL_SUM, mmul_build_both(b, MMUL_MULTIPLY, x, x), axis_of(b, call, true));
-    const int is_zero = mmul_build_number(b, MMUL_EQUAL, sum, 0);
-    const struct mmul_term inner[] = {mmul_value_term(is_zero), mmul_number_term(1),
-                                      mmul_value_term(sum)};
-    const int root = mmul_build_one(b, MMUL_SQRT, mmul_build_apply(b, MMUL_WHERE, inner, 3, NULL));
-    const struct mmul_term outer[] = {mmul_value_term(is_zero), mmul_number_term(0),
-                                      mmul_value_term(root)};
-    return mmul_build_apply(b, MMUL_WHERE, outer, 3, NULL);
+    const struct mmul_term operands[] = {mmul_value_term(mmul_build_number(b, MMUL_EQUAL, sum, 0)),
+                                         mmul_number_term(0), mmul_value_term(sum)};
+    return mmul_build_one(b, MMUL_SQRT, mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL));
 }
 
 // numpy's: high where that is the smaller one of the two. The slope is 1 at a bound, as torch has it.

@@ -144,3 +144,15 @@ END
     refused 2:5 "softmax along axis -2: causal is along the last axis" "" 'y = softmax(x, causal=True, axis=0)'
     refused 2:21 "axis 2 of 2 axes: expected -2 to 1" "" 'y = softmax(x, axis=2)'
 }
+
+@test "slopes at a bound, and of a norm that is 0, are torch's" {
+    cat > e.py << 'END'
+x, z = ones((2, 3)), zeros((2, 3))
+y = concat((x * 3, z), axis=0)
+print(grad(sum(clip(x, 0, 1)), x), grad(sum(clip(x, 1, 2)), x), grad(sum(clip(x, 2, 3)), x))
+print(grad(norm(z), z), grad(sum(norm(y, axis=-1)), y), grad(norm(y), y))
+print(grad(sum(softmax(y, axis=0) * y), y), grad(sum(y[1] * y[:, 2][0, 1]), y))
+END
+    agree
+    py "$REPO/tests/reference.py" e.py | grep -c nan | grep -qx 0
+}
