@@ -16,7 +16,7 @@ agree() {
     py "$REPO/tests/reference.py" e.py > want
     for way in 1 3 "2 --dtype float32" "1 --device reference" "2 --device faulty:corrupt=9:cpu"; do
         # shellcheck disable=SC2086 # a number, or words behind it
-        run --separate-stderr "${launch[@]}" -n ${way%% *} "$MPIMATMUL" run e.py --quiet ${way#${way%% *}}
+        run --separate-stderr "${launch[@]}" -n ${way%% *} "$MPIMATMUL" run e.py --quiet ${way#"${way%% *}"}
         [ "$status" -eq 0 ] || { echo "$way: $stderr"; return 1; }
         echo "$output" > got
         py - << 'END'
