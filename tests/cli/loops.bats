@@ -196,7 +196,8 @@ fails() {
     printf 'x = generate((3, 4))\n%s\n' "$1" > e.py
     if [ "${3:-}" = checked ]; then
         run "$MPIMATMUL" run e.py --check
-        [ "$status" -eq 65 ] && [ "${lines[0]}" = "mpimatmul: $2" ] || { echo "$output"; return 1; }
+        [ "$status" -eq 65 ]
+        [ "${lines[0]}" = "mpimatmul: $2" ] || { echo "$output"; return 1; }
         set -- "$1" "$2" 65
     fi
     for count in 1 2; do

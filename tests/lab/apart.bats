@@ -165,7 +165,8 @@ NUMPY
         export REFERENCE_APART=$shares
         run --separate-stderr lab_mpirun "$hosts" env PYTHONPATH="$REPO/src/python:$REPO/tests" \
             MPIMATMUL_LIBRARY="$BUILD/lib/libmpimatmul.so" "$PYTHON" "$REPO/tests/python_learning.py" apart
-        [ "$status" -eq 0 ] && [ "$output" = "apart ok" ] || { echo "$output" "$stderr"; return 1; }
+        [ "$status" -eq 0 ] || { echo "$stderr"; return 1; }
+        [ "$output" = "apart ok" ]
         run --separate-stderr lab_mpirun "$hosts" "$MPIMATMUL" run text.py --weights "$weights"
         [ "$status" -eq 0 ]
         [[ "$output" == *$'\nwindows that each node has seen: '$seen$'\n'* ]] || { echo "$output"; return 1; }
