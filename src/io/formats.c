@@ -5,8 +5,6 @@
 
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -176,17 +174,14 @@ static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigne
 static enum mmul_status become_member(struct mmul_matrix *matrix,
                                       const struct mmul_tensor_entry *entry,
                                       struct mmul_error *err) {
-    int member = -1;
-    struct stat found;
-    enum mmul_status status =
-        mmul_npz_unpack(matrix->fd, matrix->name, entry, &member, &matrix->info.file_bytes, err);
-    if (status != MMUL_OK)
-        return status;
-    close(matrix->fd);
-    matrix->fd = member;
-    if (fstat(member, &found) == 0)
-        matrix->stored = found.st_mtim;
-    return MMUL_OK;
+    struct mmul_decoded decoded;
+    enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
+    if (status == MMUL_OK)
+        status = mmul_npz_unpack(matrix->fd, matrix->name, entry, &decoded, err);
+    if (status == MMUL_OK)
+        status = mmul_decoded_end(&decoded, matrix, err);
+    mmul_decoded_fini(&decoded);
+    return status;
 }
 
 static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char *start,
@@ -469,7 +464,7 @@ size_t mmul_output_file_length(const char *path, bool *several, const char **ten
     *several = false;
     if (mmul_format_of_output(path, MMUL_FORMAT_BY_ENDING, &row, &ignored) != MMUL_OK)
         return strlen(path);
-    *several = row->pack != NULL;
+    *several = row->list != NULL;
     size_t length = mmul_format_file_length(row, path, tensor);
     *tensor = *several ? *tensor : "";
     return length;

@@ -28,9 +28,10 @@ struct mmul_format_row {
     // How its owner makes a file of it that is read, <in>, <npy> and <npz> being the names of both; NULL where `load`
     // is not.
     const char *hint;
-    // Finds the elements of the open file: fills info and data_offset and checks the length. Sizes
-    // of 0 are legal for rows and cols when `empty_allowed` (shards). NULL: not read. Fails with
-    // MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
+    // Finds the elements of the open file: fills info and data_offset and checks the length; those that do not lie
+    // there as they are used (text, packed) it decodes (io/decoded.h). Sizes of 0 are legal for rows and cols when
+    // `empty_allowed` (shards). NULL: not read. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM, and
+    // with MMUL_ERR_IO where decoded elements find no room.
     enum mmul_status (*load)(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
                              bool empty_allowed, struct mmul_error *err);
     // The tensors of a format that may hold several, of which `load` takes the one that
@@ -43,7 +44,8 @@ struct mmul_format_row {
                                unsigned char bytes[static MMUL_FORMAT_HEADER_MAX], size_t *length,
                                struct mmul_error *err);
     // Makes of the files of an output and of those behind it (->next), each with header and elements, what is to be
-    // stored, in the file `to`. NULL: a file holds one matrix. Fails with MMUL_ERR_IO or MMUL_ERR_SYSTEM.
+    // stored, in the file `to`: several tensors in one file, where `list` is, and elements that are not stored as they
+    // lie in memory. NULL: they are, and a file holds one matrix. Fails with MMUL_ERR_IO or MMUL_ERR_SYSTEM.
     enum mmul_status (*pack)(const struct mmul_output *output, int to, struct mmul_error *err);
     bool is_packed;  // one alone is packed, too
     unsigned dtypes; // 1U << dtype for each that is written

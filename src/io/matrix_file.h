@@ -65,5 +65,9 @@ enum mmul_status mmul_matrix_read_stored(struct mmul_matrix *matrix, struct mmul
 enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
                                           struct mmul_error *err);
 
+// What the matrix takes of this machine's memory beside buffers, as long as it is open: elements that have been turned
+// round, and a file without a name (decoded elements, a pipe's) where $TMPDIR is in memory.
+int64_t mmul_matrix_held_bytes(const struct mmul_matrix *matrix);
+
 // Is this open file the input? Never for memory.
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file);

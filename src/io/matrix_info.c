@@ -2,6 +2,9 @@
 // What is known of an open matrix: what it says of itself, whether its file holds that, and which file that is.
 #include "io/matrix_file.h"
 
+#include <linux/magic.h>
+#include <sys/statfs.h>
+
 #include "base/status.h"
 #include "model/matrix.h"
 
@@ -47,6 +50,21 @@ bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
     return matrix->fd >= 0 && fstat(matrix->fd, &now) == 0 &&
            (now.st_mtim.tv_sec != matrix->stored.tv_sec ||
             now.st_mtim.tv_nsec != matrix->stored.tv_nsec);
+}
+
+int64_t mmul_matrix_held_bytes(const struct mmul_matrix *matrix) {
+    struct statfs system;
+    struct stat file;
+    int64_t elements = 0;
+    (void)mmul_shape_count(matrix->info.shape, &elements);
+    int64_t bytes = matrix->turned != NULL || matrix->fortran != NULL
+                        ? elements * (int64_t)mmul_dtype_bytes(matrix->info.stored)
+                        : 0;
+    if (matrix->fd >= 0 && fstat(matrix->fd, &file) == 0 && file.st_nlink == 0 &&
+        fstatfs(matrix->fd, &system) == 0 &&
+        (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
+        bytes += file.st_size;
+    return bytes;
 }
 
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {

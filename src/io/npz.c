@@ -13,7 +13,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/npy.h"
-#include "io/standard_stream.h"
 #include "io/transfer.h"
 
 static const char ending[] = ".npy";
@@ -137,36 +136,30 @@ enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
 
 // -------------------------------------------------------------------------------------- unpacking
 
-static enum mmul_status copy_member(zip_file_t *file, const char *name, int64_t expected, int to,
-                                    struct mmul_error *err) {
-    enum { BUFFER_BYTES = 1 << 20 };
-    char *buffer = mmul_allocate_raw(BUFFER_BYTES, 1, "a copy buffer", err);
-    enum mmul_status status = buffer != NULL ? MMUL_OK : err->status;
-    int64_t done = 0, got = 1;
-    while (status == MMUL_OK && got > 0) {
+static enum mmul_status copy_member(zip_file_t *file, const char *name, int64_t expected,
+                                    struct mmul_decoded *to, struct mmul_error *err) {
+    enum { BUFFER_BYTES = 64 << 10 };
+    char buffer[BUFFER_BYTES];
+    for (int64_t got = 1; got > 0;) {
         got = read_some(file, buffer, BUFFER_BYTES);
-        int errnum = 0;
         if (got < 0)
-            status = mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name,
-                               zip_file_strerror(file));
-        else if (done + got > expected)
-            status = mmul_fail(err, MMUL_ERR_DATA,
-                               "cannot read '%s': it is longer than the archive says, which is "
-                               "%lld bytes",
-                               name, (long long)expected);
-        else if ((errnum = mmul_pwrite_all(to, buffer, (size_t)got, done)) != 0)
-            status = mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot unpack '%s'", name);
-        done += got;
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name,
+                             zip_file_strerror(file));
+        if (to->bytes + got > expected)
+            return mmul_fail(err, MMUL_ERR_DATA,
+                             "cannot read '%s': it is longer than the archive says, which is "
+                             "%lld bytes",
+                             name, (long long)expected);
+        if (mmul_decoded_add(to, buffer, (size_t)got, err) != MMUL_OK)
+            return err->status;
     }
-    mmul_free(buffer);
-    return status;
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_tensor_entry *entry,
-                                 int *member, int64_t *bytes, struct mmul_error *err) {
+                                 struct mmul_decoded *to, struct mmul_error *err) {
     zip_t *archive = NULL;
     zip_stat_t found;
-    int made = -1;
     enum mmul_status status = archive_open(fd, name, &archive, err);
     if (status != MMUL_OK)
         return status;
@@ -174,18 +167,10 @@ enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_ten
     if (file == NULL || zip_stat_index(archive, (zip_uint64_t)entry->member, 0, &found) != 0)
         status = mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name, zip_strerror(archive));
     else
-        status = mmul_nameless_file(&made, err);
-    if (status == MMUL_OK)
-        status = copy_member(file, name, (int64_t)found.size, made, err);
+        status = copy_member(file, name, (int64_t)found.size, to, err);
     if (file != NULL)
         zip_fclose(file);
     zip_discard(archive);
-    if (status == MMUL_OK) {
-        *member = made;
-        *bytes = (int64_t)found.size;
-    } else if (made >= 0) {
-        close(made);
-    }
     return status;
 }
 

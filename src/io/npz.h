@@ -4,6 +4,7 @@
 // NAME. The door to libzip.
 #pragma once
 
+#include "io/decoded.h"
 #include "io/tensors.h"
 
 // The members of the open file `fd`, called `name`, that end in .npy; one whose header is no valid .npy
@@ -20,8 +21,7 @@ struct mmul_npz_member {
 enum mmul_status mmul_npz_pack(const struct mmul_npz_member *members, int count, int to,
                                const char *name, struct mmul_error *err);
 
-// A member whole, unpacked and checked against its checksum, as a file without a name, which the
-// caller closes. *bytes is its length. Fails with MMUL_ERR_DATA and, where there is no room for it,
-// MMUL_ERR_IO.
+// A member whole, unpacked and checked against its checksum. Fails with MMUL_ERR_DATA and, where there is no room for
+// it, MMUL_ERR_IO.
 enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_tensor_entry *entry,
-                                 int *member, int64_t *bytes, struct mmul_error *err);
+                                 struct mmul_decoded *to, struct mmul_error *err);

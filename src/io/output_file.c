@@ -68,7 +68,7 @@ static enum mmul_status become_owner(struct mmul_output *output, const struct mm
 
 static enum mmul_status join_owner(struct mmul_output *output, struct mmul_output *beside,
                                    const struct mmul_format_row *row, struct mmul_error *err) {
-    if (row->pack == NULL)
+    if (row->list == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s holds one matrix",
                          output->name, row->called);
     enum mmul_status status = become_owner(beside, row, err);

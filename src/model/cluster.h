@@ -78,6 +78,8 @@ struct mmul_node_info {
     int rank_count;
     int packages, numa_nodes, cores, cores_allowed;
     int64_t memory_bytes, memory_available_bytes;
+    int64_t
+        input_bytes; // of that, what the job's inputs have taken since: root's (io/matrix_file.h: held)
     struct mmul_link root_link; // with root's node; unused for root's own
     struct mmul_link ring_link; // with the next node
     enum mmul_speed_origin links_origin;

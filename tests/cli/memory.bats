@@ -57,3 +57,23 @@ END
     expect_status 0
     cmp alone.bin C.bin
 }
+
+# may_use FOLDER: of --memory, what is left for a product of A.npy and B.npz whose elements lie in FOLDER meanwhile.
+may_use() {
+    TMPDIR=$1 "$MPIMATMUL" plan A.npy B.npz --memory 80MiB --json 2> /dev/null |
+        sed -n 's/^ *"memory_bytes": \([0-9]*\),*$/\1/p'
+}
+
+@test "what is unpacked into memory counts as memory" {
+    local in_memory=/dev/shm/mpimatmul-test.$$ on_disk
+    [ "$(stat -f -c %T /dev/shm)" = tmpfs ] && [ "$(stat -f -c %T .)" != tmpfs ] ||
+        skip "not both: /dev/shm in memory, and the tests' folder on a disk"
+    "$MPIMATMUL" gen A.npy --dims 100x2000
+    "$MPIMATMUL" gen B.npz --dims 2000x2000
+    on_disk=$(may_use .)
+    mkdir "$in_memory"
+    in_memory=$(may_use "$in_memory"; rmdir "$in_memory")
+    echo "$on_disk on a disk, $in_memory in memory"
+    # 16,000,000 bytes of elements, give or take what a process has by chance.
+    [ $((on_disk - in_memory)) -gt 14000000 ] && [ $((on_disk - in_memory)) -lt 18000000 ]
+}

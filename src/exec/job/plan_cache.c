@@ -105,6 +105,9 @@ static void add_job(struct mmul_hasher *hasher, const struct mmul_context *conte
         const double speeds[] = {mmul_rank_flops(r, MMUL_F32), mmul_rank_flops(r, MMUL_F64)};
         mmul_hasher_add(hasher, speeds, sizeof speeds);
     }
+    const int64_t input_bytes =
+        context->cluster->nodes[context->cluster->ranks[0].node].input_bytes;
+    mmul_hasher_add(hasher, &input_bytes, sizeof input_bytes);
     mmul_hasher_add(hasher, &context->replacements, sizeof context->replacements);
 }
 

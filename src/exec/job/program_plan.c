@@ -13,6 +13,7 @@
 #include "exec/memory/kept.h"
 #include "exec/memory/spare.h"
 #include "exec/setup/calibrate.h"
+#include "io/matrix_file.h"
 #include "io/weights_file.h"
 #include "model/teams.h"
 #include "plan/program/program_footprint.h"
@@ -23,6 +24,7 @@
 struct told {
     int value_count, operation_count, kept_count, team_count;
     bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
+    int64_t input_bytes;         // of its memory, held by what has been opened
     struct mmul_job_options options;
 };
 
@@ -163,6 +165,19 @@ static bool is_worth_measuring(const struct mmul_context *context,
            (!is_alone || job->options.is_predicted);
 }
 
+// Of all matrices that are loaded, each once.
+static int64_t input_bytes_of(const struct mmul_program *program) {
+    int64_t bytes = 0;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_matrix *matrix = program->operations[i].matrix;
+        int before = 0;
+        while (before < i && program->operations[before].matrix != matrix)
+            before++;
+        bytes += matrix != NULL && before == i ? mmul_matrix_held_bytes(matrix) : 0;
+    }
+    return bytes;
+}
+
 static struct told tell(const struct mmul_context *context, const struct mmul_program *program,
                         const struct mmul_job *job) {
     struct told told = {.value_count = program->value_count,
@@ -172,6 +187,7 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
                         .is_automatic = !gives_weights(job) &&
                                         count_listed(context->cluster) == 0 &&
                                         work_of(program).flops > 0,
+                        .input_bytes = input_bytes_of(program),
                         .options = job->options};
     told.measures = told.is_automatic && is_worth_measuring(context, program, job);
     told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
@@ -351,6 +367,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     enum mmul_status status = mmul_held_sweep(context, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &told, sizeof told, err);
+    context->cluster->nodes[context->cluster->ranks[0].node].input_bytes = told.input_bytes;
     if (status == MMUL_OK)
         status = send_program(comm, program, &told, &copy, err);
     if (status == MMUL_OK && comm->rank == 0 && job->calls.progress != NULL) {

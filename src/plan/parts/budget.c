@@ -155,5 +155,5 @@ int64_t mmul_schedule_memory_left(const struct mmul_cluster *cluster, int node, 
         if (info->process_bytes > 0)
             limit -= info->process_bytes + libraries_bytes + info->threads * thread_bytes;
     }
-    return limit;
+    return limit - cluster->nodes[node].input_bytes;
 }

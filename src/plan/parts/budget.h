@@ -8,8 +8,9 @@
 // Of a device's memory, that a job uses: drivers, and others, need some.
 #define MMUL_DEVICE_MEMORY_SHARE 0.8
 
-// Of a limit of a node's memory, which counts all of its ranks: what is left beside what they have already, and what
-// libraries still take as they work (buffers of the BLAS, MPI's queues); negative: that is too much already.
+// Of a limit of a node's memory, which counts all of its ranks: what is left beside what they have already, elements of
+// the inputs among it, and what libraries still take as they work (buffers of the BLAS, MPI's queues); negative: that
+// is too much already.
 int64_t mmul_schedule_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
 
 // What a rank may use of its device: a limit for the device (0: none) or most of its memory, divided among the ranks of

@@ -83,7 +83,8 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
 // limit counts.
 static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most) {
     const struct mmul_schedule_request *r = p->request;
-    const int64_t available = r->cluster->nodes[node].memory_available_bytes,
+    const struct mmul_node_info *info = &r->cluster->nodes[node];
+    const int64_t available = info->memory_available_bytes - info->input_bytes,
                   taken = r->taken_bytes != NULL ? r->taken_bytes[node] : 0,
                   memory = (int64_t)(MEMORY_SHARE * (double)mmul_larger(available - taken, 0)),
                   left = mmul_schedule_memory_left(r->cluster, node, r->memory_limit_bytes) - taken;

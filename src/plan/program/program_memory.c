@@ -237,10 +237,10 @@ int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int no
 // in RAM its files will say.
 int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
                           int node) {
-    const int64_t limit = plan->options.memory_bytes,
-                  available = cluster->nodes[node].memory_available_bytes;
+    const struct mmul_node_info *info = &cluster->nodes[node];
+    const int64_t limit = plan->options.memory_bytes, available = info->memory_available_bytes;
     const int64_t bytes = plan->node_bytes[node] + mmul_program_node_footprint(plan, node);
-    int64_t left = available > 0 ? available - bytes : INT64_MAX / 2;
+    int64_t left = available > 0 ? available - info->input_bytes - bytes : INT64_MAX / 2;
     if (limit > 0)
         left = mmul_smaller(left, mmul_schedule_memory_left(cluster, node, limit) - bytes -
                                       plan->shard_bytes[node]);
@@ -294,10 +294,11 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     if (rooms > 0) // not before they are measured
         snprintf(beside, sizeof beside, ", and %s to work in,", mmul_bytes_format(rooms, bytes));
     if (limit == 0 || values + rooms <= left)
-        return mmul_fail(err, MMUL_ERR_SYSTEM,
-                         "cannot fit the program's values: %s%s on '%s', %s available there",
-                         needed, beside, info->host,
-                         mmul_bytes_format(info->memory_available_bytes, available));
+        return mmul_fail(
+            err, MMUL_ERR_SYSTEM,
+            "cannot fit the program's values: %s%s on '%s', %s available there", needed, beside,
+            info->host,
+            mmul_bytes_format(info->memory_available_bytes - info->input_bytes, available));
     return mmul_fail(err, MMUL_ERR_SYSTEM,
                      "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s",
                      needed, beside, info->host, mmul_bytes_format(limit, text),
