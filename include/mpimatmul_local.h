@@ -133,10 +133,12 @@ enum mmul_format {
     MMUL_FORMAT_NPY,
     MMUL_FORMAT_NPZ,
     MMUL_FORMAT_SAFETENSORS,
+    MMUL_FORMAT_CSV,
+    MMUL_FORMAT_TSV,
     MMUL_FORMAT_MEMORY,
 };
 
-// "bin", "npy", "npz", "safetensors"; "memory".
+// "bin", "npy", "npz", "safetensors", "csv", "tsv"; "memory".
 MMUL_API const char *mmul_format_name(enum mmul_format format);
 
 // ".bin", ".npy": what the names of such files end in.
@@ -184,9 +186,9 @@ MMUL_API bool mmul_path_is_stdin(const char *path);
 // What follows "kept:" in such a name, unless a file is called so; NULL: it is none.
 MMUL_API const char *mmul_kept_name(const char *path);
 
-// Opens a .bin, .npy, .npz or .safetensors file, told apart by its first bytes, and checks header and
-// exact length. A Fortran order .npy is read into memory whole at once, a tensor of an .npz is
-// unpacked into a temporary file; "-" is standard input, read to its end.
+// Opens a .bin, .npy, .npz, .safetensors, .csv or .tsv file, told apart by its first bytes, and checks header and
+// exact length. A Fortran order .npy is read into memory whole at once; a tensor of an .npz is unpacked, and numbers
+// that are text become float64, in a temporary file; "-" is standard input, read to its end.
 //
 // Where no file has this name, "FILE:TENSOR" is one of the tensors that FILE holds, "FILE:TENSOR[a:b]"
 // the part [a, b) of its first axis, as numpy has it; of the file no other elements are read. A file
@@ -197,7 +199,8 @@ MMUL_API const char *mmul_kept_name(const char *path);
 // mmul_shard_folder. Programs use such sets where they lie (mmul_program_load_kept).
 //
 // Fails: MMUL_ERR_NO_INPUT (missing, unreadable, directory, FIFO), MMUL_ERR_DATA (not a valid
-// matrix; expected and found sizes, or the format it is of, in the text), MMUL_ERR_SYSTEM (memory).
+// matrix; expected and found sizes, or the format it is of, in the text), MMUL_ERR_IO (no room for what is unpacked),
+// MMUL_ERR_SYSTEM (memory).
 MMUL_API enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
                                            struct mmul_error *err);
 
@@ -276,7 +279,7 @@ struct mmul_output_request {
     struct mmul_shape shape;
     enum mmul_dtype
         dtype;       // what the format has not becomes float32: bfloat16 in .npy, all but float32
-                     // and 16-bit types in .bin
+                     // and 16-bit types in .bin; as text all are written
     int bin_version; // .bin; 0: 1 for float32, 2 for 16-bit types; 1 (float32 only) or 2
     bool empty_allowed;                // rows and cols of 0: a shard of a part without rows
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output

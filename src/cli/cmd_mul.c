@@ -60,19 +60,17 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
     return mmul_files_check_beside(report, beside->what, err);
 }
 
-// Of a result without a name. .bin files hold no float64.
+// Of a result without a name; .npy where A's format has not the type.
 static enum mmul_format natural_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
     const enum mmul_format format = mmul_matrix_info(input).format;
-    return dtype == MMUL_F64 && format != MMUL_FORMAT_NPZ && format != MMUL_FORMAT_SAFETENSORS
-               ? MMUL_FORMAT_NPY
-               : format;
+    return dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype ? MMUL_FORMAT_NPY
+                                                                          : format;
 }
 
 static enum mmul_status refuse_format(const struct job *job, struct mmul_error *err) {
     mmul_cli_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as float64: .bin has no such type",
                   job->output_path);
-    return mmul_cli_hint(err,
-                         ".npy, .npz and .safetensors have; --dtype float32 computes in float32");
+    return mmul_cli_hint(err, "all others have; --dtype float32 computes in float32");
 }
 
 // Axes of the result, as numpy counts them.
@@ -254,8 +252,9 @@ const struct command mmul_command_mul = {
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
         "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
         "[weight]`.\n"
-        "Files are told by their first bytes, the result by its ending (.bin, .npy, .npz or\n"
-        ".safetensors, .bin without one); --format writes under any name. - is standard input and\n"
+        "Files are told by their first bytes, the result by its ending (.bin, .npy, .npz, "
+        ".safetensors,\n"
+        ".csv or .tsv, .bin without one); --format writes under any name. - is standard input and\n"
         "output; tables then go to stderr. --c-in is m x n, or 1 in any of its sizes, which "
         "repeats:\n"
         "1 x n is a bias, which --beta 1 adds.\n"

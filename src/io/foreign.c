@@ -86,12 +86,6 @@ bool mmul_is_json_lines(const unsigned char *start, size_t count) {
     return last > 0 && start[last - 1] == closing && first + 1 < count && line[1] == start[0];
 }
 
-bool mmul_is_csv(const unsigned char *start, size_t count) {
-    const unsigned char *end = memchr(start, '\n', count);
-    return memchr(start, ',', end != NULL ? (size_t)(end - start) : count) != NULL &&
-           mmul_is_text(start, count);
-}
-
 // Fields of a protobuf: the version of ONNX, and behind it another one of a model's as short as those of a version,
 // or with a length.
 bool mmul_is_onnx(const unsigned char *start, size_t count) {

@@ -18,10 +18,9 @@ bool mmul_is_safetensors(const unsigned char *start, size_t count);
 // Nothing but printable characters (ASCII, UTF-8 in form) and white space.
 bool mmul_is_text(const unsigned char *start, size_t count);
 
-// Texts: what begins with a brace or a bracket; what has a comma in its first line.
+// Texts: what begins with a brace or a bracket.
 bool mmul_is_json(const unsigned char *start, size_t count);
 bool mmul_is_json_lines(const unsigned char *start, size_t count); // one after the other
-bool mmul_is_csv(const unsigned char *start, size_t count);
 
 // A model as protobuf.
 bool mmul_is_onnx(const unsigned char *start, size_t count);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "io/address.h"
 #include "io/bin_header.h"
+#include "io/csv.h"
 #include "io/foreign.h"
 #include "io/matrix_file.h"
 #include "io/npy.h"
@@ -208,6 +209,21 @@ static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char
     return status;
 }
 
+// Numbers as text have no header; those that describe themselves are written with them.
+static enum mmul_status header_text(const struct mmul_output_request *request,
+                                    enum mmul_dtype dtype,
+                                    unsigned char bytes[static MMUL_FORMAT_HEADER_MAX],
+                                    size_t *length, struct mmul_error *err) {
+    char shape[96];
+    (void)dtype, (void)bytes;
+    enum mmul_status status = refuse_version(request, err);
+    if (status == MMUL_OK && mmul_shape_matrices(request->shape) > 1)
+        status = mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': text holds one matrix, not %s",
+                           request->path, mmul_shape_format(request->shape, shape));
+    *length = 0;
+    return status;
+}
+
 #define MAGIC(bytes) .magic = (bytes), .magic_bytes = sizeof(bytes) - 1
 #define HOLDS(dtype) (1U << (dtype))
 #define SAVE         "in Python: numpy.save(<npy>, "
@@ -215,6 +231,7 @@ static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char
     (HOLDS(MMUL_F32) | HOLDS(MMUL_F16) | HOLDS(MMUL_F64) | HOLDS(MMUL_I32) | HOLDS(MMUL_I64) | \
      HOLDS(MMUL_U8) | HOLDS(MMUL_I8) | HOLDS(MMUL_I16) | HOLDS(MMUL_U16) | HOLDS(MMUL_U32) |   \
      HOLDS(MMUL_BOOL))
+#define ALL_TYPES (NUMPY_TYPES | HOLDS(MMUL_BF16))
 
 // The first row that fits counts: narrow ones stand before wide ones, and .bin, which has no magic
 // number, is last and takes what is left.
@@ -252,7 +269,7 @@ static const struct mmul_format_row rows[] = {
      .list = list_safetensors,
      .header = header_safetensors,
      .pack = mmul_pack_safetensors,
-     .dtypes = NUMPY_TYPES | HOLDS(MMUL_BF16)},
+     .dtypes = ALL_TYPES},
     {.called = "an HDF5 file",
      MAGIC("\x89HDF\r\n\x1A\n"),
      .hint = SAVE "h5py.File(<in>)['NAME'][...])"},
@@ -303,10 +320,26 @@ static const struct mmul_format_row rows[] = {
      .probe = mmul_is_json,
      .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array(json.load(open(<in>)), "
              "dtype='float32'))"},
-    {.called = "a text file",
+    {.format = MMUL_FORMAT_TSV,
+     .name = "tsv",
+     .called = "a .tsv file",
+     .ending = ".tsv",
+     .probe = mmul_is_tsv,
+     .load = mmul_csv_load,
+     .header = header_text,
+     .pack = mmul_csv_pack,
+     .is_packed = true,
+     .dtypes = ALL_TYPES},
+    {.format = MMUL_FORMAT_CSV,
+     .name = "csv",
+     .called = "a .csv file",
+     .ending = ".csv",
      .probe = mmul_is_csv,
-     .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.loadtxt(<in>, "
-             "delimiter=',', dtype='float32'))"},
+     .load = mmul_csv_load,
+     .header = header_text,
+     .pack = mmul_csv_pack,
+     .is_packed = true,
+     .dtypes = ALL_TYPES},
     {.called = "a text file",
      .probe = mmul_is_text,
      .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.loadtxt(<in>, "

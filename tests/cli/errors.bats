@@ -105,14 +105,13 @@ obey_permissions() {
 }
 
 @test "something else altogether" {
-    local or=" or -1, -2 or -3 (element type)"
+    local or=" or -1, -2 or -3 (element type)" more=".npz, .safetensors and numbers as text are read"
     printf '\7\0\0\0 and so on, more than twenty bytes' > A.bin
     input_refused A.bin 65 \
         "'A.bin' is not a valid matrix file: it starts with the number 7, expected 2, 3 or 4 (dimensions)$or" \
-        "no other format that is known begins so; .bin (4D float), .npy, .npz and .safetensors are read"
+        "no other format that is known begins so; .bin (4D float), .npy, $more"
     printf 'a text, say' > A.bin
-    input_refused A.bin 65 "'A.bin' is a text file, which is not read yet" \
-        "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.bin', delimiter=',', dtype='float32'))"
+    input_refused A.bin 65 "'A.bin' holds no numbers: its only line is a header"
 }
 
 @test "dims whose product wraps around" {

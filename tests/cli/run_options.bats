@@ -371,7 +371,8 @@ save("a.npz:data", x)' > e.py
         expect_failure 65 "e.py:3:1: cannot save to 'a.npz:data': line 2 saves it as 'a.npz'"
         echo 'save("a.txt", generate((3, 4)))' > e.py
         program run e.py $check
-        line="e.py:1:1: cannot write 'a.txt': unknown ending '.txt', expected .bin, .npy, .npz or .safetensors"
+        line="e.py:1:1: cannot write 'a.txt': unknown ending '.txt'"
+        line+=", expected .bin, .npy, .npz, .safetensors, .csv or .tsv"
         expect_failure 64 "$line" '"a.npy": the ending says what is written'
         expect_only_files e.py link there
     done

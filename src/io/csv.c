@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+// Cells are cut out of the buffer and become numbers where they lie; the first line decides what separates them, how
+// many there are in a row, and whether it is a header.
+#include "io/csv.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/foreign.h"
+#include "io/formats.h"
+#include "io/matrix_file.h"
+#include "io/number_reader.h"
+#include "io/number_writer.h"
+
+enum { SHOWN_MAX = 40 };
+
+enum first_line { NOTHING_YET, IS_HEADER, IS_NUMBERS };
+
+struct csv {
+    struct mmul_number_reader reader;
+    struct mmul_decoded *to;
+    char separator; // ' ': any number of blanks
+    bool stops[256];
+    enum first_line first;
+    int64_t first_row;         // line of it
+    char shown[SHOWN_MAX + 1]; // the header's first cell
+    int64_t rows, cols;        // cols 0: not known yet
+};
+
+// ------------------------------------------------------------------------------------------ lines
+
+static const char mark[] = "\xEF\xBB\xBF"; // UTF-8's, at the beginning of what some programs write
+enum { MARK_BYTES = sizeof mark - 1 };
+
+// What separates cells in a line: outside of quotes, a tab before a semicolon before a comma; else blanks.
+static char find_separator(const char *at, const char *end) {
+    static const char separators[] = "\t;,";
+    bool found[sizeof separators] = {false}, is_quoted = false;
+    for (; at < end && *at != '\n'; at++) {
+        const char *one = *at != '\0' ? strchr(separators, *at) : NULL;
+        is_quoted ^= *at == '"';
+        if (one != NULL && !is_quoted)
+            found[one - separators] = true;
+    }
+    for (size_t s = 0; s < sizeof separators - 1; s++)
+        if (found[s])
+            return separators[s];
+    return ' ';
+}
+
+// What may stand around a number, and is none of what separates cells.
+static bool is_blank(const struct csv *csv, char c) {
+    return c == ' ' || c == '\r' || (c == '\t' && csv->separator != '\t');
+}
+
+static void set_separator(struct csv *csv, char separator) {
+    csv->separator = separator;
+    csv->stops[(unsigned char)separator] = csv->stops['\n'] = true;
+    if (separator == ' ')
+        csv->stops['\t'] = true;
+}
+
+// ------------------------------------------------------------------------------------------ cells
+
+static enum mmul_status fail_text(const struct csv *csv, int64_t line, int64_t column,
+                                  const char *text, struct mmul_error *err) {
+    if (*text == '\0')
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "line %lld of '%s': column %lld is empty, expected a number",
+                         (long long)line, csv->reader.name, (long long)column);
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "line %lld of '%s': column %lld is '%s', expected a number", (long long)line,
+                     csv->reader.name, (long long)column, text);
+}
+
+static void show(const char *begin, const char *end, char shown[static SHOWN_MAX + 1]) {
+    const size_t length = (size_t)(end - begin);
+    const bool is_cut = length > SHOWN_MAX;
+    snprintf(shown, SHOWN_MAX + 1, "%.*s%s", (int)(is_cut ? SHOWN_MAX - 3 : length), begin,
+             is_cut ? "..." : "");
+}
+
+// The first line is a header or numbers, all of it.
+static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_number,
+                                   const char *shown, struct mmul_error *err) {
+    const bool is_header = csv->first == IS_HEADER;
+    if (csv->first == NOTHING_YET) {
+        csv->first = is_number ? IS_NUMBERS : IS_HEADER;
+        mmul_text_copy(csv->shown, sizeof csv->shown, shown);
+    } else if (is_header == is_number) {
+        fail_text(csv, csv->reader.line, is_header ? 1 : column, is_header ? csv->shown : shown,
+                  err);
+        mmul_hint(err, "a first line is a header if none of its cells is a number");
+        return err->status;
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *begin,
+                                  const char *end, struct mmul_error *err) {
+    char shown[SHOWN_MAX + 1] = "";
+    double value;
+    while (end > begin && is_blank(csv, end[-1]))
+        end--;
+    if (end - begin >= 2 && *begin == '"' && end[-1] == '"')
+        begin++, end--;
+    const bool is_number = mmul_number_parse(begin, end, &value);
+    if (!is_number)
+        show(begin, end, shown);
+    if (csv->cols == 0 && take_first(csv, column, is_number, shown, err) != MMUL_OK)
+        return err->status;
+    if (is_number)
+        return mmul_decoded_add(csv->to, &value, sizeof value, err);
+    return csv->cols == 0 ? MMUL_OK : fail_text(csv, csv->reader.line, column, shown, err);
+}
+
+static enum mmul_status check_count(struct csv *csv, int64_t count, struct mmul_error *err) {
+    if (csv->cols == 0) {
+        csv->cols = count;
+        csv->first_row = csv->reader.line;
+    }
+    if (count == csv->cols)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "line %lld of '%s' has %lld column%s, expected %lld as in line %lld",
+                     (long long)csv->reader.line, csv->reader.name, (long long)count,
+                     count == 1 ? "" : "s", (long long)csv->cols, (long long)csv->first_row);
+}
+
+// Moves `at` to what is no blank. False: the line ends before that, or the file, or it cannot be read.
+static bool skip_blanks(struct csv *csv, enum mmul_status *status, struct mmul_error *err) {
+    while (mmul_number_reader_has(&csv->reader, status, err) && is_blank(csv, *csv->reader.at))
+        csv->reader.at++;
+    return *status == MMUL_OK && csv->reader.at < csv->reader.end && *csv->reader.at != '\n';
+}
+
+// A line that is not blank: `at` is at its first cell, in the end behind the line.
+static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
+    struct mmul_number_reader *reader = &csv->reader;
+    enum mmul_status status;
+    const char *stop;
+    int64_t column = 0;
+    for (bool is_over = false; !is_over;) {
+        const bool has_more = skip_blanks(csv, &status, err);
+        if (status == MMUL_OK && !has_more && csv->separator == ' ')
+            break; // blanks at the end of a line
+        if (status == MMUL_OK)
+            status = mmul_number_reader_find(reader, csv->stops, &stop, err);
+        if (status == MMUL_OK)
+            status = take_cell(csv, ++column, reader->at, stop, err);
+        if (status != MMUL_OK)
+            return status;
+        is_over = stop == reader->end || *stop == '\n';
+        reader->at = is_over ? stop : stop + 1;
+    }
+    if (check_count(csv, column, err) != MMUL_OK)
+        return err->status;
+    csv->rows += csv->first == IS_NUMBERS || csv->first_row < reader->line;
+    if (reader->at < reader->end)
+        reader->at++;
+    reader->line++;
+    return MMUL_OK;
+}
+
+static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
+    struct mmul_number_reader *reader = &csv->reader;
+    enum mmul_status status = mmul_number_reader_more(reader, err);
+    if (status == MMUL_OK && reader->end - reader->at >= MARK_BYTES &&
+        memcmp(reader->at, mark, MARK_BYTES) == 0)
+        reader->at += MARK_BYTES;
+    while (status == MMUL_OK) {
+        const bool has_more = skip_blanks(csv, &status, err);
+        if (status != MMUL_OK || (!has_more && reader->at == reader->end))
+            break;
+        if (!has_more || *reader->at == '#') {
+            status = mmul_number_reader_skip_line(reader, err);
+            continue;
+        }
+        // The first line lies in the buffer, as far as there is room for it.
+        if (csv->cols == 0 && reader->at > reader->buffer)
+            status = mmul_number_reader_more(reader, err);
+        if (status == MMUL_OK && csv->cols == 0)
+            set_separator(csv, find_separator(reader->at, reader->end));
+        if (status == MMUL_OK)
+            status = read_line(csv, err);
+    }
+    return status;
+}
+
+enum mmul_status mmul_csv_decode(int fd, const char *name, struct mmul_decoded *to,
+                                 struct mmul_shape *shape, struct mmul_error *err) {
+    struct csv csv = {.to = to, .separator = '\t'}; // no tab is skipped before it is known
+    enum mmul_status status = mmul_number_reader_init(&csv.reader, fd, name, 0, err);
+    if (status == MMUL_OK)
+        status = read_lines(&csv, err);
+    if (status == MMUL_OK && csv.rows == 0)
+        status = mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no numbers%s", name,
+                           csv.first == IS_HEADER ? ": its only line is a header" : "");
+    if (status == MMUL_OK)
+        *shape = (struct mmul_shape){1, 1, csv.rows, csv.cols};
+    mmul_number_reader_fini(&csv.reader);
+    return status;
+}
+
+enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
+                               bool empty_allowed, struct mmul_error *err) {
+    const int64_t file_bytes = matrix->info.file_bytes;
+    struct mmul_decoded decoded;
+    (void)start, (void)count, (void)empty_allowed; // shards are .bin and .npy files
+    enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
+    if (status == MMUL_OK)
+        status = mmul_csv_decode(matrix->fd, matrix->name, &decoded, &matrix->info.shape, err);
+    if (status == MMUL_OK)
+        status = mmul_decoded_end(&decoded, matrix, err);
+    mmul_decoded_fini(&decoded);
+    matrix->info.stored = MMUL_F64;
+    matrix->info.file_bytes = file_bytes;
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- probing
+
+// Is the first cell of this line a number?
+static bool begins_with_number(const char *at, const char *end, char separator) {
+    const char *stop = at;
+    double ignored;
+    while (stop < end && *stop != separator && *stop != '\n' && *stop != ' ')
+        stop++;
+    return mmul_number_parse(at, stop, &ignored);
+}
+
+static char probe(const unsigned char *start, size_t count) {
+    const char *at = (const char *)start, *end = at + count;
+    if (!mmul_is_text(start, count))
+        return '\0';
+    if (count >= MARK_BYTES && memcmp(at, mark, MARK_BYTES) == 0)
+        at += MARK_BYTES;
+    for (int lines = 0; lines < 2 && at < end;) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        while (at < end && (*at == ' ' || *at == '\r'))
+            at++;
+        if (at < end && *at != '#' && *at != '\n') {
+            const char separator = find_separator(at, end);
+            if (separator != ' ' || begins_with_number(at, end, separator))
+                return separator;
+            lines++;
+        }
+        at = next != NULL ? next + 1 : end;
+    }
+    return '\0';
+}
+
+bool mmul_is_csv(const unsigned char *start, size_t count) {
+    return probe(start, count) != '\0';
+}
+
+bool mmul_is_tsv(const unsigned char *start, size_t count) {
+    return probe(start, count) == '\t';
+}
+
+// ---------------------------------------------------------------------------------------- writing
+
+enum mmul_status mmul_csv_pack(const struct mmul_output *output, int to, struct mmul_error *err) {
+    const char separator = output->packed->format == MMUL_FORMAT_TSV ? '\t' : ',';
+    const struct mmul_shape s = output->shape;
+    struct mmul_number_writer writer;
+    struct mmul_elements elements;
+    enum mmul_status status = mmul_elements_map(output, &elements, err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_number_writer_init(&writer, to, output->name, output->dtype, err);
+    for (int64_t i = 0; i < s.rows; i++)
+        for (int64_t j = 0; status == MMUL_OK && j < s.cols; j++)
+            status = mmul_number_writer_put(&writer, elements.all, i * s.cols + j,
+                                            j + 1 < s.cols ? separator : '\n', err);
+    if (status == MMUL_OK)
+        status = mmul_number_writer_end(&writer, err);
+    mmul_number_writer_fini(&writer);
+    mmul_elements_unmap(&elements);
+    return status;
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Numbers as text: tables (.csv, .tsv) that numpy has written, and what is written against numpy; what is refused, with
+# its place.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+@test "tables that numpy.savetxt has written" {
+    need_numpy
+    python << 'END'
+import numpy as np
+a = np.random.default_rng(3).standard_normal((31, 17)) * 10.0 ** np.arange(-200, 140, 20)
+a[3, 4], a[5, 6], a[7, 8] = np.nan, np.inf, -np.inf
+np.save("a.npy", a)
+np.savetxt("comma.csv", a, delimiter=",")
+np.savetxt("tab.tsv", a, delimiter="\t", fmt="%.17g")
+np.savetxt("semicolon.csv", a, delimiter=";", fmt="%.17g")
+np.savetxt("blanks.txt", a, fmt="%26.17g")
+np.savetxt("comment.csv", a, delimiter=",", header=",".join("abcdefghijklmnopq"))
+np.savetxt("header.csv", a, delimiter=",", header=",".join("abcdefghijklmnopq"), comments="")
+np.savetxt("quoted.csv", a, delimiter=",", header=",".join('"%s, 1"' % c for c in "abcdefghijklmnopq"), comments="",
+           newline="\r\n", fmt='"%.17g"')
+open("mark.csv", "wb").write(b"\xef\xbb\xbf" + open("header.csv", "rb").read()[:-1])
+END
+    for file in comma.csv tab.tsv semicolon.csv blanks.txt comment.csv header.csv quoted.csv mark.csv; do
+        program convert $file out.npy
+        expect_quiet_success
+        cmp out.npy a.npy
+        # shellcheck disable=SC2002 # a pipe is meant
+        cat $file | "$MPIMATMUL" convert - - --format npy > out.npy
+        cmp out.npy a.npy
+    done
+    program info --quick comma.csv tab.tsv
+    expect_quiet_success
+    expect_line "csv     31 x 17  float64  $(stat -c %s comma.csv)  comma.csv"
+    expect_line "tsv     31 x 17  float64  $(stat -c %s tab.tsv)  tab.tsv"
+}
+
+@test "tables that are written are what numpy reads, and the same when they are read again" {
+    need_numpy
+    python << 'END'
+import numpy as np
+random = np.random.default_rng(4)
+np.save("f8.npy", random.standard_normal((13, 7)) * 10.0 ** np.arange(-210, 210, 60))
+np.save("f4.npy", (random.standard_normal((13, 7)) * 10.0 ** np.arange(-35, 35, 10)).astype("f4"))
+np.save("f2.npy", random.standard_normal((13, 7)).astype("f2"))
+np.save("i8.npy", random.integers(-2**53, 2**53, (13, 7)))
+np.save("u1.npy", random.integers(0, 256, (1, 7)).astype("u1"))
+np.save("b1.npy", random.integers(0, 2, (13, 1)).astype("?"))
+END
+    for kind in f8 f4 f2 i8 u1 b1; do
+        for ending in csv tsv; do
+            program convert $kind.npy $kind.$ending
+            expect_quiet_success
+            type=$(py -c "import numpy; print(numpy.load('$kind.npy').dtype)")
+            [ $kind = f8 ] || [ $kind = f4 ] || [ $kind = f2 ] || type=float64
+            program convert $kind.$ending again.npy --dtype "$type"
+            expect_status 0
+            program diff $kind.npy again.npy -q
+            expect_quiet_success
+            python $kind $ending << 'END'
+import sys
+import numpy as np
+kind, ending = sys.argv[1:]
+a = np.load(kind + ".npy")
+found = np.loadtxt(kind + "." + ending, delimiter="," if ending == "csv" else "\t", ndmin=2)
+assert found.shape == a.shape and (found.astype(a.dtype) == a).all(), (found, a)
+END
+        done
+    done
+    [ "$(head -n 1 u1.csv | tr -d '0-9')" = ",,,,,," ]
+    program convert f8.csv half.csv --dtype float16
+    expect_status 0
+    "$MPIMATMUL" convert f4.npy - --format csv > out.csv
+    cmp out.csv f4.csv
+}
+
+@test "tables are operands: mul, run, on one rank and on two, and the result has their format" {
+    "$MPIMATMUL" gen A.npy --dims 31x17 --kind integer --seed 1
+    "$MPIMATMUL" gen B.npy --dims 17x13 --kind integer --seed 2
+    "$MPIMATMUL" convert A.npy A.csv
+    "$MPIMATMUL" convert B.npy B.csv
+    "$MPIMATMUL" mul A.npy B.npy -o C.npy -q
+    "$MPIMATMUL" convert C.npy C.csv
+    program mul A.csv B.csv -q
+    expect_quiet_success
+    cmp AxB_combined.csv C.csv
+    rm AxB_combined.csv
+    ranks 2 mul A.csv B.csv -q
+    expect_quiet_success
+    cmp AxB_combined.csv C.csv
+    program mul A.csv B.npy -o out.tsv
+    expect_status 0
+    [[ "$stderr" == *"notice: 'A.csv' is float64 and is read as float32"* ]]
+    tr '\t' , < out.tsv | cmp - C.csv
+    program add C.csv C.npy
+    expect_status 0
+    "$MPIMATMUL" add C.npy C.npy -o two.npy -q
+    program diff C_add_C.csv two.npy -q
+    expect_quiet_success
+    echo 'save("r.csv", load("A.csv") @ load("B.csv"))' > a.py
+    program run a.py -q
+    expect_quiet_success
+    cmp r.csv C.csv
+    program mul A.csv B.csv -o out.bin
+    expect_failure 64 "cannot write 'out.bin' as float64: .bin has no such type" \
+        "all others have; --dtype float32 computes in float32"
+}
+
+# refused TEXT LINE [HINT]: of the file t.csv with this text.
+refused() {
+    printf '%b' "$1" > t.csv
+    program info t.csv
+    expect_failure 65 "${@:2}" || return 1
+    # shellcheck disable=SC2002 # a pipe is meant
+    run bash -c 'cat t.csv | "$MPIMATMUL" info -'
+    expect_status 65
+}
+
+@test "what is no number is refused with its line and column" {
+    first="a first line is a header if none of its cells is a number"
+    refused 'a,b\n1,2\n3,x\n' "line 3 of 't.csv': column 2 is 'x', expected a number"
+    refused 'a,b\n\n# c\n1,2\n"3 4",5\n' "line 5 of 't.csv': column 1 is '3 4', expected a number"
+    refused '1,2\n3,\n' "line 2 of 't.csv': column 2 is empty, expected a number"
+    refused '1,2,\n' "line 1 of 't.csv': column 3 is empty, expected a number" "$first"
+    refused '1,b\n2,3\n' "line 1 of 't.csv': column 2 is 'b', expected a number" "$first"
+    refused 'a,2\n2,3\n' "line 1 of 't.csv': column 1 is 'a', expected a number" "$first"
+    refused '1,2\n3\n' "line 2 of 't.csv' has 1 column, expected 2 as in line 1"
+    refused 'a,b\n1,2,3\n' "line 2 of 't.csv' has 3 columns, expected 2 as in line 1"
+    refused '1 2\n3 4 5\n' "line 2 of 't.csv' has 3 columns, expected 2 as in line 1"
+    refused '1;2\n3;4,5\n' "line 2 of 't.csv': column 2 is '4,5', expected a number"
+    refused '1,2\n3,1e999\n' "line 2 of 't.csv': column 2 is '1e999', expected a number"
+    refused '1,2\n3,0x10\n' "line 2 of 't.csv': column 2 is '0x10', expected a number"
+    refused "1,2\n3,$(printf 'n%.0s' {1..99})\n" \
+        "line 2 of 't.csv': column 2 is '$(printf 'n%.0s' {1..37})...', expected a number"
+    refused 'a,b\n' "'t.csv' holds no numbers: its only line is a header"
+    "$MPIMATMUL" gen A.npy --dims 2x3x4
+    program convert A.npy out.csv
+    expect_failure 65 "cannot write 'out.csv': text holds one matrix, not 2 x 3 x 4"
+    program gen out.csv --dims 3x3 --seed 1
+    expect_quiet_success
+    program convert out.csv out.tsv --bin-version 2
+    expect_failure 64 "cannot write 'out.tsv' as version 2: versions are of .bin files"
+    expect_only_files A.npy out.csv t.csv
+}
+
+@test "no room for the elements of a table" {
+    "$MPIMATMUL" gen A.csv --dims 30x30 --seed 1
+    mkdir small
+    unshare --mount true 2> /dev/null || skip "namespaces are not permitted"
+    # shellcheck disable=SC2016 # expanded there
+    run --separate-stderr unshare --mount bash -c 'mount -t tmpfs -o size=4k none small &&
+        TMPDIR=small "$MPIMATMUL" info A.csv'
+    expect_failure 74 "cannot keep the elements of 'A.csv' in 'small': No space left on device" \
+        "TMPDIR names another folder for them"
+}
+
+@test "a table takes no more memory than its buffers" {
+    need_plain "the sanitizer's own memory counts"
+    "$MPIMATMUL" gen A.npy --dims 3000x1000 --seed 1
+    "$MPIMATMUL" convert A.npy A.csv
+    # 24 MB of elements, 33 MB of text.
+    run "$PYTHON" -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+sys.exit(f"{peak} KiB" if peak > 32 << 10 else 0)' "$MPIMATMUL" convert A.csv out.bin --dtype float32
+    expect_status 0
+}
