@@ -54,22 +54,23 @@ const struct command mmul_command_convert = {
     .operands_least = 2,
     .operands_most = 2,
     .summary = "between file formats, and between element types",
-    .notes = "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors, .csv, .tsv), "
-             "without one it\n"
-             "is .bin; --format writes under any name. OUT:NAME names the one tensor of an .npz or "
-             ".safetensors,\n"
-             "which is 'data' else. A .npy has no bfloat16, a .bin no float64 and no whole "
-             "numbers: they become\n"
-             "float32. Narrowing rounds to nearest even, and values that become infinite are "
-             "counted. Text is read\n"
-             "as float64, and written with so many digits that the value is had again: 17 of "
-             "float64, 9 of\n"
-             "what is narrower, all of whole numbers. - is standard input or output. OUT has the "
-             "axes of IN, at\n"
-             "least two; a .bin has four, whose leading sizes of 1 do not count; text has a matrix "
-             "alone.\n"
-             "\n"
-             "  mpimatmul convert weights.npy W.bin --dtype float16\n",
+    .notes =
+        "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors, .csv, .tsv, .mtx), "
+        "without one it\n"
+        "is .bin; --format writes under any name. OUT:NAME names the one tensor of an .npz or "
+        ".safetensors,\n"
+        "which is 'data' else. A .npy has no bfloat16, a .bin no float64 and no whole "
+        "numbers: they become\n"
+        "float32. Narrowing rounds to nearest even, and values that become infinite are "
+        "counted. Text is read\n"
+        "as float64, and written with so many digits that the value is had again: 17 of "
+        "float64, 9 of\n"
+        "what is narrower, all of whole numbers. - is standard input or output. OUT has the "
+        "axes of IN, at\n"
+        "least two; a .bin has four, whose leading sizes of 1 do not count; text has a matrix "
+        "alone.\n"
+        "\n"
+        "  mpimatmul convert weights.npy W.bin --dtype float16\n",
     .doing = "converting",
     .options = options,
     .check = check,

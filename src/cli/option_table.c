@@ -50,7 +50,7 @@ static const struct option_row rows[OPT_COUNT] = {
     [OPT_BIN_VERSION] = {"bin-version", 0, OPTION_INTEGER, 0, "1|2", NULL,
                          "1, and 2 for 16-bit types", "header of a .bin", 1, 2},
     [OPT_MATRIX_FORMAT] = {"format", 0, OPTION_FORMAT, 0, "FORMAT", NULL, "by its ending",
-                           "bin, npy, npz, safetensors, csv, tsv", 0, 0},
+                           "bin, npy, npz, safetensors, csv, tsv, mtx", 0, 0},
     [OPT_TOLERANCE] = {"tolerance", 0, OPTION_REAL, 0, "T", "0", NULL,
                        "largest |x - y| that passes", 0, DBL_MAX},
     [OPT_RELATIVE] = {"relative", 0, OPTION_REAL, 0, "R", "0", NULL,

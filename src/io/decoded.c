@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cache.h"
@@ -56,12 +57,20 @@ enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *byte
     return MMUL_OK;
 }
 
+// Asking first is kinder than to fill the disk before it fails.
+static bool has_space(int fd, int64_t bytes) {
+    struct statvfs space;
+    return fstatvfs(fd, &space) != 0 || space.f_frsize == 0 ||
+           (uint64_t)bytes / space.f_frsize <= space.f_bavail;
+}
+
 enum mmul_status mmul_decoded_map(struct mmul_decoded *decoded, int64_t bytes, void **memory,
                                   struct mmul_error *err) {
-    int errnum;
-    do {
-        errnum = posix_fallocate(decoded->fd, 0, bytes);
-    } while (errnum == EINTR);
+    int errnum = has_space(decoded->fd, bytes) ? 0 : ENOSPC;
+    if (errnum == 0)
+        do {
+            errnum = posix_fallocate(decoded->fd, 0, bytes);
+        } while (errnum == EINTR);
     if (errnum != 0)
         return fail_space(decoded, errnum, err);
     void *mapped = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, decoded->fd, 0);

@@ -13,6 +13,7 @@
 #include "io/csv.h"
 #include "io/foreign.h"
 #include "io/matrix_file.h"
+#include "io/mtx.h"
 #include "io/npy.h"
 #include "io/npz.h"
 #include "io/pack.h"
@@ -293,9 +294,16 @@ static const struct mmul_format_row rows[] = {
      .probe = mmul_is_onnx,
      .hint = "in Python: numpy.savez(<npz>, **{t.name: onnx.numpy_helper.to_array(t) for t in "
              "onnx.load(<in>).graph.initializer})"},
-    {.called = "a Matrix Market file",
+    {.format = MMUL_FORMAT_MTX,
+     .name = "mtx",
+     .called = "a Matrix Market file",
+     .ending = ".mtx",
      MAGIC("%%MatrixMarket"),
-     .hint = SAVE "scipy.io.mmread(<in>)), with .toarray() for a sparse one"},
+     .load = mmul_mtx_load,
+     .header = header_text,
+     .pack = mmul_mtx_pack,
+     .is_packed = true,
+     .dtypes = ALL_TYPES},
     {.called = "a GGUF file",
      MAGIC("GGUF"),
      .hint = "in Python: gguf.GGUFReader(<in>), and numpy.save(<npy>, ...) of one of its tensors"},

@@ -5,8 +5,8 @@
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-known="expected .bin, .npy, .npz, .safetensors, .csv or .tsv"
-hint="--format bin, npy, npz, safetensors, csv or tsv writes under any name"
+known="expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx"
+hint="--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name"
 
 @test "an output with an ending that nobody knows is refused before anything is written" {
     "$MPIMATMUL" gen A.bin --dims 3x3 --kind identity
@@ -36,7 +36,8 @@ hint="--format bin, npy, npz, safetensors, csv or tsv writes under any name"
     "$MPIMATMUL" convert A.npy A.safetensors
     "$MPIMATMUL" convert A.npy A.csv
     "$MPIMATMUL" convert A.npy A.tsv
-    for format in bin npy npz safetensors csv tsv; do
+    "$MPIMATMUL" convert A.npy A.mtx
+    for format in bin npy npz safetensors csv tsv mtx; do
         program convert A.bin out.xls --format $format
         expect_quiet_success
         cmp out.xls A.$format
@@ -54,7 +55,7 @@ hint="--format bin, npy, npz, safetensors, csv or tsv writes under any name"
     "$MPIMATMUL" convert A.bin A2.NPY
     cmp A2.NPY A.npy
     program convert A.bin B.bin --format xls
-    expect_failure 64 "--format: unknown format 'xls': expected bin, npy, npz, safetensors, csv or tsv"
+    expect_failure 64 "--format: unknown format 'xls': expected bin, npy, npz, safetensors, csv, tsv or mtx"
 }
 
 @test "without -o the result is .npy when both inputs are, or as --format says" {
@@ -102,7 +103,6 @@ open("a.json", "w").write('\n {"a": [1, 2]}')
 open("lines.jsonl", "w").write("[1, 2]\n[3, 4]\n")
 open("list", "w").write("[[1, 2], [3, 4]]")
 open("a.mat", "wb").write(b"MATLAB 5.0 MAT-file" + bytes(600))
-open("a.mtx", "w").write("%%MatrixMarket matrix array real general\n1 1\n1\n")
 open("a.gguf", "wb").write(b"GGUF" + struct.pack("<I", 3) + bytes(600))
 open("a.npy.gz", "wb").write(gzip.compress(a.tobytes()))
 open("a.npy.bz2", "wb").write(bz2.compress(a.tobytes()))
@@ -125,7 +125,6 @@ END
     onnx="{t.name: onnx.numpy_helper.to_array(t) for t in onnx.load('a.onnx').graph.initializer}"
     refused_as a.onnx "an ONNX model" "in Python: numpy.savez('a.npz', **$onnx)"
     refused_as a.mat "a MATLAB file" "$py scipy.io.loadmat('a.mat')['NAME'])"
-    refused_as a.mtx "a Matrix Market file" "$py scipy.io.mmread('a.mtx')), with .toarray() for a sparse one"
     refused_as a.gguf "a GGUF file" "in Python: gguf.GGUFReader('a.gguf'), and numpy.save('a.npy', ...) of one of its \
 tensors"
     refused_as a.npy.gz "a gzip file" "unpack it first: gunzip 'a.npy.gz'"

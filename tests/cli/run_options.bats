@@ -372,7 +372,7 @@ save("a.npz:data", x)' > e.py
         echo 'save("a.txt", generate((3, 4)))' > e.py
         program run e.py $check
         line="e.py:1:1: cannot write 'a.txt': unknown ending '.txt'"
-        line+=", expected .bin, .npy, .npz, .safetensors, .csv or .tsv"
+        line+=", expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx"
         expect_failure 64 "$line" '"a.npy": the ending says what is written'
         expect_only_files e.py link there
     done

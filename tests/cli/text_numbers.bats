@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Numbers as text: tables (.csv, .tsv) that numpy has written, and what is written against numpy; what is refused, with
-# its place.
+# Numbers as text: tables (.csv, .tsv) that numpy has written, and Matrix Market files by hand; what is written against
+# numpy; what is refused, with its place.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
@@ -165,4 +165,100 @@ subprocess.run(sys.argv[1:], check=True)
 peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 sys.exit(f"{peak} KiB" if peak > 32 << 10 else 0)' "$MPIMATMUL" convert A.csv out.bin --dtype float32
     expect_status 0
+}
+
+@test "Matrix Market files, by the format's description" {
+    need_numpy
+    python << 'END'
+import numpy as np
+random = np.random.default_rng(5)
+def store(name, kind, sizes, lines):
+    with open(name + ".mtx", "w") as file:
+        print("%%MatrixMarket matrix " + kind, "% a comment", "", *[sizes], *lines, sep="\n", file=file)
+def triangle(n, below):
+    return [(i, j) for j in range(n) for i in range(j + below, n)]
+a = random.standard_normal((13, 7))
+a[3, 2], a[4, 1] = np.nan, -np.inf
+whole = random.integers(-9, 10, (7, 7))
+sides = [whole + 3 * whole.T, whole - whole.T]
+store("array", "array real general", "13 7", [repr(float(x)) for x in a.T.flat])
+np.save("array.npy", a)
+places = [(i, j) for i in range(13) for j in range(7) if (i + j) % 3 == 0]
+part = np.where(np.add.outer(np.arange(13), np.arange(7)) % 3 == 0, a, 0)
+random.shuffle(places)
+store("coordinate", "COORDINATE Real General", f"13 7 {len(places)}",
+      [f"{i + 1}  {j + 1}\t{float(a[i, j])!r} " for i, j in places])
+np.save("coordinate.npy", part)
+store("pattern", "coordinate pattern general", f"13 7 {len(places)}", [f"{i + 1} {j + 1}" for i, j in places])
+np.save("pattern.npy", np.add.outer(np.arange(13), np.arange(7)) % 3 == 0)
+store("twice", "coordinate integer general", "2 3 3", ["1 2 5", "2 3 7", "1 2 -3"])
+np.save("twice.npy", np.array([[0, 2, 0], [0, 0, 7]]))
+for name, below in ("symmetric", 0), ("skew-symmetric", 1):
+    s = whole + whole.T if below == 0 else whole - whole.T
+    lines = [(i, j) for i, j in triangle(7, below)]
+    store(name + ".array", "array integer " + name, "7 7", [s[i, j] for i, j in lines])
+    store(name, "coordinate real " + name, f"7 7 {len(lines)}", [f"{i + 1} {j + 1} {s[i, j]}" for i, j in lines])
+    np.save(name + ".array.npy", s)
+    np.save(name + ".npy", s.astype("f8"))
+END
+    for name in array coordinate pattern twice symmetric symmetric.array skew-symmetric skew-symmetric.array; do
+        program convert $name.mtx out.npy
+        expect_quiet_success
+        cmp out.npy $name.npy
+        # shellcheck disable=SC2002 # a pipe is meant
+        cat $name.mtx | "$MPIMATMUL" convert - - --format npy > out.npy
+        cmp out.npy $name.npy
+        program convert $name.npy again.mtx
+        expect_quiet_success
+        program diff again.mtx $name.npy -q
+        expect_quiet_success
+    done
+    "$MPIMATMUL" convert twice.npy twice2.mtx
+    [ "$(cat twice2.mtx)" = "%%MatrixMarket matrix array integer general"$'\n2 3\n0\n0\n2\n0\n0\n7' ]
+    "$MPIMATMUL" mul array.mtx symmetric.mtx -o C.mtx -q
+    "$MPIMATMUL" mul array.npy symmetric.npy -o C.npy -q
+    program diff C.mtx C.npy -q
+    expect_quiet_success
+}
+
+# mtx_refused TEXT LINE: of a file m.mtx whose first line is so, behind %%MatrixMarket matrix.
+mtx_refused() {
+    printf '%b' "%%MatrixMarket matrix $1" > m.mtx
+    program info m.mtx
+    expect_failure 65 "$2"
+}
+
+@test "Matrix Market files that are refused" {
+    complex="'m.mtx' holds complex numbers, which are not read"
+    mtx_refused 'coordinate complex general\n1 1 1\n1 1 1 0\n' "$complex"
+    mtx_refused 'coordinate real hermitian\n1 1 1\n1 1 1\n' "$complex"
+    mtx_refused 'band real general\n1 1 1\n' "line 1 of 'm.mtx': expected coordinate or array, found 'band'"
+    mtx_refused 'array text general\n' "line 1 of 'm.mtx': expected real, integer or pattern, found 'text'"
+    mtx_refused 'array real\n' "line 1 of 'm.mtx': expected general, symmetric or skew-symmetric"
+    mtx_refused 'array pattern general\n1 1\n' \
+        "'m.mtx' is not a valid .mtx file: a pattern is general or symmetric, and of coordinates"
+    mtx_refused 'array real general\n% c\n' "line 3 of 'm.mtx': expected sizes"
+    mtx_refused 'array real general\n2\n' "line 2 of 'm.mtx': expected a number of columns"
+    mtx_refused 'array real general\n0 2\n' "line 2 of 'm.mtx': expected a number of rows, found '0'"
+    mtx_refused 'array real general\n2 2 4\n' "line 2 of 'm.mtx': expected the end of the line, found '4'"
+    mtx_refused 'array real symmetric\n2 3\n' "line 2 of 'm.mtx': a matrix of 2 x 3 is not symmetric"
+    mtx_refused 'array real general\n1 2\n1\n' "'m.mtx' ends after 1 entries, expected 2"
+    mtx_refused 'array real general\n1 2\n1\n2\n\n3\n' "line 6 of 'm.mtx': expected no more than 2 entries"
+    mtx_refused 'array real general\n1 2\n1\nx\n' "line 4 of 'm.mtx': expected a number, found 'x'"
+    mtx_refused 'array integer general\n1 1\n1.5\n' "line 3 of 'm.mtx': expected a whole number, found '1.5'"
+    mtx_refused 'coordinate real general\n2 2 1\n3 1 5\n' "line 3 of 'm.mtx': expected the number of a row, found '3'"
+    mtx_refused 'coordinate real general\n2 2 1\n1 0 5\n' \
+        "line 3 of 'm.mtx': expected the number of a column, found '0'"
+    mtx_refused 'coordinate real general\n2 2 1\n1 1\n' "line 3 of 'm.mtx': expected a number"
+    mtx_refused 'coordinate real symmetric\n2 2 1\n1 2 5\n' \
+        "line 3 of 'm.mtx': entry (1, 2) is not in the lower triangle"
+    mtx_refused 'coordinate real skew-symmetric\n2 2 1\n2 2 5\n' \
+        "line 3 of 'm.mtx': entry (2, 2) is not in the lower triangle"
+    mtx_refused 'coordinate integer general\n1 1 2\n1 1 9223372036854775807\n1 1 1\n' \
+        "line 4 of 'm.mtx': a sum beyond int64"
+    printf '%%%%MatrixMarket matrix coordinate real general\n1000000000 1000000 1\n1 1 5\n' > m.mtx
+    program info m.mtx
+    expect_failure 74 "cannot keep the elements of 'm.mtx' in '$TMPDIR': No space left on device" \
+        "TMPDIR names another folder for them"
+    expect_only_files m.mtx
 }
