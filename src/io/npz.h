@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // .npz archives (numpy.savez, numpy.savez_compressed): zip files whose members NAME.npy are the tensors
-// NAME. The door to libzip.
+// NAME.
 #pragma once
 
 #include "io/decoded.h"
@@ -11,15 +11,6 @@
 // is not readable. Fails with MMUL_ERR_DATA (no valid archive, or two members of one name) and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
                                struct mmul_tensors **tensors, struct mmul_error *err);
-
-// Writes an archive with `count` members TENSOR.npy, stored, to `to` from its beginning: of each all of the file
-// `fd`. `name` is for errors. The same bytes for the same members. Fails with MMUL_ERR_IO and MMUL_ERR_SYSTEM.
-struct mmul_npz_member {
-    int fd;
-    const char *tensor;
-};
-enum mmul_status mmul_npz_pack(const struct mmul_npz_member *members, int count, int to,
-                               const char *name, struct mmul_error *err);
 
 // A member whole, unpacked and checked against its checksum. Fails with MMUL_ERR_DATA and, where there is no room for
 // it, MMUL_ERR_IO.

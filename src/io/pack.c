@@ -7,25 +7,26 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "io/archive.h"
 #include "io/formats.h"
-#include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
 
 enum mmul_status mmul_pack_npz(const struct mmul_output *output, int to, struct mmul_error *err) {
-    struct mmul_npz_member *members = NULL;
+    struct mmul_archive_part *parts = NULL;
     int count = 0;
     for (const struct mmul_output *o = output; o != NULL; o = o->next)
         count++;
-    enum mmul_status status = MMUL_ALLOCATE(members, count, "an archive's members", err);
+    enum mmul_status status = MMUL_ALLOCATE(parts, count, "an archive's members", err);
     if (status != MMUL_OK)
         return status;
     count = 0;
     for (const struct mmul_output *o = output; o != NULL; o = o->next)
-        members[count++] = (struct mmul_npz_member){o->fd, o->tensor};
-    status = mmul_npz_pack(members, count, to, output->name, err);
-    mmul_free(members);
+        parts[count++] = (struct mmul_archive_part){o->fd, o->tensor};
+    const struct mmul_archive_content content = {parts, count, ".npy"};
+    status = mmul_archive_write(&content, to, output->name, err);
+    mmul_free(parts);
     return status;
 }
 

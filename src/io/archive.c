@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// Members of zip archives by way of libzip.
+#include "io/archive.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/transfer.h"
+
+struct mmul_archive {
+    zip_t *zip;
+};
+
+struct mmul_archive_stream {
+    zip_file_t *file;
+    const char *name; // borrowed
+};
+
+static enum mmul_status fail_zip(const char *name, const char *kind, zip_error_t *problem,
+                                 struct mmul_error *err) {
+    enum mmul_status status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: %s", name, kind,
+                                        zip_error_strerror(problem));
+    zip_error_fini(problem);
+    return status;
+}
+
+enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
+                                   struct mmul_archive **archive, struct mmul_error *err) {
+    struct mmul_archive *made = NULL;
+    int code = 0, copy = dup(fd);
+    if (copy < 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open '%s'", name);
+    zip_t *opened = zip_fdopen(copy, 0, &code);
+    if (opened == NULL) {
+        zip_error_t problem;
+        close(copy);
+        zip_error_init_with_code(&problem, code);
+        return fail_zip(name, kind, &problem, err);
+    }
+    if (MMUL_ALLOCATE(made, 1, "an archive", err) != MMUL_OK) {
+        zip_discard(opened);
+        return err->status;
+    }
+    made->zip = opened;
+    *archive = made;
+    return MMUL_OK;
+}
+
+void mmul_archive_close(struct mmul_archive *archive) {
+    if (archive == NULL)
+        return;
+    zip_discard(archive->zip);
+    mmul_free(archive);
+}
+
+int64_t mmul_archive_count(const struct mmul_archive *archive) {
+    return zip_get_num_entries(archive->zip, 0);
+}
+
+const char *mmul_archive_member(struct mmul_archive *archive, int64_t member, int64_t *bytes) {
+    zip_stat_t found;
+    const zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE;
+    if (zip_stat_index(archive->zip, (zip_uint64_t)member, 0, &found) != 0 ||
+        (found.valid & needed) != needed || found.size > INT64_MAX)
+        return NULL;
+    *bytes = (int64_t)found.size;
+    return found.name;
+}
+
+int64_t mmul_archive_find(struct mmul_archive *archive, const char *name) {
+    return zip_name_locate(archive->zip, name, 0);
+}
+
+enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member, const char *name,
+                                    struct mmul_archive_stream **stream, struct mmul_error *err) {
+    struct mmul_archive_stream *made = NULL;
+    zip_file_t *file = zip_fopen_index(archive->zip, (zip_uint64_t)member, 0);
+    if (file == NULL)
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name,
+                         zip_strerror(archive->zip));
+    if (MMUL_ALLOCATE(made, 1, "a member of an archive", err) != MMUL_OK) {
+        zip_fclose(file);
+        return err->status;
+    }
+    *made = (struct mmul_archive_stream){.file = file, .name = name};
+    *stream = made;
+    return MMUL_OK;
+}
+
+void mmul_archive_end(struct mmul_archive_stream *stream) {
+    if (stream == NULL)
+        return;
+    zip_fclose(stream->file);
+    mmul_free(stream);
+}
+
+enum mmul_status mmul_archive_read(struct mmul_archive_stream *stream, void *dst, int64_t count,
+                                   int64_t *got, struct mmul_error *err) {
+    int64_t done = 0;
+    while (done < count) {
+        zip_int64_t now = zip_fread(stream->file, (char *)dst + done, (zip_uint64_t)(count - done));
+        if (now < 0)
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", stream->name,
+                             zip_file_strerror(stream->file));
+        if (now == 0)
+            break;
+        done += now;
+    }
+    *got = done;
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------------------- packing
+
+// The archive as libzip writes it: it takes files by their names, which would lose the lock on ours.
+struct sink {
+    int fd;
+    int64_t at, end;
+    zip_error_t problem;
+};
+
+static zip_int64_t sink_write(struct sink *sink, const void *data, zip_uint64_t length) {
+    int errnum = mmul_pwrite_all(sink->fd, data, length, sink->at);
+    if (errnum != 0) {
+        zip_error_set(&sink->problem, ZIP_ER_WRITE, errnum);
+        return -1;
+    }
+    sink->at += (int64_t)length;
+    sink->end = sink->at > sink->end ? sink->at : sink->end;
+    return (zip_int64_t)length;
+}
+
+// There is nothing in the archive before, so that nothing is ever read from it.
+static zip_int64_t sink_call(void *context, void *data, zip_uint64_t length,
+                             zip_source_cmd_t command) {
+    struct sink *sink = context;
+    zip_int64_t offset;
+    switch (command) {
+    case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(
+            ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE, ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR,
+            ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_BEGIN_WRITE, ZIP_SOURCE_WRITE,
+            ZIP_SOURCE_SEEK_WRITE, ZIP_SOURCE_TELL_WRITE, ZIP_SOURCE_COMMIT_WRITE,
+            ZIP_SOURCE_ROLLBACK_WRITE, ZIP_SOURCE_REMOVE, ZIP_SOURCE_FREE, -1);
+    case ZIP_SOURCE_STAT:
+        zip_stat_init(data);
+        ((zip_stat_t *)data)->valid = ZIP_STAT_SIZE;
+        ((zip_stat_t *)data)->size = 0;
+        return sizeof(zip_stat_t);
+    case ZIP_SOURCE_ERROR:
+        return zip_error_to_data(&sink->problem, data, length);
+    case ZIP_SOURCE_WRITE:
+        return sink_write(sink, data, length);
+    case ZIP_SOURCE_SEEK_WRITE:
+        offset = zip_source_seek_compute_offset((zip_uint64_t)sink->at, (zip_uint64_t)sink->end,
+                                                data, length, &sink->problem);
+        if (offset >= 0)
+            sink->at = offset;
+        return offset < 0 ? -1 : 0;
+    case ZIP_SOURCE_TELL_WRITE:
+        return sink->at;
+    default:
+        return 0;
+    }
+}
+
+// The whole file, as something to be added.
+static zip_source_t *member_source(int member) {
+    int copy = dup(member);
+    FILE *stream = copy >= 0 ? fdopen(copy, "rb") : NULL;
+    zip_source_t *source = stream != NULL ? zip_source_filep_create(stream, 0, -1, NULL) : NULL;
+    if (source == NULL && stream != NULL)
+        fclose(stream); // read only: nothing can be lost
+    else if (source == NULL && copy >= 0)
+        close(copy);
+    return source;
+}
+
+static bool add_member(zip_t *archive, int member, const char *name, const char *ending) {
+    enum { FIRST_OF_JANUARY_1980 = 0x21 };
+    struct mmul_text file = {0};
+    zip_source_t *source = member_source(member);
+    zip_int64_t index = -1;
+    mmul_text_add(&file, "%s%s", name, ending);
+    if (source != NULL && !file.failed)
+        index = zip_file_add(archive, file.data, source, ZIP_FL_ENC_UTF_8);
+    mmul_text_fini(&file);
+    if (index < 0) {
+        zip_source_free(source);
+        return false;
+    }
+    return zip_set_file_compression(archive, (zip_uint64_t)index, ZIP_CM_STORE, 0) == 0 &&
+           zip_file_set_dostime(archive, (zip_uint64_t)index, 0, FIRST_OF_JANUARY_1980, 0) == 0;
+}
+
+enum mmul_status mmul_archive_write(const struct mmul_archive_content *content, int to,
+                                    const char *name, struct mmul_error *err) {
+    struct sink sink = {.fd = to};
+    enum mmul_status status = MMUL_OK;
+    zip_error_init(&sink.problem);
+    zip_source_t *target = zip_source_function_create(sink_call, &sink, NULL);
+    zip_t *archive =
+        target != NULL ? zip_open_from_source(target, ZIP_CREATE | ZIP_TRUNCATE, NULL) : NULL;
+    bool is_added = archive != NULL;
+    for (int i = 0; is_added && i < content->count; i++)
+        is_added =
+            add_member(archive, content->parts[i].fd, content->parts[i].name, content->ending);
+    if (archive == NULL) {
+        zip_source_free(target);
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
+    } else if (!is_added || zip_close(archive) != 0) {
+        status = mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name, zip_strerror(archive));
+        zip_discard(archive);
+    }
+    zip_error_fini(&sink.problem);
+    return status;
+}
