@@ -305,7 +305,8 @@ const struct command mmul_command_info = {
     .operands_most = INT_MAX,
     .summary = "format, dims, dtype, bytes, min, max, mean, NaN, Inf, a corner",
     .notes =
-        "Of .npz and .safetensors files it lists the tensors; FILE:NAME is one of them, here and "
+        "Of .npz, .safetensors and .pt files it lists the tensors; FILE:NAME is one of them, here "
+        "and "
         "in every "
         "other\n"
         "command, and FILE:NAME[a:b] a range of its first axis, as in numpy.\n"

@@ -60,11 +60,11 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
     return mmul_files_check_beside(report, beside->what, err);
 }
 
-// Of a result without a name; .npy where A's format has not the type.
+// Of a result without a name; .npy where A's format has not the type, or is only read.
 static enum mmul_format natural_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
     const enum mmul_format format = mmul_matrix_info(input).format;
-    return dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype ? MMUL_FORMAT_NPY
-                                                                          : format;
+    const bool has_not = dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype;
+    return has_not || !mmul_format_is_written(format) ? MMUL_FORMAT_NPY : format;
 }
 
 static enum mmul_status refuse_format(const struct job *job, struct mmul_error *err) {

@@ -83,6 +83,8 @@ enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *form
     enum mmul_status status = mmul_matrix_open(path, &matrix, err);
     if (status == MMUL_OK)
         *format = mmul_matrix_info(matrix).format;
+    if (!mmul_format_is_written(*format))
+        *format = MMUL_FORMAT_NPY;
     mmul_matrix_close(matrix);
     return status;
 }

@@ -24,7 +24,7 @@ bool mmul_files_are_same(const char *x, const char *y);
 enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                                          struct mmul_error *err);
 
-// The format of a matrix file. Fails as mmul_matrix_open.
+// The format of a matrix file, .npy where that is only read. Fails as mmul_matrix_open.
 enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *format,
                                         struct mmul_error *err);
 

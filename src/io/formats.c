@@ -17,6 +17,7 @@
 #include "io/npy.h"
 #include "io/npz.h"
 #include "io/pack.h"
+#include "io/pt.h"
 #include "io/safetensors.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
@@ -256,10 +257,17 @@ static const struct mmul_format_row rows[] = {
      .pack = mmul_pack_npz,
      .is_packed = true,
      .dtypes = NUMPY_TYPES},
-    {.called = "a PyTorch file",
+    {.format = MMUL_FORMAT_PT,
+     .name = "pt",
+     .called = "a PyTorch file",
+     .ending = ".pt",
      MAGIC("PK\3\4"),
      .probe = mmul_is_pytorch_zip,
-     .hint = SAVE "torch.load(<in>, weights_only=True)['NAME'].float().numpy())"},
+     .load = mmul_pt_load,
+     .list = mmul_pt_list_file},
+    {.called = "an older PyTorch file",
+     MAGIC("\x80\2\x8A\n\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19"),
+     .hint = "in Python: torch.save(torch.load(<in>, weights_only=True), <pt>)"},
     {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip <in>"},
     {.format = MMUL_FORMAT_SAFETENSORS,
      .name = "safetensors",
@@ -318,8 +326,7 @@ static const struct mmul_format_row rows[] = {
     {.called = "a bzip2 file", MAGIC("BZh"), .hint = "unpack it first: bunzip2 <in>"},
     {.called = "a Python pickle",
      .probe = mmul_is_pickle,
-     .hint = "older PyTorch files are pickles, too: load it where you trust it and write the array "
-             "with numpy.save(<npy>, ...)"},
+     .hint = "load it where you trust it and write the array with numpy.save(<npy>, ...)"},
     {.called = "a file of JSON lines",
      .probe = mmul_is_json_lines,
      .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array([json.loads(line) for "
@@ -385,6 +392,10 @@ const struct mmul_format_row *mmul_format_row(enum mmul_format format) {
 
 const char *mmul_format_name(enum mmul_format format) {
     return format == MMUL_FORMAT_MEMORY ? "memory" : mmul_format_row(format)->name;
+}
+
+bool mmul_format_is_written(enum mmul_format format) {
+    return format == MMUL_FORMAT_MEMORY || mmul_format_row(format)->header != NULL;
 }
 
 const char *mmul_format_ending(enum mmul_format format) {
@@ -456,8 +467,9 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
         *row = found;
         return MMUL_OK;
     }
-    mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': unknown ending '%s', expected %s", path,
-              ending, written(true, known));
+    mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s ending '%s', expected %s", path,
+              found != NULL ? "files are only read that have the" : "unknown", ending,
+              written(true, known));
     mmul_hint(err, "--format %s writes under any name", written(false, known));
     return err->status;
 }

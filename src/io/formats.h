@@ -25,8 +25,8 @@ struct mmul_format_row {
     // Is it a file that starts so? `start` holds MMUL_FORMAT_START_BYTES or as many as there are,
     // the magic among them. NULL: the magic alone tells.
     bool (*probe)(const unsigned char *start, size_t count);
-    // How its owner makes a file of it that is read, <in>, <npy> and <npz> being the names of both; NULL where `load`
-    // is not.
+    // How its owner makes a file of it that is read, <in>, <npy>, <npz> and <pt> being the names of both; NULL where
+    // `load` is not.
     const char *hint;
     // Finds the elements of the open file: fills info and data_offset and checks the length; those that do not lie
     // there as they are used (text, packed) it decodes (io/decoded.h). Sizes of 0 are legal for rows and cols when

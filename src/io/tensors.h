@@ -14,8 +14,9 @@ struct mmul_tensor_entry {
     enum mmul_dtype dtype;
     int dimensions;
     int64_t sizes[MMUL_TENSOR_DIMENSIONS];
-    int64_t offset, bytes; // of the elements; npz: bytes alone
-    int64_t member;        // npz: its number in the archive
+    int64_t offset, bytes; // of the elements; npz: bytes alone; pt: offset in the storage
+    int64_t member;        // npz, pt: its number in the archive
+    int64_t strides[MMUL_TENSOR_DIMENSIONS]; // pt
 };
 
 struct mmul_tensors {

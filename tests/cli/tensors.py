@@ -51,3 +51,18 @@ def read_safetensors(path):
         found[name] = np.frombuffer(data[8 + length + begin : 8 + length + end],
                                     TYPES[entry["dtype"]]).reshape(entry["shape"])
     return found
+
+
+def expected_torch():
+    """Name -> array of tests/data/torch.pt."""
+    random = np.random.default_rng(12)
+    base = np.arange(120, dtype="f4").reshape(12, 10) - 60
+    kinds = ("f4", "f2", "f8", "i8", "i4", "i2", "i1", "u1")
+    return {
+        "model.layer.weight": random.integers(-4, 5, (3, 5)).astype("f4"),
+        **{"model." + kind: random.integers(0, 100, (2, 3)).astype(kind) for kind in kinds},
+        "model.mask": np.array([True, False, True]),
+        "views.0": base, "views.1": base.T, "views.2": base[2:5, 1:7], "views.3": base[::2, ::3], "views.4": base[3],
+        "views.5": np.broadcast_to(base[:1], (4, 10)), "views.6": base.reshape(2, 3, 4, 5)[:, 1:],
+        "7.0": np.array([[1, -2.5], [0.75, 1024]], "f4"),
+    }

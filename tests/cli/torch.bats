@@ -1,0 +1,190 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# PyTorch files: one that torch has written (tests/data/make_torch.py), and what Python's own pickle and zipfile write
+# (torchfile.py). Every tensor against numpy; what is refused, and that nothing runs.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+data=$BATS_TEST_DIRNAME/../data
+
+@test "what torch.save has written: state dicts, nested dicts, lists, views of one storage, every type" {
+    need_numpy
+    cp "$data/torch.pt" m.pth
+    program info m.pth
+    expect_quiet_success
+    expect_line "m.pth: pt, 18 tensors, $(stat -c %s m.pth) bytes"
+    expect_line "3 x 5          float32      60  model.layer.weight"
+    expect_line "2 x 2 x 4 x 5  float32     320  views.6"
+    expect_line "2 x 2          bfloat16      8  7.0"
+    names=$(py -c "import sys; sys.path.insert(0, '$BATS_TEST_DIRNAME')
+from tensors import expected_torch
+print(*expected_torch())")
+    for name in $names; do
+        program convert "m.pth:$name" "$name.npy"
+        [ "$status" -eq 0 ]
+    done
+    python << 'END'
+import numpy as np
+from tensors import expected_torch
+for name, array in expected_torch().items():
+    found = np.load(name + ".npy")
+    assert found.size == array.size and (found.reshape(array.shape) == array).all(), (name, found)
+    assert found.dtype == array.dtype, (name, found.dtype)
+END
+    program convert 'm.pth:views.1[2:5]' out.npy
+    expect_quiet_success
+    python << 'END'
+import numpy as np
+assert (np.load("out.npy") == (np.arange(120).reshape(12, 10) - 60).T[2:5]).all()
+END
+    program mul m.pth:views.0 m.pth:views.1 -q
+    expect_quiet_success
+    mv ./*_combined.npy product.npy
+    python << 'END'
+import numpy as np
+a = np.arange(120).reshape(12, 10) - 60
+assert (np.load("product.npy") == a @ a.T).all()
+END
+    ranks 2 mul m.pth:views.0 m.pth:views.1 -o two.npy -q
+    expect_quiet_success
+    cmp two.npy product.npy
+    echo 'save("t.npy", load("m.pth:views.2"))' > a.py
+    program run a.py -q
+    expect_quiet_success
+    cmp t.npy views.2.npy
+}
+
+@test "archives that are deflated or big-endian, unsigned types, one tensor alone, parameters" {
+    need_numpy
+    python << 'END'
+import zipfile
+import numpy as np
+import torchfile as t
+a = np.arange(-50, 50, dtype="f4").reshape(10, 10)
+np.save("a.npy", a)
+t.save(t.tensor(t.storage(a), a.shape), "alone.pt")
+t.save({"a": t.tensor(t.storage(a), a.shape)}, "deflated.pt", compression=zipfile.ZIP_DEFLATED)
+t.save([t.tensor(t.storage(a.byteswap()), a.shape)], "big.pt", order="big")
+t.save([t.tensor(t.storage(a), a.shape)], "little.pt", order="little")
+t.save(t.tensor(t.storage(a.T.copy()), a.shape, (1, 10)), "turned.pt")
+t.save(t.call("torch._utils", "_rebuild_parameter", t.tensor(t.storage(a), a.shape), True, {}), "parameter.pt")
+for kind, name in ("u2", "uint16"), ("u4", "uint32"):
+    u = (a + 2 ** (8 * int(kind[1]) - 1)).astype(kind)
+    np.save(name + ".npy", u)
+    t.save({"x": t.tensor_v3(u, name)}, name + ".pt")
+END
+    for file in alone deflated big little turned parameter; do
+        program convert $file.pt out.npy
+        expect_quiet_success
+        program diff out.npy a.npy -q
+        expect_quiet_success
+    done
+    for kind in uint16 uint32; do
+        program convert $kind.pt out.npy
+        expect_quiet_success
+        cmp out.npy $kind.npy
+    done
+    program info alone.pt
+    expect_line "10 x 10  float32    400  data"
+}
+
+# refused FILE LINE [HINT]
+refused() {
+    program info "$1"
+    expect_failure 65 "${@:2}"
+}
+
+@test "a pickle that would execute something is refused by name, and nothing runs" {
+    need_numpy
+    python << 'END'
+import numpy as np
+import torchfile as t
+a = np.ones((2, 2), "f4")
+one = t.tensor(t.storage(a), (2, 2))
+t.save_pickle(b"\x80\x02cos\nsystem\nX\x0a\x00\x00\x00touch done\x85R.", "os.pt")
+t.save_pickle(b"\x80\x02cposix\nsystem\nX\x0a\x00\x00\x00touch done\x85R.", "posix.pt")
+t.save_pickle(b"\x80\x02c__builtin__\neval\nX\x10\x00\x00\x00open('done', 'w')\x85R.", "eval.pt")
+t.save_pickle(b"\x80\x02(X\x0a\x00\x00\x00touch doneios\nsystem\n.", "inst.pt")
+t.save_pickle(b"\x80\x02ctorch\nFloatStorage\n)R.", "call.pt")
+t.save_pickle(b"\x80\x02)\x81.", "newobj.pt")
+t.save_pickle(b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "stack.pt")
+t.save_pickle(b"\x80\x02Va\n.", "unicode.pt")
+t.save_pickle(b"\x80\x02\xff.", "unknown.pt")
+t.save({"m": t.call("__main__", "Net", 1), "a": one}, "model.pt")
+t.save({"a": one}, "four.pt", protocol=4)
+END
+    hint="torch.save(model.state_dict(), ...) stores tensors alone"
+    here="of Python, and nothing is executed here"
+    refused os.pt "'os.pt' is not read: its pickle wants os.system $here" "$hint"
+    refused posix.pt "'posix.pt' is not read: its pickle wants posix.system $here" "$hint"
+    refused eval.pt "'eval.pt' is not read: its pickle wants __builtin__.eval $here" "$hint"
+    refused inst.pt "'inst.pt' is not read: its pickle has INST, which tensors do not need"
+    refused call.pt "'call.pt' is not read: its pickle wants torch.FloatStorage $here" "$hint"
+    refused model.pt "'model.pt' is not read: its pickle wants __main__.Net $here" "$hint"
+    refused newobj.pt "'newobj.pt' is not read: its pickle has NEWOBJ, which tensors do not need"
+    protocol="torch.save writes protocol 2 unless it is told another one"
+    refused stack.pt "'stack.pt' is not read: its pickle has SHORT_BINUNICODE, which tensors do not need" "$protocol"
+    refused four.pt "'four.pt' is not read: its pickle has FRAME, which tensors do not need" "$protocol"
+    refused unicode.pt "'unicode.pt' is not read: its pickle has UNICODE, which tensors do not need"
+    refused unknown.pt \
+        "'unknown.pt' is not a valid PyTorch file: its pickle has the unknown opcode 0xff"
+    [ ! -e "done" ]
+}
+
+@test "the older form, and files that are not valid" {
+    need_numpy
+    cp "$data/old.pt" .
+    refused old.pt "'old.pt' is an older PyTorch file, which is not read yet" \
+        "in Python: torch.save(torch.load('old.pt', weights_only=True), 'old.new.pt')"
+    python << 'END'
+import numpy as np
+import torchfile as t
+a = np.ones((2, 3), "f4")
+s = t.storage(a)
+t.save([t.tensor(s, (2, 3), (3, 1), 1)], "beyond.pt")
+t.save([t.tensor(s, (3, 2), (2, 2))], "stride.pt")
+t.save([t.tensor(s, (2 ** 40, 2 ** 40), (2 ** 40, 2 ** 40))], "many.pt")
+t.save([t.tensor(s, (2, 3), (3, 1), 0, {"neg": True})], "neg.pt")
+t.save([t.tensor(s, (1,) * 9)], "nine.pt")
+t.save([t.tensor(s, (2, 3), (3, -1))], "back.pt")
+t.save({"c": t.tensor(t.storage(np.ones((1, 1), "c8")), (1, 1)), "s": t.tensor(s, ())}, "complex.pt")
+t.save([t.tensor(s, (2, 3))], "order.pt", order="middle")
+t.save_pickle(b"\x80\x02}q\x00", "cut.pt")
+t.save_pickle(b"\x80\x02]q\x00h\x00a.", "self.pt")
+t.save_pickle(b"\x80\x02h\x05.", "memo.pt")
+t.save_pickle(b"\x80\x02r\xff\xff\xff\x7f.", "gap.pt")
+bomb = b"\x80\x02]q\x00"
+for level in range(1, 60):
+    bomb += b"](h%ch%ceq%c" % (level - 1, level - 1, level)
+t.save_pickle(bomb + b".", "bomb.pt")
+t.save_pickle(b"\x80\x02X\x01\x00\x00\x00aQ.", "persid.pt")
+t.save({"a.b": t.tensor(s, (2, 3))}, "missing.pt")
+import zipfile
+with zipfile.ZipFile("missing.pt") as old, zipfile.ZipFile("gone.pt", "w") as new:
+    new.writestr("archive/data.pkl", old.read("archive/data.pkl"))
+END
+    no="is not a valid PyTorch file:"
+    refused beyond.pt "'beyond.pt' $no tensor '0': it goes beyond the end of its storage"
+    refused stride.pt "'stride.pt' $no tensor '0': it goes beyond the end of its storage"
+    refused many.pt "'many.pt' $no tensor '0': its elements are too many to count"
+    refused neg.pt "'neg.pt' $no its pickle has a tensor that is to be conjugated or negated"
+    refused nine.pt "'nine.pt' $no its pickle has a tensor of more than 8 dimensions"
+    refused back.pt "'back.pt' $no its pickle has a tensor whose sizes are no whole numbers"
+    refused cut.pt "'cut.pt' $no its pickle ends too early"
+    refused self.pt "'self.pt' $no its pickle has values that hold each other too deeply"
+    refused bomb.pt "'bomb.pt' $no its pickle has values that hold each other too deeply"
+    refused memo.pt "'memo.pt' $no its pickle takes a value that it has not numbered"
+    refused gap.pt "'gap.pt' $no its pickle takes more than it has"
+    refused persid.pt "'persid.pt' $no its pickle has a persistent id that is no storage"
+    refused gone.pt "'gone.pt' $no tensor 'a.b': its storage is not there"
+    refused order.pt:0 "'order.pt:0' $no its byteorder is neither little nor big"
+    program info complex.pt
+    expect_quiet_success
+    expect_line "1 x 1     complex64 (not read)      8  c"
+    refused complex.pt:c "tensor 'c' of 'complex.pt' holds elements of type 'complex64', which is not read"
+    refused complex.pt:s "'complex.pt:s' holds a single number without dimensions, expected 1 to 4"
+    "$MPIMATMUL" gen A.npy --dims 2x2
+    program convert A.npy out.pt
+    expect_failure 64 "cannot write 'out.pt': files are only read that have the ending '.pt', \
+expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx" "--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name"
+}
