@@ -137,10 +137,11 @@ enum mmul_format {
     MMUL_FORMAT_TSV,
     MMUL_FORMAT_MTX,
     MMUL_FORMAT_PT,
+    MMUL_FORMAT_GGUF,
     MMUL_FORMAT_MEMORY,
 };
 
-// "bin", "npy", "npz", "safetensors", "csv", "tsv", "mtx", "pt"; "memory".
+// "bin", "npy", "npz", "safetensors", "csv", "tsv", "mtx", "pt", "gguf"; "memory".
 MMUL_API const char *mmul_format_name(enum mmul_format format);
 
 // Formats of other programs may only be read.
@@ -191,10 +192,10 @@ MMUL_API bool mmul_path_is_stdin(const char *path);
 // What follows "kept:" in such a name, unless a file is called so; NULL: it is none.
 MMUL_API const char *mmul_kept_name(const char *path);
 
-// Opens a .bin, .npy, .npz, .safetensors, .csv, .tsv, .mtx or .pt file, told apart by its first bytes, and checks
-// header and exact length. A Fortran order .npy is read into memory whole at once; a tensor of an .npz or .pt is unpacked, and
-// numbers that are text are decoded, to float64 but for integers and patterns of a .mtx, into a temporary file; "-" is
-// standard input, read to its end.
+// Opens a .bin, .npy, .npz, .safetensors, .csv, .tsv, .mtx, .pt or .gguf file, told apart by its first bytes, and
+// checks header and exact length. A Fortran order .npy is read into memory whole at once; a tensor of an .npz or .pt is
+// unpacked, packed elements of a .gguf become float32, and numbers that are text are decoded, to float64 but for
+// integers and patterns of a .mtx, into a temporary file; "-" is standard input, read to its end.
 //
 // Where no file has this name, "FILE:TENSOR" is one of the tensors that FILE holds, "FILE:TENSOR[a:b]"
 // the part [a, b) of its first axis, as numpy has it; of the file no other elements are read. A file

@@ -68,7 +68,8 @@ const struct command mmul_command_convert = {
         "what is narrower, all of whole numbers. - is standard input or output. OUT has the "
         "axes of IN, at\n"
         "least two; a .bin has four, whose leading sizes of 1 do not count; text has a matrix "
-        "alone. IN may be a .pt.\n"
+        "alone. IN may be\n"
+        "a .pt or .gguf.\n"
         "\n"
         "  mpimatmul convert weights.npy W.bin --dtype float16\n",
     .doing = "converting",

@@ -305,11 +305,9 @@ const struct command mmul_command_info = {
     .operands_most = INT_MAX,
     .summary = "format, dims, dtype, bytes, min, max, mean, NaN, Inf, a corner",
     .notes =
-        "Of .npz, .safetensors and .pt files it lists the tensors; FILE:NAME is one of them, here "
-        "and "
-        "in every "
-        "other\n"
-        "command, and FILE:NAME[a:b] a range of its first axis, as in numpy.\n"
+        "Of .npz, .safetensors, .pt and .gguf files it lists the tensors; FILE:NAME is one of "
+        "them, here\n"
+        "and in every other command, and FILE:NAME[a:b] a range of its first axis, as in numpy.\n"
         "\n"
         "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n"
         "A file that cannot be read is told and left out; the exit code is that of the first "

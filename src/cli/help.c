@@ -48,13 +48,14 @@ void mmul_help_print_program(FILE *stream) {
         "                       line wins; --transpose-a=off undoes MPIMATMUL_TRANSPOSE_A=on\n"
         "  With mpirun on several hosts, mpirun -x NAME takes a variable along.\n"
         "\n"
-        "Files: .bin (4D, little-endian), .npy, .npz, .safetensors, .csv, .tsv and .mtx; "
-        "FILE:TENSOR "
-        "is one of a\n"
-        "file's "
-        "tensors, FILE:TENSOR[10:20] a range of its first axis, kept:NAME what a job has left on "
-        "the\n"
-        "ranks; - is standard input or output. Results go to stdout, all else to stderr.\n",
+        "Files: .bin (4D, little-endian), .npy, .npz, .safetensors, .csv, .tsv, .mtx, and to be "
+        "read .pt\n"
+        "and .gguf; FILE:TENSOR is one of a file's tensors, FILE:TENSOR[10:20] a range of its "
+        "first "
+        "axis,\n"
+        "kept:NAME what a job has left on the ranks; - is standard input or output. Results go to "
+        "stdout,\n"
+        "all else to stderr.\n",
         stream);
 }
 

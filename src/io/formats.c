@@ -12,6 +12,7 @@
 #include "io/bin_header.h"
 #include "io/csv.h"
 #include "io/foreign.h"
+#include "io/gguf.h"
 #include "io/matrix_file.h"
 #include "io/mtx.h"
 #include "io/npy.h"
@@ -312,9 +313,13 @@ static const struct mmul_format_row rows[] = {
      .pack = mmul_mtx_pack,
      .is_packed = true,
      .dtypes = ALL_TYPES},
-    {.called = "a GGUF file",
+    {.format = MMUL_FORMAT_GGUF,
+     .name = "gguf",
+     .called = "a GGUF file",
+     .ending = ".gguf",
      MAGIC("GGUF"),
-     .hint = "in Python: gguf.GGUFReader(<in>), and numpy.save(<npy>, ...) of one of its tensors"},
+     .load = mmul_gguf_load,
+     .list = mmul_gguf_list_file},
     {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip <in>"},
     {.called = "a Zstandard file",
      MAGIC("\x28\xB5\x2F\xFD"),

@@ -15,7 +15,7 @@ struct mmul_tensor_entry {
     int dimensions;
     int64_t sizes[MMUL_TENSOR_DIMENSIONS];
     int64_t offset, bytes; // of the elements; npz: bytes alone; pt: offset in the storage
-    int64_t member;        // npz, pt: its number in the archive
+    int64_t member;        // npz, pt: its number in the archive; gguf: of its type
     int64_t strides[MMUL_TENSOR_DIMENSIONS]; // pt
 };
 

@@ -101,7 +101,6 @@ open("a.json", "w").write('\n {"a": [1, 2]}')
 open("lines.jsonl", "w").write("[1, 2]\n[3, 4]\n")
 open("list", "w").write("[[1, 2], [3, 4]]")
 open("a.mat", "wb").write(b"MATLAB 5.0 MAT-file" + bytes(600))
-open("a.gguf", "wb").write(b"GGUF" + struct.pack("<I", 3) + bytes(600))
 open("a.npy.gz", "wb").write(gzip.compress(a.tobytes()))
 open("a.npy.bz2", "wb").write(bz2.compress(a.tobytes()))
 open("a.npy.xz", "wb").write(lzma.compress(a.tobytes()))
@@ -122,8 +121,6 @@ END
     onnx="{t.name: onnx.numpy_helper.to_array(t) for t in onnx.load('a.onnx').graph.initializer}"
     refused_as a.onnx "an ONNX model" "in Python: numpy.savez('a.npz', **$onnx)"
     refused_as a.mat "a MATLAB file" "$py scipy.io.loadmat('a.mat')['NAME'])"
-    refused_as a.gguf "a GGUF file" "in Python: gguf.GGUFReader('a.gguf'), and numpy.save('a.npy', ...) of one of its \
-tensors"
     refused_as a.npy.gz "a gzip file" "unpack it first: gunzip 'a.npy.gz'"
     refused_as a.npy.bz2 "a bzip2 file" "unpack it first: bunzip2 'a.npy.bz2'"
     refused_as a.npy.xz "an xz file" "unpack it first: unxz 'a.npy.xz'"

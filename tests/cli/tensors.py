@@ -66,3 +66,21 @@ def expected_torch():
         "views.5": np.broadcast_to(base[:1], (4, 10)), "views.6": base.reshape(2, 3, 4, 5)[:, 1:],
         "7.0": np.array([[1, -2.5], [0.75, 1024]], "f4"),
     }
+
+
+def gguf_values():
+    """What tests/data/model.gguf is made of: numbers that every type of it holds as they are, and a stack."""
+    random = np.random.default_rng(13)
+    a = random.integers(-8, 8, (3, 64)).astype("f4")
+    a[:, ::32] = -8     # the factor of Q4_0 is 1
+    return a, random.integers(-4, 5, (2, 3, 5)).astype("f4")
+
+
+def expected_gguf():
+    """Name -> array of tests/data/model.gguf, behind blk.0. Q8_0 by the format's description: a factor in float16."""
+    a, stack = gguf_values()
+    blocks = a.reshape(3, 2, 32)
+    factor = np.abs(blocks).max(axis=2, keepdims=True) / np.float32(127)
+    whole = np.round(blocks / factor)
+    q8 = (whole * factor.astype("f2").astype("f4")).reshape(a.shape).astype("f4")
+    return {"f32": a, "f16": a, "bf16": a, "q4_0": a, "q8_0": q8, "stack": stack}

@@ -185,6 +185,7 @@ END
     refused complex.pt:s "'complex.pt:s' holds a single number without dimensions, expected 1 to 4"
     "$MPIMATMUL" gen A.npy --dims 2x2
     program convert A.npy out.pt
-    expect_failure 64 "cannot write 'out.pt': files are only read that have the ending '.pt', \
-expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx" "--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name"
+    line="cannot write 'out.pt': files are only read that have the ending '.pt'"
+    expect_failure 64 "$line, expected .bin, .npy, .npz, .safetensors, .csv, .tsv or .mtx" \
+        "--format bin, npy, npz, safetensors, csv, tsv or mtx writes under any name"
 }

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+// The header is read through a small buffer, of which named values are passed over but for the alignment; nothing in it
+// is believed before the file has room for it.
+#include "io/gguf.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/matrix_file.h"
+#include "io/transfer.h"
+#include "model/dtype.h"
+
+// Types by their numbers: a block has so many elements in so many bytes.
+static const struct type {
+    const char *name; // NULL: there is no such any more
+    int elements, bytes;
+    bool is_readable;
+    enum mmul_dtype dtype;
+} types[] = {
+    [0] = {"F32", 1, 4, true, MMUL_F32},          [1] = {"F16", 1, 2, true, MMUL_F16},
+    [2] = {"Q4_0", 32, 18, true, MMUL_F32},       [3] = {"Q4_1", 32, 20, false, MMUL_F32},
+    [6] = {"Q5_0", 32, 22, false, MMUL_F32},      [7] = {"Q5_1", 32, 24, false, MMUL_F32},
+    [8] = {"Q8_0", 32, 34, true, MMUL_F32},       [9] = {"Q8_1", 32, 36, false, MMUL_F32},
+    [10] = {"Q2_K", 256, 84, false, MMUL_F32},    [11] = {"Q3_K", 256, 110, false, MMUL_F32},
+    [12] = {"Q4_K", 256, 144, false, MMUL_F32},   [13] = {"Q5_K", 256, 176, false, MMUL_F32},
+    [14] = {"Q6_K", 256, 210, false, MMUL_F32},   [15] = {"Q8_K", 256, 292, false, MMUL_F32},
+    [16] = {"IQ2_XXS", 256, 66, false, MMUL_F32}, [17] = {"IQ2_XS", 256, 74, false, MMUL_F32},
+    [18] = {"IQ3_XXS", 256, 98, false, MMUL_F32}, [19] = {"IQ1_S", 256, 50, false, MMUL_F32},
+    [20] = {"IQ4_NL", 32, 18, false, MMUL_F32},   [21] = {"IQ3_S", 256, 110, false, MMUL_F32},
+    [22] = {"IQ2_S", 256, 82, false, MMUL_F32},   [23] = {"IQ4_XS", 256, 136, false, MMUL_F32},
+    [24] = {"I8", 1, 1, true, MMUL_I8},           [25] = {"I16", 1, 2, true, MMUL_I16},
+    [26] = {"I32", 1, 4, true, MMUL_I32},         [27] = {"I64", 1, 8, true, MMUL_I64},
+    [28] = {"F64", 1, 8, true, MMUL_F64},         [29] = {"IQ1_M", 256, 56, false, MMUL_F32},
+    [30] = {"BF16", 1, 2, true, MMUL_BF16},
+};
+enum { TYPE_COUNT = sizeof types / sizeof *types, Q4_0 = 2, Q8_0 = 8, BLOCK = 32 };
+
+// ---------------------------------------------------------------------------------------- reading
+
+struct reader {
+    int fd;
+    const char *name;
+    int64_t at, file_bytes; // of the next byte
+    int64_t begin, end;     // of what is in the buffer
+    struct mmul_error *err;
+    unsigned char buffer[64 << 10];
+};
+
+static enum mmul_status fail(const struct reader *r, const char *what) {
+    return mmul_fail(r->err, MMUL_ERR_DATA, "'%s' is not a valid GGUF file: %s", r->name, what);
+}
+
+static enum mmul_status take(struct reader *r, void *dst, int64_t count) {
+    if (count > r->file_bytes - r->at)
+        return fail(r, "its header goes beyond its end");
+    for (int64_t done = 0, now; done < count; done += now, r->at += now) {
+        if (r->at < r->begin || r->at >= r->end) {
+            size_t got = 0;
+            int errnum = mmul_pread_all(r->fd, r->buffer, sizeof r->buffer, r->at, &got);
+            if (errnum != 0)
+                return mmul_fail_errno(r->err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'",
+                                       r->name);
+            if (got == 0)
+                return fail(r, "its header goes beyond its end");
+            r->begin = r->at;
+            r->end = r->at + (int64_t)got;
+        }
+        now = mmul_smaller(count - done, r->end - r->at);
+        memcpy((char *)dst + done, r->buffer + (r->at - r->begin), (size_t)now);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status skip(struct reader *r, uint64_t count, uint64_t bytes_each) {
+    const uint64_t left = (uint64_t)(r->file_bytes - r->at);
+    if (bytes_each > 0 && count > left / bytes_each)
+        return fail(r, "its header goes beyond its end");
+    r->at += (int64_t)(count * bytes_each);
+    return MMUL_OK;
+}
+
+static enum mmul_status take_u32(struct reader *r, uint32_t *number) {
+    return take(r, number, sizeof *number);
+}
+
+static enum mmul_status take_u64(struct reader *r, uint64_t *number) {
+    return take(r, number, sizeof *number);
+}
+
+// A text of less than `capacity` bytes is kept, of a longer one nothing.
+static enum mmul_status take_text(struct reader *r, char *text, size_t capacity) {
+    uint64_t length = 0;
+    *text = '\0';
+    enum mmul_status status = take_u64(r, &length);
+    if (status != MMUL_OK || length >= capacity)
+        return status == MMUL_OK ? skip(r, length, 1) : status;
+    status = take(r, text, (int64_t)length);
+    text[status == MMUL_OK ? length : 0] = '\0';
+    return status;
+}
+
+// ----------------------------------------------------------------------------------- named values
+
+enum { UINT32 = 4, TEXT = 8, ARRAY = 9, KINDS = 13 };
+
+static enum mmul_status skip_value(struct reader *r, uint32_t kind) {
+    static const int bytes[KINDS] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    uint32_t inner = 0;
+    uint64_t count = 0;
+    char ignored[1];
+    if (kind >= KINDS)
+        return fail(r, "a value of an unknown type");
+    if (kind == TEXT)
+        return take_text(r, ignored, sizeof ignored);
+    if (kind != ARRAY)
+        return skip(r, 1, (uint64_t)bytes[kind]);
+    enum mmul_status status = take_u32(r, &inner);
+    if (status == MMUL_OK)
+        status = take_u64(r, &count);
+    if (status == MMUL_OK && (inner >= KINDS || inner == ARRAY))
+        return fail(r, "an array of an unknown type");
+    if (status != MMUL_OK || inner != TEXT)
+        return status == MMUL_OK ? skip(r, count, (uint64_t)bytes[inner]) : status;
+    for (uint64_t i = 0; status == MMUL_OK && i < count; i++) // each takes bytes of the file
+        status = take_text(r, ignored, sizeof ignored);
+    return status;
+}
+
+static enum mmul_status read_values(struct reader *r, uint64_t count, uint32_t *alignment) {
+    char key[64];
+    uint32_t kind = 0;
+    enum mmul_status status = MMUL_OK;
+    *alignment = 32;
+    for (uint64_t i = 0; status == MMUL_OK && i < count; i++) {
+        status = take_text(r, key, sizeof key);
+        if (status == MMUL_OK)
+            status = take_u32(r, &kind);
+        if (status == MMUL_OK && strcmp(key, "general.alignment") == 0 && kind == UINT32)
+            status = take_u32(r, alignment);
+        else if (status == MMUL_OK)
+            status = skip_value(r, kind);
+    }
+    if (status == MMUL_OK && (*alignment == 0 || *alignment % 8 != 0))
+        status = fail(r, "its alignment is no multiple of 8");
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- tensors
+
+static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *entry) {
+    enum { NAME_MAX_BYTES = 1024 };
+    char name[NAME_MAX_BYTES];
+    uint32_t dimensions = 0, type = 0;
+    uint64_t sizes[MMUL_TENSOR_DIMENSIONS], offset = 0;
+    int64_t elements = 1;
+    enum mmul_status status = take_text(r, name, sizeof name);
+    if (status == MMUL_OK && name[0] == '\0')
+        status = fail(r, "a tensor without a name, or with one of more than 1023 bytes");
+    if (status == MMUL_OK)
+        status = take_u32(r, &dimensions);
+    if (status == MMUL_OK && dimensions > MMUL_TENSOR_DIMENSIONS)
+        status = fail(r, "a tensor of more than 8 dimensions");
+    for (uint32_t d = 0; status == MMUL_OK && d < dimensions; d++)
+        status = take_u64(r, &sizes[d]);
+    if (status == MMUL_OK)
+        status = take_u32(r, &type);
+    if (status == MMUL_OK)
+        status = take_u64(r, &offset);
+    if (status != MMUL_OK)
+        return status;
+    if (type >= TYPE_COUNT || types[type].name == NULL)
+        return mmul_fail(r->err, MMUL_ERR_DATA,
+                         "'%s' is not a valid GGUF file: tensor '%s' has the unknown type %u",
+                         r->name, name, type);
+    // The first size is that of what runs fastest, here the last one.
+    for (uint32_t d = 0; d < dimensions; d++) {
+        entry->sizes[dimensions - 1 - d] = (int64_t)sizes[d];
+        if (sizes[d] > INT64_MAX || !mmul_multiply_sizes(elements, (int64_t)sizes[d], &elements))
+            return fail(r, "a tensor of more elements than can be counted");
+    }
+    const struct type *t = &types[type];
+    if ((dimensions > 0 ? sizes[0] : 1) % (uint64_t)t->elements != 0 || offset > INT64_MAX ||
+        !mmul_multiply_sizes(elements / t->elements, t->bytes, &entry->bytes))
+        return fail(r, "a tensor whose rows are no whole blocks");
+    entry->offset = (int64_t)offset;
+    entry->dimensions = (int)dimensions;
+    entry->member = type;
+    entry->is_readable = t->is_readable;
+    entry->dtype = t->dtype;
+    mmul_text_copy(entry->type, sizeof entry->type,
+                   t->is_readable && t->elements == 1 ? mmul_dtype_name(t->dtype) : t->name);
+    return mmul_copy_text(name, &entry->name, r->err);
+}
+
+// From offsets behind the header to offsets in the file.
+static enum mmul_status place(const struct reader *r, struct mmul_tensors *tensors,
+                              uint32_t alignment) {
+    const int64_t begin = mmul_divide_up(r->at, alignment) * alignment;
+    int64_t end;
+    for (int64_t t = 0; t < tensors->count; t++) {
+        struct mmul_tensor_entry *entry = &tensors->all[t];
+        if (entry->offset % alignment != 0 ||
+            __builtin_add_overflow(entry->offset, begin, &entry->offset) ||
+            __builtin_add_overflow(entry->offset, entry->bytes, &end) || end > r->file_bytes)
+            return mmul_fail(r->err, MMUL_ERR_DATA,
+                             "'%s' is not a valid GGUF file: tensor '%s' does not lie in it",
+                             r->name, entry->name);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status read_all(struct reader *r, struct mmul_tensors **tensors) {
+    enum { LEAST_BYTES = 8 + 4 + 4 + 8 }; // of a tensor's entry
+    uint32_t start[2] = {0}, alignment = 0;
+    uint64_t tensor_count = 0, value_count = 0;
+    enum mmul_status status = take(r, start, sizeof start);
+    if (status == MMUL_OK && start[1] != 2 && start[1] != 3)
+        return mmul_fail(r->err, MMUL_ERR_DATA,
+                         "'%s' is not read: GGUF version %u%s, expected 2 or 3", r->name,
+                         start[1] > UINT16_MAX ? __builtin_bswap32(start[1]) : start[1],
+                         start[1] > UINT16_MAX ? ", big-endian" : "");
+    if (status == MMUL_OK)
+        status = take_u64(r, &tensor_count);
+    if (status == MMUL_OK)
+        status = take_u64(r, &value_count);
+    if (status == MMUL_OK)
+        status = read_values(r, value_count, &alignment);
+    if (status == MMUL_OK && tensor_count > (uint64_t)(r->file_bytes - r->at) / LEAST_BYTES)
+        status = fail(r, "its header goes beyond its end");
+    if (status == MMUL_OK)
+        status = mmul_tensors_create(MMUL_FORMAT_GGUF, r->file_bytes, (int64_t)tensor_count,
+                                     tensors, r->err);
+    for (uint64_t t = 0; status == MMUL_OK && t < tensor_count; t++) {
+        status = read_tensor(r, &(*tensors)->all[t]);
+        (*tensors)->count += status == MMUL_OK;
+    }
+    return status == MMUL_OK ? place(r, *tensors, alignment) : status;
+}
+
+enum mmul_status mmul_gguf_list(int fd, const char *name, int64_t file_bytes,
+                                struct mmul_tensors **tensors, struct mmul_error *err) {
+    struct reader r = {.fd = fd, .name = name, .file_bytes = file_bytes, .err = err};
+    struct mmul_tensors *made = NULL;
+    enum mmul_status status = read_all(&r, &made);
+    if (status == MMUL_OK)
+        *tensors = made;
+    else
+        mmul_tensors_close(made);
+    return status;
+}
+
+enum mmul_status mmul_gguf_list_file(const struct mmul_matrix *matrix, const unsigned char *start,
+                                     size_t count, struct mmul_tensors **tensors,
+                                     struct mmul_error *err) {
+    (void)start, (void)count;
+    return mmul_gguf_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
+}
+
+// --------------------------------------------------------------------------------------- decoding
+
+bool mmul_gguf_is_packed(const struct mmul_tensor_entry *entry) {
+    return entry->is_readable && types[entry->member].elements > 1;
+}
+
+// A float16 factor d, and 32 bytes: d q. Of Q4_0 16 bytes: d (q - 8), q the lower halves of all, then the upper ones.
+static void decode_block(int64_t type, const unsigned char *block, float values[static BLOCK]) {
+    float d;
+    mmul_dtype_widen(MMUL_F16, block, 1, &d);
+    for (int i = 0; i < BLOCK; i++) {
+        const int half = block[2 + i % (BLOCK / 2)];
+        values[i] = type == Q8_0    ? d * (float)(int8_t)block[2 + i]
+                    : i < BLOCK / 2 ? d * (float)((half & 15) - 8)
+                                    : d * (float)((half >> 4) - 8);
+    }
+}
+
+enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
+                                  struct mmul_decoded *to, struct mmul_error *err) {
+    enum { BLOCKS = 1024, BLOCK_BYTES_MAX = 34 };
+    unsigned char packed[BLOCKS * BLOCK_BYTES_MAX];
+    float values[BLOCK];
+    const int64_t each = types[entry->member].bytes;
+    enum mmul_status status = MMUL_OK;
+    for (int64_t done = 0, now; status == MMUL_OK && done < entry->bytes; done += now) {
+        size_t got = 0;
+        now = mmul_smaller(BLOCKS * each, entry->bytes - done);
+        int errnum = mmul_pread_all(fd, packed, (size_t)now, entry->offset + done, &got);
+        if (errnum != 0)
+            return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", name);
+        if ((int64_t)got < now)
+            return mmul_matrix_fail_shorter(name, entry->offset + done + (int64_t)got,
+                                            entry->offset + entry->bytes, err);
+        for (int64_t at = 0; status == MMUL_OK && at < now; at += each) {
+            decode_block(entry->member, packed + at, values);
+            status = mmul_decoded_add(to, values, sizeof values, err);
+        }
+    }
+    return status;
+}
+
+static enum mmul_status unpack(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
+                               struct mmul_error *err) {
+    struct mmul_decoded decoded;
+    enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
+    if (status == MMUL_OK)
+        status = mmul_gguf_decode(matrix->fd, matrix->name, entry, &decoded, err);
+    if (status == MMUL_OK)
+        status = mmul_decoded_end(&decoded, matrix, err);
+    mmul_decoded_fini(&decoded);
+    return status;
+}
+
+enum mmul_status mmul_gguf_load(struct mmul_matrix *matrix, const unsigned char *start,
+                                size_t count, bool empty_allowed, struct mmul_error *err) {
+    const struct mmul_tensor_entry *entry;
+    struct mmul_tensors *tensors = NULL;
+    (void)empty_allowed; // shards are .bin and .npy files
+    enum mmul_status status = mmul_gguf_list_file(matrix, start, count, &tensors, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
+    if (status == MMUL_OK)
+        status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".gguf",
+                                     &matrix->info.shape, err);
+    if (status == MMUL_OK) {
+        matrix->info.one_dimensional = entry->dimensions == 1;
+        matrix->info.dimensions = entry->dimensions;
+        matrix->info.stored = entry->dtype;
+        matrix->info.file_bytes = entry->bytes;
+        matrix->data_offset = entry->offset;
+        if (mmul_gguf_is_packed(entry))
+            status = unpack(matrix, entry, err);
+    }
+    mmul_tensors_close(tensors);
+    return status;
+}

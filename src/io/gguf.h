@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+//
+// GGUF files, versions 2 and 3, little-endian: a header of named values and of tensors, and their elements. Those that
+// are no more than numbers are used where they lie; blocks of Q8_0 and Q4_0 (32 numbers with a factor) become float32;
+// other packed types are listed and not read. Read only. Source: the format's description in ggml's repository.
+#pragma once
+
+#include "io/decoded.h"
+#include "io/tensors.h"
+
+// The tensors of the open file `fd`, called `name`; `member` of each is its type. Fails with MMUL_ERR_DATA,
+// MMUL_ERR_NO_INPUT and MMUL_ERR_SYSTEM.
+enum mmul_status mmul_gguf_list(int fd, const char *name, int64_t file_bytes,
+                                struct mmul_tensors **tensors, struct mmul_error *err);
+
+// Is a readable tensor packed? Then its elements go to `to`, as float32. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT
+// and MMUL_ERR_IO.
+bool mmul_gguf_is_packed(const struct mmul_tensor_entry *entry);
+enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
+                                  struct mmul_decoded *to, struct mmul_error *err);
+
+// The row's functions (io/formats.h).
+enum mmul_status mmul_gguf_load(struct mmul_matrix *matrix, const unsigned char *start,
+                                size_t count, bool empty_allowed, struct mmul_error *err);
+enum mmul_status mmul_gguf_list_file(const struct mmul_matrix *matrix, const unsigned char *start,
+                                     size_t count, struct mmul_tensors **tensors,
+                                     struct mmul_error *err);
