@@ -9,6 +9,7 @@
 #include "comm/handshake.h"
 #include "exec/job/apart.h"
 #include "exec/job/plan_cache.h"
+#include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/memory/spare.h"
@@ -76,6 +77,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
 // What programs have left.
 static void drop_programs(struct mmul_context *context) {
     mmul_plan_cache_destroy(context);
+    mmul_rebalance_destroy(context);
     mmul_held_destroy(context);
     mmul_spares_drop(context);
 }

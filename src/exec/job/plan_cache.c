@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/job/rebalance.h"
 #include "plan/program/program_make.h"
 
 enum { PLANS = 16 };
@@ -109,6 +110,9 @@ static void add_job(struct mmul_hasher *hasher, const struct mmul_context *conte
         context->cluster->nodes[context->cluster->ranks[0].node].input_bytes;
     mmul_hasher_add(hasher, &input_bytes, sizeof input_bytes);
     mmul_hasher_add(hasher, &context->replacements, sizeof context->replacements);
+    const double *found = mmul_rebalance_weights(context);
+    if (found != NULL)
+        mmul_hasher_add(hasher, found, (size_t)context->cluster->size * sizeof *found);
 }
 
 // Of shards the ranks look whether they are what they were.

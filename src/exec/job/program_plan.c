@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "exec/job/plan_cache.h"
 #include "exec/job/program.h"
+#include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/memory/spare.h"
@@ -196,14 +197,30 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
     return told;
 }
 
-// Root's to all; where nobody has given any, those of what was kept.
+// Nobody has given weights, and sums may be added up in another way from turn to turn.
+static bool may_choose(const struct mmul_context *context, const struct mmul_job *job) {
+    return !gives_weights(job) && count_listed(context->cluster) == 0 && !job->options.reproducible;
+}
+
+static bool reads_shards(const struct mmul_program *program) {
+    bool any = false;
+    for (int i = 0; i < program->kept_count; i++)
+        any |= !program->kept[i].is_made && program->kept[i].held == 0;
+    return any;
+}
+
+// Root's to all; where nobody has given any, those of what was kept, or of what the ranks have done.
 static enum mmul_status share_weights(const struct mmul_context *context,
                                       const struct mmul_job *job,
                                       const struct mmul_program *program, double **weights,
                                       struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
     enum mmul_status status = MMUL_ALLOCATE(*weights, comm->size, "weights", err);
-    if (status == MMUL_OK && comm->rank == 0) {
+    const double *found = mmul_rebalance_weights(context);
+    if (status == MMUL_OK && comm->rank == 0 && found != NULL && !reads_shards(program) &&
+        may_choose(context, job)) {
+        memcpy(*weights, found, (size_t)comm->size * sizeof *found);
+    } else if (status == MMUL_OK && comm->rank == 0) {
         status = choose_weights(context, program, job, *weights, err);
         if (status == MMUL_OK)
             status = gives_weights(job)
@@ -424,6 +441,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         return status;
     }
     made->owned = copy;
+    made->has_free_shares = told.is_automatic;
     copy->planning = NULL; // the calls are the caller's
     made->calls = job->calls;
     mmul_plan_cache_add(context, key, made);

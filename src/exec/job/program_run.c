@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "exec/conduct/run.h"
 #include "exec/job/program.h"
+#include "exec/job/rebalance.h"
 #include "exec/memory/held.h"
 #include "exec/memory/kept.h"
 #include "exec/tasks/computing.h"
@@ -327,6 +328,7 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
     mmul_stopwatch_enter(&context->watch, NULL);
     if (status == MMUL_OK) {
         mmul_report_end(made->report, made->begin, committing);
+        mmul_rebalance_note(context, plan, made->report);
         made->report->startup = context->startup;
         context->startup = (struct mmul_startup){0};
     }

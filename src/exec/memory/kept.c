@@ -482,14 +482,24 @@ static bool is_split_so(const struct mmul_kept *set, int size, const double *wei
            memcmp(offsets, set->offsets, (size_t)(size + 1) * sizeof *offsets) == 0;
 }
 
+// Is the set on some of the ranks only? What they have of it says nothing of the others.
+static bool is_of_some(const struct mmul_program *program, int kept) {
+    bool some = false;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        some |= o->kind == MMUL_KEPT && o->kept == kept && o->team > MMUL_TEAM_ALL;
+    }
+    return some;
+}
+
 enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size, double *weights,
                                    struct mmul_error *err) {
     const struct mmul_kept *largest = NULL;
     int64_t *offsets = NULL, count, most = 0;
     for (int i = 0; i < program->kept_count; i++) {
         const struct mmul_kept *set = &program->kept[i];
-        if (set->is_made || set->offsets == NULL || !mmul_shape_count(set->shape, &count) ||
-            count <= most)
+        if (set->is_made || set->offsets == NULL || is_of_some(program, i) ||
+            !mmul_shape_count(set->shape, &count) || count <= most)
             continue;
         largest = set;
         most = count;

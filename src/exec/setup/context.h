@@ -35,6 +35,8 @@ struct mmul_context {
     int test_count;
     struct mmul_kept_plan *plans; // owned: of programs that have run (exec/job/plan_cache.h)
     int64_t plan_count;           // that were made so far
+    struct mmul_balance
+        *balance; // owned, root's: shares that follow what ranks do (exec/job/rebalance.h)
     struct mmul_spare
         *spares; // owned: memory from one run of a plan to the next (exec/memory/spare.h)
     struct mmul_held *held; // owned: values that stay from job to job (exec/memory/held.h)

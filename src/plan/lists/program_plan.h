@@ -109,6 +109,11 @@ struct mmul_program_plan {
     int *multiplied;      // owned, per place: products that read its memory
     int read_again_count; // places that several products read
     struct mmul_program_rank *ranks; // owned
+    // Owned, root's: seconds that the ranks were busy, in so many runs of so many seconds since shares were looked at;
+    // nobody has given weights (exec/job/rebalance.h).
+    double *busy_seconds, run_seconds;
+    int runs;
+    bool has_free_shares;
     // For other programs like it (exec/job/plan_cache.h); by somebody now; it was made for an earlier program.
     bool is_kept, is_used, is_repeated;
 };

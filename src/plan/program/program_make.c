@@ -609,6 +609,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);
     mmul_free(plan->weights);
+    mmul_free(plan->busy_seconds);
     mmul_free(plan->node_bytes);
     mmul_free(plan->shard_bytes);
     mmul_free(plan->offsets);

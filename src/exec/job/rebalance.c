@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// Seconds of every rank for its share, in runs of one plan, are its speed in that program. Moves nothing itself: the
+// next program is planned with other weights, and what is held goes where that plan has it.
+#include "exec/job/rebalance.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+
+// Looked at when runs have taken so long together, and after each change twice as long as before: a change costs a plan
+// and a move of all that is held, and what a rank does varies.
+static const double FIRST_SECONDS = 1, LONGEST_SECONDS = 60;
+enum { RUNS_LEAST = 2 };
+
+// What must be gained at least.
+static const double GAIN = 0.05;
+
+struct mmul_balance {
+    double wait_seconds; // of runs, until shares are looked at
+    bool has_weights;
+    double weights[];
+};
+
+static double busy_of(const struct mmul_report_rank *r) {
+    return r->compute_seconds + r->copy_seconds + r->verify_seconds;
+}
+
+static bool is_free(const struct mmul_context *context, const struct mmul_program_plan *plan) {
+    return context->comm->rank == 0 && context->comm->size > 1 && plan->has_free_shares &&
+           plan->is_kept && !plan->options.reproducible && plan->team_count <= MMUL_TEAM_ALL + 1;
+}
+
+// Seconds of the slowest rank for all shares, now and with shares by the speeds that there have been, into `weights`.
+static double find_gain(const struct mmul_program_plan *plan, double *weights) {
+    double now = 0, speeds = 0;
+    for (int rank = 0; rank < plan->costs.size; rank++) {
+        const double share = plan->costs.shares[rank], busy = plan->busy_seconds[rank];
+        // Who has had nothing is as fast as was thought.
+        weights[rank] = share > 0 && busy > 0 ? share / busy : 0;
+        speeds += weights[rank];
+        now = fmax(now, busy);
+    }
+    return speeds > 0 ? 1 - 1 / speeds / now : 0;
+}
+
+static struct mmul_balance *balance_of(struct mmul_context *context) {
+    const int64_t size = context->comm->size;
+    struct mmul_error ignored; // without memory for it shares stay as they are
+    if (context->balance == NULL)
+        context->balance = mmul_allocate(
+            1, sizeof *context->balance + (size_t)size * sizeof *context->balance->weights,
+            "shares", &ignored);
+    if (context->balance != NULL && context->balance->wait_seconds == 0)
+        context->balance->wait_seconds = FIRST_SECONDS;
+    return context->balance;
+}
+
+void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan *plan,
+                         const struct mmul_report *report) {
+    struct mmul_error ignored;
+    if (!is_free(context, plan))
+        return;
+    struct mmul_balance *balance = balance_of(context);
+    if (plan->busy_seconds == NULL &&
+        MMUL_ALLOCATE(plan->busy_seconds, plan->costs.size, "shares", &ignored) != MMUL_OK)
+        return;
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        plan->busy_seconds[rank] += busy_of(&report->ranks[rank]);
+    plan->run_seconds += report->wall_seconds;
+    plan->runs++;
+    if (balance == NULL || plan->runs < RUNS_LEAST || plan->run_seconds < balance->wait_seconds)
+        return;
+    double *found = NULL;
+    if (MMUL_ALLOCATE(found, plan->costs.size, "shares", &ignored) != MMUL_OK)
+        return;
+    if (find_gain(plan, found) > GAIN) {
+        for (int rank = 0; rank < plan->costs.size; rank++)
+            balance->weights[rank] = found[rank];
+        balance->has_weights = true;
+        balance->wait_seconds = fmin(2 * balance->wait_seconds, LONGEST_SECONDS);
+    }
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        plan->busy_seconds[rank] = 0;
+    plan->run_seconds = 0;
+    plan->runs = 0;
+    mmul_free(found);
+}
+
+const double *mmul_rebalance_weights(const struct mmul_context *context) {
+    return context->balance != NULL && context->balance->has_weights ? context->balance->weights
+                                                                     : NULL;
+}
+
+void mmul_rebalance_destroy(struct mmul_context *context) {
+    mmul_free(context->balance);
+    context->balance = NULL;
+}
