@@ -128,6 +128,12 @@ def hosts(bench):
                 [*lab.mpirun(count), *program.words()], lab.env()))
                 for words, count in ((f"{text}: two hosts of one core, {rate}", 2), ("one of them", 1)))
             rows += measure_against(bench, name, two, one)
+        lab.rate("100mbit")
+        staged, whole = (Figure(f"{STEP}: {words}, 100mbit", lambda program=program: program.once(
+            [*lab.mpirun(2), *program.words()], lab.env()))
+            for words, program in (("two hosts of one core in a pipeline", training(bench, "pipeline")),
+                                   ("both on their windows", training(bench))))
+        rows += measure_against(bench, "pipeline", staged, whole)
     return rows
 
 

@@ -7,9 +7,9 @@
 
 #include "base/memory.h"
 
-// Looked at when runs have taken so long together, and after each change twice as long as before: a change costs a plan
-// and a move of all that is held, and what a rank does varies.
-static const double FIRST_SECONDS = 1, LONGEST_SECONDS = 60;
+// Looked at when runs have taken so long together, and so many times as long as their plan took to make, and after each
+// change twice as long as before: a change costs plans and a move of all that is held, and what a rank does varies.
+static const double FIRST_SECONDS = 1, PLANS = 20, LONGEST_SECONDS = 60;
 enum { RUNS_LEAST = 2 };
 
 // What must be gained at least.
@@ -17,6 +17,7 @@ static const double GAIN = 0.05;
 
 struct mmul_balance {
     double wait_seconds; // of runs, until shares are looked at
+    double plan_seconds; // of the plan that took longest
     bool has_weights;
     double weights[];
 };
@@ -61,6 +62,8 @@ void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan 
     if (!is_free(context, plan))
         return;
     struct mmul_balance *balance = balance_of(context);
+    if (balance != NULL)
+        balance->plan_seconds = fmax(balance->plan_seconds, context->startup.plan_seconds);
     if (plan->busy_seconds == NULL &&
         MMUL_ALLOCATE(plan->busy_seconds, plan->costs.size, "shares", &ignored) != MMUL_OK)
         return;
@@ -68,7 +71,8 @@ void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan 
         plan->busy_seconds[rank] += busy_of(&report->ranks[rank]);
     plan->run_seconds += report->wall_seconds;
     plan->runs++;
-    if (balance == NULL || plan->runs < RUNS_LEAST || plan->run_seconds < balance->wait_seconds)
+    if (balance == NULL || plan->runs < RUNS_LEAST ||
+        plan->run_seconds < fmax(balance->wait_seconds, PLANS * balance->plan_seconds))
         return;
     double *found = NULL;
     if (MMUL_ALLOCATE(found, plan->costs.size, "shares", &ignored) != MMUL_OK)
