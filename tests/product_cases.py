@@ -115,7 +115,7 @@ def output_of(case):
     return "C.data" if case["output"] == "--format" else "C." + case["output"]
 
 
-HINT_FLOAT32 = ".npy, .npz and .safetensors have; --dtype float32 computes in float32"
+HINT_FLOAT32 = "all others have; --dtype float32 computes in float32"
 
 
 def refusal(case):

@@ -100,7 +100,7 @@ static const struct option_row rows[OPT_COUNT] = {
     [OPT_METRICS] = {"metrics", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
                      "a line of JSON per printed value", 0, 0},
     [OPT_PLACEMENT] = {"placement", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
-                       "where values are to be, by name (YAML)", 0, 0},
+                       "where values are to be (YAML)", 0, 0},
     [OPT_ON_NAN] = {"on-nan", 0, OPTION_CHOICE, ENVIRONMENT, "stop|skip", "stop", NULL,
                     "where a gradient is not finite", 0, 0},
     [OPT_REDUCED] = {"axis", 0, OPTION_CHOICE, 0, "-1|-2|all", "-1", NULL,

@@ -361,7 +361,6 @@ static void beginnings_of_other_files(void **state) {
         "BZh",
         "\x80\4\x95",
         "\x93NUMPY",
-        "1,2,3\n",
     };
     struct folder folder;
     folder_create(&folder);
