@@ -151,18 +151,7 @@ static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsig
     (void)empty_allowed; // shards are .bin and .npy files
     enum mmul_status status = list_safetensors(matrix, start, count, &tensors, err);
     if (status == MMUL_OK)
-        status =
-            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
-    if (status == MMUL_OK)
-        status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".safetensors",
-                                     &matrix->info.shape, err);
-    if (status == MMUL_OK) {
-        matrix->info.one_dimensional = entry->dimensions == 1;
-        matrix->info.dimensions = entry->dimensions;
-        matrix->info.stored = entry->dtype;
-        matrix->info.file_bytes = entry->bytes;
-        matrix->data_offset = entry->offset;
-    }
+        status = mmul_tensors_take(tensors, ".safetensors", matrix, &entry, err);
     mmul_tensors_close(tensors);
     return status;
 }

@@ -321,20 +321,9 @@ enum mmul_status mmul_gguf_load(struct mmul_matrix *matrix, const unsigned char 
     (void)empty_allowed; // shards are .bin and .npy files
     enum mmul_status status = mmul_gguf_list_file(matrix, start, count, &tensors, err);
     if (status == MMUL_OK)
-        status =
-            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
-    if (status == MMUL_OK)
-        status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".gguf",
-                                     &matrix->info.shape, err);
-    if (status == MMUL_OK) {
-        matrix->info.one_dimensional = entry->dimensions == 1;
-        matrix->info.dimensions = entry->dimensions;
-        matrix->info.stored = entry->dtype;
-        matrix->info.file_bytes = entry->bytes;
-        matrix->data_offset = entry->offset;
-        if (mmul_gguf_is_packed(entry))
-            status = unpack(matrix, entry, err);
-    }
+        status = mmul_tensors_take(tensors, ".gguf", matrix, &entry, err);
+    if (status == MMUL_OK && mmul_gguf_is_packed(entry))
+        status = unpack(matrix, entry, err);
     mmul_tensors_close(tensors);
     return status;
 }

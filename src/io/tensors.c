@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "io/matrix_file.h"
 #include "model/matrix.h"
 
 enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes, int64_t capacity,
@@ -169,5 +170,23 @@ enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const
                          mmul_shape_format(found, text));
     }
     *shape = found;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_tensors_take(const struct mmul_tensors *tensors, const char *kind,
+                                   struct mmul_matrix *matrix,
+                                   const struct mmul_tensor_entry **entry, struct mmul_error *err) {
+    enum mmul_status status =
+        mmul_tensors_find(tensors, matrix->path, matrix->tensor, entry, &matrix->range, err);
+    if (status == MMUL_OK)
+        status = mmul_shape_of_sizes((*entry)->sizes, (*entry)->dimensions, matrix->name, kind,
+                                     &matrix->info.shape, err);
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.one_dimensional = (*entry)->dimensions == 1;
+    matrix->info.dimensions = (*entry)->dimensions;
+    matrix->info.stored = (*entry)->dtype;
+    matrix->info.file_bytes = (*entry)->bytes;
+    matrix->data_offset = (*entry)->offset;
     return MMUL_OK;
 }

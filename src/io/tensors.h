@@ -45,3 +45,9 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
 enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
                                      const char *kind, struct mmul_shape *shape,
                                      struct mmul_error *err);
+
+// The matrix becomes the tensor that it asks for, whose elements are where the file has them. `kind` as above. Fails as
+// both.
+enum mmul_status mmul_tensors_take(const struct mmul_tensors *tensors, const char *kind,
+                                   struct mmul_matrix *matrix,
+                                   const struct mmul_tensor_entry **entry, struct mmul_error *err);

@@ -36,7 +36,7 @@ static double find_gain(const struct mmul_program_plan *plan, double *weights) {
     double now = 0, speeds = 0;
     for (int rank = 0; rank < plan->costs.size; rank++) {
         const double share = plan->costs.shares[rank], busy = plan->busy_seconds[rank];
-        // Who has had nothing is as fast as was thought.
+        // Who has had nothing, of fewer groups than ranks, say, goes on without.
         weights[rank] = share > 0 && busy > 0 ? share / busy : 0;
         speeds += weights[rank];
         now = fmax(now, busy);
