@@ -47,7 +47,7 @@ static const char *value_of(const struct mmul_program_plan *plan, int place) {
 
 // Of the step and all its fused operations.
 static int operands_of(const struct mmul_program_step *step) {
-    return step->kind == MMUL_STEP_MOVE ? 1 : (1 + step->fused_count) * MMUL_OPERANDS;
+    return step->kind == MMUL_STEP_MOVE ? 1 : mmul_program_operand_count(step);
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -98,8 +98,13 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
         network_bytes += plan->steps[at].network_bytes;
         most = mmul_larger(most, most_of(plan, memory, at));
     }
-    mmul_text_add(text, "%d\t%s%s\t%s\t", row->first + 1, row->times > 1 ? "  " : "",
-                  mmul_program_step_name(plan, step, name), value_of(plan, step->result));
+    mmul_text_add(text, "%d\t%s%s\t", row->first + 1, row->times > 1 ? "  " : "",
+                  mmul_program_step_name(plan, step, name));
+    for (int i = 0; i < mmul_program_result_count(step); i++)
+        if (mmul_program_step_result(plan, step, i) >= 0)
+            mmul_text_add(text, "%s%s", i > 0 ? ", " : "",
+                          value_of(plan, mmul_program_step_result(plan, step, i)));
+    mmul_text_add(text, "\t");
     add_operands(plan, step, text);
     mmul_text_add(text, "\t%s\t%s\t%.6f\t%s\n",
                   mmul_placement_format(&plan->places[step->result].placement, placement),
@@ -111,11 +116,13 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
 static uint64_t mark_of(const void *list, int index) {
     const struct mmul_program_plan *plan = list;
     const struct mmul_program_step *step = &plan->steps[index];
+    const int results = mmul_program_result_count(step);
     struct mmul_text text = {0};
     char name[MMUL_STEP_NAME_BYTES], shape[96], placement[96];
     mmul_text_add(&text, "%s", mmul_program_step_name(plan, step, name));
-    for (int i = -1; i < operands_of(step); i++) {
-        const int place = i < 0 ? step->result : mmul_program_step_operand(plan, step, i);
+    for (int i = -results; i < operands_of(step); i++) {
+        const int place = i < 0 ? mmul_program_step_result(plan, step, i + results)
+                                : mmul_program_step_operand(plan, step, i);
         if (place < 0)
             continue;
         const struct mmul_program_place *p = &plan->places[place];
@@ -267,23 +274,28 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
     const struct mmul_program_step *step = &plan->steps[index];
     const struct mmul_program_place *result = &plan->places[step->result];
     const struct mmul_shape shape = plan->program->values[result->value].shape;
-    json_t *from = json_array(), *bytes = json_array(), *device = json_array();
+    json_t *from = json_array(), *also = json_array(), *bytes = json_array(),
+           *device = json_array();
     char placement[96], name[MMUL_STEP_NAME_BYTES];
     for (int i = 0; i < operands_of(step); i++)
         if (mmul_program_step_operand(plan, step, i) >= 0)
             json_array_append_new(from, place_json(plan, mmul_program_step_operand(plan, step, i)));
+    for (int i = 1; i < mmul_program_result_count(step); i++)
+        if (mmul_program_step_result(plan, step, i) >= 0)
+            json_array_append_new(also, place_json(plan, mmul_program_step_result(plan, step, i)));
     for (int rank = 0; rank < plan->costs.size; rank++) {
         const int64_t at = (int64_t)rank * plan->step_count + index;
         json_array_append_new(bytes, json_integer((json_int_t)memory->bytes[at]));
         json_array_append_new(device, json_integer((json_int_t)memory->device[at]));
     }
-    return json_pack(
-        "{ss so s[IIII] so ss sI sf so so}", "operation", mmul_program_step_name(plan, step, name),
-        "value", mmul_json_text(value_of(plan, step->result)), "shape", (json_int_t)shape.batch,
-        (json_int_t)shape.depth, (json_int_t)shape.rows, (json_int_t)shape.cols, "from", from,
-        "placement", mmul_placement_format(&result->placement, placement), "network_bytes",
-        (json_int_t)llround(step->network_bytes), "seconds", step->seconds, "memory_bytes", bytes,
-        "device_bytes", device);
+    return json_pack("{ss so s[IIII] so so ss sI sf so so}", "operation",
+                     mmul_program_step_name(plan, step, name), "value",
+                     mmul_json_text(value_of(plan, step->result)), "shape", (json_int_t)shape.batch,
+                     (json_int_t)shape.depth, (json_int_t)shape.rows, (json_int_t)shape.cols,
+                     "also", also, "from", from, "placement",
+                     mmul_placement_format(&result->placement, placement), "network_bytes",
+                     (json_int_t)llround(step->network_bytes), "seconds", step->seconds,
+                     "memory_bytes", bytes, "device_bytes", device);
 }
 
 enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,

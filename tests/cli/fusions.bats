@@ -6,9 +6,9 @@
 bats_require_minimum_version 1.5.0
 load helper
 
-# A chain behind a product, one behind a stack times a matrix, one without a product, and one whose rows must be whole.
-# With middles=1 everything between is saved, too, and so read by two. What is multiplied is whole numbers: of others a
-# library may add up the same row in another order, by how many there are.
+# A chain behind a product, one behind a stack times a matrix, one without a product, one whose rows must be whole, and
+# what no chain is: one step makes several values of several. With middles=1 everything between is a result, too. What
+# is multiplied is whole numbers: of others a library may add up the same row in another order, by how many there are.
 write_program() {
     cat > chains.py << 'END'
 middles = 0
@@ -19,42 +19,96 @@ b = generate((1, 45), kind="integer", seed=3)
 r = generate((m, 45), kind="integer", seed=4)
 a1 = x @ w
 a2 = a1 + b
-a3 = gelu(a2 / 64)
-save("a.npy", a3 + r)
+a3 = a2 / 64
+a4 = gelu(a3)
+a5 = a4 + r
+save("a.npy", a5)
 t = generate((3, 20, 67), kind="integer", seed=5)
+u = generate((3, 20, 45), kind="normal", seed=6)
 b1 = t @ w
 b2 = b1 + b
-b3 = relu(b2) + generate((3, 20, 45), kind="normal", seed=6)
-save("b.npy", layer_norm(b3, b, b))
+b3 = relu(b2)
+b4 = b3 + u
+b5 = layer_norm(b4, b, b)
+save("b.npy", b5)
 c1 = maximum(r, -1)
 c2 = c1 * 3
-c3 = where(c2 > 2, c2 - 1, b)
-save("c.npy", abs(c3))
+c3 = c2 > 2
+c4 = c2 - 1
+c5 = where(c3, c4, b)
+c6 = abs(c5)
+save("c.npy", c6)
 d1 = x @ x.T
 d2 = d1 / 8
 d3 = softmax(d2, causal=True)
-save("d.npy", d3 * 2)
+d4 = d3 * 2
+save("d.npy", d4)
+e1 = x @ w
+e2 = e1 / 8
+e3 = r * 0.9
+e4 = e2 * 0.1
+e5 = e3 + e4
+e6 = e2 * e2
+e7 = sqrt(e6)
+e8 = e7 + 1
+e9 = e5 / e8
+f1 = e1 - e9
+save("e.npy", e5)
+save("f.npy", f1)
 if middles:
     save("a1.npy", a1)
     save("a2.npy", a2)
     save("a3.npy", a3)
+    save("a4.npy", a4)
     save("b1.npy", b1)
     save("b2.npy", b2)
     save("b3.npy", b3)
+    save("b4.npy", b4)
     save("c1.npy", c1)
     save("c2.npy", c2)
     save("c3.npy", c3)
+    save("c4.npy", c4)
+    save("c5.npy", c5)
     save("d1.npy", d1)
     save("d2.npy", d2)
     save("d3.npy", d3)
+    save("e1.npy", e1)
+    save("e2.npy", e2)
+    save("e3.npy", e3)
+    save("e4.npy", e4)
+    save("e6.npy", e6)
+    save("e7.npy", e7)
+    save("e8.npy", e8)
+    save("e9.npy", e9)
+END
+}
+
+# one_by_one FOLDER: each of the program's values there, made by a program of its own from the files of those before it.
+one_by_one() {
+    mkdir -p "$1/values"
+    python "$1" << 'END'
+import os, re, shutil, subprocess, sys
+folder, sizes, values = sys.argv[1], "", []
+for line in open("chains.py").read().split("if middles")[0].splitlines():
+    assignment = re.fullmatch(r"(\w+) = (.*)", line)
+    if not assignment:
+        file, value = re.fullmatch(r'save\("(.*)", (.*)\)', line).groups()
+        shutil.copy(f"{folder}/values/{value}.npy", f"{folder}/{file}")
+    elif assignment[2].isdigit():
+        sizes += line + "\n"
+    else:
+        read = "".join(f'{v} = load("{v}.npy")\n' for v in values if re.search(rf"\b{v}\b", assignment[2]))
+        with open(f"{folder}/values/one.py", "w") as text:
+            text.write(sizes + read + line + f'\nsave("{assignment[1]}.npy", {assignment[1]})\n')
+        subprocess.run([os.environ["MPIMATMUL"], "run", "one.py", "--quiet"], cwd=f"{folder}/values", check=True)
+        values.append(assignment[1])
 END
 }
 
 # The same program, whose matrices are files of float64.
 write_double_program() {
     write_program
-    sed -i -E "s|^([a-z]) = generate\\(.*|\\1 = load(\"$PWD/in_\\1.npy\")|
-               s|generate\\(\\(3, 20, 45.*|load(\"$PWD/in_u.npy\")|" chains.py
+    sed -i -E "s|^([a-z]) = generate\\(.*|\\1 = load(\"$PWD/in_\\1.npy\")|" chains.py
     python << 'END'
 import numpy as np
 rng = np.random.default_rng(7)
@@ -64,10 +118,15 @@ np.save("in_u.npy", rng.standard_normal((3, 20, 45)))
 END
 }
 
-# Those of the folder given, element by element and to the last bit.
+# is_same FOLDER [MIDDLES]: all results, and what is between, are those of that folder, to the last bit.
 is_same() {
-    for name in a b c d; do
+    local name
+    for name in a b c d e f; do
         cmp "$name.npy" "$1/$name.npy" || return 1
+    done
+    [ -n "${2:-}" ] || return 0
+    for name in {a,b,c,d,e}{1,2,3} {a,b,c,e}4 c5 e{6,7,8,9}; do
+        cmp "$name.npy" "$1/values/$name.npy" || return 1
     done
 }
 
@@ -78,43 +137,43 @@ import sys
 import numpy as np
 folder, dtype = sys.argv[1:]
 tolerance = 2e-5 if dtype == "float32" else 1e-13
-for name in "abcd":
+for name in "abcdef":
     x, y = np.load(f"{name}.npy"), np.load(f"{folder}/{name}.npy")
     assert x.dtype == dtype and x.shape == y.shape, (name, x.dtype)
     assert np.abs(x - y).max() <= tolerance * max(1, np.abs(y).max()), name
 END
 }
 
+# expect_chains TYPE: of 1, 2, 3 and 5 ranks, with what is between and without.
+expect_chains() {
+    local middles count
+    one_by_one apart
+    mkdir numpy
+    (cd numpy && REFERENCE_STORES=$1 py "$REPO/tests/reference.py" ../chains.py)
+    for middles in '' middles=1; do
+        for count in 1 2 3 5; do
+            rm -f [abcdef]*.npy
+            run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py \
+                --quiet ${middles:+"$middles"}
+            expect_quiet_success
+            is_same apart "$middles"
+            is_near numpy "$1"
+        done
+    done
+}
+
 @test "chains: the same as one by one, on 1, 2, 3 and 5 ranks, and as numpy" {
     need_numpy
     write_program
-    mkdir apart numpy
-    (cd apart && timeout 60 "$MPIMATMUL" run ../chains.py middles=1 --quiet)
-    (cd numpy && py "$REPO/tests/reference.py" ../chains.py)
-    for count in 1 2 3 5; do
-        rm -f ./*.npy
-        run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py --quiet
-        expect_quiet_success
-        is_same apart
-        is_near numpy
-    done
+    expect_chains float32
 }
 
 @test "chains of float64: the same as one by one, on 1, 2, 3 and 5 ranks, where a device errs, and as numpy" {
     need_numpy
     write_double_program
-    mkdir apart numpy
-    (cd apart && timeout 60 "$MPIMATMUL" run ../chains.py middles=1 --quiet)
-    (cd numpy && REFERENCE_STORES=float64 py "$REPO/tests/reference.py" ../chains.py)
-    for count in 1 2 3 5; do
-        rm -f [abcd].npy
-        run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py --quiet
-        expect_quiet_success
-        is_same apart
-        is_near numpy float64
-    done
+    expect_chains float64
     for rule in fail=3,hang=100 garble=3 hang=3; do
-        rm -f [abcd].npy
+        rm -f [abcdef]*.npy
         options=(chains.py --weights equal --device-timeout 1 --progress none)
         run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" run "${options[@]}" --device cpu : \
             -n 1 "$MPIMATMUL" run "${options[@]}" --device "faulty:$rule:cpu"
@@ -163,30 +222,62 @@ steps() {
     sed -n '/^step /,$p' <<< "$output" | sed '1d;/^$/,$d;s/^ *[0-9]*  //;s/  .*//'
 }
 
-@test "what goes together is one step; what others read is one of its own" {
+@test "what goes together is one step, with several results where others read what it makes" {
     write_program
     steps chains.py > found
     grep -qx 'matmul + add + divide + gelu + add' found
     grep -qx 'matmul + add + relu + add + layer_norm' found
-    grep -qx 'maximum + multiply' found
+    grep -qx 'maximum + multiply + greater + subtract + where + abs' found
     grep -qx 'matmul + divide + softmax + multiply' found
+    grep -qx 'matmul + divide + multiply + multiply + add + multiply + sqrt + add + divide + subtract' found
     steps chains.py | grep '+' > single
+    steps chains.py middles=1 | grep '+' | diff - single # what is between is wanted, too
+    program run chains.py middles=1 --check --json
+    python "$output" << 'END'
+import json, sys
+steps = {s["operation"]: s for s in json.loads(sys.argv[1])["steps"]}
+step = steps["matmul + add + divide + gelu + add"]
+assert step["value"] == "a5" and sorted(s["value"] for s in step["also"]) == ["a1", "a2", "a3", "a4"], step
+END
     write_double_program
     steps chains.py | grep '+' | diff - single # of float64 the same
-    write_program
-    steps chains.py middles=1 > found
-    run ! grep -q 'matmul +' found
+}
+
+@test "what stands between its readers, is read in another order, or is a row of others is not taken in" {
     cat > e.py << 'END'
-x = generate((30, 30), seed=1)
-y = relu(x @ x)
-print(y)
-z = tanh(y)
-save("z.npy", exp(z) + z)
+x = generate((64, 64), kind="integer", seed=1)
+y = x * 2
+save("z.npy", y @ y + y)
+a = x + 1
+save("b.npy", a.T - a)
+v = generate((1, 64), kind="integer", seed=2) * 3
+save("w.npy", x / v)
 END
     steps e.py > found
-    grep -qx 'matmul + relu' found # y is printed, and z is read twice
-    grep -qx 'tanh' found
-    grep -qx 'exp + add' found || grep -qx 'exp' found
+    grep -qx 'matmul + add' found
+    [ "$(grep -cx 'generate + multiply' found)" -eq 2 ]
+    grep -qx 'add' found
+    grep -qx 'subtract' found
+    grep -qx 'divide' found
+}
+
+@test "a step of an optimiser is one step with three results" {
+    cat > e.py << 'END'
+state = adamw_state(generate((300, 40), kind="normal", seed=1))
+g = generate((300, 40), kind="normal", seed=2)
+state = adamw(state, g, 3, 0.1)
+state = adamw(state, g * 2, 4, 0.1)
+save("w.npy", state[0])
+save("m.npy", state[1])
+save("v.npy", state[2])
+END
+    program run e.py --check --json
+    python "$output" << 'END'
+import json, sys
+steps = [s for s in json.loads(sys.argv[1])["steps"] if "sqrt" in s["operation"]]
+assert len(steps) == 1 and len(steps[0]["also"]) == 2, steps
+assert sorted(len(set(s["value"] for s in steps[0]["also"])) for s in steps) == [1], steps
+END
 }
 
 # memory_of TEXT: bytes that its values take, as --check says.
@@ -200,7 +291,7 @@ memory_of() {
     [ "$(memory_of 'save("y.npy", x @ x)')" = "4.0 MiB" ]
     [ "$(memory_of 'save("y.npy", relu(x @ x))')" = "8.0 MiB" ]
     [ "$(memory_of 'save("y.npy", tanh(relu(x @ x / 32) + 1) * 2 + x)')" = "8.0 MiB" ]
-    [ "$(memory_of 'save("y.npy", softmax(exp(-abs(x)) * 3 + x) / 2)')" = "8.0 MiB" ]
+    [ "$(memory_of 'save("y.npy", softmax(exp(-abs(x)) * 3 + x) / 2)')" = "4.0 MiB" ]
 }
 
 @test "log, trace and report show what goes together as one" {

@@ -15,6 +15,15 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
+# What libevent may say in mpirun, when a rank's pipe is closed while it is told of it, is not ours.
+eval "$(declare -f run | sed '1s/^run/run_as_it_is/')"
+run() {
+    run_as_it_is "$@" || return
+    [[ "${stderr:-}" == *'[warn] Epoll '* ]] || return 0
+    stderr=$(sed '/^\[warn\] Epoll /d' <<< "$stderr")
+    mapfile -t stderr_lines <<< "$stderr"
+}
+
 need_numpy() {
     py -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
 }

@@ -95,11 +95,15 @@ static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
             .flops = mmul_problem_flops(&stage->is.schedule->problem)};
     const struct mmul_program_plan *plan = run->site.values->plan;
     const struct mmul_program_step *step = &plan->steps[stage->is.index];
-    const struct mmul_value *value = &plan->program->values[plan->places[step->result].value];
-    struct mmul_outlook_work work = {
-        .seconds = seconds_of(outlook, stage, step->seconds),
-        .bytes = (double)mmul_shape_matrices(value->shape) * (double)value->shape.rows *
-                 (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype)};
+    struct mmul_outlook_work work = {.seconds = seconds_of(outlook, stage, step->seconds)};
+    for (int i = 0; i < mmul_program_result_count(step); i++) {
+        const int place = mmul_program_step_result(plan, step, i);
+        if (place < 0)
+            continue;
+        const struct mmul_value *value = &plan->program->values[plan->places[place].value];
+        work.bytes += (double)mmul_shape_matrices(value->shape) * (double)value->shape.rows *
+                      (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype);
+    }
     if (step->kind == MMUL_STEP_COMPUTE)
         work.flops = flops_of(stage);
     for (int i = 0; i < step->fused_count; i++)

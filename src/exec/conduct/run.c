@@ -243,12 +243,17 @@ static bool wait_for_node(struct mmul_stage *stage, int stages) {
 }
 
 // Where a device, or the check, may have something of a value that was there before.
-static void forget_memory(struct mmul_stage *stage, int place) {
-    const struct mmul_memory memory = mmul_values_memory(stage->site->values, place);
-    if (memory.begin == NULL)
-        return;
-    mmul_worker_forget_memory(&stage->site->worker, memory.begin, memory.end);
-    mmul_verifier_forget_memory(&stage->site->verifier_room, memory.begin, memory.end);
+static void forget_memory(struct mmul_stage *stage, const struct mmul_program_step *step) {
+    for (int i = 0; i < mmul_program_result_count(step); i++) {
+        const int place = mmul_program_step_result(stage->plan, step, i);
+        if (place < 0)
+            continue;
+        const struct mmul_memory memory = mmul_values_memory(stage->site->values, place);
+        if (memory.begin == NULL)
+            continue;
+        mmul_worker_forget_memory(&stage->site->worker, memory.begin, memory.end);
+        mmul_verifier_forget_memory(&stage->site->verifier_room, memory.begin, memory.end);
+    }
 }
 
 // What is wrong with the data of an operation stands where that was asked for.
@@ -317,9 +322,9 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
         return false;
     if (stage->is.kind->begin != NULL)
         stage->is.kind->begin(stage);
-    forget_memory(stage, stage->is.step->result);
+    forget_memory(stage, stage->is.step);
     if (stage->is.also != NULL)
-        forget_memory(stage, stage->is.also->result);
+        forget_memory(stage, stage->is.also);
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
     if (mmul_worker_turn(&run->site.worker, &options, &err) == MMUL_OK)
         return true;

@@ -302,12 +302,17 @@ static void describe_operation(const struct mmul_program_plan *plan, int step_in
 }
 
 static int64_t result_bytes(const struct mmul_program_plan *plan, int step, int rank) {
-    const struct mmul_program_place *place = &plan->places[plan->steps[step].result];
-    const struct mmul_value *value = &plan->program->values[place->value];
-    if (place->placement.kind == MMUL_PLACE_FILE)
-        return 0;
-    return mmul_placement_part(&place->placement, value->shape, rank).elements *
-           (int64_t)mmul_dtype_bytes(value->dtype);
+    int64_t bytes = 0;
+    for (int i = 0; i < mmul_program_result_count(&plan->steps[step]); i++) {
+        const int result = mmul_program_step_result(plan, &plan->steps[step], i);
+        if (result < 0 || plan->places[result].placement.kind == MMUL_PLACE_FILE)
+            continue;
+        const struct mmul_program_place *place = &plan->places[result];
+        const struct mmul_value *value = &plan->program->values[place->value];
+        bytes += mmul_placement_part(&place->placement, value->shape, rank).elements *
+                 (int64_t)mmul_dtype_bytes(value->dtype);
+    }
+    return bytes;
 }
 
 // Collective. What all ranks did of each, on root's clock.

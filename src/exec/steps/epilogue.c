@@ -23,7 +23,8 @@ static const struct mmul_program_fused *fused_of(const struct mmul_stage *stage,
 }
 
 bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
-    return stage->epilogue.step != NULL && fused_of(stage, 0)->before < 0;
+    return stage->epilogue.step != NULL &&
+           mmul_program_is_all_fused(stage->plan, stage->epilogue.step);
 }
 
 // -------------------------------------------------------------------------------------------- tiles
@@ -60,33 +61,81 @@ static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int plac
 // The part of an operand that a tile of one matrix depends on.
 static struct mmul_host_operand part_of(const struct mmul_stage *stage, int place,
                                         const struct tile *tile, struct mmul_shape result,
-                                        bool is_elements, bool is_first) {
+                                        bool is_elements, bool is_by_row) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const int64_t batch = s.batch == 1 ? 0 : tile->matrix / result.depth;
     const int64_t depth = s.depth == 1 ? 0 : tile->matrix % result.depth;
     const struct mmul_view view =
         mmul_values_view(stage->site->values, place, stage->comm->rank, batch * s.depth + depth);
-    return mmul_maps_part(&view, tile->row, is_elements || is_first ? tile->rows : 1,
+    return mmul_maps_part(&view, tile->row, is_elements || is_by_row ? tile->rows : 1,
                           is_elements ? tile->col : 0, is_elements ? tile->cols : s.cols);
 }
 
-// One operation on it, from `before`, to `to`.
-struct making {
-    const struct mmul_program_fused *fused;
-    const void *before;
-    void *to;
-    int64_t before_ld, to_ld;
-    bool may_leave; // the next one reads it alone
-};
+// One of those that the room has, whose rows lie behind each other.
+static struct mmul_host_tile room_tile(const struct mmul_stage *stage, const struct tile *tile,
+                                       int64_t index) {
+    const char *tiles = stage->site->epilogue_room.tiles;
+    return (struct mmul_host_tile){tiles + index * stage->epilogue.tile_bytes, tile->rows,
+                                   tile->cols, tile->cols, tile->dtype};
+}
 
-static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *tile,
-                                  const struct making *m, struct mmul_error *err) {
+static void forget(struct mmul_stage *stage, const struct mmul_host_tile *tile) {
+    const char *begin = tile->at;
+    const int64_t elements = (tile->rows - 1) * tile->ld + tile->cols;
+    mmul_worker_forget_memory(&stage->site->worker, begin,
+                              begin + elements * (int64_t)mmul_dtype_bytes(tile->dtype));
+}
+
+// What a fused operation makes of it: in one of the room's tiles, or where it is in memory.
+static struct mmul_host_tile find_result(const struct mmul_stage *stage, const struct tile *tile,
+                                         int place) {
+    const struct mmul_program_plan *plan = stage->plan;
+    const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
+    const int number = plan->places[place].tile;
+    if (number > 0)
+        return room_tile(stage, tile, number - 1);
+    const bool by_rows = stage->epilogue.step->by_rows;
+    const int64_t row = by_rows ? tile->row % s.rows : tile->row;
+    const struct mmul_view view = mmul_values_view(stage->site->values, place, stage->comm->rank,
+                                                   by_rows ? tile->row / s.rows : tile->matrix);
+    return (struct mmul_host_tile){mmul_view_element(&view, row, tile->col), tile->rows, tile->cols,
+                                   view.ld, tile->dtype};
+}
+
+static struct mmul_host_operand find_operand(const struct mmul_stage *stage,
+                                             const struct tile *tile,
+                                             const struct mmul_program_fused *fused, int index) {
+    const struct mmul_program_plan *plan = stage->plan;
+    const struct mmul_operation *o = &plan->program->operations[fused->operation];
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    const bool is_elements = row->class == MMUL_CLASS_ELEMENTS;
+    const int place = fused->operands[index];
+    if (place < 0)
+        return mmul_maps_number(&o->with.numbers[index], tile->dtype, tile->rows, tile->cols);
+    const int number = plan->places[mmul_program_base(plan, place)].tile;
+    if (number > 0) {
+        const struct mmul_host_tile at = room_tile(stage, tile, number - 1);
+        return (struct mmul_host_operand){.at = at.at,
+                                          .dtype = at.dtype,
+                                          .row_step = at.ld,
+                                          .col_step = 1,
+                                          .rows = at.rows,
+                                          .cols = at.cols};
+    }
+    return stage->epilogue.step->by_rows
+               ? rows_of(stage, place, tile, is_elements)
+               : part_of(stage, place, tile, plan->program->values[o->result].shape, is_elements,
+                         index < row->by_row);
+}
+
+static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *tile,
+                                   const struct mmul_program_fused *fused,
+                                   const struct mmul_host_tile *to, bool may_leave,
+                                   struct mmul_error *err) {
     const struct mmul_program *program = stage->plan->program;
-    const struct mmul_operation *o = &program->operations[m->fused->operation];
+    const struct mmul_operation *o = &program->operations[fused->operation];
     const struct mmul_shape shape = program->values[o->result].shape;
-    const bool by_rows = stage->epilogue.step->by_rows,
-               is_elements = mmul_operation_row(o->kind)->class == MMUL_CLASS_ELEMENTS;
     struct mmul_host_map host = {
         .map = {.kind = o->kind,
                 .with = &o->with,
@@ -99,30 +148,15 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
                 .matrices = 1,
                 .operand_count = o->operand_count,
                 .parallel = {stage->site->context->fallback_threads, mmul_pipeline_share}},
-        .result = m->to,
+        .result = (void *)(uintptr_t)to->at,
         .dtype = tile->dtype,
-        .ld = m->to_ld,
-        .may_leave = m->may_leave};
-    if (by_rows)
+        .ld = to->ld,
+        .may_leave = may_leave};
+    if (stage->epilogue.step->by_rows)
         host.map.shape =
             (struct mmul_shape){1, 1, mmul_shape_matrices(shape) * shape.rows, shape.cols};
-    for (int i = 0; i < o->operand_count; i++) {
-        const int place = m->fused->operands[i];
-        if (i == m->fused->before)
-            host.operands[i] = (struct mmul_host_operand){.at = m->before,
-                                                          .dtype = tile->dtype,
-                                                          .row_step = m->before_ld,
-                                                          .col_step = 1,
-                                                          .rows = tile->rows,
-                                                          .cols = tile->cols};
-        else if (place < 0)
-            host.operands[i] =
-                mmul_maps_number(&o->with.numbers[i], tile->dtype, tile->rows, tile->cols);
-        else if (by_rows)
-            host.operands[i] = rows_of(stage, place, tile, is_elements);
-        else
-            host.operands[i] = part_of(stage, place, tile, shape, is_elements, i == 0);
-    }
+    for (int i = 0; i < o->operand_count; i++)
+        host.operands[i] = find_operand(stage, tile, fused, i);
     char place[192];
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'", (long long)tile->row,
              (long long)(tile->row + tile->rows), (long long)tile->matrix,
@@ -130,48 +164,72 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
     return mmul_stage_map(stage, &host, place, err);
 }
 
-static void forget(struct mmul_stage *stage, const void *begin, size_t bytes) {
-    mmul_worker_forget_memory(&stage->site->worker, begin, (const char *)begin + bytes);
+// How many of the fused operations from the first-th on read what the step makes there?
+static int count_readers(const struct mmul_stage *stage, int place, int first) {
+    const int base = mmul_program_base(stage->plan, place);
+    int count = 0;
+    for (int i = first; i < stage->epilogue.step->fused_count; i++) {
+        const struct mmul_program_fused *fused = fused_of(stage, i);
+        bool reads = false;
+        for (int j = 0; j < MMUL_OPERANDS; j++)
+            reads |= fused->within[j] && mmul_program_base(stage->plan, fused->operands[j]) == base;
+        count += reads;
+    }
+    return count;
 }
 
-// All fused operations. A single one that reads its own result has that put beside first.
+// What the device alone has goes with its last reader.
+static void release_read(struct mmul_stage *stage, const struct tile *tile, int index) {
+    const struct mmul_program_fused *fused = fused_of(stage, index);
+    struct mmul_worker *worker = &stage->site->worker;
+    for (int j = 0; j < MMUL_OPERANDS; j++) {
+        if (!fused->within[j] || count_readers(stage, fused->operands[j], index + 1) > 0)
+            continue;
+        const struct mmul_host_tile read =
+            find_result(stage, tile, mmul_program_base(stage->plan, fused->operands[j]));
+        if (mmul_worker_is_absent(worker, &read))
+            mmul_worker_release(worker, &read);
+    }
+}
+
+// The fused operation's result is its step's, and where that is to be it reads another one.
+static bool ends_apart(const struct mmul_stage *stage, int index) {
+    const struct mmul_program_step *step = stage->epilogue.step;
+    return index == step->fused_count - 1 && mmul_program_ends_apart(stage->plan, step);
+}
+
+// All fused operations. A last one that reads what is where its result will be has that put beside first.
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile,
                                   struct mmul_error *err) {
-    const struct mmul_epilogue_room *room = &stage->site->epilogue_room;
     const int count = stage->epilogue.step->fused_count;
-    const bool is_all = mmul_epilogue_is_all(stage), is_apart = count == 1 && !is_all;
-    const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype),
-                  span = ((tile->rows - 1) * tile->ld + tile->cols) * each;
     const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
     // What is lost then is made again with the product, which is nowhere else.
     const bool is_absent = mmul_worker_is_absent(&stage->site->worker, &result);
-    struct making m = {.before = is_all ? NULL : tile->at, .before_ld = tile->ld};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
-        const bool is_last = i == count - 1 && !is_apart;
-        m.fused = fused_of(stage, i);
-        m.to = is_last ? tile->at : room->between[i % 2];
-        m.to_ld = is_last ? tile->ld : tile->cols;
-        m.may_leave = is_absent && i < count - 1;
-        forget(stage, m.to, is_last ? (size_t)span : room->bytes); // what a device has of that
-        status = make_link(stage, tile, &m, err);
-        const struct mmul_host_tile before = {m.before, tile->rows, tile->cols, m.before_ld,
-                                              tile->dtype};
+        const struct mmul_program_fused *fused = fused_of(stage, i);
+        const bool is_apart = ends_apart(stage, i);
+        const struct mmul_host_tile to =
+            is_apart ? room_tile(stage, tile, stage->epilogue.step->tile_count)
+                     : find_result(stage, tile, fused->result);
+        const bool may_leave = is_absent && i < count - 1 &&
+                               stage->plan->places[fused->result].tile > 0 &&
+                               count_readers(stage, fused->result, i + 2) == 0;
+        forget(stage, &to); // what a device has of that
+        status = make_fused(stage, tile, fused, &to, may_leave, err);
         if (status == MMUL_OK && is_absent)
-            mmul_worker_release(&stage->site->worker, &before);
-        m.before = m.to;
-        m.before_ld = m.to_ld;
-    }
-    if (status == MMUL_OK && is_apart) {
-        forget(stage, tile->at, (size_t)span);
-        mmul_copy_rows(m.before, tile->cols * each, tile->at, tile->ld * each, tile->rows,
+            release_read(stage, tile, i);
+        if (status != MMUL_OK || !is_apart)
+            continue;
+        forget(stage, &result);
+        const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype);
+        mmul_copy_rows(to.at, to.ld * each, tile->at, tile->ld * each, tile->rows,
                        tile->cols * each);
-        const struct mmul_host_tile apart = {m.before, tile->rows, tile->cols, tile->cols,
-                                             tile->dtype};
-        mmul_tile_cache_move(&stage->site->worker.kept, &apart, &result);
+        mmul_tile_cache_move(&stage->site->worker.kept, &to, &result);
     }
-    for (int i = 0; i < 2; i++)
-        forget(stage, room->between[i], room->bytes);
+    const struct mmul_epilogue_room *room = &stage->site->epilogue_room;
+    mmul_worker_forget_memory(&stage->site->worker, room->tiles,
+                              (const char *)room->tiles + room->bytes);
     return status;
 }
 
@@ -213,14 +271,10 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
 }
 
 // A hanging device has taken what was there before.
-static enum mmul_status create_between(struct mmul_epilogue_room *room, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 2; i++) {
-        if (room->between[i] == NULL)
-            room->between[i] = mmul_allocate_raw((int64_t)room->bytes, 1, "fused operations", err);
-        status = room->between[i] == NULL ? err->status : MMUL_OK;
-    }
-    return status;
+static enum mmul_status create_tiles(struct mmul_epilogue_room *room, struct mmul_error *err) {
+    if (room->tiles == NULL && room->bytes > 0)
+        room->tiles = mmul_allocate_raw((int64_t)room->bytes, 1, "fused operations", err);
+    return room->tiles == NULL && room->bytes > 0 ? err->status : MMUL_OK;
 }
 
 enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error *err) {
@@ -230,7 +284,7 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
         return MMUL_OK;
     struct mmul_block_walk walk =
         mmul_step_blocks(stage->plan, &stage->epilogue.blocks, stage->comm->rank);
-    enum mmul_status status = create_between(&stage->site->epilogue_room, err);
+    enum mmul_status status = create_tiles(&stage->site->epilogue_room, err);
     while (status == MMUL_OK && mmul_program_next_fused(&walk, &block))
         if (mmul_region_count(block) > 0)
             status = make_block(stage, block, &index, err);
@@ -241,12 +295,14 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
 // other values, what it makes.
 static int64_t tiles_of_fused(const struct mmul_stage *stage) {
     const struct mmul_program *program = stage->plan->program;
+    const struct mmul_program_step *step = stage->epilogue.step;
     int64_t most = 0;
-    for (int i = 0; i < stage->epilogue.step->fused_count; i++) {
+    for (int i = 0; i < step->fused_count; i++) {
         const struct mmul_program_fused *fused = fused_of(stage, i);
-        int64_t tiles = 1 + (i > 0);
+        int64_t tiles = 1;
         for (int j = 0; j < program->operations[fused->operation].operand_count; j++)
-            tiles += j != fused->before && fused->operands[j] >= 0;
+            tiles += fused->operands[j] >= 0 &&
+                     mmul_program_base(stage->plan, fused->operands[j]) != step->result;
         most = mmul_larger(most, tiles);
     }
     return most;
@@ -254,7 +310,11 @@ static int64_t tiles_of_fused(const struct mmul_stage *stage) {
 
 int64_t mmul_epilogue_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
-    const bool takes = epilogue->in_parts && rows * cols > MMUL_SAMPLE_WORK &&
+    // What others read, too, comes home.
+    const bool is_alone = epilogue->step != NULL &&
+                          epilogue->step->made != epilogue->step->result &&
+                          stage->plan->places[epilogue->step->made].view_of >= 0;
+    const bool takes = epilogue->in_parts && is_alone && rows * cols > MMUL_SAMPLE_WORK &&
                        epilogue->elements <= MMUL_ABSENT_SPAN;
     return takes ? tiles_of_fused(stage) * epilogue->elements * (int64_t)sizeof(float) : 0;
 }
@@ -273,7 +333,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
         part.row_end += before;
         part.matrix = 0;
     }
-    enum mmul_status status = create_between(&stage->site->epilogue_room, err);
+    enum mmul_status status = create_tiles(&stage->site->epilogue_room, err);
     return status == MMUL_OK ? make_block(stage, part, &index, err) : status;
 }
 
@@ -325,7 +385,8 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     // Of all its values (plan/program/program_epilogue.c).
     const enum mmul_dtype dtype =
         stage->plan->program->values[stage->plan->places[step->result].value].dtype;
-    const size_t bytes = (size_t)size.tile * mmul_dtype_bytes(dtype);
+    epilogue->tile_bytes = MMUL_PLACE_ALIGN(size.tile * (int64_t)mmul_dtype_bytes(dtype));
+    const size_t bytes = (size_t)(size.tiles * epilogue->tile_bytes);
     struct mmul_epilogue_room *room = &stage->site->epilogue_room;
     epilogue->all = size.all;
     epilogue->elements = size.tile;
@@ -334,15 +395,14 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
         mmul_epilogue_room_fini(room);
         room->bytes = bytes;
     }
-    return size.tile > 0 ? create_between(room, err) : MMUL_OK;
+    return size.tile > 0 ? create_tiles(room, err) : MMUL_OK;
 }
 
 void mmul_epilogue_room_fini(struct mmul_epilogue_room *room) {
-    for (int i = 0; i < 2; i++)
-        mmul_free(room->between[i]);
+    mmul_free(room->tiles);
     *room = (struct mmul_epilogue_room){0};
 }
 
 void mmul_epilogue_abandon(struct mmul_epilogue_room *room) {
-    room->between[0] = room->between[1] = NULL;
+    room->tiles = NULL;
 }

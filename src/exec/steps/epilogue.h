@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What a step does to its result in the end (plan/program/program_fuse.c), on one rank: some rows after the other,
-// each of which goes through all fused operations while it is in the processor's caches, or on the device. What is
-// between two fused operations is in memory of a few rows, which all epilogues of a run have in turn. The compute
-// thread's; moves nothing.
+// What a step does to its result in the end (plan/program/program_epilogue.c), on one rank: some rows after the other,
+// each of which goes through all fused operations while it is in the processor's caches, or on the device. What only
+// these read is in tiles, which all epilogues of a run have in turn. The compute thread's; moves nothing.
 #pragma once
 
 #include "plan/lists/program_plan.h"
@@ -12,14 +11,15 @@ struct mmul_stage;
 
 // One per run.
 struct mmul_epilogue_room {
-    size_t bytes;     // of each of
-    void *between[2]; // owned; NULL: nobody needs one, or left to a device that hangs
+    size_t bytes;
+    void *tiles; // owned, so many bytes; NULL: nobody needs any, or left to a device that hangs
 };
 
 struct mmul_epilogue {
     const struct mmul_program_step *step; // borrowed; NULL: there are no fused operations
     struct mmul_program_step blocks;      // a copy, whose blocks are those of the result
     int64_t elements;                     // of a tile, at most
+    int64_t tile_bytes;                   // of one in the room
     int64_t all;                          // elements of the rank's part
     int64_t done;                         // tiles that have gone through all fused operations
     bool in_parts; // of a product: what is made and checked goes at once; else when all is there
@@ -31,7 +31,7 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
                                     struct mmul_error *err);
 void mmul_epilogue_room_fini(struct mmul_epilogue_room *room);
 
-// Is the step's own operation one of the fused operations?
+// Is all that the stage does in it?
 bool mmul_epilogue_is_all(const struct mmul_stage *stage);
 
 // The device hangs, and may still write to what is between.

@@ -19,7 +19,7 @@ static int find_needs(const struct mmul_stage *stage) {
     int needs = stage->is.after_all ? stage->index : 0;
     if (stage->is.is_early)
         return mmul_stage_maker(stage, step->operands[0]);
-    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+    for (int i = 0; i < mmul_program_operand_count(step); i++) {
         const int place = mmul_program_step_operand(stage->plan, step, i);
         if (place >= 0 &&
             stage->plan->places[mmul_program_base(stage->plan, place)].placement.kind ==
@@ -32,7 +32,6 @@ static int find_needs(const struct mmul_stage *stage) {
 enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *site, int index,
                                  const struct mmul_stage_request *request, struct mmul_error *err) {
     const struct mmul_program_plan *plan = site->values->plan;
-    const int result = request->step->result;
     const int operation = request->step->operation;
     *stage = (struct mmul_stage){.site = site,
                                  .comm = site->context->comm,
@@ -47,11 +46,15 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
     stage->sums = mmul_program_sums(plan, request->step);
     stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
     stage->work.a_dtype = stage->work.b_dtype =
-        plan->program->values[plan->places[result].value].dtype;
+        plan->program->values[plan->places[request->step->result].value].dtype;
     enum mmul_status status = mmul_epilogue_init(stage, request->step, err);
     if (status == MMUL_OK)
         status = request->kind->init(stage, err);
-    site->makers[result] = index + 1;
+    for (int i = 0; i < mmul_program_result_count(request->step); i++) {
+        const int place = mmul_program_step_result(plan, request->step, i);
+        if (place >= 0)
+            site->makers[place] = index + 1;
+    }
     return status;
 }
 

@@ -593,12 +593,12 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
     return made_together(c, rule->result, most);
 }
 
-double mmul_program_chained_saving(const struct mmul_program_costs *costs,
-                                   const struct mmul_value *value, enum mmul_placement_kind kind) {
+double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
+                                 const struct mmul_value *value, enum mmul_placement_kind kind) {
     double most = 0;
     for (int node = 0; node < costs->node_count; node++)
         most = fmax(most, has(costs, kind, node));
-    return 2 * most * bytes_of(value->shape, value->dtype) / MAP_BYTES_PER_SECOND;
+    return most * bytes_of(value->shape, value->dtype) / MAP_BYTES_PER_SECOND;
 }
 
 // What is not where the plan's shares have it, to within a unit, is moved there.

@@ -114,9 +114,9 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
                                   const struct mmul_operation *operation,
                                   const struct mmul_rule *rule);
 
-// What is saved because a value between two operations is nowhere: it is neither written nor read.
-double mmul_program_chained_saving(const struct mmul_program_costs *costs,
-                                   const struct mmul_value *value, enum mmul_placement_kind kind);
+// Seconds in which operations read, or write, all of such a value.
+double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
+                                 const struct mmul_value *value, enum mmul_placement_kind kind);
 
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,

@@ -46,13 +46,47 @@ int mmul_program_plan_place(const struct mmul_program_plan *plan, int value) {
     return -1;
 }
 
+int mmul_program_operand_count(const struct mmul_program_step *step) {
+    return (1 + step->fused_count) * MMUL_OPERANDS;
+}
+
 int mmul_program_step_operand(const struct mmul_program_plan *plan,
                               const struct mmul_program_step *step, int index) {
     if (index < MMUL_OPERANDS)
         return step->operands[index];
     const struct mmul_program_fused *fused =
         &plan->fused[step->first_fused + index / MMUL_OPERANDS - 1];
-    return fused->before < 0 ? -1 : fused->operands[index % MMUL_OPERANDS]; // else the step's own
+    const bool is_own = index < 2 * MMUL_OPERANDS && mmul_program_is_all_fused(plan, step);
+    return is_own || fused->within[index % MMUL_OPERANDS] ? -1
+                                                          : fused->operands[index % MMUL_OPERANDS];
+}
+
+int mmul_program_result_count(const struct mmul_program_step *step) {
+    return 2 + step->fused_count;
+}
+
+int mmul_program_step_result(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int index) {
+    const int place = index == 0   ? step->result
+                      : index == 1 ? step->made
+                                   : plan->fused[step->first_fused + index - 2].result;
+    return index == 0 || (place != step->result && !plan->places[place].is_gone) ? place : -1;
+}
+
+bool mmul_program_is_all_fused(const struct mmul_program_plan *plan,
+                               const struct mmul_program_step *step) {
+    return step->fused_count > 0 && plan->fused[step->first_fused].operation == step->operation;
+}
+
+bool mmul_program_ends_apart(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step) {
+    bool reads = false;
+    for (int i = 0; step->fused_count > 0 && i < MMUL_OPERANDS; i++) {
+        const struct mmul_program_fused *last =
+            &plan->fused[step->first_fused + step->fused_count - 1];
+        reads |= last->within[i] && mmul_program_base(plan, last->operands[i]) == step->result;
+    }
+    return reads;
 }
 
 char *mmul_program_step_name(const struct mmul_program_plan *plan,
@@ -64,10 +98,10 @@ char *mmul_program_step_name(const struct mmul_program_plan *plan,
         return strcpy(text, "move");
     snprintf(text, MMUL_STEP_NAME_BYTES, "%s",
              mmul_operation_row(operations[step->operation].kind)->name);
-    for (int i = 0; i < step->fused_count; i++) {
+    for (int i = mmul_program_is_all_fused(plan, step); i < step->fused_count; i++) {
         const struct mmul_program_fused *fused = &plan->fused[step->first_fused + i];
         used = strlen(text);
-        if (fused->before >= 0 && used + 1 < MMUL_STEP_NAME_BYTES)
+        if (used + 1 < MMUL_STEP_NAME_BYTES)
             snprintf(text + used, MMUL_STEP_NAME_BYTES - used, " + %s",
                      mmul_operation_row(operations[fused->operation].kind)->name);
     }

@@ -20,14 +20,18 @@ struct mmul_program_place {
     bool stays;      // its memory is its own to the end: no step reads it, or it is to be kept
     int first_stage, last_stage; // that have it in memory
     int kept; // its memory is that of a set of shards, of the program's; -1: it is not
+    // is_gone: a fused operation makes it for others of its step, in that one of the tiles that these have in turn,
+    // from 1 on; 0: it is not there either.
+    int tile;
 };
 
-// An operation that is done to what those before it in its step have made, part by part: nothing between them
-// is a value that anybody has.
+// An operation that is done part by part, with those before it in its step, to what these have made. What nobody else
+// reads is no value that anybody has, but in a tile.
 struct mmul_program_fused {
     int operation;
-    int operands[MMUL_OPERANDS]; // places; -1: none, or a number, or
-    int before; // this one: what was made before; -1: this fused operation is the first to make anything
+    int operands[MMUL_OPERANDS]; // places; -1: none, or a number
+    bool within[MMUL_OPERANDS];  // the step makes it, before this operation
+    int result;                  // a place; of the last one the step's
 };
 
 enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
@@ -39,10 +43,11 @@ struct mmul_program_step {
     int operands[MMUL_OPERANDS]; // places, -1: none, or a number; of a move the first
     int result;                  // a place
     // What is done to that, in the end: fused operations of the plan's from `first_fused` on. `made`: where `operation`
-    // leaves its result, the same memory; of no fused operations, and of operations that are a fused operation
-    // themselves, the result.
+    // leaves its result: the memory of the step's, or, where others read it, too, its own; of no fused operations, and
+    // of operations that are a fused operation themselves, the result.
     int first_fused, fused_count, made;
-    bool by_rows; // fused operations have to do with rows of all matrices, one after the other
+    int tile_count; // that fused operations have in turn
+    bool by_rows;   // fused operations have to do with rows of all matrices, one after the other
     double fused_seconds; // predicted, of `seconds`
     bool joined;          // a move, carried out with the product it is for, in panels
     int joined_moves[MMUL_FACTORS], joined_count; // of such a product: their steps, in order
@@ -75,7 +80,7 @@ struct mmul_program_rank {
     bool copies_on_host;      // its device, a CPU through OpenCL, copies what it works on
     bool is_sampled;          // what its device makes is looked at by samples
     int64_t device_bytes;     // of its memory that the rank may use
-    int64_t fused_tile_bytes; // of a tile that goes through the fused operations of a step
+    int64_t fused_tile_bytes; // of all tiles that the fused operations of a step have at a time
 };
 
 struct mmul_program_plan {
@@ -165,9 +170,23 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 // Where a value is, or was, that was loaded or computed: its first place in memory; -1: none.
 int mmul_program_plan_place(const struct mmul_program_plan *plan, int value);
 
-// Operands of a step and then of its fused operations, MMUL_OPERANDS each: a place, or -1.
+// What a step reads: operands of its own and then of its fused operations: a place, or -1; so many at most.
+int mmul_program_operand_count(const struct mmul_program_step *step);
 int mmul_program_step_operand(const struct mmul_program_plan *plan,
                               const struct mmul_program_step *step, int index);
+
+// What it leaves in memory, or in a file: its result, then others: a place, or -1; so many at most.
+int mmul_program_result_count(const struct mmul_program_step *step);
+int mmul_program_step_result(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int index);
+
+// Is the step's own operation the first of the fused ones?
+bool mmul_program_is_all_fused(const struct mmul_program_plan *plan,
+                               const struct mmul_program_step *step);
+
+// Does the last fused operation read what lies where its result will be?
+bool mmul_program_ends_apart(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step);
 
 // "matmul + add + gelu", "move". Returns `text`.
 enum { MMUL_STEP_NAME_BYTES = 160 };

@@ -39,8 +39,10 @@ static void note_steps(struct ordering *o) {
     }
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        o->makers[mmul_program_base(plan, step->result)] = i;
-        for (int j = 0; j < (1 + step->fused_count) * MMUL_OPERANDS; j++) {
+        for (int r = 0; r < mmul_program_result_count(step); r++)
+            if (mmul_program_step_result(plan, step, r) >= 0)
+                o->makers[mmul_program_base(plan, mmul_program_step_result(plan, step, r))] = i;
+        for (int j = 0; j < mmul_program_operand_count(step); j++) {
             const int place = mmul_program_step_operand(plan, step, j);
             int *reader = place >= 0 ? &o->readers[mmul_program_base(plan, place)] : NULL;
             if (reader != NULL)

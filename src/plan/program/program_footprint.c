@@ -19,6 +19,11 @@ static const struct mmul_value *value_of(const struct mmul_program_plan *plan, i
     return &plan->program->values[plan->places[place].value];
 }
 
+static int64_t elements_of(const struct mmul_program_plan *plan, int place) {
+    const struct mmul_shape s = value_of(plan, place)->shape;
+    return mmul_shape_matrices(s) * s.rows * s.cols;
+}
+
 static int64_t bytes_each(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step) {
     return (int64_t)mmul_dtype_bytes(value_of(plan, step->result)->dtype);
@@ -43,10 +48,9 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
 enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err) {
-    // Bytes of a tile that goes through fused operations. Where operations are made in host memory, a tile and what the
-    // next fused operation makes of it fit the second caches of the rank's cores; a device with memory of its own keeps
-    // larger ones there from fused operation to fused operation, of such a part of its memory that what a fused
-    // operation reads and makes is a small one.
+    // Bytes of the tiles that fused operations have to do with at a time. Where operations are made in host memory,
+    // these fit the second caches of the rank's cores; a device with memory of its own keeps larger ones there from
+    // fused operation to fused operation, of such a part of its memory that what one reads and makes is a small one.
     enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
     enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
     for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
@@ -60,8 +64,8 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
         r->device_bytes =
             mmul_schedule_device_bytes(cluster, rank, plan->options.device_memory_bytes);
         r->fused_tile_bytes = info->host_memory
-                                  ? info->threads * info->cache_bytes / 2
-                                  : mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
+                                  ? info->threads * info->cache_bytes
+                                  : 2 * mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
     }
     return status == MMUL_OK ? count_products(plan, err) : status;
 }
@@ -269,6 +273,21 @@ static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *p
     return true;
 }
 
+// Tiles of values that fused operations read or make, in memory or not, which are to be in caches together.
+static int64_t tiles_at_once(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step) {
+    const int64_t all = elements_of(plan, step->result);
+    int64_t tiles = step->tile_count;
+    for (int i = 0; i < mmul_program_result_count(step); i++)
+        tiles += mmul_program_step_result(plan, step, i) >= 0;
+    const bool is_all = mmul_program_is_all_fused(plan, step);
+    for (int i = is_all ? 0 : MMUL_OPERANDS; i < mmul_program_operand_count(step); i++) {
+        const int place = mmul_program_step_operand(plan, step, i);
+        tiles += place >= 0 && elements_of(plan, place) == all;
+    }
+    return mmul_larger(tiles, 1);
+}
+
 struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
                                                      const struct mmul_program_step *step,
                                                      int rank) {
@@ -287,8 +306,10 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }
-    const int64_t tile = plan->ranks[rank].fused_tile_bytes / bytes_each(plan, step);
+    const int64_t tile =
+        plan->ranks[rank].fused_tile_bytes / tiles_at_once(plan, step) / bytes_each(plan, step);
     size.tile = mmul_larger(widest, mmul_smaller(tile, largest));
+    size.tiles = step->tile_count + mmul_program_ends_apart(plan, step);
     return size;
 }
 
@@ -392,7 +413,7 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
         const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
         search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
     }
-    own->fused = mmul_larger(own->fused, 2 * fused.tile * each);
+    own->fused = mmul_larger(own->fused, fused.tiles * MMUL_PLACE_ALIGN(fused.tile * each));
     own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
     own->device = mmul_larger(own->device, device_of(plan, step, rank));
     own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));

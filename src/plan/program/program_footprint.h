@@ -95,9 +95,10 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
 // walk: of the step whose `made` is its result.
 bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part);
 
-// Elements of the rank's part, and of a tile of it.
+// Elements of the rank's part, and of a tile of it; tiles that are not of values in memory.
 struct mmul_epilogue_size {
     int64_t all, tile;
+    int tiles;
 };
 struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
                                                      const struct mmul_program_step *step,

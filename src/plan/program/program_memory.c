@@ -31,7 +31,7 @@ struct life {
 static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                       int stage, struct life *lives) {
     const struct mmul_program_place *made = &plan->places[step->result];
-    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+    for (int i = 0; i < mmul_program_operand_count(step); i++) {
         const int place = mmul_program_step_operand(plan, step, i);
         if (place < 0)
             continue;
@@ -42,8 +42,13 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
     }
     // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
     bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
-    lives[step->result].begin = is_added_to ? 0 : stage;
-    lives[step->result].end = stage;
+    for (int i = 0; i < mmul_program_result_count(step); i++) {
+        const int place = mmul_program_step_result(plan, step, i);
+        if (place >= 0) {
+            lives[place].begin = is_added_to ? 0 : stage;
+            lives[place].end = stage;
+        }
+    }
 }
 
 // Joined moves are a stage of their own before that of their product.

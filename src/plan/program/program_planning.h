@@ -26,8 +26,10 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
 // them, what nobody else reads: the moves that did that are gone then. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err);
 
-// Lets operations that have to do with a row, or an element, of what a step makes be done with it, where nobody
-// else reads that: their steps are gone then, and so are the values between. Fails with MMUL_ERR_SYSTEM (memory).
+// ---------------------------------------------------------------------------- program_epilogue.c
+
+// Lets operations that have to do with the same rows, or elements, be done together, in one step: the others are gone
+// then, and so are values that they alone read. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
                                              struct mmul_error *err);
 

@@ -56,7 +56,7 @@ static enum mmul_waits waits_of(const struct job *job, const struct mmul_program
         return waits;
     if (step->kind == MMUL_STEP_MOVE || step->joined_count > 0)
         return step->network_bytes > 0 || step->joined_count > 0 ? MMUL_WAITS_ALL : MMUL_WAITS_NODE;
-    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
+    for (int i = 0; i < mmul_program_operand_count(step); i++) {
         const int operand = mmul_program_step_operand(plan, step, i);
         if (operand >= 0 && plan->places[operand].placement.kind == MMUL_PLACE_REPLICATE &&
             job->makers[mmul_program_base(plan, operand)] >= 0)
@@ -105,7 +105,11 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
         if (step->spreads)
             stage->needs = job->makers[mmul_program_base(
                 plan, step->operands[step->schedule->axis == MMUL_ROWS ? 1 : 0])];
-        job->makers[mmul_program_base(plan, step->result)] = job->count++;
+        for (int r = 0; r < mmul_program_result_count(step); r++)
+            if (mmul_program_step_result(plan, step, r) >= 0)
+                job->makers[mmul_program_base(plan, mmul_program_step_result(plan, step, r))] =
+                    job->count;
+        job->count++;
     }
     return status;
 }

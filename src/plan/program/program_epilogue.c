@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT
+// Operations go together: a step takes in those that make what it reads, where all have to do with the same elements or
+// rows, which are where they are wanted. It is carried out where its last operation stands, so whoever else reads what
+// is made in it must stand behind that. Chooses nothing else: placements are as they were chosen.
+//
+//     m = b g + c m0 ----+------------> m        a group: what nobody outside reads is never in memory as a whole, but
+//                        w = w0 - ... -> w       in tiles; what others read, too, is a further result of the step
+//     v = d g g + e v0 --+------------> v
+//
+// A group has at most one operation that is not made by elements or rows, its head, such as a product: it is made
+// first, and all others are done to what it has made.
+#include "plan/program/program_planning.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+// Operations of a group: a tile of what each reads and makes is in the processor's caches.
+enum { MEMBERS_MOST = 32 };
+
+// Of the step that carries it out, by which it is known.
+struct group {
+    int head;         // the step of such an operation; -1: there is none
+    int first, count; // members, which are steps: a list by `after`
+    bool by_rows;     // rows of all matrices, one after the other, will do
+    bool is_reshaped; // and they must
+    bool may_join,
+        takes; // by what the step itself does: another may take it in; it takes in others
+};
+
+struct grouping {
+    struct mmul_program_plan *plan;
+    struct group *groups; // owned, by step
+    int *into;            // owned, by step: the one that has taken it in; itself
+    int *after;           // owned, by step: the next member of its group; -1
+    int *makers;          // owned, by place: the step that makes its memory; -1
+    int *readers,
+        *first_one; // owned: steps that read the memory of place p: [first_one[p], first_one[p + 1])
+    bool *is_wanted; // owned, by place: its memory is a result, or for others
+};
+
+static const struct mmul_program_step *step_at(const struct grouping *g, int step) {
+    return &g->plan->steps[step];
+}
+
+static const struct mmul_operation *operation_of(const struct grouping *g, int step) {
+    return &g->plan->program->operations[step_at(g, step)->operation];
+}
+
+static const struct mmul_value *value_of(const struct grouping *g, int place) {
+    return &g->plan->program->values[g->plan->places[place].value];
+}
+
+static struct mmul_shape shape_of(const struct grouping *g, int place) {
+    return value_of(g, place)->shape;
+}
+
+static struct mmul_shape made_shape(const struct grouping *g, int step) {
+    return shape_of(g, step_at(g, step)->result);
+}
+
+static enum mmul_placement_kind kind_of(const struct grouping *g, int step) {
+    return g->plan->places[step_at(g, step)->result].placement.kind;
+}
+
+static int64_t rows_of(struct mmul_shape s) {
+    return mmul_shape_matrices(s) * s.rows;
+}
+
+static int64_t elements_of(struct mmul_shape s) {
+    return rows_of(s) * s.cols;
+}
+
+static int find(const struct grouping *g, int step) {
+    while (g->into[step] != step)
+        step = g->into[step];
+    return step;
+}
+
+// -------------------------------------------------------------------------------------- one operation
+
+static bool is_by_element(const struct mmul_operation *o) {
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    return row->class == MMUL_CLASS_ELEMENTS ||
+           (row->class == MMUL_CLASS_ROWS && !row->picks && row->indices == 0);
+}
+
+static bool is_together(enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_COLS || kind == MMUL_PLACE_REPLICATE ||
+           kind == MMUL_PLACE_GRID;
+}
+
+static bool is_turned(const struct grouping *g, int place) {
+    bool turned = false;
+    for (; g->plan->places[place].view_of >= 0; place = g->plan->places[place].view_of)
+        turned |= g->plan->places[place].transposed;
+    return turned;
+}
+
+// Is the operand of a step read tile by tile of what the step makes, as it lies in memory?
+static bool is_read_in_tiles(const struct grouping *g, int step, int index) {
+    const struct mmul_operation *o = operation_of(g, step);
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    const int place = step_at(g, step)->operands[index];
+    return step_at(g, step)->kind == MMUL_STEP_COMPUTE && is_by_element(o) &&
+           (row->class == MMUL_CLASS_ELEMENTS || index < row->by_row) && !is_turned(g, place) &&
+           mmul_shape_equal(shape_of(g, place), made_shape(g, step));
+}
+
+// May the rows of all matrices of the result be made as those of one?
+static bool fits_by_rows(const struct grouping *g, int step) {
+    const struct mmul_operation *o = operation_of(g, step);
+    const struct mmul_shape r = made_shape(g, step);
+    bool fits = o->kind != MMUL_ROPE && !(o->kind == MMUL_SOFTMAX && o->with.causal) &&
+                !(o->kind == MMUL_SOFTMAX_BACKWARD && o->with.causal);
+    for (int i = 0; fits && i < MMUL_OPERANDS; i++) {
+        const int place = step_at(g, step)->operands[i];
+        if (place < 0)
+            continue;
+        const struct mmul_shape x = shape_of(g, place);
+        const bool is_alike = x.batch == r.batch && x.depth == r.depth && x.rows == r.rows;
+        const bool is_vector = mmul_shape_matrices(x) == 1 && x.rows == 1;
+        fits = is_vector || (is_alike && (mmul_shape_matrices(x) == 1 || !is_turned(g, place)));
+    }
+    return fits;
+}
+
+// All that it reads and makes has one type, as the memory between fused operations has.
+static bool is_of_one_type(const struct grouping *g, int step) {
+    const struct mmul_program_step *s = step_at(g, step);
+    bool all = true;
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        all &= s->operands[i] < 0 ||
+               value_of(g, s->operands[i])->dtype == value_of(g, s->result)->dtype;
+    return all;
+}
+
+// One matrix after the other, each fused operation of which is a call: not many small ones.
+static bool is_worth_it(struct mmul_shape shape) {
+    enum { MATRIX_LEAST = 1 << 16 };
+    return mmul_shape_matrices(shape) == 1 || shape.rows * shape.cols >= MATRIX_LEAST;
+}
+
+static struct group begin_group(const struct grouping *g, int step) {
+    struct group group = {.head = -1, .first = step, .count = 1};
+    const struct mmul_program_step *s = step_at(g, step);
+    if (s->kind != MMUL_STEP_COMPUTE)
+        return group;
+    const enum mmul_placement_kind kind = kind_of(g, step);
+    const bool is_one = is_by_element(operation_of(g, step));
+    group.head = is_one ? -1 : step;
+    group.by_rows = (kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE) &&
+                    (!is_one || fits_by_rows(g, step));
+    group.may_join =
+        is_together(kind) && (kind != MMUL_PLACE_GRID || is_one) && is_of_one_type(g, step);
+    group.takes = group.may_join && is_one && !s->is_product;
+    return group;
+}
+
+// ------------------------------------------------------------------------------------ who reads what
+
+static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err) {
+    const struct mmul_program_plan *plan = g->plan;
+    int total = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        g->makers[i] = -1;
+        g->is_wanted[i] = true; // until somebody reads it
+    }
+    for (int i = 0; i < plan->step_count; i++)
+        for (int j = 0; j < MMUL_OPERANDS; j++)
+            if (plan->steps[i].operands[j] >= 0) {
+                g->first_one[mmul_program_base(plan, plan->steps[i].operands[j]) + 1]++;
+                g->is_wanted[plan->steps[i].operands[j]] = false;
+                total++;
+            }
+    for (int i = 0; i < plan->place_count; i++)
+        g->first_one[i + 1] += g->first_one[i];
+    for (int i = plan->place_count - 1; i >= 0; i--) // views come after what they show
+        if (plan->places[i].view_of >= 0)
+            g->is_wanted[plan->places[i].view_of] = false;
+    for (int i = 0; i < plan->place_count; i++)
+        g->is_wanted[mmul_program_base(plan, i)] |= g->is_wanted[i] || plan->places[i].kept >= 0;
+    enum mmul_status status = MMUL_ALLOCATE(g->readers, total + 1, "a plan", err);
+    for (int i = plan->step_count - 1; status == MMUL_OK && i >= 0; i--) {
+        g->makers[mmul_program_base(plan, plan->steps[i].result)] = i;
+        for (int j = 0; j < MMUL_OPERANDS; j++)
+            if (plan->steps[i].operands[j] >= 0)
+                g->readers[--g->first_one[mmul_program_base(plan, plan->steps[i].operands[j]) +
+                                          1]] = i;
+    }
+    // Each was where the next one's begin, and has come down to its own.
+    for (int i = 0; status == MMUL_OK && i < plan->place_count; i++)
+        g->first_one[i] = g->first_one[i + 1];
+    if (status == MMUL_OK)
+        g->first_one[plan->place_count] = total;
+    return status;
+}
+
+static int made_by(const struct grouping *g, int step) {
+    return mmul_program_base(g->plan, step_at(g, step)->result);
+}
+
+// The last step that reads the memory of a place, as steps stand now; -1: none does.
+static int last_reader(const struct grouping *g, int base) {
+    int last = -1;
+    for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++)
+        last = (int)mmul_larger(last, find(g, g->readers[i]));
+    return last;
+}
+
+// Does every reader of what a group makes stand where it may, once the group is part of that of `step`?
+static bool may_come_late(const struct grouping *g, int group, int step) {
+    for (int k = g->groups[group].first; k >= 0; k = g->after[k]) {
+        const int base = made_by(g, k);
+        for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++) {
+            const int reader = g->readers[i], at = find(g, reader);
+            if (at == group || at > step)
+                continue;
+            if (at < step)
+                return false;
+            for (int j = 0; j < MMUL_OPERANDS; j++) {
+                const int place = step_at(g, reader)->operands[j];
+                if (place >= 0 && mmul_program_base(g->plan, place) == base &&
+                    !is_read_in_tiles(g, reader, j))
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+// Does memory grow because a group comes as late as the step? What it reads stays for longer instead of what it makes,
+// while steps between make something.
+static bool keeps_too_much(const struct grouping *g, int group, int step) {
+    const struct mmul_program_plan *plan = g->plan;
+    int64_t saved = 0, longer = 0, made = 0;
+    for (int i = group + 1; i < step; i++)
+        if (g->into[i] == i && plan->steps[i].kind != MMUL_STEP_GONE)
+            made += elements_of(made_shape(g, i));
+    for (int k = g->groups[group].first; made > 0 && k >= 0; k = g->after[k]) {
+        saved += last_reader(g, made_by(g, k)) != group ? elements_of(made_shape(g, k)) : 0;
+        for (int j = 0; j < MMUL_OPERANDS; j++) {
+            const int place = step_at(g, k)->operands[j];
+            const int base = place < 0 ? -1 : mmul_program_base(plan, place);
+            if (base >= 0 && plan->places[base].placement.kind != MMUL_PLACE_FILE &&
+                last_reader(g, base) < step)
+                longer += elements_of(shape_of(g, place));
+        }
+    }
+    return made > saved && longer > saved;
+}
+
+// Does a rank have the same part of both? Of one that is alone all is its rows.
+static bool is_alike(const struct grouping *g, enum mmul_placement_kind a,
+                     enum mmul_placement_kind b) {
+    const bool is_whole_a = a == MMUL_PLACE_ROWS || a == MMUL_PLACE_REPLICATE,
+               is_whole_b = b == MMUL_PLACE_ROWS || b == MMUL_PLACE_REPLICATE;
+    return a == b || (g->plan->costs.size == 1 && is_whole_a && is_whole_b);
+}
+
+static bool may_join(const struct grouping *g, int group, int step) {
+    const struct group *from = &g->groups[group], *to = &g->groups[step];
+    const struct mmul_shape made = made_shape(g, group), r = made_shape(g, step);
+    const bool by_rows = from->by_rows && to->by_rows;
+    const bool is_reshaped = from->is_reshaped || to->is_reshaped || !mmul_shape_equal(made, r);
+    return from->may_join && (from->head < 0 || to->head < 0) &&
+           from->count + to->count <= MEMBERS_MOST &&
+           is_alike(g, kind_of(g, group), kind_of(g, step)) &&
+           value_of(g, step_at(g, group)->result)->dtype ==
+               value_of(g, step_at(g, step)->result)->dtype &&
+           rows_of(r) == rows_of(made) && r.cols == made.cols &&
+           (by_rows || (!is_reshaped && is_worth_it(r))) && may_come_late(g, group, step) &&
+           !keeps_too_much(g, group, step);
+}
+
+// ------------------------------------------------------------------------------------------- grouping
+
+static void join(struct grouping *g, int group, int step) {
+    struct group *from = &g->groups[group], *to = &g->groups[step];
+    to->is_reshaped |=
+        from->is_reshaped || !mmul_shape_equal(made_shape(g, group), made_shape(g, step));
+    to->by_rows &= from->by_rows;
+    to->head = from->head >= 0 ? from->head : to->head;
+    to->count += from->count;
+    g->into[group] = step;
+    int a = from->first, b = to->first, *end = &to->first;
+    while (a >= 0 || b >= 0) { // in the order of the steps
+        int *next = b < 0 || (a >= 0 && a < b) ? &a : &b;
+        *end = *next;
+        end = &g->after[*next];
+        *next = *end;
+    }
+    *end = -1;
+}
+
+// The last group before `below` that makes what the group of a step reads; -1: there is none.
+static int find_maker(const struct grouping *g, int step, int below) {
+    int last = -1;
+    for (int k = g->groups[step].first; k >= 0; k = g->after[k])
+        for (int j = 0; j < MMUL_OPERANDS; j++) {
+            const int place = step_at(g, k)->operands[j];
+            const int maker = place < 0 ? -1 : g->makers[mmul_program_base(g->plan, place)];
+            const int group = maker < 0 ? -1 : find(g, maker);
+            if (group != step && group < below)
+                last = (int)mmul_larger(last, group);
+        }
+    return last;
+}
+
+// The last one first: it may read what those before it make. Whoever joins has operands of its own, made before it.
+static void take_in(struct grouping *g, int step, bool only_products) {
+    int group = find_maker(g, step, step);
+    while (group >= 0) {
+        const int head = g->groups[group].head;
+        const bool is_asked =
+            !only_products || head < 0 || operation_of(g, head)->kind == MMUL_MATMUL;
+        if (is_asked && may_join(g, group, step))
+            join(g, group, step);
+        group = find_maker(g, step, group);
+    }
+}
+
+// --------------------------------------------------------------------------------------------- steps
+
+// Is what a member makes read in its group alone?
+static bool is_within(const struct grouping *g, int step) {
+    const int base = made_by(g, step), group = find(g, step);
+    bool is_alone = !g->is_wanted[base];
+    for (int i = g->first_one[base]; is_alone && i < g->first_one[base + 1]; i++)
+        is_alone = find(g, g->readers[i]) == group;
+    return is_alone;
+}
+
+static void drop(struct mmul_program_plan *plan, int base) {
+    for (int i = base; i < plan->place_count; i++)
+        plan->places[i].is_gone |= mmul_program_base(plan, i) == base;
+}
+
+// The last member that reads what another one makes.
+static int last_member(const struct grouping *g, int step) {
+    int last = step;
+    for (int i = g->first_one[made_by(g, step)]; i < g->first_one[made_by(g, step) + 1]; i++)
+        last = (int)mmul_larger(last, g->readers[i]);
+    return last;
+}
+
+// What is read in the group alone has one of its tiles, until its last reader has its result.
+static void give_tiles(const struct grouping *g, int index, struct mmul_program_step *step) {
+    int busy_to[MEMBERS_MOST]; // by tile: the last member that reads what it has
+    for (int k = g->groups[index].first; k >= 0; k = g->after[k]) {
+        int tile = 0;
+        if (g->groups[index].head == k || !is_within(g, k))
+            continue;
+        while (tile < step->tile_count && busy_to[tile] >= k)
+            tile++;
+        step->tile_count = (int)mmul_larger(step->tile_count, tile + 1);
+        busy_to[tile] = last_member(g, k);
+        drop(g->plan, made_by(g, k));
+        g->plan->places[made_by(g, k)].tile = tile + 1;
+    }
+}
+
+// Seconds that are not spent, since what a member makes is not read from memory, nor, within, written there.
+static double saved_by(const struct grouping *g, int step) {
+    const int base = made_by(g, step), group = find(g, step);
+    int passes = is_within(g, step);
+    for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++)
+        passes += find(g, g->readers[i]) == group;
+    return passes * mmul_program_pass_seconds(mmul_program_step_costs(g->plan, step_at(g, step)),
+                                              value_of(g, base),
+                                              g->plan->places[base].placement.kind);
+}
+
+static void add_fused(const struct grouping *g, int step) {
+    struct mmul_program_plan *plan = g->plan;
+    const struct mmul_program_step *s = step_at(g, step);
+    struct mmul_program_fused *fused = &plan->fused[plan->fused_count++];
+    *fused = (struct mmul_program_fused){.operation = s->operation, .result = s->result};
+    for (int j = 0; j < MMUL_OPERANDS; j++) {
+        const int maker =
+            s->operands[j] < 0 ? -1 : g->makers[mmul_program_base(plan, s->operands[j])];
+        fused->operands[j] = s->operands[j];
+        fused->within[j] = maker >= 0 && find(g, maker) == find(g, step);
+    }
+}
+
+// The group becomes one step, in the place of its last member.
+static void make_step(struct grouping *g, int index) {
+    struct mmul_program_plan *plan = g->plan;
+    const struct group *group = &g->groups[index];
+    const int result = plan->steps[index].result;
+    struct mmul_program_step step = plan->steps[group->head >= 0 ? group->head : group->first];
+    step.by_rows = group->by_rows;
+    step.first_fused = plan->fused_count;
+    for (int k = group->first; k >= 0; k = g->after[k]) {
+        if (k == group->head)
+            continue;
+        const double more = fmax(plan->steps[k].seconds - saved_by(g, k), 0);
+        step.seconds += k != group->first || group->head >= 0 ? more : 0;
+        step.fused_seconds += k != group->first || group->head >= 0 ? more : 0;
+        add_fused(g, k);
+    }
+    step.fused_count = plan->fused_count - step.first_fused;
+    give_tiles(g, index, &step);
+    step.made = step.result = result;
+    if (group->head >= 0) {
+        step.made = plan->steps[group->head].result;
+        if (is_within(g, group->head)) { // it lies where the last one will have its result
+            drop(plan, step.made);
+            plan->places[step.made].view_of = result;
+            plan->places[step.made].reshaped = true;
+        }
+    }
+    for (int k = group->first; k >= 0; k = g->after[k])
+        plan->steps[k].kind = MMUL_STEP_GONE;
+    plan->steps[index] = step;
+}
+
+static void make_steps(struct grouping *g) {
+    for (int i = 0; i < g->plan->step_count; i++)
+        g->plan->steps[i].made = g->plan->steps[i].result;
+    for (int i = 0; i < g->plan->step_count; i++)
+        if (g->into[i] == i && g->groups[i].count > 1)
+            make_step(g, i);
+}
+
+enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
+                                             struct mmul_error *err) {
+    struct grouping g = {.plan = plan};
+    const int steps = plan->step_count, places = plan->place_count;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(plan->fused, steps + 1),
+                          MMUL_WANT(g.groups, steps + 1), MMUL_WANT(g.into, steps + 1),
+                          MMUL_WANT(g.after, steps + 1), MMUL_WANT(g.makers, places + 1),
+                          MMUL_WANT(g.first_one, places + 1), MMUL_WANT(g.is_wanted, places + 1));
+    if (status == MMUL_OK)
+        status = note_readers(&g, err);
+    for (int i = 0; status == MMUL_OK && i < steps; i++) {
+        g.groups[i] = begin_group(&g, i);
+        g.into[i] = i;
+        g.after[i] = -1;
+    }
+    for (int turn = 0; status == MMUL_OK && !plan->options.keeps_values && turn < 2; turn++)
+        for (int i = 0; i < steps; i++)
+            if (g.into[i] == i && g.groups[i].takes)
+                take_in(&g, i, turn == 0); // first what is done to products
+    if (status == MMUL_OK)
+        make_steps(&g);
+    mmul_free(g.groups);
+    mmul_free(g.into);
+    mmul_free(g.after);
+    mmul_free(g.makers);
+    mmul_free(g.readers);
+    mmul_free(g.first_one);
+    mmul_free(g.is_wanted);
+    return status;
+}
