@@ -65,11 +65,13 @@ static struct mmul_device *enter(struct mmul_device *device) {
 // ... and on its way out, unless somebody has given it up: then its thread stays here for ever, for
 // what it works on is not its own any more.
 static enum mmul_status note(struct mmul_device *device, enum mmul_status status) {
-    int under_way = MMUL_CALL_UNDER_WAY;
-    if (!atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_NONE))
+    int call = MMUL_CALL_UNDER_WAY;
+    if (!atomic_compare_exchange_strong(&device->call, &call, MMUL_CALL_NONE) &&
+        call == MMUL_CALL_ABANDONED)
         for (;;)
             pause();
-    device->lost = device->lost || status != MMUL_OK;
+    if (status != MMUL_OK)
+        device->lost = true;
     return status;
 }
 

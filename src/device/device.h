@@ -239,6 +239,7 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
                                   struct mmul_error *err);
 bool mmul_device_recuts(const struct mmul_device *device);
 bool mmul_device_can_map(const struct mmul_device *device);
+// By several threads at once where the device can borrow and is trusted.
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err);
 enum mmul_status mmul_device_project(struct mmul_device *device, const struct mmul_project *args,

@@ -3,8 +3,10 @@
 // map, checked like any other. What a tile was before its fused operations stands until it has gone through all of
 // them, so that a device may fail in the middle; where the device alone has that, all is made again. The last rows go
 // first: those of a product that were made last, and what is left of it on a device is rows that follow each other, its
-// first ones.
+// first ones. The CPU's threads take a tile each: none waits for another one until the block is made.
 #include "exec/steps/epilogue.h"
+
+#include <stdatomic.h>
 
 #include "base/integer.h"
 #include "base/memory.h"
@@ -35,6 +37,7 @@ struct tile {
     void *at;
     enum mmul_dtype dtype;
     int64_t ld;
+    int part; // of the room, a thread's
 };
 
 // Where a part of a value begins, whose rows are those of the tile.
@@ -74,10 +77,12 @@ static struct mmul_host_operand part_of(const struct mmul_stage *stage, int plac
 
 // One of those that the room has, whose rows lie behind each other.
 static struct mmul_host_tile room_tile(const struct mmul_stage *stage, const struct tile *tile,
-                                       int64_t index) {
+                                       int index) {
+    const struct mmul_epilogue *epilogue = &stage->epilogue;
     const char *tiles = stage->site->epilogue_room.tiles;
-    return (struct mmul_host_tile){tiles + index * stage->epilogue.tile_bytes, tile->rows,
-                                   tile->cols, tile->cols, tile->dtype};
+    const int64_t at = (int64_t)tile->part * epilogue->tiles + index;
+    return (struct mmul_host_tile){tiles + at * epilogue->tile_bytes, tile->rows, tile->cols,
+                                   tile->cols, tile->dtype};
 }
 
 static void forget(struct mmul_stage *stage, const struct mmul_host_tile *tile) {
@@ -129,38 +134,48 @@ static struct mmul_host_operand find_operand(const struct mmul_stage *stage,
                          index < row->by_row);
 }
 
-static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *tile,
-                                   const struct mmul_program_fused *fused,
-                                   const struct mmul_host_tile *to, bool may_leave,
-                                   struct mmul_error *err) {
+// One operation on it, by one thread.
+static struct mmul_host_map find_map(const struct mmul_stage *stage, const struct tile *tile,
+                                     const struct mmul_program_fused *fused,
+                                     const struct mmul_host_tile *to) {
     const struct mmul_program *program = stage->plan->program;
     const struct mmul_operation *o = &program->operations[fused->operation];
     const struct mmul_shape shape = program->values[o->result].shape;
-    struct mmul_host_map host = {
-        .map = {.kind = o->kind,
-                .with = &o->with,
-                .rows = tile->rows,
-                .cols = tile->cols,
-                .row = tile->row,
-                .col = tile->col,
-                .shape = shape,
-                .matrix = tile->matrix,
-                .matrices = 1,
-                .operand_count = o->operand_count,
-                .parallel = {stage->site->context->fallback_threads, mmul_pipeline_share}},
-        .result = (void *)(uintptr_t)to->at,
-        .dtype = tile->dtype,
-        .ld = to->ld,
-        .may_leave = may_leave};
+    struct mmul_host_map host = {.map = {.kind = o->kind,
+                                         .with = &o->with,
+                                         .rows = tile->rows,
+                                         .cols = tile->cols,
+                                         .row = tile->row,
+                                         .col = tile->col,
+                                         .shape = shape,
+                                         .matrix = tile->matrix,
+                                         .matrices = 1,
+                                         .operand_count = o->operand_count,
+                                         .parallel = {1, NULL}},
+                                 .result = (void *)(uintptr_t)to->at,
+                                 .dtype = tile->dtype,
+                                 .ld = to->ld};
     if (stage->epilogue.step->by_rows)
         host.map.shape =
             (struct mmul_shape){1, 1, mmul_shape_matrices(shape) * shape.rows, shape.cols};
     for (int i = 0; i < o->operand_count; i++)
         host.operands[i] = find_operand(stage, tile, fused, i);
+    return host;
+}
+
+static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *tile,
+                                   const struct mmul_program_fused *fused,
+                                   const struct mmul_host_tile *to, bool may_leave,
+                                   struct mmul_error *err) {
+    const struct mmul_program *program = stage->plan->program;
+    struct mmul_host_map host = find_map(stage, tile, fused, to);
     char place[192];
+    host.map.parallel =
+        (struct mmul_parallel){stage->site->context->fallback_threads, mmul_pipeline_share};
+    host.may_leave = may_leave;
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'", (long long)tile->row,
              (long long)(tile->row + tile->rows), (long long)tile->matrix,
-             program->values[o->result].name);
+             program->values[program->operations[fused->operation].result].name);
     return mmul_stage_map(stage, &host, place, err);
 }
 
@@ -198,6 +213,12 @@ static bool ends_apart(const struct mmul_stage *stage, int index) {
     return index == step->fused_count - 1 && mmul_program_ends_apart(stage->plan, step);
 }
 
+static void copy_apart(const struct mmul_host_tile *from, const struct tile *tile) {
+    const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype);
+    mmul_copy_rows(from->at, from->ld * each, tile->at, tile->ld * each, tile->rows,
+                   tile->cols * each);
+}
+
 // All fused operations. A last one that reads what is where its result will be has that put beside first.
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile,
                                   struct mmul_error *err) {
@@ -222,9 +243,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         if (status != MMUL_OK || !is_apart)
             continue;
         forget(stage, &result);
-        const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype);
-        mmul_copy_rows(to.at, to.ld * each, tile->at, tile->ld * each, tile->rows,
-                       tile->cols * each);
+        copy_apart(&to, tile);
         mmul_tile_cache_move(&stage->site->worker.kept, &to, &result);
     }
     const struct mmul_epilogue_room *room = &stage->site->epilogue_room;
@@ -233,37 +252,109 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     return status;
 }
 
+// The same, by one of several threads: on the CPU, which is trusted, and where all is in host memory.
+static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct tile *tile,
+                                        struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < stage->epilogue.step->fused_count; i++) {
+        const struct mmul_program_fused *fused = fused_of(stage, i);
+        const bool is_apart = ends_apart(stage, i);
+        const struct mmul_host_tile to =
+            is_apart ? room_tile(stage, tile, stage->epilogue.step->tile_count)
+                     : find_result(stage, tile, fused->result);
+        const struct mmul_host_map host = find_map(stage, tile, fused, &to);
+        status = mmul_host_map_make(&host, stage->site->context->device, err);
+        if (status == MMUL_OK && is_apart)
+            copy_apart(&to, tile);
+    }
+    return status;
+}
+
 // ------------------------------------------------------------------------------------------- blocks
+
+// Rows of each tile of a block.
+static int64_t tile_rows(const struct mmul_stage *stage, struct mmul_region block) {
+    return stage->epilogue.elements / (block.col_end - block.col_begin);
+}
+
+static struct tile find_tile(const struct mmul_stage *stage, struct mmul_region block,
+                             int64_t index) {
+    const struct mmul_epilogue *epilogue = &stage->epilogue;
+    const int place = epilogue->step->result;
+    const int64_t matrix_rows =
+        stage->plan->program->values[stage->plan->places[place].value].shape.rows;
+    const int64_t each = tile_rows(stage, block), row = block.row_begin + index * each;
+    const bool by_rows = epilogue->step->by_rows;
+    const struct mmul_view view = mmul_values_view(stage->site->values, place, stage->comm->rank,
+                                                   by_rows ? row / matrix_rows : block.matrix);
+    return (struct tile){
+        .matrix = block.matrix,
+        .row = row,
+        .rows = mmul_smaller(each, block.row_end - row),
+        .col = block.col_begin,
+        .cols = block.col_end - block.col_begin,
+        .at = mmul_view_element(&view, by_rows ? row % matrix_rows : row, block.col_begin),
+        .dtype = view.dtype,
+        .ld = view.ld};
+}
+
+// Tiles of a block that threads claim.
+struct claims {
+    struct mmul_stage *stage;
+    struct mmul_region block;
+    int64_t count;
+    _Atomic int64_t next;
+    _Atomic bool has_failed;
+    struct mmul_error err; // of the first that failed
+};
+
+static void claim(void *context, int part) {
+    struct claims *claims = context;
+    struct mmul_stage *stage = claims->stage;
+    int64_t index;
+    while ((index = atomic_fetch_add(&claims->next, 1)) < claims->count &&
+           !mmul_failure_is_void(&stage->site->failure)) {
+        struct mmul_error err;
+        struct tile tile = find_tile(stage, claims->block, index);
+        tile.part = part;
+        if (make_tile_alone(stage, &tile, &err) == MMUL_OK)
+            continue;
+        atomic_store(&claims->next, claims->count);
+        if (!atomic_exchange(&claims->has_failed, true))
+            claims->err = err;
+    }
+}
+
+// Does each thread take tiles of its own through all fused operations?
+static bool is_shared(const struct mmul_stage *stage, int64_t tiles) {
+    const struct mmul_context *context = stage->site->context;
+    const bool is_enough = tiles > 1 || stage->plan->ranks[stage->comm->rank].tile_threads == 1;
+    return is_enough && mmul_device_is_trusted(context->device) &&
+           mmul_device_can_borrow(context->device);
+}
 
 // Tiles of a block, the last rows first, of which the first tile is the index-th of the rank's; *index goes on.
 static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region block,
                                    int64_t *index, struct mmul_error *err) {
     struct mmul_epilogue *epilogue = &stage->epilogue;
-    const int place = epilogue->step->result;
-    const int64_t matrix_rows =
-        stage->plan->program->values[stage->plan->places[place].value].shape.rows;
-    const int64_t cols = block.col_end - block.col_begin, each = epilogue->elements / cols;
+    const int64_t count = mmul_divide_up(block.row_end - block.row_begin, tile_rows(stage, block));
     enum mmul_status status = MMUL_OK;
-    for (int64_t i = mmul_divide_up(block.row_end - block.row_begin, each) - 1;
-         status == MMUL_OK && i >= 0; i--) {
-        const int64_t row = block.row_begin + i * each;
+    if (is_shared(stage, count) && *index >= epilogue->done) {
+        struct claims claims = {.stage = stage, .block = block, .count = count};
+        const int threads = stage->plan->ranks[stage->comm->rank].tile_threads;
+        mmul_pipeline_share((int)mmul_smaller(threads, count), claim, &claims);
+        *index += count;
+        epilogue->done += atomic_load(&claims.has_failed) ? 0 : count;
+        if (atomic_load(&claims.has_failed))
+            *err = claims.err;
+        return atomic_load(&claims.has_failed) ? err->status : MMUL_OK;
+    }
+    for (int64_t i = count - 1; status == MMUL_OK && i >= 0; i--) {
         if ((*index)++ < epilogue->done)
             continue;
         if (mmul_failure_is_void(&stage->site->failure))
             return MMUL_OK; // another failure has ended the run
-        const bool by_rows = epilogue->step->by_rows;
-        const int64_t matrix = by_rows ? row / matrix_rows : block.matrix;
-        struct mmul_view view =
-            mmul_values_view(stage->site->values, place, stage->comm->rank, matrix);
-        const struct tile tile = {
-            .matrix = block.matrix,
-            .row = row,
-            .rows = mmul_smaller(each, block.row_end - row),
-            .col = block.col_begin,
-            .cols = cols,
-            .at = mmul_view_element(&view, by_rows ? row % matrix_rows : row, block.col_begin),
-            .dtype = view.dtype,
-            .ld = view.ld};
+        const struct tile tile = find_tile(stage, block, i);
         status = make_tile(stage, &tile, err);
         epilogue->done += status == MMUL_OK;
     }
@@ -386,10 +477,12 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     const enum mmul_dtype dtype =
         stage->plan->program->values[stage->plan->places[step->result].value].dtype;
     epilogue->tile_bytes = MMUL_PLACE_ALIGN(size.tile * (int64_t)mmul_dtype_bytes(dtype));
-    const size_t bytes = (size_t)(size.tiles * epilogue->tile_bytes);
+    const int threads = stage->plan->ranks[stage->comm->rank].tile_threads;
+    const size_t bytes = (size_t)(threads * size.tiles * epilogue->tile_bytes);
     struct mmul_epilogue_room *room = &stage->site->epilogue_room;
     epilogue->all = size.all;
     epilogue->elements = size.tile;
+    epilogue->tiles = size.tiles;
     epilogue->in_parts = goes_in_parts(stage);
     if (bytes > room->bytes) {
         mmul_epilogue_room_fini(room);

@@ -20,6 +20,7 @@ struct mmul_epilogue {
     struct mmul_program_step blocks;      // a copy, whose blocks are those of the result
     int64_t elements;                     // of a tile, at most
     int64_t tile_bytes;                   // of one in the room
+    int tiles;                            // of the room that a thread has
     int64_t all;                          // elements of the rank's part
     int64_t done;                         // tiles that have gone through all fused operations
     bool in_parts; // of a product: what is made and checked goes at once; else when all is there

@@ -76,11 +76,14 @@ struct mmul_program_offsets; // offsets of one range
 // What tables say of a rank, what it has of its device and what that needs of host memory.
 struct mmul_program_rank {
     char host[64], device[64];
-    bool host_memory;         // its device works there
-    bool copies_on_host;      // its device, a CPU through OpenCL, copies what it works on
-    bool is_sampled;          // what its device makes is looked at by samples
-    int64_t device_bytes;     // of its memory that the rank may use
-    int64_t fused_tile_bytes; // of all tiles that the fused operations of a step have at a time
+    bool host_memory;     // its device works there
+    bool copies_on_host;  // its device, a CPU through OpenCL, copies what it works on
+    bool is_sampled;      // what its device makes is looked at by samples
+    int64_t device_bytes; // of its memory that the rank may use
+    // Threads each of which has tiles of its own, and bytes of all tiles that the fused operations of a step have at a
+    // time, for one of them.
+    int tile_threads;
+    int64_t fused_tile_bytes;
 };
 
 struct mmul_program_plan {

@@ -49,8 +49,9 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err) {
     // Bytes of the tiles that fused operations have to do with at a time. Where operations are made in host memory,
-    // these fit the second caches of the rank's cores; a device with memory of its own keeps larger ones there from
-    // fused operation to fused operation, of such a part of its memory that what one reads and makes is a small one.
+    // these fit the second caches of the rank's cores, each of which takes its own through all of them, if it is the
+    // CPU; a device with memory of its own keeps larger ones there from fused operation to fused operation, of such a
+    // part of its memory that what one reads and makes is a small one.
     enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
     enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
     for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
@@ -63,8 +64,10 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
         r->copies_on_host = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
         r->device_bytes =
             mmul_schedule_device_bytes(cluster, rank, plan->options.device_memory_bytes);
+        r->tile_threads =
+            info->host_memory && info->is_trusted ? (int)mmul_larger(1, info->threads) : 1;
         r->fused_tile_bytes = info->host_memory
-                                  ? info->threads * info->cache_bytes
+                                  ? info->threads * info->cache_bytes / r->tile_threads
                                   : 2 * mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
     }
     return status == MMUL_OK ? count_products(plan, err) : status;
@@ -413,7 +416,8 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
         const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
         search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
     }
-    own->fused = mmul_larger(own->fused, fused.tiles * MMUL_PLACE_ALIGN(fused.tile * each));
+    own->fused = mmul_larger(own->fused, plan->ranks[rank].tile_threads * fused.tiles *
+                                             MMUL_PLACE_ALIGN(fused.tile * each));
     own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
     own->device = mmul_larger(own->device, device_of(plan, step, rank));
     own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));
