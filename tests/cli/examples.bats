@@ -6,33 +6,6 @@
 
 load helper
 
-# small weights under the names of the sentence model
-model() {
-    python << 'PYTHON_END'
-import json
-import numpy as np
-rng, width, inner = np.random.default_rng(1), 24, 40
-shapes = {"embeddings.word_embeddings.weight": (60, width), "embeddings.position_embeddings.weight": (16, width),
-          "embeddings.token_type_embeddings.weight": (2, width)}
-for name in ["embeddings"] + [f"encoder.layer.{i}.{part}" for i in (0, 1) for part in ("attention.output", "output")]:
-    shapes |= {f"{name}.LayerNorm.weight": (width,), f"{name}.LayerNorm.bias": (width,)}
-for i in (0, 1):
-    for part, outer, inside in (("attention.self.query", width, width), ("attention.self.key", width, width),
-                                ("attention.self.value", width, width), ("attention.output.dense", width, width),
-                                ("intermediate.dense", inner, width), ("output.dense", width, inner)):
-        shapes |= {f"encoder.layer.{i}.{part}.weight": (outer, inside), f"encoder.layer.{i}.{part}.bias": (outer,)}
-header, data = {}, b""
-for name, shape in shapes.items():
-    raw = (rng.standard_normal(shape) * 0.3).astype("<f4").tobytes()
-    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-    data += raw
-text = json.dumps(header).encode()
-open("model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
-np.save("ids.npy", rng.integers(0, 60, (5, 9)))
-np.save("mask.npy", (np.arange(9)[None, :] < np.arange(3, 8)[:, None]).astype("i4"))
-PYTHON_END
-}
-
 # Largest error over what has been saved, in parts of the largest element of each; fails above 2e-6.
 compare() {
     python "$@" << 'PYTHON_END'
@@ -91,18 +64,12 @@ example() {
 
 @test "PCA" {
     need_numpy
-    python << 'PYTHON_END'
-import numpy as np
-rng = np.random.default_rng(1)
-scales = 3.0 ** np.arange(8)[:, None] # far apart, lest a last digit turns a component
-np.save("digits.npy", (rng.standard_normal((90, 8)) @ (scales * np.eye(8))).astype("f4"))
-np.save("start.npy", rng.standard_normal((8, 4)).astype("f4"))
-PYTHON_END
+    py "$REPO/bench/programs/example_data.py"
     example pca 'components.npy variances.npy' components=4 turns=3
 }
 
 @test "the sentence model, with small weights" {
     need_numpy
-    model
+    py "$REPO/bench/programs/example_data.py"
     example sentence vectors.npy layers=2 heads=4
 }

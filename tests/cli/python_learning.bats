@@ -150,7 +150,7 @@ falls() {
     falls
     [ "$(awk '{print $1}' <<< "$output" | xargs)" = "9 19 29 39" ]
     "$MPIMATMUL" info gpt_module.safetensors | grep -q ' blocks.0.attention.in_proj_weight$'
-    "$PYTHON" "$REPO/tests/cli/digits.py" 300
+    "$PYTHON" "$REPO/bench/programs/digits_data.py" 300
     run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/digits_module.py" learned=240 hidden=24 count=40 \
         turns=60 every=20
     falls

@@ -68,7 +68,7 @@ everywhere() {
 
 @test "digits are learned as the reference learns them, and most that were held back are read" {
     need_numpy
-    py "$REPO/tests/cli/digits.py" 300
+    py "$REPO/bench/programs/digits_data.py" 300
     mkdir given
     mv ./*.npy given
     everywhere digits pictures="$PWD/given/digits.npy" numbers="$PWD/given/digits_labels.npy" learned=240 \
