@@ -107,8 +107,11 @@ slurm_is_idle() {
     [ "$(sinfo --noheader --format '%D %T')" = "${#slurm_nodes[@]} idle" ]
 }
 
+# All jobs of an array have.
 slurm_has_ended() {
-    scontrol show job "$1" | grep -q -E 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY) '
+    local states
+    states=$(scontrol show job "$1" | grep -o 'JobState=[A-Z_]*')
+    [ -n "$states" ] && ! grep -q -v -E '=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY)$' <<< "$states"
 }
 
 slurm_up() {

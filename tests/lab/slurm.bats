@@ -37,7 +37,8 @@ need_cores() {
 }
 
 # submit OPTION... [VARIABLE=VALUE...]: the script as a user submits it, until it has ended. job is its number,
-# status its exit code, log what it printed, description what Slurm says of it. (`sbatch --wait` looks every 10 s.)
+# status its exit code (of an array the largest), log what it printed, description what Slurm says of it.
+# (`sbatch --wait` looks every 10 s.)
 submit() {
     local word options=() variables=ALL
     for word in "$@"; do
@@ -49,7 +50,7 @@ submit() {
     job=$(PATH=$INSTALLED/bin:$PATH sbatch --parsable "${options[@]}" --export="$variables" job.sbatch < /dev/null)
     slurm_wait slurm_has_ended "$job"
     description=$(scontrol show job "$job")
-    status=$(sed -n 's/.*ExitCode=\([0-9]*\):0.*/\1/p' <<< "$description")
+    status=$(sed -n 's/.*ExitCode=\([0-9]*\):0.*/\1/p' <<< "$description" | sort -n | tail -n 1)
     log=$(cat "mpimatmul-$job.log")
     output=$log
     echo "$log"
@@ -172,14 +173,52 @@ END
     [ "$(grep -c -E '^(SLURM_PMIX_FENCE|OMPI_COMM_WORLD_RANK)=' names)" -eq 0 ]
 }
 
-@test "the line for GPUs is right once its second # is gone" {
+@test "a line for GPUs is whole once its second # is gone: the cards, and a task more than they are" {
     need_cores 2
-    sed -i 's/^##SBATCH/#SBATCH/' job.sbatch
+    [ "$(grep -c '^##SBATCH' job.sbatch)" -eq 4 ]
+    while read -r cards tasks; do
+        [ "$tasks" -eq $((cards + 1)) ]
+    done < <(sed -n 's/^##SBATCH --gres=gpu:\([0-9]*\) --ntasks-per-node=\([0-9]*\)$/\1 \2/p' job.sbatch)
+    sed -i 's/^##SBATCH --gres=gpu:1 /#SBATCH --gres=gpu:1 /' job.sbatch
     submit MPIMATMUL_DEVICE=cpu
     expect_status 0
     expect_product C.bin
     expect_report "C.bin.report.$job.json" 2 1
     [[ "$description" == *"TresPerNode=gres:gpu:1"* ]]
+}
+
+@test "a program, with values for its names" {
+    printf '%s\n' 'size = 4' 'result = "y.npy"' 'save(result, load("A.bin")[:size] @ load("B.bin"))' > program.py
+    submit --nodes=2 PROGRAM=program.py WORDS='size=5 result=z.npy'
+    expect_status 0
+    [[ "$log" == *"z.npy: 5 x 47"* ]]
+    python << 'END'
+import numpy as np
+from matrices import read_bin
+a, b = (read_bin(name)[1].astype("f8") for name in ("A.bin", "B.bin"))
+assert np.array_equal(np.load("z.npy"), (a @ b).reshape(61, 47)[:5]), "not the product"
+END
+    [ -s "program.py.report.$job.json" ]
+    submit LAUNCH=srun PROGRAM=program.py
+    expect_status 0
+    [[ "$log" == *"y.npy: 4 x 47"* ]]
+    submit PROGRAM=none.py
+    expect_status 66
+}
+
+@test "an array: each of its jobs has its number for %a" {
+    echo 'n = 1' > program.py
+    echo 'save(f"y_{n}.npy", load("A.bin")[:n])' >> program.py
+    submit --array=2-3 PROGRAM=program.py WORDS='n=%a'
+    expect_status 0
+    python -c 'import numpy as np; assert [len(np.load(f"y_{n}.npy")) for n in (2, 3)] == [2, 3]'
+    cp A.bin A_2.bin
+    cp A.bin A_3.bin
+    submit --array=2-3 A=A_%a.bin OUT=C_%a.bin
+    expect_status 0
+    expect_product C_2.bin
+    expect_product C_3.bin
+    [ "$(echo C_?.bin.report.*.json | wc -w)" -eq 2 ]
 }
 
 @test "on nodes shared with others: the cores that --cpus-per-task asks for" {
