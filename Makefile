@@ -75,9 +75,10 @@ ifneq ($(BUILDING),)
     $(error WITH_OPENCL=yes, but pkg-config does not find both of: $(OPENCL_PACKAGES). Run scripts/setup)
   endif
   PACKAGES += $(if $(OPENCL),$(OPENCL_PACKAGES))
-  MISSING := $(strip $(foreach p,$(PACKAGES),$(if $(call found,$(p)),,$(p))))
+  # lowdown makes manual pages of Markdown.
+  MISSING := $(strip $(foreach p,$(PACKAGES),$(if $(call found,$(p)),,$(p))) $(if $(shell command -v lowdown),,lowdown))
   ifneq ($(and $(MISSING),$(filter-out info lint,$(BUILDING))),)
-    $(error pkg-config does not find: $(MISSING). Run scripts/setup)
+    $(error not found: $(MISSING). Run scripts/setup)
   endif
   # -isystem: our warnings are for our code, not for mpi.h.
   PKG_CPPFLAGS := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))
@@ -143,9 +144,11 @@ STATIC  := $(BUILD)/lib/libmpimatmul.a
 SHARED  := $(BUILD)/lib/libmpimatmul.so.$(VERSION)
 LINKS   := $(BUILD)/lib/$(SONAME) $(BUILD)/lib/libmpimatmul.so
 
-# A command is a row with a name, and has a manual page of its own.
+# A command is a row with a name, and has a manual page of its own. Other pages are texts beside what they describe.
 COMMANDS := $(sort $(shell sed -n 's/^    \.name = "\(.*\)",$$/\1/p' src/cli/cmd_*.c src/cli/operations.c))
 MAN      := $(patsubst %,$(BUILD)/man/%.1,mpimatmul $(COMMANDS:%=mpimatmul-%))
+TEXTS    := $(wildcard src/*/*mpimatmul*.[357].md)
+PAGES    := $(patsubst %.md,$(BUILD)/man/%,$(notdir $(TEXTS)))
 COMPLETIONS := $(patsubst %,$(BUILD)/completions/%,mpimatmul _mpimatmul mpimatmul.fish)
 
 # tests/SUITE/NAME_test.c becomes the program tests/SUITE/NAME_test under $(BUILD), tests/embed/NAME.c the
@@ -175,7 +178,7 @@ COSMA_PEER := $(if $(COSMA),$(BUILD)/bench/cosma_sgemm)
 # ---- Building ---------------------------------------------------------------------------------------------
 
 .PHONY: all
-all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(MAN) $(COMPLETIONS) ## build program, libraries, manual pages (default)
+all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(MAN) $(PAGES) $(COMPLETIONS) ## build everything (default)
 
 # A stamp changes only when its text does: other flags rebuild the objects, another set of files the libraries.
 .PHONY: FORCE
@@ -314,6 +317,12 @@ $(MAN): scripts/make-man $(PROGRAM)
 	@mkdir -p $(@D)
 	$(Q)scripts/make-man $(PROGRAM) $(patsubst mpimatmul-%,%,$(filter mpimatmul-%,$(basename $(@F)))) > $@
 
+vpath %.md $(sort $(dir $(TEXTS)))
+$(PAGES): $(BUILD)/man/%: %.md scripts/make-man $(PROGRAM)
+	$(call say,MAN,$@)
+	@mkdir -p $(@D)
+	$(Q)scripts/make-man $(PROGRAM) $< > $@
+
 $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 	$(if $(filter %.fish,$@),$(call say,SHELL,$(@D)/*))
 	@mkdir -p $(@D)
@@ -373,12 +382,21 @@ gpu-kit: all bench-peers $(CHECK_device) ## pack build/gpu-kit.tar.gz, which tes
 data_dir     := $(datadir)/mpimatmul
 hostfile_dir := $(data_dir)/hostfiles
 man1_dir     := $(mandir)/man1
+man3_dir     := $(mandir)/man3
+man5_dir     := $(mandir)/man5
+man7_dir     := $(mandir)/man7
 python_dir   := $(pythondir)/mpimatmul
-FOLDERS      := bindir libdir includedir man1_dir bashdir zshdir fishdir hostfile_dir data_dir python_dir
+doc_dir      := $(datadir)/doc/mpimatmul
+example_dir  := $(doc_dir)/examples
+FOLDERS      := bindir libdir includedir man1_dir man3_dir man5_dir man7_dir bashdir zshdir fishdir hostfile_dir \
+                data_dir python_dir example_dir
 FILES_bindir       = $(PROGRAM)
 FILES_libdir       = $(SHARED) $(STATIC)
 FILES_includedir  := $(wildcard include/*.h)
 FILES_man1_dir     = $(MAN)
+FILES_man3_dir     = $(filter %.3,$(PAGES))
+FILES_man5_dir     = $(filter %.5,$(PAGES))
+FILES_man7_dir     = $(filter %.7,$(PAGES))
 FILES_bashdir      = $(BUILD)/completions/mpimatmul
 FILES_zshdir       = $(BUILD)/completions/_mpimatmul
 FILES_fishdir      = $(BUILD)/completions/mpimatmul.fish
@@ -386,6 +404,7 @@ FILES_hostfile_dir := $(wildcard hostfiles/*)
 FILES_data_dir    := $(wildcard include/*.schema.json) \
                      $(addprefix scripts/,mpimatmul.tune environment.sh mpimatmul.sbatch)
 FILES_python_dir  := $(wildcard src/python/mpimatmul/*.py)
+FILES_example_dir := $(wildcard bench/programs/*) tests/embed/multiply.c tests/reference.py
 LIB_LINKS         := $(SONAME) libmpimatmul.so
 # Shells look for completions by the name of the command, here that of a launcher.
 LAUNCHER_LINKS    := $(foreach l,mpirun mpiexec,$(bashdir)/$(l) $(fishdir)/$(l).fish)
@@ -404,6 +423,7 @@ install: all ## install under PREFIX (/usr/local), below DESTDIR if given
 	$(foreach link,$(LIB_LINKS),ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/$(link));)
 	$(foreach link,$(LAUNCHER_LINKS),[ -e $(call to,$(link)) ] || \
 	    ln -s mpimatmul$(suffix $(link)) $(call to,$(link));)
+	scripts/install-documents $(call to,$(doc_dir))
 	$(INSTALL) -d $(call to,$(pkgconfigdir))
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@INCLUDEDIR@|$(includedir)|' \
 	    -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS_PRIVATE@|$(LIBS)|' scripts/mpimatmul.pc.in \
@@ -413,6 +433,7 @@ uninstall: ## remove what install put there
 	rm -f $(foreach d,$(FOLDERS),$(foreach f,$(notdir $(FILES_$(d))),$(call to,$($(d))/$(f))))
 	rm -f $(foreach f,$(LIB_LINKS),$(call to,$(libdir)/$(f))) $(call to,$(pkgconfigdir)/mpimatmul.pc)
 	$(foreach l,$(LAUNCHER_LINKS),[ "$$(readlink $(call to,$(l)))" != mpimatmul$(suffix $(l)) ] || rm $(call to,$(l));)
+	rm -rf $(call to,$(doc_dir))
 	-rmdir $(call to,$(hostfile_dir)) $(call to,$(data_dir)) $(call to,$(python_dir)) 2>/dev/null
 
 DEB_ARCH = $(shell dpkg --print-architecture)

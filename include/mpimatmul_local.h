@@ -443,7 +443,7 @@ MMUL_API enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y
 
 enum mmul_split_rule {
     MMUL_SPLIT_EXACT,  // largest remainder, ties to the lowest part
-    MMUL_SPLIT_HUNDRED // 100 base pieces; the rule of the original files (FORMAT in the README)
+    MMUL_SPLIT_HUNDRED // 100 base pieces; the rule of the original files (mpimatmul-files(5))
 };
 
 enum mmul_axis { MMUL_ROWS, MMUL_COLS };
@@ -1191,7 +1191,7 @@ MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *value
 
 // ------------------------------------------------------------------------------ texts of programs
 //
-// A program as a text: a small part of Python (README.md). It is read on root, into a program of
+// A program as a text: a small part of Python (mpimatmul-programs(7)). It is read on root, into a program of
 // the kind above; files are opened where it loads and saves them.
 
 struct mmul_script;

@@ -488,7 +488,7 @@ const struct command mmul_command_run = {
     .notes =
         "Values stay on the ranks and devices between operations, and move when one needs them\n"
         "elsewhere. NAME=VALUE replaces the number or string of the first line NAME = ... at the\n"
-        "top of FILE. The README lists the language; what Python has and it has not is refused.\n"
+        "top of FILE. mpimatmul-programs(7) has the language; what else Python has is refused.\n"
         "There are names, numbers, strings, tuples; x = ..., x += ... and the like; for over "
         "range,\n"
         "a tuple, or loop, whose turns are run one after the other; if, def, return; and, or, "

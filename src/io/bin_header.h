@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The header of the 4D .bin format (FORMAT in the README). Pure: bytes to numbers and back.
+// The header of the 4D .bin format (mpimatmul-files.5.md). Pure: bytes to numbers and back.
 #pragma once
 
 #include "mpimatmul_local.h"

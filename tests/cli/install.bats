@@ -26,7 +26,8 @@ options_of() {
 
 @test "uninstall removes what install put there, and nothing else" {
     mkdir -p root/usr/local/{bin,lib/pkgconfig,lib/python3/dist-packages,include}
-    mkdir -p root/usr/local/share/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+    mkdir -p root/usr/local/share/{doc,man/man1,man/man3,man/man5,man/man7}
+    mkdir -p root/usr/local/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     # Another's completion of a launcher stays, and is not replaced.
     echo other > root/usr/local/share/bash-completion/completions/mpiexec
     touch root/usr/local/{bin/other,lib/libother.so,share/man/man1/other.1,share/fish/vendor_completions.d/other.fish}
@@ -71,11 +72,14 @@ options_of() {
 
 @test "the manual pages format without a warning" {
     command -v groff > /dev/null || skip "groff is not installed"
-    for page in "$ROOT"/usr/local/share/man/man1/*.1; do
-        run --separate-stderr groff -man -Tutf8 -ww "$page"
-        expect_quiet_success
+    pages=0
+    for page in "$ROOT"/usr/local/share/man/man*/*; do
+        run --separate-stderr groff -t -man -Tutf8 -ww "$page"
+        expect_quiet_success || { echo "$page"; return 1; }
         [[ "$output" == *"mpimatmul"* && "$output" != *"\\-"* ]]
+        pages=$((pages + 1))
     done
+    [ $pages -eq $((${#commands[@]} + 7)) ]
 }
 
 # ------------------------------------------------------------------------------------------------- completions
@@ -252,7 +256,8 @@ END
     # Everything of `make install`, nothing below /usr/local, and found without a path of the build tree.
     libraries=$(dirname root/usr/lib/*/libmpimatmul.so)
     find "$ROOT" \( -type f -o -type l \) -printf '%f\n' | sort > installed
-    find root -name doc -prune -o \( -type f -o -type l \) -printf '%f\n' | sed 's/\.1\.gz$/.1/' | sort > packaged
+    find root \( -type f -o -type l \) -printf '%f\n' | sed -e 's/\.\([1357]\)\.gz$/.\1/' -e /^copyright$/d |
+        sort > packaged
     diff installed packaged
     ! objdump -p root/usr/bin/mpimatmul | grep -E 'RPATH|RUNPATH' || false
     # Links of the documents lead to files of the package.
