@@ -895,6 +895,8 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //     topk                                     1, count: (.., rows, 2 count), the largest elements of every
 //                                              row, falling, then their columns
 //     argmax, argmin                           1: (.., rows, 1), the column of the largest, smallest element
+//     sort, argsort                            1, axis (0: -1), descending: of every row the elements in order, their
+//                                              columns; equal ones in theirs, NaN behind all
 //     rope                                     1, base, interleaved: row i is at position i; scale below 0: turned
 //                                              the other way
 //     sum mean max min var std                 1, axis -4 to -1: that size becomes 1; 0: all do. var and std
@@ -930,7 +932,7 @@ enum { MMUL_OPERANDS = 6, MMUL_NUMBER = -2147483647 };
 struct mmul_parameters {
     double numbers[MMUL_OPERANDS]; // in place of the operands that are MMUL_NUMBER
     double epsilon, scale, base;
-    bool causal, interleaved;
+    bool causal, interleaved, descending;
     int axis;
     int64_t count;
     int64_t begin[4], end[4]; // batch, depth, rows, cols

@@ -9,10 +9,13 @@
 //   map_topk         the whole.y largest, then their columns; map_topk_many: the same
 //   map_argmax       the column of the largest
 //   map_argmin       of the smallest
+//   map_sort         all in order, NaN behind all; whole.y: falling
+//   map_argsort      their columns, of equal elements the lower one first
 //   map_cumsum       sums of all elements up to this one
 //   map_one_hot      1 in column x(i, 0)
 //   map_cross_entropy           log sum exp(x) - x(i, y(i, 0))
 //   map_cross_entropy_backward  (softmax(x) - 1 in column y(i, 0)) z(i, 0)
+//   map_sort_backward           element y(i, j) of row i of x
 //   map_softmax_backward        x (y - sum(x y)): x is the softmax
 //   map_rms_norm_backward, map_layer_norm_backward   f (g - mean(g) - n mean(g n)), g = y z; n, f of x as above
 //   map_rope         pairs of columns turned by (whole.y + i) m[p] / 2^64 of a circle; whole.z: interleaved
@@ -196,14 +199,20 @@ uint bits_in_order(const float a) {
     return isnan(a) ? 0xffffffffu : bits >> 31 != 0u ? ~bits : bits | 0x80000000u;
 }
 
-// Puts k values and their columns in order: Batcher's bitonic sort, whose merges begin with a look at a block from both
-// of its ends, so that all exchanges have one direction and nothing moves that would be behind place k.
+// The p-th pair of places of a step of Batcher's bitonic sort, whose merges begin with a look at a block from both of
+// its ends, so that all exchanges have one direction and nothing moves that would be behind the last place.
+uint2 pair_of(const uint p, const uint step, const uint half_block) {
+    const uint block = p / step * 2u * step, a = block + p % step;
+    return (uint2)(a, step == half_block ? block + 2u * step - 1u - p % step : a + step);
+}
+
+// Puts k values and their columns in order.
 void put_in_order(__global float *values, __global float *columns, const uint k) {
     for (uint half_block = 1u; half_block < k; half_block *= 2u)
         for (uint step = half_block; step > 0u; step /= 2u) {
             for (uint p = get_local_id(0); p / step * 2u * step < k; p += GROUP) {
-                const uint block = p / step * 2u * step, a = block + p % step;
-                const uint b = step == half_block ? block + 2u * step - 1u - p % step : a + step;
+                const uint2 pair = pair_of(p, step, half_block);
+                const uint a = pair.x, b = pair.y;
                 if (b < k &&
                     comes_before(values[b], (uint)columns[b], values[a], (uint)columns[a])) {
                     const float value = values[a], column = columns[a];
@@ -211,6 +220,33 @@ void put_in_order(__global float *values, __global float *columns, const uint k)
                     columns[a] = columns[b];
                     values[b] = value;
                     columns[b] = column;
+                }
+            }
+            barrier(CLK_GLOBAL_MEM_FENCE);
+        }
+}
+
+// Whether a comes before b where all of a row are put in order.
+bool is_first(const float a, const float b, const int falls) {
+    return isnan(a) || isnan(b) ? !isnan(a) : falls != 0 ? a > b : a < b;
+}
+
+// Puts a row in order where it is: values or, of x, whose elements are `x_step` apart, columns.
+void sort_row(__global float *row, const uint count, const int falls, const bool are_columns,
+              __global const float *x, const uint x_step) {
+    for (uint half_block = 1u; half_block < count; half_block *= 2u)
+        for (uint step = half_block; step > 0u; step /= 2u) {
+            for (uint p = get_local_id(0); p / step * 2u * step < count; p += GROUP) {
+                const uint2 pair = pair_of(p, step, half_block);
+                if (pair.y >= count)
+                    continue;
+                const float here = row[pair.x], there = row[pair.y];
+                const float a = are_columns ? x[(uint)here * x_step] : here;
+                const float b = are_columns ? x[(uint)there * x_step] : there;
+                if (is_first(b, a, falls) ||
+                    (are_columns && there < here && !is_first(a, b, falls))) {
+                    row[pair.x] = there;
+                    row[pair.y] = here;
                 }
             }
             barrier(CLK_GLOBAL_MEM_FENCE);
@@ -337,6 +373,22 @@ MAP_KERNEL(map_topk_many) {
 FIRST(map_argmax, +)
 FIRST(map_argmin, -)
 
+#define SORTED(name, are_columns)                                                              \
+    MAP_KERNEL(name) {                                                                         \
+        CARRY                                                                                  \
+        const uint i = get_group_id(0), id = get_local_id(0);                                  \
+        for (uint j = id; j < cols; j += GROUP)                                                \
+            RESULT(i, j) = are_columns ? (float)j : OPERAND(x, i, j);                          \
+        barrier(CLK_GLOBAL_MEM_FENCE);                                                         \
+        sort_row(&RESULT(i, 0u), cols, whole.y, are_columns, x + x_at.x + i * x_at.y, x_at.z); \
+        for (uint j = id; j < cols; j += GROUP)                                                \
+            WRITE(i, j, RESULT(i, j))                                                          \
+        CARRY_END                                                                              \
+    }
+
+SORTED(map_sort, false)
+SORTED(map_argsort, true)
+
 // ---------------------------------------------------------------------- sums so far, indices, losses
 
 // Every work-item has a stretch of the row, and begins with what those before it have.
@@ -398,6 +450,14 @@ MAP_KERNEL(map_cross_entropy_backward) {
     POWERS(most, all, cols)
     for (uint j = id; j < cols; j += GROUP)
         WRITE(i, j, (exp(OPERAND(x, i, j) - most) / all - (j == at ? 1.0f : 0.0f)) * times)
+    CARRY_END
+}
+
+MAP_KERNEL(map_sort_backward) {
+    CARRY
+    const uint i = get_group_id(0);
+    for (uint j = get_local_id(0); j < cols; j += GROUP)
+        WRITE(i, j, OPERAND(x, i, (uint)OPERAND(y, i, j)))
     CARRY_END
 }
 

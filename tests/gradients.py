@@ -31,7 +31,8 @@ CASES += [(text, {"x": (6, 5)}) for text in (
     "gelu(x, approximate=\"tanh\")", "2 - x", "3 / x", "x * 2.5", "x ** 2", "x ** 3", "-x", "x[1:4, 2:5]",
     "softmax(x)", "softmax(x, causal=True)", "sum(x)", "sum(x, axis=-1)", "sum(x, axis=-2)", "mean(x)",
     "mean(x, axis=-2)", "max(x)", "max(x, axis=-1)", "min(x, axis=-2)", "var(x)", "var(x, axis=-1)",
-    "std(x, axis=-2)", "std(x)", "cumsum(x, -1)", "cumsum(x, -2)", "reshape(x, (2, 15))", "x.T",
+    "std(x, axis=-2)", "std(x)", "cumsum(x, -1)", "cumsum(x, -2)", "sort(x)", "sort(x, descending=True) * x",
+    "sort(x, axis=-2)", "reshape(x, (2, 15))", "x.T",
     "rms_norm(x, None)", "layer_norm(x, None, None)", "maximum(x, 0.25)", "x * x * x", "exp(x) * sin(x) + x",
     "clip(x, -0.5, 0.75)", "clip(x, None, 0.1)", "norm(x)", "norm(x, axis=-1)", "norm(x, -2, keepdims=False)",
     "softmax(x, axis=0)", "x[2]", "x[:, -1]", "x[1, 3] * x", "mean(x, axis=1, keepdims=False)", "x")]
@@ -41,6 +42,7 @@ CASES += [(text, {"x": (6, 5), "y": (6, 1)}) for text in ("x + y", "x * y", "x /
 CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
     "permute(x, (2, 0, 3, 1))", "sum(x, axis=-3)", "sum(x, axis=-4)", "mean(x, axis=0)", "mean(x, axis=1)", "sum(x)",
     "rope(x)", "rope(x, interleaved=True)", "cumsum(x, 0)", "cumsum(x, 1)", "softmax(x, causal=True)", "x[1:2, :, 1:3]",
+    "sort(x, 1)", "sort(x, axis=0, descending=True)",
     "dropout(x, 0.25, 1, 0)", "var(x, axis=-3)", "max(x, axis=-3)", "concat((x, x * x), axis=-3)", "x @ x.T",
     "layer_norm(x, None, None)", "softmax(x, axis=1)", "softmax(x, axis=0)", "norm(x, axis=1)", "x[1]",
     "x[:, 2, 1:, 0]", "sum(x, axis=1, keepdims=False)")]

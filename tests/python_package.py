@@ -108,6 +108,9 @@ show("clip", mm.clip(x, -0.25, None).clip(high=0.5).numpy(), np.clip(X, -0.25, 0
 show("norm", mm.norm(q, axis=2, keepdims=False).numpy(), np.linalg.norm(Q.astype("f8"), axis=2), 1e-4)
 show("made", (mm.arange(1, 3) @ mm.ones((2, 2)) + mm.zeros(2) + mm.arange(2)).numpy(), np.array([[3, 4]]), 0)
 show("cumsum", x.cumsum(0).numpy(), np.cumsum(X.astype("f8"), 0), 1e-4)
+show("in order", q.sort(axis=1, descending=True).numpy(), -np.sort(-Q, 1), 0)
+show("order", mm.argsort(x, 0).numpy(), np.argsort(X, 0, kind="stable"), 0)
+assert mm.argsort(x).dtype == mm.sort(mm.array([[3, 1, 2]])).dtype == np.int32
 sys.path.append(str(pathlib.Path(__file__).parent))
 import reference  # noqa: E402  pylint: disable=wrong-import-position,wrong-import-order
 show("dropout", mm.dropout(x, 0.75, 3, turn=2 ** 40).numpy(),

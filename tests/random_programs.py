@@ -163,7 +163,10 @@ class Writer:
         x = self.pick_exact()
         if x is None:
             return False
-        values, places = self.fresh(), self.fresh()
+        values, places, ndim = self.fresh(), self.fresh(), self.names[x].ndim
+        if self.rng.random() < 0.4:
+            how = self.rng.choice(("", f", axis={self.rng.randrange(-ndim, ndim)}", ", descending=True"))
+            return self.add(f"{values} = {self.rng.choice(('sort', 'argsort'))}({x}{how})", True)
         k = self.rng.randint(1, self.shape(x)[-1])
         return self.add(f"{values}, {places} = topk({x}, {k})", True)
 

@@ -30,11 +30,9 @@ class Matrix(np.ndarray):
     def __str__(self):
         if self.size != 1:
             return super().__str__()
-        number = self.reshape(-1).tolist()[0]
-        return f"{number:.0f}" if getattr(self, "is_whole", False) else f"{number:.6g}"
+        return f"{self.item():.0f}" if getattr(self, "is_whole", False) else f"{self.item():.6g}"
 
-    def __format__(self, _):
-        return str(self)
+    __format__ = (lambda self, _: str(self))
 
 
 PRECISION = np.float64  # of what is computed
@@ -170,7 +168,6 @@ for _name, _compare in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "g
 def _erf(x):
     if not isinstance(x, np.ndarray):
         return math.erf(x)
-    x = matrix(x)
     return taped(np.vectorize(math.erf, otypes=[float])(np.asarray(x)),
                  (x, lambda g: g * 2 / math.sqrt(math.pi) * np.exp(-np.asarray(x) ** 2)))
 
@@ -226,15 +223,18 @@ def layer_norm(x, w, b, eps=1e-5):
     return scaled * (1 if w is None else w) + (0 if b is None else b)
 
 
+def _gathered(x, order, axis=-1):
+    def back(g):
+        whole = np.zeros(x.shape)
+        np.put_along_axis(whole, order, g, axis)
+        return whole
+    return taped(np.take_along_axis(np.asarray(x), order, axis), (x, back))
+
+
 def topk(x, k):
     plain = np.asarray(x)
     order = np.lexsort((-plain, ~np.isnan(plain)), axis=-1)[..., :k]  # NaN before all, as torch has it
-
-    def back(g):
-        whole = np.zeros(plain.shape)
-        np.put_along_axis(whole, order, g, -1)
-        return whole
-    return taped(np.take_along_axis(plain, order, -1), (x, back)), _whole(matrix(order))
+    return _gathered(x, order), _whole(matrix(order))
 
 
 def _whole(x, is_windows=False):
@@ -243,6 +243,10 @@ def _whole(x, is_windows=False):
 
 
 argmax, argmin = (lambda x, f=f: _whole(matrix(f(np.asarray(x), -1)[..., None])) for f in (np.argmax, np.argmin))
+_order = (lambda x, axis, descending:  # NaN behind all
+          np.argsort((-1 if _flag(descending) else 1) * np.asarray(x), axis, kind="stable"))
+argsort = (lambda x, axis=-1, descending=False: _whole(matrix(_order(x, axis, descending))))
+sort = (lambda x, axis=-1, descending=False: _gathered(x, _order(x, axis, descending), axis))
 
 
 def rope(x, base=10000.0, interleaved=False):
@@ -276,7 +280,6 @@ sum, mean, max, min = (_reduction(lambda x, axis, f=f: f(x, axis=axis, keepdims=
 norm = _reduction(lambda x, axis: (lambda s: where(s == 0, 0, np.sqrt(where(s == 0, 1, s))))(sum(x * x, axis)))
 var = _reduction(lambda x, axis: mean((x - mean(x, axis)) ** 2, axis))
 std = _reduction(lambda x, axis: np.sqrt(var(x, axis)))
-
 
 cumsum = (lambda x, axis: taped(np.cumsum(np.asarray(x), axis), (
     x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis))))
@@ -398,10 +401,8 @@ def clip_grad_norm(g, most):
 
 def _schedule(left):
     def rate(turn, warm, turns, high, low):
-        if turn < warm:
-            return high * (turn + 1) / (warm + 1)
         part = builtins.min(builtins.max((turn - warm) / (turns - warm), 0), 1) if turns > warm else 1
-        return low + (high - low) * left(part)
+        return high * (turn + 1) / (warm + 1) if turn < warm else low + (high - low) * left(part)
     return rate
 
 
@@ -513,8 +514,7 @@ def _tensor(path, name):
     return (array.astype("<u4") << 16).view("<f4") if header[name]["dtype"] == "BF16" else array
 
 
-# What the ranks keep is in a file of that name.
-_path = (lambda file: f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file)
+_path = (lambda file: f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file)  # of what the ranks keep
 save = (lambda file, x: np.save(_path(file), np.asarray(x, dtype=STORED)))
 
 

@@ -48,10 +48,10 @@ static enum mmul_status run_transpose(const struct call *call, struct mmul_error
     return run_line(call, &line, "transposed", (const char *const[]){call->operands[0], NULL}, err);
 }
 
-static const char *const maps[] = {"neg",      "exp",        "log",     "sqrt",    "rsqrt",
-                                   "abs",      "relu",       "sigmoid", "tanh",    "silu",
-                                   "gelu",     "sin",        "cos",     "softmax", "normalize",
-                                   "rms_norm", "layer_norm", "argmax",  "argmin",  NULL};
+static const char *const maps[] = {
+    "neg",        "exp",    "log",    "sqrt", "rsqrt",   "abs",     "relu",      "sigmoid",
+    "tanh",       "silu",   "gelu",   "sin",  "cos",     "softmax", "normalize", "rms_norm",
+    "layer_norm", "argmax", "argmin", "sort", "argsort", NULL};
 static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std", NULL};
 
 // OP, one of a list of words.
@@ -192,7 +192,7 @@ const struct command mmul_command_map = {
     .notes =
         "OP is of every element: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu sin cos;\n"
         "or of every row: softmax normalize rms_norm layer_norm (both without weights) argmax\n"
-        "argmin. The program y = OP(load(A)) of `mpimatmul run`.\n"
+        "argmin sort argsort. The program y = OP(load(A)) of `mpimatmul run`.\n"
         "\n"
         "  mpimatmul map gelu X.npy -o Y.npy\n",
     .options = options,

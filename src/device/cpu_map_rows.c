@@ -302,19 +302,21 @@ MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_
     }
 }
 
-struct base {
-    int64_t position; // -1: none yet
+// What a part has for itself. position, of rope: what `turns` are of; -1: none yet. places: room for two rows.
+struct own {
+    int64_t position;
     mmul_real *turns;
+    struct mmul_cpu_place *places;
 };
 
-// The row's position, with what is at hand for those near it in `base`.
+// The row's position, with what is at hand for those near it.
 static void rope(const struct mmul_cpu_rows *rows, const mmul_real *x, int64_t position,
-                 struct base *base, mmul_real *out, struct soon soon) {
+                 struct own *own, mmul_real *out, struct soon soon) {
     const int64_t beyond = position % TURNS;
-    if (base->position != position - beyond)
-        turn_pairs(rows, position - beyond, base->turns);
-    base->position = position - beyond;
-    rope_pairs(rows, x, base->turns, rows->turns + beyond * rows->cols, out, soon);
+    if (own->position != position - beyond)
+        turn_pairs(rows, position - beyond, own->turns);
+    own->position = position - beyond;
+    rope_pairs(rows, x, own->turns, rows->turns + beyond * rows->cols, out, soon);
 }
 
 // What all rows need, and for each part room for what those near each other share.
@@ -343,7 +345,7 @@ static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
 }
 
 static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_real *x,
-                     mmul_real *out, struct soon soon, struct base *base) {
+                     mmul_real *out, struct soon soon, struct own *own) {
     const struct mmul_map *map = rows->map;
     switch (map->kind) {
     case MMUL_SOFTMAX:
@@ -365,6 +367,12 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
     case MMUL_ARGMIN:
         *out = (mmul_real)mmul_cpu_extreme(x, rows->cols, map->kind == MMUL_ARGMIN);
         break;
+    case MMUL_SORT:
+    case MMUL_ARGSORT:
+        mmul_cpu_sort(&(struct mmul_cpu_sorting){map->with->descending, map->kind == MMUL_ARGSORT,
+                                                 own->places},
+                      x, rows->cols, out);
+        break;
     case MMUL_CUMSUM:
         cumsum(x, rows->cols, out);
         break;
@@ -372,7 +380,7 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
         one_hot(*x, map->cols, out);
         break;
     default: // MMUL_ROPE
-        rope(rows, x, map->row + i, base, out, soon);
+        rope(rows, x, map->row + i, own, out, soon);
     }
 }
 
@@ -382,9 +390,11 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
     mmul_real *out = mmul_cpu_result(rows->map, t);
     const int64_t ld = rows->map->result.ld;
-    struct base base = {-1, NULL};
+    struct own own = {-1, NULL, NULL};
     if (rows->turns != NULL)
-        base.turns = rows->turns + (TURNS + part) * rows->cols;
+        own.turns = rows->turns + (TURNS + part) * rows->cols;
+    if (rows->places != NULL)
+        own.places = rows->places + 2 * part * rows->cols;
     for (int64_t group = begin; group < end; group += rows->group) {
         const int64_t n = mmul_smaller(rows->group, end - group);
         struct mmul_strided x = mmul_cpu_part(all, group, 0);
@@ -399,7 +409,7 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
             struct soon soon = {NULL, NULL};
             if (group + r + 1 < end && rows->cols <= ASKED_MOST)
                 soon = (struct soon){at + x.row_step, to + ld};
-            make_row(rows, group + r, at, to, soon, &base);
+            make_row(rows, group + r, at, to, soon, &own);
         }
     }
 }
@@ -442,10 +452,13 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
         status = MMUL_ALLOCATE(rows.room, parts * rows.group * rows.cols, "rows", err);
     if (status == MMUL_OK && map->kind == MMUL_ROPE)
         status = find_turns(&rows, parts, err);
+    if (status == MMUL_OK && (map->kind == MMUL_SORT || map->kind == MMUL_ARGSORT))
+        status = MMUL_ALLOCATE_RAW(rows.places, 2 * parts * rows.cols, "rows", err);
     if (status == MMUL_OK)
         mmul_cpu_share(map, parts, map->rows, make_rows, &rows);
     mmul_free(rows.frequencies);
     mmul_free(rows.turns);
+    mmul_free(rows.places);
     mmul_free(rows.room);
     mmul_free(vectors[0]);
     mmul_free(vectors[1]);

@@ -77,6 +77,11 @@ MMUL_CLONES static void cross_entropy_backward(const struct row *r) {
 
 // --------------------------------------------------------------------------------------- gradients
 
+static void sort_backward(const struct row *r) {
+    for (int64_t j = 0; j < r->cols; j++)
+        r->out[j] = r->x[(int64_t)r->y[j]];
+}
+
 MMUL_CLONES static void softmax_backward(const struct row *r) {
     const mmul_real *restrict y = r->x, *restrict dy = r->y;
     mmul_real *restrict out = r->out;
@@ -164,6 +169,9 @@ static void make_row(enum mmul_operation_kind kind, const struct row *r) {
         break;
     case MMUL_CROSS_ENTROPY_BACKWARD:
         cross_entropy_backward(r);
+        break;
+    case MMUL_SORT_BACKWARD:
+        sort_backward(r);
         break;
     case MMUL_SOFTMAX_BACKWARD:
         softmax_backward(r);

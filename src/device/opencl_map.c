@@ -357,7 +357,9 @@ static cl_int first_count(const struct mmul_map *map, int64_t all) {
 // What kernels by rows want to know beside.
 static void describe_rows(const struct mmul_map *map, struct launch *l) {
     l->whole[0] = (cl_int)map->operands[0].cols;
-    l->whole[1] = map->kind == MMUL_TOPK ? (cl_int)map->with->count : map->with->causal;
+    l->whole[1] = map->kind == MMUL_TOPK      ? (cl_int)map->with->count
+                  : map->kind == MMUL_SOFTMAX ? map->with->causal
+                                              : map->with->descending;
     l->whole[2] = first_count(map, map->operands[0].cols);
     l->whole[3] = (map->operand_count > 1 ? 1 : 0) | (map->operand_count > 2 ? 2 : 0);
     l->real[0] = (cl_float)map->with->epsilon;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "device/host_buffer.h"
 #include "device/project.h"
@@ -302,6 +303,52 @@ static enum mmul_status make_topk(const struct mmul_map *map, struct mmul_error 
     return status;
 }
 
+// Whether (x, column i) is before (y, column j) in numpy's order, which has NaN behind all; falling the same, of equal
+// elements the lower column first.
+static bool is_in_order(const struct mmul_map *map, struct place x, struct place y) {
+    if (isnan(x.x) || isnan(y.x))
+        return !isnan(x.x) || (isnan(y.x) && x.column < y.column);
+    if (x.x == y.x)
+        return x.column < y.column;
+    return map->with->descending ? x.x > y.x : x.x < y.x;
+}
+
+// Merges neighbouring parts, twice as long each time, from `places` to `room` and back; returns where they are.
+static struct place *put_in_order(const struct mmul_map *map, struct place *places,
+                                  struct place *room, int64_t count) {
+    for (int64_t half = 1; half < count; half *= 2) {
+        for (int64_t begin = 0; begin < count; begin += 2 * half) {
+            const int64_t middle = mmul_smaller(begin + half, count),
+                          end = mmul_smaller(begin + 2 * half, count);
+            for (int64_t at = begin, i = begin, j = middle; at < end; at++) {
+                const bool is_left =
+                    j == end || (i < middle && is_in_order(map, places[i], places[j]));
+                room[at] = places[is_left ? i++ : j++];
+            }
+        }
+        struct place *const made = room;
+        room = places;
+        places = made;
+    }
+    return places;
+}
+
+static enum mmul_status make_sorted(const struct mmul_map *map, struct mmul_error *err) {
+    struct place *places = NULL, *room = NULL;
+    enum mmul_status status =
+        MMUL_ALLOCATE_ALL("a row", err, MMUL_WANT(places, map->cols), MMUL_WANT(room, map->cols));
+    for (int64_t i = 0; status == MMUL_OK && i < map->rows; i++) {
+        for (int64_t j = 0; j < map->cols; j++)
+            places[j] = (struct place){element(map, 0, i, j), j};
+        const struct place *sorted = put_in_order(map, places, room, map->cols);
+        for (int64_t j = 0; j < map->cols; j++)
+            set(map, i, j, map->kind == MMUL_ARGSORT ? (double)sorted[j].column : sorted[j].x);
+    }
+    mmul_free(places);
+    mmul_free(room);
+    return status;
+}
+
 // Of the smallest: NaN before all there, too.
 static void argmax(const struct mmul_map *map, int64_t i) {
     const double sign = map->kind == MMUL_ARGMIN ? -1 : 1;
@@ -353,6 +400,12 @@ static void cross_entropy_backward(const struct mmul_map *map, int64_t i) {
         const long double p = power_of_difference(element(map, 0, i, j), most) / sum;
         set(map, i, j, (double)(p - (j == at ? 1 : 0)) * element(map, 2, i, 0));
     }
+}
+
+// Of what was put in order, and the place that each element went to: where it was.
+static void sort_backward(const struct mmul_map *map, int64_t i) {
+    for (int64_t j = 0; j < map->cols; j++)
+        set(map, i, j, element(map, 0, i, (int64_t)element(map, 1, i, j)));
 }
 
 // Of a softmax y and its gradient: y (dy - sum(dy y)).
@@ -433,6 +486,9 @@ static void make_rows(const struct mmul_map *map) {
             break;
         case MMUL_CROSS_ENTROPY:
             cross_entropy(map, i);
+            break;
+        case MMUL_SORT_BACKWARD:
+            sort_backward(map, i);
             break;
         case MMUL_SOFTMAX_BACKWARD:
             softmax_backward(map, i);
@@ -593,6 +649,8 @@ static enum mmul_status make_matrix(const struct mmul_map *map, struct mmul_erro
     case MMUL_CLASS_ROWS:
         if (map->kind == MMUL_TOPK)
             return make_topk(map, err);
+        if (map->kind == MMUL_SORT || map->kind == MMUL_ARGSORT)
+            return make_sorted(map, err);
         make_rows(map);
         break;
     case MMUL_CLASS_REDUCE:

@@ -56,21 +56,34 @@ static int standard_deviation(struct mmul_build *b, const struct mmul_composite_
     return mmul_build_one(b, MMUL_SQRT, var(b, call));
 }
 
-// What is done to rows, along another axis: it changes places with the last one, and back.
+// Its own inverse: an axis changes places with the last one. Rows and columns do where they lie.
+static int swapped(struct mmul_build *b, int value, int axis) {
+    const struct mmul_term x = mmul_value_term(value);
+    struct mmul_parameters with = {.axes = {0, 1, 2, 3}};
+    with.axes[AXES + axis] = AXES - 1;
+    with.axes[AXES - 1] = AXES + axis;
+    return axis == -1   ? value
+           : axis == -2 ? mmul_build_one(b, MMUL_TRANSPOSE, value)
+                        : mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
+}
+
+// What is done to rows, along any axis.
 static int turned(struct mmul_build *b, const struct mmul_composite_call *call,
                   enum mmul_operation_kind kind) {
     const int axis = axis_of(b, call, false);
-    struct mmul_parameters with = {.axes = {0, 1, 2, 3}};
+    const struct mmul_parameters with = {.descending = call->with->descending};
     if (b->err->status != MMUL_OK)
         return MMUL_NO_VALUE;
-    if (axis == -1)
-        return mmul_build_one(b, kind, call->operands[0]);
-    with.axes[AXES + axis] = AXES - 1;
-    with.axes[AXES - 1] = AXES + axis;
-    struct mmul_term x = mmul_value_term(call->operands[0]);
-    x.value = mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
-    x.value = mmul_build_one(b, kind, x.value);
-    return mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
+    const struct mmul_term x = mmul_value_term(swapped(b, call->operands[0], axis));
+    return swapped(b, mmul_build_apply(b, kind, &x, 1, &with), axis);
+}
+
+static int sort(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return turned(b, call, MMUL_SORT);
+}
+
+static int argsort(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return turned(b, call, MMUL_ARGSORT);
 }
 
 static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -266,6 +279,8 @@ static const struct {
     {"std", 1, 0, standard_deviation, NONE},
     {"norm", 1, 0, norm, NONE},
     {"cumsum", 1, 0, cumsum, NONE},
+    {"sort", 1, 0, sort, OF_ROWS},
+    {"argsort", 1, 0, argsort, OF_ROWS},
     {"softmax", 1, 0, softmax, OF_ROWS},
     {"clip", 1, 2, clip, NONE},
     {"one_hot", 1, 0, one_hot, NONE},

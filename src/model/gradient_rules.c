@@ -284,6 +284,20 @@ static void cumsum_rule(struct mmul_backward *w) {
     mmul_give(w, 0, mmul_build_both(w->b, MMUL_SUBTRACT, all, before));
 }
 
+// Each element has that of the place that it went to, which is where its column comes among those in order.
+static void sort_rule(struct mmul_backward *w) {
+    const struct mmul_term x = operand(w, 0);
+    const int order = mmul_build_apply(w->b, MMUL_ARGSORT, &x, 1, &w->operation.with);
+    const int places = mmul_build_one(w->b, MMUL_ARGSORT, order);
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SORT_BACKWARD, whole(w), places));
+}
+
+// The other way round: places in order are the columns that they are of.
+static void sort_backward_rule(struct mmul_backward *w) {
+    const int order = mmul_build_one(w->b, MMUL_ARGSORT, value_of(w, 1));
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SORT_BACKWARD, whole(w), order));
+}
+
 static void cross_entropy_rule(struct mmul_backward *w) {
     const struct mmul_term operands[] = {operand(w, 0), operand(w, 1), mmul_value_term(whole(w))};
     mmul_give(w, 0, mmul_build_apply(w->b, MMUL_CROSS_ENTROPY_BACKWARD, operands, 3, NULL));
@@ -516,6 +530,8 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_TOPK] = topk_rule,
     [MMUL_ROPE] = rope_rule,
     [MMUL_CUMSUM] = cumsum_rule,
+    [MMUL_SORT] = sort_rule,
+    [MMUL_SORT_BACKWARD] = sort_backward_rule,
     [MMUL_CROSS_ENTROPY] = cross_entropy_rule,
     [MMUL_SUM] = sum_rule,
     [MMUL_MEAN] = mean_rule,

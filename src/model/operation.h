@@ -89,11 +89,14 @@ enum mmul_operation_kind {
     MMUL_TOPK,
     MMUL_ARGMAX,
     MMUL_ARGMIN,
+    MMUL_SORT,
+    MMUL_ARGSORT,
     MMUL_ROPE,
     MMUL_CUMSUM,
     MMUL_ONE_HOT,
     MMUL_CROSS_ENTROPY,
     // (gradients)
+    MMUL_SORT_BACKWARD, // of the result, and of every element the place that it went to
     MMUL_SOFTMAX_BACKWARD,
     MMUL_CROSS_ENTROPY_BACKWARD,
     MMUL_RMS_NORM_BACKWARD,
@@ -230,6 +233,7 @@ MMUL_SHAPE_FUNCTION(elements);
 MMUL_SHAPE_FUNCTION(norm);
 MMUL_SHAPE_FUNCTION(topk);
 MMUL_SHAPE_FUNCTION(argmax);
+MMUL_SHAPE_FUNCTION(sort);
 MMUL_SHAPE_FUNCTION(rope);
 MMUL_SHAPE_FUNCTION(reduction);
 MMUL_SHAPE_FUNCTION(slice);

@@ -140,10 +140,23 @@ enum mmul_status mmul_shape_of_argmax(const struct mmul_operation_row *row,
                                       const struct mmul_operation_call *call,
                                       struct mmul_shape *shape, struct mmul_error *err) {
     const struct mmul_operand_info *x = &call->operands[0];
-    (void)row;
     *shape = x->shape;
-    shape->cols = 1;
+    if (row->picks)
+        shape->cols = 1;
     return check_index(x, x->shape.cols, "columns", err);
+}
+
+// Columns are counted in 32 bits on the way.
+enum mmul_status mmul_shape_of_sort(const struct mmul_operation_row *row,
+                                    const struct mmul_operation_call *call,
+                                    struct mmul_shape *shape, struct mmul_error *err) {
+    const struct mmul_operand_info *x = &call->operands[0];
+    *shape = x->shape;
+    if (x->shape.cols <= UINT32_MAX)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "cannot %s rows of '%s': they have %lld elements, more than %lld", row->name,
+                     x->name, (long long)x->shape.cols, (long long)UINT32_MAX);
 }
 
 enum mmul_status mmul_shape_of_rope(const struct mmul_operation_row *row,

@@ -189,7 +189,8 @@ static enum mmul_status check_operands(const struct mmul_program *program,
 
 // The result has elements of its operands, as they are.
 static bool moves(const struct mmul_operation *o, const struct mmul_operation_row *row) {
-    return row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE;
+    return row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE ||
+           o->kind == MMUL_SORT;
 }
 
 // Where a result is made of whole numbers in another way than by its row.

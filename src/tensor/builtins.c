@@ -49,6 +49,8 @@ static const struct mmul_builtin TABLE[] = {
     {"argmax", "x", mmul_builtin_row, "argmax", NULL},
     {"argmin", "x", mmul_builtin_row, "argmin", NULL},
     {"topk", "x, k", mmul_builtin_topk, "topk", NULL},
+    {"sort", "x, axis=-1, descending=False", mmul_builtin_sort, "sort", NULL},
+    {"argsort", "x, axis=-1, descending=False", mmul_builtin_sort, "argsort", NULL},
     {"rope", "x, base=10000.0, interleaved=False", mmul_builtin_rope, "rope", NULL},
     {"sum", "x, axis=None, keepdims=True", mmul_builtin_reduce, "sum", NULL},
     {"mean", "x, axis=None, keepdims=True", mmul_builtin_reduce, "mean", NULL},

@@ -34,6 +34,7 @@ MMUL_BUILTIN(mmul_builtin_softmax);
 MMUL_BUILTIN(mmul_builtin_norm);
 MMUL_BUILTIN(mmul_builtin_row);
 MMUL_BUILTIN(mmul_builtin_topk);
+MMUL_BUILTIN(mmul_builtin_sort);
 MMUL_BUILTIN(mmul_builtin_rope);
 MMUL_BUILTIN(mmul_builtin_reduce);
 MMUL_BUILTIN(mmul_builtin_cumsum);

@@ -164,6 +164,22 @@ enum mmul_status mmul_builtin_softmax(struct mmul_evaluator *e, const struct mmu
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
 
+enum mmul_status mmul_builtin_sort(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    const struct mmul_object *x = &arguments[0].object;
+    int axis = x->axes - 1;
+    enum mmul_status status = mmul_take_bool(e, &arguments[2], "descending", &row.with.descending);
+    if (status == MMUL_OK)
+        status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK && arguments[1].node != NULL)
+        status = take_axis(e, builtin, &arguments[1], x, &axis);
+    row.with.axis = axis - x->axes;
+    return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
+}
+
 // With None in place of w and b, nothing is multiplied or added.
 enum mmul_status mmul_builtin_norm(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,

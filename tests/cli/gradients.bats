@@ -20,7 +20,7 @@ gradients() {
     run py "$REPO/tests/gradients.py" compare . "$tolerance"
     echo "# $ranks rank(s) $*: $output" >&3
     [ "$status" -eq 0 ]
-    [ "$output" = '190 gradients' ]
+    [ "$output" = '195 gradients' ]
 }
 
 @test "gradients of every function are its central differences, on any number of ranks" {
@@ -103,13 +103,22 @@ refuses() {
 x = load("x.npy")
 g = grad(sum(x ** 3 + sin(x) * exp(x)), x)
 save("h.npy", grad(sum(g), x))
+w, v = load("w.npy"), load("v.npy")
+in_order = grad(sum(w * sort(x, descending=True) ** 3), x)
+save("s.npy", grad(sum(in_order * v), x))
 END
-    py -c 'import numpy as np; np.save("x.npy", np.random.default_rng(3).standard_normal((5, 6)))'
+    py -c '
+import numpy as np
+for name, x in zip("xwv", np.random.default_rng(3).standard_normal((3, 5, 6))):
+    np.save(f"{name}.npy", x)'
     "$MPIMATMUL" run s.py --quiet
     py -c '
 import numpy as np
 x, h = np.load("x.npy"), np.load("h.npy")
-assert np.abs(h - (6 * x + 2 * np.cos(x) * np.exp(x))).max() < 1e-12'
+assert np.abs(h - (6 * x + 2 * np.cos(x) * np.exp(x))).max() < 1e-12
+w, v, s = (np.load(f"{name}.npy") for name in "wvs")
+places = np.argsort(np.argsort(-x))
+assert np.abs(s - 6 * np.take_along_axis(w, places, -1) * x * v).max() < 1e-12'
 }
 
 @test "gradients keep tuples as they are, and their names" {

@@ -118,6 +118,9 @@ print(s[0, 1], s[1, :, 2], s[1, 2, 3], s[:, 1, 1:3], x[0] + x[1], s[0] @ s[1].T)
 print(softmax(x), softmax(x, axis=0), softmax(s, axis=1), softmax(s, axis=-3), softmax(s, axis=2))
 print(softmax(x, causal=True, axis=-1), norm(x), norm(x, axis=-1), norm(x, axis=0), norm(s, axis=0))
 print(norm(s), norm(s, axis=1, keepdims=False), norm(x * 0), norm(x * 0, axis=1))
+print(sort(x), sort(x, axis=0), sort(x, 1, True), sort(s, axis=0, descending=True), sort(s, -2), sort(s[:, 1]))
+print(argsort(x), argsort(x, axis=0), argsort(x, descending=True), argsort(s, 1), argsort(s, axis=-3, descending=1))
+print(take(x.T, argsort(x[0])), sort(argsort(s, -1))[0], argsort(x * 0), sort(log(x)), argsort(log(x), descending=True))
 for i in range(len(x)):
     print(i, sum(x[i]))
 for k in loop(3):
@@ -143,6 +146,9 @@ END
     refused 2:5 "clip is called without 'high'" "clip(x, low, high)" 'y = clip(x, 0)'
     refused 2:5 "softmax along axis -2: causal is along the last axis" "" 'y = softmax(x, causal=True, axis=0)'
     refused 2:21 "axis 2 of 2 axes: expected -2 to 1" "" 'y = softmax(x, axis=2)'
+    refused 2:21 "sort along axis 0 of one axis, $row" "axis=-1 is along its elements" 'y = sort(x[0], axis=0)'
+    refused 2:21 "axis -3 of 2 axes: expected -2 to 1" "" 'y = argsort(x, axis=-3)'
+    refused 2:24 "descending is 2, expected True, False, 1 or 0" "" 'y = sort(x, descending=2)'
 }
 
 @test "slopes at a bound, and of a norm that is 0, are torch's" {

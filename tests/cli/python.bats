@@ -35,6 +35,8 @@ clip ok
 norm ok
 made ok
 cumsum ok
+in order ok
+order ok
 dropout ok
 loss ok
 gw ok
@@ -236,9 +238,9 @@ for owner in owners:
     for name in getattr(owner, "__all__", None) or dir(owner):
         if not name.startswith("_") and name != "args" and not inspect.getdoc(inspect.getattr_static(owner, name)):
             print(owner, name)
-methods = "T abs argmax argmin backward clip cos cumsum current dtype exp grad item local log max maximum mean min " \
-          "minimum ndim neg norm numpy permute relu requires_grad reshape rsqrt sigmoid sin softmax sqrt std sum " \
-          "take tanh topk transpose var where"
+methods = "T abs argmax argmin argsort backward clip cos cumsum current dtype exp grad item local log max " \
+          "maximum mean min minimum ndim neg norm numpy permute relu requires_grad reshape rsqrt sigmoid " \
+          "sin softmax sort sqrt std sum take tanh topk transpose var where"
 assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), dir(mm.Value)'
     [ "$output$status" = 0 ]
     run --separate-stderr "$PYTHON" -m mpimatmul --help

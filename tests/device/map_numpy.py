@@ -101,6 +101,11 @@ def attention_backward(case, q, k, v, dy, sums, mask=0.0):
     return found[case["op"].rsplit("_", 1)[1]]()
 
 
+def in_order(case, x):
+    """numpy's; falling the same of what is negative, which leaves NaN behind."""
+    return np.argsort(-x if case["descending"] else x, axis=-1, kind="stable")
+
+
 def cross_entropy(_, x, ids):
     most = np.max(x, axis=-1, keepdims=True)
     at = np.take_along_axis(x, ids.astype(int), -1)
@@ -181,6 +186,8 @@ ROWS = {
         x / np.maximum(np.linalg.norm(x.astype(float), axis=-1, keepdims=True), 1e-12),
     "topk": topk, "argmax": lambda case, x: np.argmax(x, axis=-1, keepdims=True), "rope": rope,
     "argmin": lambda case, x: np.argmin(x, axis=-1, keepdims=True), "cumsum": lambda case, x: np.cumsum(x, axis=-1),
+    "sort": lambda case, x: np.take_along_axis(x, in_order(case, x), -1), "argsort": lambda case, x: in_order(case, x),
+    "sort_backward": lambda case, dy, places: np.take_along_axis(dy, places.astype(int), -1),
     "one_hot": lambda case, x: np.arange(case["cols"]) == x,
     "cross_entropy": cross_entropy, "cross_entropy_backward": cross_entropy_backward,
     "softmax_backward": lambda case, y, dy: y * (dy - np.sum(y * dy, axis=-1, keepdims=True)),

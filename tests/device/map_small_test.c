@@ -42,7 +42,7 @@ static void test_rows(struct bench *b) {
         for (int turn = 0; turn < 2; turn++) {
             const struct mmul_operation_row *row = mmul_operation_row(kind);
             struct trial t = trial_of(kind, 3, 0, turn == 0 ? row->most : row->least, PADDED, REAL);
-            t.with.causal = t.with.interleaved = turn == 1;
+            t.with.causal = t.with.interleaved = t.with.descending = turn == 1;
             t.with.count = turn == 0 ? 6 : 3; // many, and few
             t.with.scale = kind == MMUL_ROPE && turn == 1 ? -1 : 1;
             shape_rows(&t, turn == 0 ? 70 : 6);

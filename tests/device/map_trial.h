@@ -254,7 +254,7 @@ static inline void shape_rows(struct trial *t, int64_t cols) {
             s->limit = cols;
         }
     }
-    const bool is_column = row->has_integers || t->kind == MMUL_CROSS_ENTROPY;
+    const bool is_column = (row->picks && row->has_integers) || t->kind == MMUL_CROSS_ENTROPY;
     t->cols = t->kind == MMUL_TOPK ? 2 * t->with.count : is_column ? 1 : cols;
     t->shape.cols = t->cols;
 }
@@ -364,15 +364,16 @@ static void write_matrix(FILE *file, enum mmul_dtype dtype, const void *values, 
 // For map_numpy.py: a line of JSON, then the operands and the result, of a matrix.
 static void write_case(FILE *file, const struct trial *t, int64_t matrix, const void *result) {
     const struct mmul_parameters *w = &t->with;
-    fprintf(
-        file,
-        "{\"op\": \"%s\", \"dtype\": \"%s\", \"rows\": %lld, \"cols\": %lld, \"row\": %lld, "
-        "\"all_rows\": %lld, "
-        "\"causal\": %d, \"interleaved\": %d, \"axis\": %d, \"count\": %lld, \"epsilon\": %.17g, "
-        "\"scale\": %.17g, \"base\": %.17g, \"operands\": [",
-        mmul_operation_row(t->kind)->name, mmul_dtype_name(t->dtype), (long long)t->rows,
-        (long long)t->cols, (long long)t->row, (long long)t->shape.rows, w->causal, w->interleaved,
-        w->axis, (long long)w->count, w->epsilon, w->scale, w->base);
+    fprintf(file,
+            "{\"op\": \"%s\", \"dtype\": \"%s\", \"rows\": %lld, \"cols\": %lld, \"row\": %lld, "
+            "\"all_rows\": %lld, "
+            "\"causal\": %d, \"interleaved\": %d, \"descending\": %d, \"axis\": %d, \"count\": "
+            "%lld, \"epsilon\": %.17g, "
+            "\"scale\": %.17g, \"base\": %.17g, \"operands\": [",
+            mmul_operation_row(t->kind)->name, mmul_dtype_name(t->dtype), (long long)t->rows,
+            (long long)t->cols, (long long)t->row, (long long)t->shape.rows, w->causal,
+            w->interleaved, w->descending, w->axis, (long long)w->count, w->epsilon, w->scale,
+            w->base);
     for (int i = 0; i < t->source_count; i++)
         fprintf(file, "%s[%lld, %lld, %lld, %lld]", i > 0 ? ", " : "",
                 (long long)source_rows(&t->sources[i]), (long long)source_cols(&t->sources[i]),

@@ -147,6 +147,12 @@ static double loop_loss(const struct trial *t, const struct mmul_call *c, const 
     return log(sum) - row_element(t, c, n, (int64_t)id);
 }
 
+static void sizes_of(const struct trial *t, const struct mmul_call *c, int64_t sizes[4]) {
+    const struct mmul_shape s = t->known[c->operands[0]].shape;
+    const int64_t all[] = {s.batch, s.depth, s.rows, s.cols};
+    memcpy(sizes, all, sizeof all);
+}
+
 // The column that is so many places from the largest element of its row; of equal ones the first.
 static int64_t column_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4],
                          int64_t place) {
@@ -167,6 +173,31 @@ static double loop_topk(const struct trial *t, const struct mmul_call *c, const 
     return n[3] < k ? row_element(t, c, n, column) : (double)column;
 }
 
+// The same of what is put in order along an axis; of its columns, or the elements there.
+static double loop_sort(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
+    const int axis = 4 + (c->with.axis < 0 ? c->with.axis : -1);
+    int64_t sizes[4], at[4], other[4];
+    sizes_of(t, c, sizes);
+    memcpy(at, n, sizeof at);
+    memcpy(other, n, sizeof other);
+    for (at[axis] = 0; at[axis] < sizes[axis]; at[axis]++) {
+        const double y = element_of(t, c, 0, at);
+        int64_t before = 0;
+        for (other[axis] = 0; other[axis] < sizes[axis]; other[axis]++) {
+            const double x = element_of(t, c, 0, other);
+            before += (c->with.descending ? x > y : x < y) || (x == y && other[axis] < at[axis]);
+        }
+        if (before == n[axis])
+            return is_called(c, "argsort") ? (double)at[axis] : y;
+    }
+    return NAN;
+}
+
+static double loop_sort_backward(const struct trial *t, const struct mmul_call *c,
+                                 const int64_t n[4]) {
+    return row_element(t, c, n, (int64_t)element_of(t, c, 1, n));
+}
+
 static double loop_rope(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const int64_t cols = cols_of(t, c), half = cols / 2;
     const int64_t pair = c->with.interleaved ? n[3] / 2 : n[3] % half;
@@ -177,12 +208,6 @@ static double loop_rope(const struct trial *t, const struct mmul_call *c, const 
     turn = c->with.scale < 0 ? -turn : turn;
     double x = row_element(t, c, n, left), y = row_element(t, c, n, right);
     return is_second ? x * sin(turn) + y * cos(turn) : x * cos(turn) - y * sin(turn);
-}
-
-static void sizes_of(const struct trial *t, const struct mmul_call *c, int64_t sizes[4]) {
-    const struct mmul_shape s = t->known[c->operands[0]].shape;
-    const int64_t all[] = {s.batch, s.depth, s.rows, s.cols};
-    memcpy(sizes, all, sizeof all);
 }
 
 // Along an axis, or of all elements (0); of sums so far up to n.
@@ -340,6 +365,8 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     } loops[] = {{" softmax ", loop_softmax},
                  {" rms_norm layer_norm normalize ", loop_norm},
                  {" topk ", loop_topk},
+                 {" sort argsort ", loop_sort},
+                 {" sort_backward ", loop_sort_backward},
                  {" rope ", loop_rope},
                  {" softmax_backward rms_norm_backward layer_norm_backward ", loop_row_backward},
                  {" cross_entropy_rows cross_entropy_backward ", loop_loss},

@@ -624,6 +624,7 @@ static bool has_no_gradient(enum mmul_operation_kind kind) {
     case MMUL_FLOOR_DIVIDE:
     case MMUL_ARGMAX:
     case MMUL_ARGMIN:
+    case MMUL_ARGSORT:
     case MMUL_ONE_HOT:
     case MMUL_SEARCH:
     case MMUL_CAST:

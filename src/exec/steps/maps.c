@@ -167,8 +167,9 @@ static enum mmul_status check_indices(const struct making *m, const struct mmul_
     for (int64_t t = 0; t < m->matrices; t++) {
         const void *at =
             mmul_dtype_ahead(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, t));
-        for (int64_t i = 0; i < o->rows; i++) {
-            const double id = mmul_dtype_real(o->dtype, at, i * o->row_step);
+        for (int64_t e = 0; e < o->rows * o->cols; e++) {
+            const double id = mmul_dtype_real(
+                o->dtype, at, e / o->cols * o->row_step + e % o->cols * o->col_step);
             if (!is_index(id, limit))
                 return mmul_fail(err, MMUL_ERR_DATA,
                                  "'%s' has %g: %s takes whole numbers from 0 to %lld here",

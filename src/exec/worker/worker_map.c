@@ -5,6 +5,8 @@
 // for a successor.
 #include "exec/worker/worker_map.h"
 
+#include <math.h>
+
 #include "base/integer.h"
 #include "base/status.h"
 #include "model/dtype.h"
@@ -48,6 +50,10 @@ struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int6
     return one;
 }
 
+static bool sorts(enum mmul_operation_kind kind) {
+    return kind == MMUL_SORT || kind == MMUL_ARGSORT;
+}
+
 // Of a matrix.
 static double work_each(const struct mmul_host_map *host) {
     const struct mmul_host_operand *o = host->operands;
@@ -60,7 +66,9 @@ static double work_each(const struct mmul_host_map *host) {
         return (double)o[0].rows * (double)o[0].cols;
     case MMUL_CLASS_ROWS:
         return rows * (double)o[0].cols *
-               (host->map.kind == MMUL_TOPK ? (double)host->map.with->count : 2);
+               (host->map.kind == MMUL_TOPK ? (double)host->map.with->count
+                : sorts(host->map.kind)     ? log2((double)o[0].cols) + 2
+                                            : 2);
     default:
         return rows * cols * (1 + host->map.operand_count);
     }

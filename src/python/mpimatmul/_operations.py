@@ -260,6 +260,15 @@ def _axis(axis, ndim):
     return axis - ndim if axis >= 0 else axis
 
 
+def _along(name, x, axis):
+    """The same; what has one axis has no first one here."""
+    along = _axis(axis, x.ndim)
+    if x.is_row and axis >= 0:
+        raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
+                        "axis=-1 is along its elements")
+    return along
+
+
 def _reduction(name, what):
     def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
         if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
@@ -269,10 +278,7 @@ def _reduction(name, what):
         x, axis = as_value(x), more[0] if more else axis
         if axis is None:
             return _without(apply(name, [x], axis=0), [not keepdims] * x.ndim)
-        along = _axis(axis, x.ndim)
-        if x.is_row and axis >= 0:
-            raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
-                            "axis=-1 is along its elements")
+        along = _along(name, x, axis)
         return _without(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{what} along an axis (None: all), which stays with size 1 unless keepdims=False."
@@ -286,6 +292,18 @@ mean = _reduction("mean", "The mean")
 var = _reduction("var", "The variance (ddof 0)")
 std = _reduction("std", "The standard deviation (ddof 0)")
 norm = _reduction("norm", "The root of the sum of squares")
+
+
+def sort(x, axis=-1, descending=False):
+    """Along an axis all elements in order, NaN behind all."""
+    x = as_value(x)
+    return apply("sort", [x], axis=_along("sort", x, axis), descending=_flag("descending", descending))
+
+
+def argsort(x, axis=-1, descending=False):
+    """The places along an axis that elements in order are from; of equal ones the first comes first."""
+    x = as_value(x)
+    return apply("argsort", [x], axis=_along("argsort", x, axis), descending=_flag("descending", descending))
 
 
 def cumsum(x, axis):
@@ -385,7 +403,7 @@ def _sizes_method(function):
 
 
 for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip, softmax, topk,
-                  argmax, argmin, sum, mean, max, min, var, std, norm, cumsum, take, transpose):
+                  argmax, argmin, sort, argsort, sum, mean, max, min, var, std, norm, cumsum, take, transpose):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))

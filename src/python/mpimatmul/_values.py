@@ -269,7 +269,7 @@ def apply(name, operands, ndim=None, **parameters):
     if sizes is None:  # to be said in the script's words
         sizes, integers = _try(name, operands, parameters, _caller.names(Value))
     ndim = ndim or builtins.max(v.ndim for v in operands if isinstance(v, Value))
-    moved = name in ("slice", "reshape", "permute", "take", "transpose") and operands[0].integers
+    moved = name in ("slice", "reshape", "permute", "sort", "take", "transpose") and operands[0].integers
 
     def make(program, ids):
         return program.apply(name, ids, parameters, *program.words())

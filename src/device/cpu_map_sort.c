@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// A row put in order, by the bits of its elements, which are made to rise as what comes first does: a short row by
+// insertion, a longer one digit after digit, from the last one on, each time stably. Digits that are the same
+// everywhere are passed over.
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu_map_rows.h"
+
+enum { SHORT = 48, DIGIT_BITS = 8, DIGIT_VALUES = 1 << DIGIT_BITS };
+enum { DIGITS = sizeof(mmul_bits) };
+
+// NaN behind all; zeros of either sign are one value.
+static mmul_bits bits_in_order(mmul_real x, bool descending) {
+    const mmul_bits sign = (mmul_bits)1 << (8 * sizeof(mmul_bits) - 1);
+    const mmul_real as_one = x == 0 ? 0 : x;
+    mmul_bits bits;
+    memcpy(&bits, &as_one, sizeof bits);
+    bits = (bits & sign) != 0 ? ~bits : bits | sign;
+    return isnan(x) ? ~(mmul_bits)0 : descending ? ~bits : bits;
+}
+
+static void insert_each(struct mmul_cpu_place *places, int64_t n) {
+    for (int64_t j = 1; j < n; j++) {
+        const struct mmul_cpu_place place = places[j];
+        int64_t at = j;
+        for (; at > 0 && places[at - 1].bits > place.bits; at--)
+            places[at] = places[at - 1];
+        places[at] = place;
+    }
+}
+
+static int digit_of(mmul_bits bits, int digit) {
+    return (int)(bits >> (digit * DIGIT_BITS) & (DIGIT_VALUES - 1));
+}
+
+// By one digit, of whose values there are so many each: from `from` to `to`.
+static void distribute(const struct mmul_cpu_place *from, int64_t n, int digit,
+                       const int64_t *counts, struct mmul_cpu_place *to) {
+    int64_t next[DIGIT_VALUES], sum = 0;
+    for (int value = 0; value < DIGIT_VALUES; value++) {
+        next[value] = sum;
+        sum += counts[value];
+    }
+    for (int64_t j = 0; j < n; j++)
+        to[next[digit_of(from[j].bits, digit)]++] = from[j];
+}
+
+// From `places` to `room` and back; returns where they are in the end.
+static struct mmul_cpu_place *sort_by_digits(struct mmul_cpu_place *places, int64_t n,
+                                             struct mmul_cpu_place *room) {
+    int64_t counts[DIGITS][DIGIT_VALUES] = {{0}};
+    for (int64_t j = 0; j < n; j++)
+        for (int digit = 0; digit < DIGITS; digit++)
+            counts[digit][digit_of(places[j].bits, digit)]++;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        if (counts[digit][digit_of(places[0].bits, digit)] == n)
+            continue;
+        distribute(places, n, digit, counts[digit], room);
+        struct mmul_cpu_place *const made = room;
+        room = places;
+        places = made;
+    }
+    return places;
+}
+
+void mmul_cpu_sort(const struct mmul_cpu_sorting *how, const mmul_real *x, int64_t n,
+                   mmul_real *out) {
+    struct mmul_cpu_place *places = how->room;
+    for (int64_t j = 0; j < n; j++)
+        places[j] = (struct mmul_cpu_place){bits_in_order(x[j], how->descending), (uint32_t)j};
+    if (n <= SHORT)
+        insert_each(places, n);
+    else
+        places = sort_by_digits(places, n, places + n);
+    for (int64_t j = 0; j < n; j++)
+        out[j] = how->wants_columns ? (mmul_real)places[j].column : x[places[j].column];
+}
