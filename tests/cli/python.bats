@@ -301,6 +301,73 @@ END
     [ "$status" -eq 0 ]
 }
 
+@test "a value shows itself to notebooks: what this rank knows, escaped, and computes nothing for that" {
+    cat > shown.py << 'END'
+import numpy as np
+import mpimatmul as mm
+mm.init(record=True)
+x = mm.array(np.arange(24.0).reshape(4, 6))
+y, i, z = x.T @ x / 7, mm.argmax(x), mm.reshape(x, (2, 2, 6))
+np.save("a<b>&'.npy", np.ones((1, 2)))
+f = mm.load("a<b>&'.npy")
+
+
+def show(*values):
+    print(*(value._repr_html_() for value in values), sep="\n")
+
+
+show(y, f, mm.nn.Parameter(np.ones(2)))
+try:
+    mm.debug.worker_statistics()
+except mm.Error as error:
+    print(error)
+mm.evaluate(y, i, z)
+g = f * 2
+(g + 1).numpy()
+show(y, i, z, f, g, mm.persist(f + 1), mm.generate((2, 3)))
+END
+    run "$PYTHON" shown.py
+    row() { printf '<tr>'; printf '<td>%s</td>' "$@"; printf '</tr>'; }
+    more='&hellip;'
+    diff - <(echo "$output") << END
+<div><b>Value</b> 6 &times; 6, float64, not computed yet</div>
+<div><b>Value</b> 1 &times; 2, float64, 'a&lt;b&gt;&amp;'.npy', not read yet</div>
+<div><b>Parameter</b> 1 &times; 2, float64, not computed yet</div>
+no job has been recorded
+<div><b>Value</b> 6 &times; 6, float64, computed, rows 0 6</div><table>$(
+    row 72 77.1429 82.2857 87.4286 92.5714 97.7143)$(
+    row 77.1429 82.8571 88.5714 94.2857 100 105.714)$(row 82.2857 88.5714 94.8571 101.143 107.429 113.714)$(
+    row 87.4286 94.2857 101.143 108 114.857 121.714)$(row $more $more $more $more $more $more)</table>
+<div><b>Value</b> 4 &times; 1, int32, computed, rows 0 4</div><table>$(row 5)$(row 5)$(row 5)$(row 5)</table>
+<div><b>Value</b> 2 &times; 2 &times; 6, float64, computed, rows 0 4</div><table>$(
+    row 0 1 2 3 4 5)$(row 6 7 8 9 10 11)$(
+    row $more $more $more $more $more $more)</table>
+<div><b>Value</b> 1 &times; 2, float64, 'a&lt;b&gt;&amp;'.npy', read</div>
+<div><b>Value</b> 1 &times; 2, float64, computed on the way to another value, and not kept</div>
+<div><b>Value</b> 1 &times; 2, float64, stays on the rank, rows 0 1</div>
+<div><b>Value</b> 2 &times; 3, float32, not used yet</div>
+END
+    cat > alone.py << 'END'
+import numpy as np
+import mpimatmul as mm
+x = mm.array(np.ones((4, 2)))
+y = x * 2
+if mm.rank() == 1:  # each shows it without the other one
+    print(y._repr_html_())
+mm.persist(y)
+if mm.rank() == 0:
+    print(y._repr_html_())
+    print((y + 1)._repr_html_())
+END
+    run timeout 60 mpirun -q -n 2 "$PYTHON" alone.py
+    [ "$status" -eq 0 ]
+    diff - <(sort <<< "$output") << 'END'
+<div><b>Value</b> 4 &times; 2, float64, not computed yet</div>
+<div><b>Value</b> 4 &times; 2, float64, of which rank 0 knows what is computed</div>
+<div><b>Value</b> 4 &times; 2, float64, stays on the ranks, rows 0 2 4 of 2 ranks</div>
+END
+}
+
 # Offline: the wheel is built with Debian's setuptools, and the venv's own numpy is a link to Debian's.
 @test "a venv installs the package, which finds the library and leaves the venv's numpy alone" {
     "$PYTHON" -c 'import setuptools, pip, venv, wheel' 2> /dev/null || skip "pip, setuptools, venv or wheel is missing"

@@ -229,6 +229,12 @@ def text_of(call, *arguments):
         library.mmul_free(text)
 
 
+def placement(values, number):
+    """Where a value of a program that has run was, as "rows 0 32 64"."""
+    room = c.create_string_buffer(96)
+    return library.mmul_values_placement(values, number, c.byref(c.c_int()), room).decode()
+
+
 class _Job(threading.Thread):
     """A computation on a thread of its own, so that the script's own sees signals. Whoever leaves it before its end
     leaves it what it uses."""

@@ -16,7 +16,7 @@ from collections import deque
 
 import numpy
 
-from . import _caller, _library as lib
+from . import _caller, _html, _library as lib
 from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
@@ -74,6 +74,7 @@ class Value:
         self.signal = current_signal()
         self.place = _caller.place()
         self.corner = None  # root: its first rows and columns, when they have been computed
+        self.placement = None  # root: where it was when it was computed last, as "rows 0 32 64"
         # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
         # gradients that go through it, which have to know what it is made of; those that it is one of.
         self.is_computed, self.held, self.crossed, self.gradients = False, None, weakref.WeakSet(), None
@@ -145,6 +146,8 @@ class Value:
         if rows < self.shape[-2] or math.prod(self.shape[:-2]) > 1:
             lines.append(" ...")
         return "\n".join([text, *lines])
+
+    _repr_html_ = _html.shown
 
     def __bool__(self):
         raise TypeError("the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one")
@@ -553,7 +556,7 @@ class _Program(_Building):
             s.report = lib.text_of(library.mmul_report_json, c.c_void_p(library.mmul_values_report(self.values)))
         for value in self.held:
             if isinstance(value, Value):
-                value.is_computed = True
+                value.is_computed, value.placement = True, lib.placement(self.values, self.made[id(value)])
         for value, number in self.holds:
             value._stay(number)  # pylint: disable=protected-access
 
