@@ -416,7 +416,7 @@ define install_folder
 
 endef
 
-.PHONY: install uninstall deb
+.PHONY: install uninstall deb wheel
 # Libs.private instead of Requires.private: only who links statically needs our libraries' own packages.
 install: all ## install under PREFIX (/usr/local), below DESTDIR if given
 	$(foreach folder,$(FOLDERS),$(call install_folder,$(folder)))
@@ -443,6 +443,9 @@ deb: all $(BUILD)/deb/mpimatmul ## build a Debian package of all that install in
 	    libdir=/usr/lib/$(shell $(CC) -print-multiarch) zshdir=/usr/share/zsh/vendor-completions \
 	    FILES_bindir=$(BUILD)/deb/mpimatmul
 	$(Q)scripts/make-deb $(BUILD)/deb/root $(VERSION) $(BUILD)/mpimatmul_$(VERSION)_$(DEB_ARCH).deb
+
+wheel: all ## build a Python wheel with program and library in it: mpimatmul-VERSION-py3-none-PLATFORM.whl
+	$(Q)scripts/make-wheel $(PROGRAM) $(SHARED) $(BUILD)
 
 # ---- Everything else --------------------------------------------------------------------------------------
 

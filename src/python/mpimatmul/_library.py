@@ -183,7 +183,8 @@ def _load():
     try:
         mpi = c.CDLL(ctypes.util.find_library("mpi") or "libmpi.so.40", mode=c.RTLD_GLOBAL)
     except OSError as error:
-        raise ImportError(f"cannot load Open MPI: {error}", name="libmpi.so.40") from None
+        raise ImportError(f"cannot load Open MPI: {error}; Debian's package is openmpi-bin",
+                          name="libmpi.so.40") from None
     library = _load_library()
     library.mmul_program_value_shape.restype = Shape
     library.mmul_matrix_info.restype = MatrixInfo
