@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+//
+// NVIDIA's management library, loaded when it is asked for: the program needs none of it to be built or to start.
+// Source: NVML API Reference Guide, Device Queries.
+#pragma once
+
+struct mmul_nvml;
+
+// The card at a PCI address ("0000:65:00.0"). NULL: no such library, no such card, or no memory. Local; takes some
+// milliseconds, where there are cards some hundred.
+struct mmul_nvml *mmul_nvml_open(const char *library, const char *pci);
+
+// NAN: the card does not tell. Joules count from mmul_nvml_open on.
+void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts, double *joules);
+
+// NULL is legal.
+void mmul_nvml_close(struct mmul_nvml *card);

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+// Files of /sys that hold one number each, and NVML, which has functions for the same. Which files belong to a rank is
+// found once; then they are read, and nothing else. Asks no driver for anything that it does not show to everybody.
+#include "host/sensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/nvml.h"
+
+// Shorter times make the power of a counter that moves in steps jump.
+static const double POWER_SECONDS = 0.2;
+
+// ---------------------------------------------------------------------------------------- reading
+
+// The first line of a file, without its end; "": there is none.
+static void read_line(const char *path, char line[static 64]) {
+    FILE *stream = fopen(path, "re");
+    line[0] = '\0';
+    if (stream == NULL)
+        return;
+    if (fgets(line, 64, stream) == NULL)
+        line[0] = '\0';
+    fclose(stream);
+    line[strcspn(line, "\n")] = '\0';
+}
+
+static bool read_number(const char *path, int64_t *number) {
+    char line[64], *end;
+    read_line(path, line);
+    errno = 0;
+    *number = strtoll(line, &end, 10);
+    return line[0] != '\0' && *end == '\0' && errno == 0;
+}
+
+static bool has_number(const char *path) {
+    int64_t ignored;
+    return read_number(path, &ignored);
+}
+
+// Of a path that would not fit there is no sensor.
+static bool join(char path[static MMUL_SENSOR_PATH], const char *folder, const char *name) {
+    return snprintf(path, MMUL_SENSOR_PATH, "%s/%s", folder, name) < MMUL_SENSOR_PATH;
+}
+
+static void add_thermometer(struct mmul_sensors *sensors, const char *folder, const char *name) {
+    char *path = sensors->thermometers[sensors->thermometer_count];
+    if (sensors->thermometer_count + 1 < MMUL_THERMOMETERS && join(path, folder, name) &&
+        has_number(path))
+        sensors->thermometer_count++;
+}
+
+// `range`: the file that says how far it counts; NULL: it does not end.
+static void add_meter(struct mmul_sensors *sensors, const char *folder, const char *name,
+                      const char *range) {
+    struct mmul_meter *meter = &sensors->meters[sensors->meter_count];
+    char path[MMUL_SENSOR_PATH];
+    if (sensors->meter_count == MMUL_METERS || !join(meter->path, folder, name) ||
+        !read_number(meter->path, &meter->last))
+        return;
+    if (range == NULL || !join(path, folder, range) || !read_number(path, &meter->largest))
+        meter->largest = 0;
+    sensors->meter_count++;
+}
+
+// ------------------------------------------------------------------------------------------- CPUs
+
+enum { PACKAGES = 64 };
+
+// A bit per package: of the machine, and of a rank's cores.
+struct packages {
+    uint64_t all, own;
+};
+
+static struct packages find_packages(const char *root, const struct mmul_cpuset *cores) {
+    char folder[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
+    struct packages found = {0};
+    const struct dirent *entry;
+    DIR *list = join(folder, root, "sys/devices/system/cpu") ? opendir(folder) : NULL;
+    while (list != NULL && (entry = readdir(list)) != NULL) {
+        int unit, end = 0;
+        int64_t package;
+        if (sscanf(entry->d_name, "cpu%d%n", &unit, &end) != 1 || entry->d_name[end] != '\0')
+            continue;
+        snprintf(name, sizeof name, "cpu%d/topology/physical_package_id", unit);
+        if (!join(path, folder, name) || !read_number(path, &package) || package < 0 ||
+            package >= PACKAGES)
+            continue;
+        found.all |= 1ULL << package;
+        if (cores == NULL || mmul_cpuset_has(cores, unit))
+            found.own |= 1ULL << package;
+    }
+    if (list != NULL)
+        closedir(list);
+    return found;
+}
+
+static bool has_package(uint64_t packages, int package) {
+    return package >= 0 && package < PACKAGES && (packages >> package & 1) != 0;
+}
+
+static void name_packages(struct mmul_sensors *sensors, uint64_t packages) {
+    int length = snprintf(sensors->source, sizeof sensors->source, "packages ");
+    const char *comma = "";
+    for (int i = 0; i < PACKAGES && length + 4 < (int)sizeof sensors->source; i++)
+        if (has_package(packages, i)) {
+            length += snprintf(sensors->source + length, sizeof sensors->source - (size_t)length,
+                               "%s%d", comma, i);
+            comma = ",";
+        }
+}
+
+// Zones of whole packages, "intel-rapl:0", on AMD's too; a zone with dies says "package-0-die-1".
+static void find_rapl(struct mmul_sensors *sensors, const char *root, uint64_t packages) {
+    char folder[MMUL_SENSOR_PATH], zone[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
+    const struct dirent *entry;
+    DIR *list = join(folder, root, "sys/class/powercap") ? opendir(folder) : NULL;
+    while (list != NULL && (entry = readdir(list)) != NULL) {
+        int number, package, end = 0;
+        if (sscanf(entry->d_name, "intel-rapl:%d%n", &number, &end) != 1 ||
+            entry->d_name[end] != '\0' || !join(zone, folder, entry->d_name) ||
+            !join(path, zone, "name"))
+            continue;
+        read_line(path, name);
+        if (sscanf(name, "package-%d", &package) == 1 && has_package(packages, package))
+            add_meter(sensors, zone, "energy_uj", "max_energy_range_uj");
+    }
+    if (list != NULL)
+        closedir(list);
+}
+
+// Of a chip without packages: what it says of the whole CPU.
+static void find_whole(struct mmul_sensors *sensors, const char *chip) {
+    static const char *const labels[] = {"Tdie", "Tctl"}; // the second may have an offset
+    char path[MMUL_SENSOR_PATH], name[32], label[64];
+    for (int l = 0; l < 2; l++)
+        for (int i = 1; i <= 3; i++) {
+            snprintf(name, sizeof name, "temp%d_label", i);
+            if (!join(path, chip, name))
+                return;
+            read_line(path, label);
+            if (strcmp(label, labels[l]) != 0)
+                continue;
+            snprintf(name, sizeof name, "temp%d_input", i);
+            add_thermometer(sensors, chip, name);
+            return;
+        }
+    add_thermometer(sensors, chip, "temp1_input");
+}
+
+static void find_coretemp(struct mmul_sensors *sensors, const char *chip, uint64_t packages) {
+    enum { MOST = 256 }; // a thermometer per core, too
+    char path[MMUL_SENSOR_PATH], name[32], label[64];
+    for (int i = 1; i < MOST; i++) {
+        int package;
+        snprintf(name, sizeof name, "temp%d_label", i);
+        if (!join(path, chip, name))
+            return;
+        read_line(path, label);
+        if (sscanf(label, "Package id %d", &package) != 1 || !has_package(packages, package))
+            continue;
+        snprintf(name, sizeof name, "temp%d_input", i);
+        add_thermometer(sensors, chip, name);
+        return; // a chip of these is one package
+    }
+}
+
+// A chip that does not say of which package it is counts where a rank has them all.
+static void find_cpu_temperatures(struct mmul_sensors *sensors, const char *root,
+                                  struct packages packages) {
+    static const char *const whole[] = {"k10temp", "zenpower", "cpu_thermal"};
+    char folder[MMUL_SENSOR_PATH], chip[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
+    const struct dirent *entry;
+    DIR *list = join(folder, root, "sys/class/hwmon") ? opendir(folder) : NULL;
+    while (list != NULL && (entry = readdir(list)) != NULL) {
+        if (entry->d_name[0] == '.' || !join(chip, folder, entry->d_name) ||
+            !join(path, chip, "name"))
+            continue;
+        read_line(path, name);
+        if (strcmp(name, "coretemp") == 0)
+            find_coretemp(sensors, chip, packages.own);
+        for (size_t w = 0; packages.own == packages.all && w < sizeof whole / sizeof *whole; w++)
+            if (strcmp(name, whole[w]) == 0)
+                find_whole(sensors, chip);
+    }
+    if (list != NULL)
+        closedir(list);
+}
+
+// ------------------------------------------------------------------------------------------ cards
+
+// The chip of a card's driver.
+static void find_card(struct mmul_sensors *sensors, const char *device) {
+    static const char *const temperatures[] = {"temp1_input", "temp2_input", "temp3_input"};
+    static const char *const powers[] = {"power1_average", "power1_input"};
+    char folder[MMUL_SENSOR_PATH], chip[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH];
+    const struct dirent *entry;
+    DIR *list = join(folder, device, "hwmon") ? opendir(folder) : NULL;
+    while (list != NULL && (entry = readdir(list)) != NULL) {
+        if (entry->d_name[0] == '.' || !join(chip, folder, entry->d_name))
+            continue;
+        for (int i = 0; i < 3 && sensors->thermometer_count == 0; i++)
+            add_thermometer(sensors, chip, temperatures[i]);
+        for (int i = 0; i < 2 && sensors->power[0] == '\0'; i++)
+            if (join(path, chip, powers[i]) && has_number(path))
+                memcpy(sensors->power, path, sizeof path);
+        if (sensors->meter_count == 0)
+            add_meter(sensors, chip, "energy1_input", NULL);
+    }
+    if (list != NULL)
+        closedir(list);
+}
+
+// A card of another maker is not looked for in NVIDIA's library; one that the system does not show is.
+static bool may_be_nvidia(const char *device) {
+    char path[MMUL_SENSOR_PATH], vendor[64];
+    if (!join(path, device, "vendor"))
+        return false;
+    read_line(path, vendor);
+    return vendor[0] == '\0' || strtoul(vendor, NULL, 16) == 0x10DE;
+}
+
+// ------------------------------------------------------------------------------------- the whole
+
+static bool has_nothing(const struct mmul_sensors *sensors) {
+    return sensors->meter_count == 0 && sensors->thermometer_count == 0 &&
+           sensors->power[0] == '\0';
+}
+
+void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_request *request,
+                       double now) {
+    *sensors = (struct mmul_sensors){.since = now, .watts = NAN};
+    if (request->pci[0] != '\0') {
+        char device[MMUL_SENSOR_PATH], name[64];
+        snprintf(sensors->source, sizeof sensors->source, "%s", request->pci);
+        snprintf(name, sizeof name, "sys/bus/pci/devices/%s", request->pci);
+        if (!join(device, request->root, name))
+            return;
+        find_card(sensors, device);
+        if (has_nothing(sensors) && may_be_nvidia(device))
+            sensors->nvml = mmul_nvml_open(
+                request->nvml != NULL ? request->nvml : "libnvidia-ml.so.1", request->pci);
+    } else {
+        const struct packages packages = find_packages(request->root, request->cores);
+        name_packages(sensors, packages.own);
+        find_rapl(sensors, request->root, packages.own);
+        find_cpu_temperatures(sensors, request->root, packages);
+    }
+}
+
+// Joules since the last time.
+static double read_meter(struct mmul_meter *meter) {
+    int64_t value;
+    if (!read_number(meter->path, &value))
+        return NAN;
+    int64_t used = value - meter->last;
+    if (used < 0 && meter->largest >= meter->last)
+        used += meter->largest;
+    meter->last = value;
+    return used >= 0 ? (double)used * 1e-6 : NAN;
+}
+
+static double read_temperature(const struct mmul_sensors *sensors) {
+    double hottest = NAN;
+    for (int i = 0; i < sensors->thermometer_count; i++) {
+        int64_t thousandths;
+        if (read_number(sensors->thermometers[i], &thousandths))
+            hottest = fmax(hottest, (double)thousandths * 1e-3); // NAN where there is nothing else
+    }
+    return hottest;
+}
+
+// What has been used in the time since it was last looked at.
+static double read_power(struct mmul_sensors *sensors, double now) {
+    int64_t millionths;
+    if (sensors->power[0] != '\0')
+        return read_number(sensors->power, &millionths) ? (double)millionths * 1e-6 : NAN;
+    if (sensors->meter_count == 0 || isnan(sensors->joules))
+        return NAN;
+    if (now - sensors->since < POWER_SECONDS)
+        return sensors->watts;
+    sensors->watts = (sensors->joules - sensors->since_joules) / (now - sensors->since);
+    sensors->since = now;
+    sensors->since_joules = sensors->joules;
+    return sensors->watts;
+}
+
+struct mmul_sensed mmul_sensors_read(struct mmul_sensors *sensors, double now) {
+    struct mmul_sensed sensed = {.celsius = NAN, .watts = NAN, .joules = NAN};
+    if (sensors->nvml != NULL) {
+        mmul_nvml_read(sensors->nvml, &sensed.celsius, &sensed.watts, &sensed.joules);
+        return sensed;
+    }
+    for (int i = 0; i < sensors->meter_count; i++)
+        sensors->joules += read_meter(&sensors->meters[i]);
+    sensed.joules = sensors->meter_count > 0 ? sensors->joules : NAN;
+    sensed.celsius = read_temperature(sensors);
+    sensed.watts = read_power(sensors, now);
+    return sensed;
+}
+
+void mmul_sensors_close(struct mmul_sensors *sensors) {
+    mmul_nvml_close(sensors->nvml);
+    *sensors = (struct mmul_sensors){0};
+}
