@@ -1155,6 +1155,7 @@ struct mmul_values_summary {
     int ranks, step_count;
     bool verified;                                               // results were to be checked
     int64_t lines_checked, blocks_recomputed, fallback_products; // of all ranks
+    double joules; // of all ranks' devices, each counted once; NAN: not measured of one of them
 };
 MMUL_API struct mmul_values_summary mmul_values_summary(const struct mmul_values *values);
 
@@ -1163,6 +1164,7 @@ struct mmul_programs_summary {
     int64_t programs, steps;
     double wall_seconds, flops;
     int64_t lines_checked, blocks_recomputed, fallback_products;
+    double joules; // NAN: not measured in one of them
 };
 MMUL_API void mmul_programs_add(struct mmul_programs_summary *all,
                                 const struct mmul_values *values);

@@ -90,6 +90,7 @@ void mmul_context_destroy(struct mmul_context *context) {
         drop_programs(context->node);
     mmul_node_context_destroy(context->node);
     drop_programs(context);
+    mmul_energy_close(context);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);

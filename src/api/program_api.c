@@ -305,7 +305,8 @@ struct mmul_values_summary mmul_values_summary(const struct mmul_values *values)
                                         .verified = report->verified,
                                         .lines_checked = report->lines_checked,
                                         .blocks_recomputed = report->blocks_recomputed,
-                                        .fallback_products = report->fallback_products};
+                                        .fallback_products = report->fallback_products,
+                                        .joules = mmul_report_joules(report)};
 }
 
 void mmul_programs_add(struct mmul_programs_summary *all, const struct mmul_values *values) {
@@ -317,6 +318,7 @@ void mmul_programs_add(struct mmul_programs_summary *all, const struct mmul_valu
     all->lines_checked += one.lines_checked;
     all->blocks_recomputed += one.blocks_recomputed;
     all->fallback_products += one.fallback_products;
+    all->joules += one.joules;
 }
 
 void mmul_values_set_before(struct mmul_values *values,

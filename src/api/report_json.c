@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The report as JSON: of one product with what is known of that alone, and else without.
+#include <math.h>
+
 #include "api/texts.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -60,6 +62,11 @@ static json_t *rank_json(const struct mmul_report *report, int i) {
     json_object_set_new(value, "kernels", mmul_json_text(r->kernels));
     json_object_set_new(value, "kernels_setting", mmul_json_text(r->kernels_setting));
     json_object_set_new(value, "kernels_lack", mmul_json_text(r->kernels_lack));
+    const bool is_measured = r->joules_source[0] != '\0';
+    add(value, json_pack("{s:o, s:s, s:o}", "joules",
+                         mmul_json_number(mmul_report_states_joules(report, i) ? r->joules : NAN),
+                         "joules_source", r->joules_source, "joules_rank",
+                         is_measured ? json_integer(r->joules_rank) : json_null()));
     add(value,
         json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
                   "calibrated_flops_per_second", r->speed_flops, "speed_unstable",
@@ -174,6 +181,7 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                         "operations", list(report, report->operation_count, operation_json),
                         "warnings", lines_json(report), "unused_devices",
                         mmul_json_text(mmul_text_get(&report->unused))));
+    json_object_set_new(root, "joules", mmul_json_number(mmul_report_joules(report)));
     if (report->before.programs > 0)
         json_object_set_new(root, "before", mmul_programs_json(&report->before));
     enum mmul_status status = mmul_json_format(root, text, err);

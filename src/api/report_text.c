@@ -162,6 +162,51 @@ static void print_kernels(const struct mmul_report *report, FILE *stream) {
     }
 }
 
+static void print_joules(double joules, FILE *stream) {
+    fprintf(stream, joules < 1000 ? "%.3f J" : "%.0f J", joules);
+}
+
+// One line, where anything is measured.
+static void print_energy(const struct mmul_report *report, FILE *stream) {
+    int measured = 0;
+    double joules = 0;
+    for (int i = 0; i < report->size; i++) {
+        measured += report->ranks[i].joules_source[0] != '\0';
+        joules += mmul_report_states_joules(report, i) ? report->ranks[i].joules : 0;
+    }
+    if (measured == 0)
+        return;
+    fputs("energy ", stream);
+    print_joules(joules, stream);
+    if (measured < report->size)
+        fprintf(stream, ", of %d of %d ranks: of the others it is not measured", measured,
+                report->size);
+    fputc('\n', stream);
+}
+
+// A line for each who states it, and for each of whom nobody knows.
+static void print_energy_of_ranks(const struct mmul_report *report, FILE *stream) {
+    for (int i = 0; i < report->size; i++) {
+        const struct mmul_report_rank *r = &report->ranks[i];
+        const char *comma = "";
+        if (r->joules_source[0] == '\0') {
+            fprintf(stream, "energy of rank %d (%s): not measured\n", i, r->device);
+            continue;
+        }
+        if (r->joules_rank != i)
+            continue;
+        fprintf(stream, "energy of %s of %s, of rank ", r->joules_source, r->host);
+        for (int j = 0; j < report->size; j++)
+            if (report->ranks[j].joules_source[0] != '\0' && report->ranks[j].joules_rank == i) {
+                fprintf(stream, "%s%d", comma, j);
+                comma = ", ";
+            }
+        fputs(": ", stream);
+        print_joules(r->joules, stream);
+        fputc('\n', stream);
+    }
+}
+
 static void print_details(const struct mmul_report *report, FILE *stream) {
     char bytes[2][32];
     fprintf(stream, "used in place %s  shared memory %s\n",
@@ -176,6 +221,7 @@ static void print_details(const struct mmul_report *report, FILE *stream) {
             fprintf(stream, "warm-up of rank %d (%s): %.3f s\n", i, report->ranks[i].device,
                     report->ranks[i].warm_up_seconds);
     print_kernels(report, stream);
+    print_energy_of_ranks(report, stream);
     fputs(mmul_text_get(&report->unused), stream);
 }
 
@@ -206,6 +252,7 @@ void mmul_report_print(const struct mmul_report *report, bool verbose, FILE *str
         print_totals(report, stream);
     else
         print_outcome(report, stream);
+    print_energy(report, stream);
     if (verbose)
         print_details(report, stream);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,6 +71,10 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
                          problem.position, problem.text);
     *value = parsed;
     return MMUL_OK;
+}
+
+json_t *mmul_json_number(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
 }
 
 json_t *mmul_json_text(const char *text) {

@@ -18,5 +18,8 @@ enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *na
 // is released with mmul_free.
 enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_error *err);
 
+// JSON has no NaN and no infinity: null, as most readers expect.
+json_t *mmul_json_number(double x);
+
 // A string of any bytes: those that are not valid UTF-8 become question marks.
 json_t *mmul_json_text(const char *text);

@@ -2,6 +2,10 @@
 // What callers ask a report for.
 #include "model/report.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/memory.h"
 
 void mmul_report_destroy(struct mmul_report *report) {
@@ -48,10 +52,82 @@ double mmul_startup_seconds(const struct mmul_startup *s) {
            s->measure_seconds + s->warm_up_seconds;
 }
 
+// ------------------------------------------------------------------------------------------ energy
+
+// Of "packages 0,3" a bit for each; 0: a card's.
+static uint64_t packages_of(const char *source) {
+    uint64_t packages = 0;
+    int number, length, end = 0;
+    sscanf(source, "packages %n", &end);
+    for (source += end;
+         end > 0 && sscanf(source, "%d%n", &number, &length) == 1 && number < 64 && number >= 0;
+         source += length + (source[length] == ','))
+        packages |= UINT64_C(1) << number;
+    return packages;
+}
+
+// Counters that both have, or, with `all`, all that y has.
+static bool shares(const struct mmul_report_rank *x, const struct mmul_report_rank *y, bool all) {
+    const uint64_t left = packages_of(x->joules_source), right = packages_of(y->joules_source);
+    if (strcmp(x->host, y->host) != 0 || x->joules_source[0] == '\0')
+        return false;
+    if (left == 0 || right == 0)
+        return strcmp(x->joules_source, y->joules_source) == 0;
+    return all ? (left | right) == left : (left & right) != 0;
+}
+
+// The first of those that have most of all that have what rank i has.
+static int find_stating(const struct mmul_report *report, int i) {
+    int found = i;
+    for (int j = 0; j < report->size; j++) {
+        const struct mmul_report_rank *r = &report->ranks[j], *best = &report->ranks[found];
+        if (shares(r, best, true) && (j < found || !shares(best, r, true)))
+            found = j;
+    }
+    return found;
+}
+
+// Counters of which two ranks state a part count nothing twice.
+static bool is_contested(const struct mmul_report *report, int stating) {
+    for (int j = 0; j < report->size; j++)
+        if (report->ranks[j].joules_source[0] != '\0' && report->ranks[j].joules_rank != stating &&
+            shares(&report->ranks[j], &report->ranks[stating], false))
+            return true;
+    return false;
+}
+
+void mmul_report_share_joules(struct mmul_report *report) {
+    for (int i = 0; i < report->size; i++)
+        report->ranks[i].joules_rank = find_stating(report, i);
+    for (int i = 0; i < report->size; i++)
+        report->ranks[i].joules =
+            is_contested(report, report->ranks[i].joules_rank) ? NAN : report->ranks[i].joules;
+    for (int i = 0; i < report->size; i++)
+        if (isnan(report->ranks[i].joules))
+            report->ranks[i].joules_source[0] = '\0';
+}
+
+bool mmul_report_states_joules(const struct mmul_report *report, int i) {
+    return report->ranks[i].joules_source[0] != '\0' && report->ranks[i].joules_rank == i;
+}
+
+double mmul_report_joules(const struct mmul_report *report) {
+    double joules = 0;
+    for (int i = 0; i < report->size; i++) {
+        if (report->ranks == NULL || report->ranks[i].joules_source[0] == '\0')
+            return NAN;
+        joules += mmul_report_states_joules(report, i) ? report->ranks[i].joules : 0;
+    }
+    return joules;
+}
+
+// --------------------------------------------------------------------------------------- programs
+
 json_t *mmul_programs_json(const struct mmul_programs_summary *programs) {
-    return json_pack("{sI sf sI sf sI sI sI}", "programs", (json_int_t)programs->programs,
+    return json_pack("{sI sf sI sf so sI sI sI}", "programs", (json_int_t)programs->programs,
                      "wall_seconds", programs->wall_seconds, "steps", (json_int_t)programs->steps,
-                     "flops", programs->flops, "lines_checked", (json_int_t)programs->lines_checked,
-                     "blocks_recomputed", (json_int_t)programs->blocks_recomputed,
-                     "fallback_products", (json_int_t)programs->fallback_products);
+                     "flops", programs->flops, "joules", mmul_json_number(programs->joules),
+                     "lines_checked", (json_int_t)programs->lines_checked, "blocks_recomputed",
+                     (json_int_t)programs->blocks_recomputed, "fallback_products",
+                     (json_int_t)programs->fallback_products);
 }

@@ -39,6 +39,11 @@ struct mmul_report_rank {
     double speed_flops;                  // measured before the run; 0: not measured
     bool speed_unstable;                 // and that measurement did not repeat itself
     int64_t mapped_bytes, segment_bytes; // of its node, on leaders
+    // What its device used while the run went on, and whose counters those are ("packages 0,1", a card's address);
+    // "": not measured. joules_rank says it for all ranks of the machine that have a part of them.
+    char joules_source[64];
+    double joules;
+    int joules_rank;
 };
 
 // What came before the clock of a run, as root saw it; a later run of the same context has no
@@ -110,6 +115,16 @@ struct mmul_report {
     int64_t overflows;                   // elements of outputs, finite before they were narrowed
     struct mmul_programs_summary before; // of the same text
 };
+
+// Who states what several ranks' devices used: of ranks with the same counters the first, else the one that has all of
+// them. Where none has, nobody's are known.
+void mmul_report_share_joules(struct mmul_report *report);
+
+// Does rank i state joules, of its own and for others?
+bool mmul_report_states_joules(const struct mmul_report *report, int i);
+
+// Of all ranks' devices, each once; NAN: one is not measured.
+double mmul_report_joules(const struct mmul_report *report);
 
 json_t *mmul_programs_json(const struct mmul_programs_summary *programs);
 

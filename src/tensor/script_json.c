@@ -19,11 +19,6 @@ static json_t *sizes_json(const struct mmul_object *x) {
     return array;
 }
 
-// JSON has no NaN and no infinity: null, as most readers expect.
-static json_t *number_json(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *matrix_json(const struct mmul_script_part *part,
                            const struct mmul_program_plan *plan) {
     enum mmul_placement_kind ignored;
@@ -32,15 +27,15 @@ static json_t *matrix_json(const struct mmul_script_part *part,
     for (int i = 0; i < part->rows; i++) {
         json_t *row = json_array();
         for (int j = 0; j < part->cols; j++)
-            json_array_append_new(row, number_json(part->corner[i * part->cols + j]));
+            json_array_append_new(row, mmul_json_number(part->corner[i * part->cols + j]));
         json_array_append_new(corner, row);
     }
     return json_pack("{so so ss so so so so}", "name", mmul_json_text(part->text), "shape",
                      sizes_json(&part->matrix), "placement",
                      mmul_program_plan_placement(plan, part->matrix.value, &ignored, placement),
-                     "min", number_json(part->statistics[0]), "max",
-                     number_json(part->statistics[1]), "mean", number_json(part->statistics[2]),
-                     "corner", corner);
+                     "min", mmul_json_number(part->statistics[0]), "max",
+                     mmul_json_number(part->statistics[1]), "mean",
+                     mmul_json_number(part->statistics[2]), "corner", corner);
 }
 
 // Words between two matrices, with the numbers among them once more; both are empty then.
@@ -62,13 +57,13 @@ static void end_words(json_t *printed, struct mmul_text *words, json_t **numbers
 }
 
 static json_t *run_json(const struct mmul_values_summary *run) {
-    return json_pack("{sf sf si sf sf sb sI sI sI}", "wall_seconds", run->wall_seconds,
-                     "startup_seconds", run->startup_seconds, "steps", run->step_count, "flops",
-                     run->flops, "flops_per_second",
-                     run->wall_seconds > 0 ? run->flops / run->wall_seconds : 0., "verified",
-                     run->verified, "lines_checked", (json_int_t)run->lines_checked,
-                     "blocks_recomputed", (json_int_t)run->blocks_recomputed, "fallback_products",
-                     (json_int_t)run->fallback_products);
+    return json_pack(
+        "{sf sf si sf sf so sb sI sI sI}", "wall_seconds", run->wall_seconds, "startup_seconds",
+        run->startup_seconds, "steps", run->step_count, "flops", run->flops, "flops_per_second",
+        run->wall_seconds > 0 ? run->flops / run->wall_seconds : 0., "joules",
+        mmul_json_number(run->joules), "verified", run->verified, "lines_checked",
+        (json_int_t)run->lines_checked, "blocks_recomputed", (json_int_t)run->blocks_recomputed,
+        "fallback_products", (json_int_t)run->fallback_products);
 }
 
 static void add_line(json_t *printed, const struct mmul_script_view *view,
@@ -80,7 +75,7 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
             mmul_text_add(&words, "%s", part->text);
         } else if (part->kind == MMUL_PART_NUMBER) {
             mmul_text_add(&words, part->is_whole ? "%.0f" : "%.6g", part->number);
-            json_array_append_new(numbers, number_json(part->number));
+            json_array_append_new(numbers, mmul_json_number(part->number));
         } else {
             end_words(printed, &words, &numbers);
             json_array_append_new(printed, matrix_json(part, plan));
@@ -92,10 +87,11 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
 // What a part that is no text has measured.
 static json_t *measure_json(const struct mmul_script_part *part) {
     if (part->kind == MMUL_PART_NUMBER)
-        return json_pack("{so}", "value", number_json(part->number));
+        return json_pack("{so}", "value", mmul_json_number(part->number));
     return json_pack("{so so so so}", "shape", sizes_json(&part->matrix), "min",
-                     number_json(part->statistics[0]), "max", number_json(part->statistics[1]),
-                     "mean", number_json(part->statistics[2]));
+                     mmul_json_number(part->statistics[0]), "max",
+                     mmul_json_number(part->statistics[1]), "mean",
+                     mmul_json_number(part->statistics[2]));
 }
 
 void mmul_script_measure(const struct mmul_script *script, const struct mmul_script_view *view,
@@ -128,7 +124,7 @@ enum mmul_status mmul_script_json(struct mmul_script *script, const struct mmul_
                                   const struct mmul_values *values,
                                   const struct mmul_programs_summary *before, char **text,
                                   struct mmul_error *err) {
-    struct mmul_values_summary run = {0};
+    struct mmul_values_summary run = {.joules = NAN};
     json_t *saved = json_array();
     if (values != NULL)
         run = mmul_values_summary(values);

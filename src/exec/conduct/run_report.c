@@ -54,7 +54,7 @@ static enum mmul_dtype dtype_of(const struct mmul_run *run) {
 
 // What this rank knows of itself.
 static void describe_self(struct mmul_run *run, bool is_product) {
-    const struct mmul_context *context = run->site.context;
+    struct mmul_context *context = run->site.context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
     struct mmul_report_rank *r = &run->site.mine;
     describe_rank(info, r);
@@ -62,6 +62,9 @@ static void describe_self(struct mmul_run *run, bool is_product) {
     if (r->device_replacements > 0)
         snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     r->warm_up_seconds = context->warm_up_seconds;
+    r->joules = mmul_energy_end(context);
+    if (!isnan(r->joules))
+        mmul_text_copy(r->joules_source, sizeof r->joules_source, context->energy.sensors.source);
     r->products = run->site.worker.products;
     r->fallback_products = run->site.worker.fallback_products;
     r->speed_flops = mmul_rank_flops(info, dtype_of(run));
@@ -95,6 +98,7 @@ static void add_ranks(struct mmul_report *report) {
         report->mapped_bytes += r->mapped_bytes;
         report->segment_bytes += r->segment_bytes;
     }
+    mmul_report_share_joules(report);
 }
 
 enum mmul_status mmul_report_create(const struct mmul_context *context,

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "comm/comm.h"
 #include "device/device.h"
+#include "exec/setup/energy.h"
 #include "host/topology.h"
 #include "model/cluster.h"
 #include "model/device_test.h"
@@ -23,7 +24,8 @@ struct mmul_context {
     struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
     int fallback_threads;              // ... and with how many threads
     bool fallback_bind;
-    int replacements; // how often the device was replaced
+    int replacements;          // how often the device was replaced
+    struct mmul_energy energy; // what it uses
     double warm
         [MMUL_DTYPES]; // of a type: products of m n k at most whose kernels the device has built
     double warm_up_seconds;         // what that took

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// A run's joules from a counter in a file: what was used before it does not count, a counter that begins again is
+// looked at in time, and of a device that was replaced meanwhile nothing is said.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "exec/setup/context.h"
+#include "folder.h"
+
+static struct folder folder;
+static char path[MMUL_SENSOR_PATH];
+
+static int begin(void **state) {
+    (void)state;
+    folder_create(&folder);
+    assert_in_range(snprintf(path, sizeof path, "%s/energy_uj", folder.path), 1, sizeof path - 1);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    return unlink(path) != 0 || rmdir(folder.path) != 0;
+}
+
+static void count(int64_t microjoules) {
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    fprintf(stream, "%lld\n", (long long)microjoules);
+    assert_int_equal(fclose(stream), 0);
+}
+
+// Sensors that have been found already, of a counter up to 10 J.
+static struct mmul_context found(void) {
+    struct mmul_context context = {.energy = {.is_open = true}};
+    struct mmul_sensors *sensors = &context.energy.sensors;
+    count(1000000);
+    sensors->meter_count = 1;
+    sensors->meters[0] = (struct mmul_meter){.last = 1000000, .largest = 10000000};
+    memcpy(sensors->meters[0].path, path, sizeof path);
+    return context;
+}
+
+static void a_run_has_its_own_joules(void **state) {
+    (void)state;
+    struct mmul_context context = found();
+    for (int run = 0; run < 3; run++) {
+        count(2000000 + run * 2000000);
+        mmul_energy_begin(&context);
+        count(3000000 + run * 2000000);
+        assert_true(fabs(mmul_energy_end(&context) - 1) < 1e-9);
+    }
+}
+
+static void a_counter_is_looked_at_in_time(void **state) {
+    (void)state;
+    struct mmul_context context = found();
+    mmul_energy_begin(&context);
+    const double now = mmul_clock_now();
+    count(9000000);
+    mmul_energy_attend(&context, now + 29);
+    count(500000); // once around, and again: the first time is seen
+    mmul_energy_attend(&context, now + 31);
+    count(9500000);
+    mmul_energy_attend(&context, now + 62);
+    count(1000000);
+    assert_true(fabs(mmul_energy_end(&context) - (9.5 + 9 + 1.5)) < 1e-9);
+}
+
+static void a_device_that_was_replaced_is_not_measured(void **state) {
+    (void)state;
+    struct mmul_context context = found();
+    mmul_energy_begin(&context);
+    context.replacements++;
+    assert_true(isnan(mmul_energy_end(&context)));
+}
+
+static void what_has_no_counter_is_not_measured(void **state) {
+    (void)state;
+    struct mmul_context context = found();
+    context.energy.sensors.meter_count = 0;
+    mmul_energy_begin(&context);
+    mmul_energy_attend(&context, mmul_clock_now() + 100);
+    assert_true(isnan(mmul_energy_end(&context)));
+    context = found();
+    mmul_energy_begin(&context);
+    assert_int_equal(unlink(path), 0);
+    assert_true(isnan(mmul_energy_end(&context)));
+    count(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_has_its_own_joules),
+        cmocka_unit_test(a_counter_is_looked_at_in_time),
+        cmocka_unit_test(a_device_that_was_replaced_is_not_measured),
+        cmocka_unit_test(what_has_no_counter_is_not_measured),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
