@@ -52,10 +52,10 @@ static json_t *share_json(const struct mmul_report *report, const struct mmul_re
 
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
-    json_t *value =
-        json_pack("{s:i, s:s, s:o, s:o, s:s, s:i, s:f}", "rank", i, "host", r->host, "device",
-                  mmul_json_text(r->device), "device_name", mmul_json_text(r->device_name), "cores",
-                  r->cores, "threads", r->threads, "warm_up_seconds", r->warm_up_seconds);
+    json_t *value = json_pack("{s:i, s:i, s:s, s:o, s:o, s:s, s:i, s:f}", "rank", i, "node",
+                              r->node, "host", r->host, "device", mmul_json_text(r->device),
+                              "device_name", mmul_json_text(r->device_name), "cores", r->cores,
+                              "threads", r->threads, "warm_up_seconds", r->warm_up_seconds);
     if (report->is_product)
         add(value, share_json(report, r));
     add_phases(value, r);
@@ -84,13 +84,15 @@ static json_t *operation_json(const struct mmul_report *report, int i) {
     json_t *ranks = json_array();
     for (int rank = 0; rank < report->size; rank++) {
         const struct mmul_report_part *p = &mmul_report_parts(report, rank)[i];
-        json_array_append_new(
-            ranks,
-            json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "begin_seconds", p->begin,
-                      "end_seconds", p->end, "wait_seconds", p->wait_seconds, "work_seconds",
-                      p->work_seconds, "check_seconds", p->check_seconds, "part_bytes",
-                      (json_int_t)p->result_bytes, "uploaded_bytes", (json_int_t)p->uploaded_bytes,
-                      "downloaded_bytes", (json_int_t)p->downloaded_bytes));
+        json_array_append_new(ranks, json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}",
+                                               "begin_seconds", p->begin, "end_seconds", p->end,
+                                               "wait_seconds", p->wait_seconds, "work_seconds",
+                                               p->work_seconds, "check_seconds", p->check_seconds,
+                                               "part_bytes", (json_int_t)p->result_bytes,
+                                               "uploaded_bytes", (json_int_t)p->uploaded_bytes,
+                                               "downloaded_bytes", (json_int_t)p->downloaded_bytes,
+                                               "memory_bytes", (json_int_t)p->memory_bytes,
+                                               "device_bytes", (json_int_t)p->device_bytes));
     }
     return json_pack("{s:s, s:o, s:s, s:s, s:f, s:I, s:o}", "operation", o->name, "value",
                      mmul_json_text(o->value), "shape", o->shape, "placement", o->placement,
@@ -147,6 +149,21 @@ static json_t *product_json(const struct mmul_report *report) {
                      (json_int_t)report->bytes_written);
 }
 
+static json_t *sent_json(const struct mmul_report *report) {
+    json_t *all = json_array();
+    for (int from = 0; from < report->node_count; from++) {
+        json_t *row = json_array();
+        for (int to = 0; to < report->node_count; to++)
+            json_array_append_new(
+                row,
+                json_integer(report->sent_bytes != NULL
+                                 ? (json_int_t)report->sent_bytes[from * report->node_count + to]
+                                 : 0));
+        json_array_append_new(all, row);
+    }
+    return all;
+}
+
 static json_t *list(const struct mmul_report *report, int count,
                     json_t *(*one)(const struct mmul_report *report, int i)) {
     json_t *all = json_array();
@@ -157,8 +174,8 @@ static json_t *list(const struct mmul_report *report, int count,
 
 enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                                   struct mmul_error *err) {
-    json_t *root = json_pack("{s:s, s:i, s:s}", "schema", "mpimatmul-report", "schema_version", 5,
-                             "version", MMUL_VERSION);
+    json_t *root = json_pack("{s:s, s:i, s:s}", "schema", "mpimatmul-report", "schema_version",
+                             MMUL_REPORT_VERSION, "version", MMUL_VERSION);
     if (report->is_product)
         add(root, product_json(report));
     add(root,
@@ -170,13 +187,13 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                   "efficiency", mmul_report_efficiency(report)));
     if (report->ranks != NULL)
         add_phases(root, &report->ranks[report->last_rank]);
-    add(root, json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:o, s:o}", "memory_bytes",
-                        (json_int_t)report->memory_bytes, "mapped_bytes",
+    add(root, json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:i, s:o, s:o, s:o, s:o}",
+                        "memory_bytes", (json_int_t)report->memory_bytes, "mapped_bytes",
                         (json_int_t)report->mapped_bytes, "segment_bytes",
                         (json_int_t)report->segment_bytes, "network_bytes",
-                        (json_int_t)report->network_bytes, "fallback_products",
-                        (json_int_t)report->fallback_products, "check", check_json(report), "nodes",
-                        report->node_count, "ranks",
+                        (json_int_t)report->network_bytes, "sent_bytes", sent_json(report),
+                        "fallback_products", (json_int_t)report->fallback_products, "check",
+                        check_json(report), "nodes", report->node_count, "ranks",
                         list(report, report->ranks != NULL ? report->size : 0, rank_json),
                         "operations", list(report, report->operation_count, operation_json),
                         "warnings", lines_json(report), "unused_devices",

@@ -141,6 +141,14 @@ static void add_event(struct mmul_text *text, const struct mmul_report *report, 
     mmul_text_add(text, "}}");
 }
 
+// What the rank has in memory from then on, as a viewer draws it over time.
+static void add_memory(struct mmul_text *text, int rank, const struct mmul_report_part *part) {
+    begin_record(text, "C", "memory", rank, MMUL_LANE_OPERATIONS);
+    add_time(text, "ts", nanoseconds(part->begin));
+    mmul_text_add(text, "\"args\":{\"host_bytes\":%lld,\"device_bytes\":%lld}}",
+                  (long long)part->memory_bytes, (long long)part->device_bytes);
+}
+
 static void add_operations(struct mmul_text *text, const struct mmul_report *report, int rank) {
     char title[TITLE_BYTES];
     if (report->operation_count > 0)
@@ -156,6 +164,7 @@ static void add_operations(struct mmul_text *text, const struct mmul_report *rep
         add_word(text, "shape", o->shape);
         add_word(text, "placement", o->placement);
         mmul_text_add(text, ",\"part_bytes\":%lld}}", (long long)p->result_bytes);
+        add_memory(text, rank, p);
     }
 }
 

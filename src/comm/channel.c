@@ -129,6 +129,8 @@ static void begin_scatter(struct mmul_channel *x, struct mmul_lane *lane, char *
                             root ? MPI_IN_PLACE : (void *)trailer_of(x, lane), each, MPI_BYTE, 0,
                             t->outward, &lane->requests[1]);
     mmul_peers_check(&t->members, code, "scatter");
+    for (int member = 1; root && member < t->size; member++)
+        mmul_peers_count(&t->members, member, lane->counts[member]);
 }
 
 static void begin_gather(struct mmul_channel *x, struct mmul_lane *lane, char *mine) {
@@ -144,6 +146,8 @@ static void begin_gather(struct mmul_channel *x, struct mmul_lane *lane, char *m
         code = MPI_Igather(root ? MPI_IN_PLACE : (void *)trailer_of(x, lane), each, MPI_BYTE,
                            lane->trailers, each, MPI_BYTE, 0, t->inward, &lane->requests[1]);
     mmul_peers_check(&t->members, code, "gather");
+    if (!root)
+        mmul_peers_count(&t->members, 0, count);
 }
 
 // Where an alarm was raised chunks come and go without MPI, and what it holds is left alone.

@@ -40,6 +40,11 @@ bool mmul_peers_is_broken(const struct mmul_peers *peers) {
     return true;
 }
 
+void mmul_peers_count(const struct mmul_peers *peers, int peer, int64_t bytes) {
+    if (peers->sent_bytes != NULL)
+        peers->sent_bytes[peers->nodes[peer]] += bytes;
+}
+
 // ----------------------------------------------------------------------------------------- bytes
 
 struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,
@@ -97,6 +102,7 @@ void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const 
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
                          peers->mpi, &message->requests[1]);
     begin(peers, code, message);
+    mmul_peers_count(peers, peer, bytes);
 }
 
 void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, void *data,

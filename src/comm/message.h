@@ -17,6 +17,7 @@ struct mmul_peers {
     const int *nodes;             // borrowed: node index of each rank of `mpi`
     int rank;                     // this one
     struct mmul_alarm *alarm;     // borrowed; raised by what MPI refuses here; NULL: nobody is told
+    int64_t *sent_bytes; // borrowed: to each node, of messages that were begun; NULL: nobody counts
 };
 
 // What follows the bytes.
@@ -38,6 +39,9 @@ struct mmul_message {        // zeroed: over
 bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what);
 // Local. For who waits: an alarm makes the peers's failure void.
 bool mmul_peers_is_broken(const struct mmul_peers *peers);
+
+// Local. So many bytes more are on their way to a peer.
+void mmul_peers_count(const struct mmul_peers *peers, int peer, int64_t bytes);
 
 // Local. Where the failure is void, so are the bytes.
 struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,

@@ -15,10 +15,14 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
     struct mmul_transport *t = transport;
     *t = MMUL_TRANSPORT_NONE;
     t->failure = failure;
-    t->talk = (struct mmul_peers){comm->world, failure, comm->rank_node, comm->rank, comm->alarm};
+    // Who has no memory splits with the others all the same.
+    enum mmul_status status = MMUL_ALLOCATE(t->sent_bytes, comm->node_count, "traffic", err);
+    t->talk = (struct mmul_peers){comm->world, failure,     comm->rank_node,
+                                  comm->rank,  comm->alarm, t->sent_bytes};
     if (comm->leaders == MPI_COMM_NULL)
-        return MMUL_OK;
-    t->leaders = (struct mmul_peers){comm->leaders, failure, NULL, comm->node_index, comm->alarm};
+        return status;
+    t->leaders =
+        (struct mmul_peers){comm->leaders, failure, NULL, comm->node_index, comm->alarm, NULL};
     bool member = comm->rank == 0 || works[comm->node_index];
     int code = MPI_Comm_split(comm->leaders, member ? 0 : MPI_UNDEFINED, comm->rank, &t->outward);
     if (code == MPI_SUCCESS && member)
@@ -27,14 +31,17 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
         code = MPI_Comm_rank(t->outward, &t->rank);
     if (code == MPI_SUCCESS && member)
         code = MPI_Comm_size(t->outward, &t->size);
-    if (code != MPI_SUCCESS || !member)
+    if (code != MPI_SUCCESS)
         return mmul_comm_check(code, "communicator set-up", err);
+    if (status != MMUL_OK || !member)
+        return status;
     int *nodes = NULL, members = 0;
-    enum mmul_status status = MMUL_ALLOCATE(nodes, t->size, "members", err);
+    status = MMUL_ALLOCATE(nodes, t->size, "members", err);
     for (int node = 0; status == MMUL_OK && node < comm->node_count; node++)
         if (node == 0 || works[node])
             nodes[members++] = node;
-    t->members = (struct mmul_peers){t->outward, failure, nodes, t->rank, comm->alarm};
+    t->members =
+        (struct mmul_peers){t->outward, failure, nodes, t->rank, comm->alarm, t->sent_bytes};
     return status;
 }
 
@@ -45,6 +52,7 @@ void mmul_transport_fini(struct mmul_transport *transport) {
     if (transport->inward != MPI_COMM_NULL && !is_broken)
         MPI_Comm_free(&transport->inward);
     mmul_free((void *)(uintptr_t)transport->members.nodes);
+    mmul_free(transport->sent_bytes);
     *transport = MMUL_TRANSPORT_NONE;
 }
 

@@ -15,6 +15,8 @@ struct mmul_transport {
     MPI_Comm outward, inward; // owned; a direction each, so that orders cannot mix; MPI_COMM_NULL
                               // outside the team
     int rank, size;           // among members; root is member 0
+    int64_t *
+        sent_bytes; // owned: what this rank has sent to each node, but for checksums, words and sums
 };
 
 extern const struct mmul_transport MMUL_TRANSPORT_NONE;

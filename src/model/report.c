@@ -13,6 +13,7 @@ void mmul_report_destroy(struct mmul_report *report) {
         return;
     mmul_free(report->ranks);
     mmul_free(report->operations);
+    mmul_free(report->sent_bytes);
     mmul_free(report->parts);
     mmul_text_fini(&report->unused);
     mmul_text_fini(&report->warnings);

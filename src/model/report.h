@@ -16,7 +16,7 @@
 struct mmul_report_rank {
     char host[64], device[128], device_name[128], cores[64], note[128], why[64];
     char kernels[32], kernels_setting[96], kernels_lack[16]; // as in mmul_device_info
-    int threads;
+    int node, threads;
     double warm_up_seconds;
     // What it did or waited for while the clock ran; they add up to the wall time.
     double setup_seconds;   // shared memory, mapped files and work space
@@ -76,6 +76,7 @@ struct mmul_report_part {
     double check_seconds;
     int64_t result_bytes; // of its part of the result; of what is whole on the node all of it
     int64_t uploaded_bytes, downloaded_bytes; // of its device, where that has memory of its own
+    int64_t memory_bytes, device_bytes; // that it has meanwhile, by the plan, which sizes all of it
 };
 
 struct mmul_report {
@@ -104,7 +105,8 @@ struct mmul_report {
     double predicted_seconds;            // 0: no prediction
     int64_t memory_bytes;                // of values, on the node that has most of them
     int64_t mapped_bytes, segment_bytes; // all nodes
-    int64_t network_bytes;
+    int64_t network_bytes;               // by the plan
+    int64_t *sent_bytes; // owned, root's: what each node sent to each node, from * node_count + to
     int64_t lines_checked, lines_wrong, lines_recomputed, fallback_products;
     int64_t blocks_recomputed;
     struct mmul_text unused;    // owned: a line per device that nobody used

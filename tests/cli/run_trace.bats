@@ -13,17 +13,28 @@ z = softmax(y, causal=True)
 save("z.npy", z @ x)' > e.py
     ranks 3 run e.py --trace trace.json --report report.json --device cpu --weights 0.5,0.25,0.25
     expect_quiet_success
+    ranks 3 run e.py --device cpu --weights 0.5,0.25,0.25 --check --json
+    printf '%s\n' "$output" > plan.json
     python <<'END'
 import json
-trace, report = (json.load(open(name + ".json")) for name in ("trace", "report"))
+trace, report, plan = (json.load(open(name + ".json")) for name in ("trace", "report", "plan"))
 events = trace["traceEvents"]
-assert trace["displayTimeUnit"] == "ms" and {e["ph"] for e in events} == {"M", "X"}
+assert trace["displayTimeUnit"] == "ms" and {e["ph"] for e in events} == {"M", "X", "C"}
 # Lanes: a process per rank, called as in the report.
 names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
 assert sorted(names) == [0, 1, 2]
 for rank in report["ranks"]:
     assert names[rank["rank"]] == f"rank {rank['rank']} on {rank['host']}: {rank['device']}"
 lanes = [[e for e in events if e["ph"] == "X" and e["pid"] == rank and e["tid"] == 0] for rank in range(3)]
+# Memory from the begin of each step on, as the plan has sized it, in which the rank's part of the result has room.
+for rank in range(3):
+    memory = [e for e in events if e["ph"] == "C" and e["pid"] == rank]
+    assert {e["name"] for e in memory} == {"memory"} and [e["ts"] for e in memory] == [e["ts"] for e in lanes[rank]]
+    for e, step, planned in zip(memory, report["operations"], plan["steps"], strict=True):
+        spent = step["ranks"][rank]
+        assert e["args"] == {"host_bytes": spent["memory_bytes"], "device_bytes": spent["device_bytes"]}
+        assert spent["memory_bytes"] == planned["memory_bytes"][rank] > spent["part_bytes"], (spent, planned)
+        assert spent["device_bytes"] == planned["device_bytes"][rank] == 0
 # No lane is without a name, and the first one is that of the operations.
 called = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
 assert set(called) == {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}

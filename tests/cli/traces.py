@@ -9,7 +9,7 @@ def load(path):
     lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     found = {e["pid"]: {} for e in events if e["name"] == "process_name"}
     for event in events:
-        assert event["ph"] in "MX", event
+        assert event["ph"] in "MXC", event
         if event["ph"] == "X":
             found[event["pid"]].setdefault(lanes[event["pid"], event["tid"]], []).append(event)
     return found

@@ -53,6 +53,13 @@ for rank in (1, 2):
     assert multiply["ts"] + multiply["dur"] <= first["gather"]["ts"] + 1
 assert total(0, "scatter") == 4 * 203 * (rows[1] + rows[2])
 assert total(0, "gather") == 4 * 1147 * (rows[1] + rows[2])
+# The same bytes by who sent them and to whom.
+sent = report["sent_bytes"]
+assert [rank["node"] for rank in report["ranks"]] == [0, 1, 2]
+assert [len(row) for row in sent] == [3, 3, 3] and [sent[i][i] for i in range(3)] == [0, 0, 0], sent
+for node in (1, 2):
+    assert sent[node][0] == 4 * 1147 * rows[node], sent
+    assert sum(row[node] for row in sent) == 4 * 203 * (rows[node] + 1147), sent
 END
 }
 

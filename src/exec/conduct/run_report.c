@@ -13,6 +13,7 @@
 #include "exec/steps/product.h"
 #include "exec/tasks/work.h"
 #include "model/trace.h"
+#include "plan/program/program_memory.h"
 
 // ------------------------------------------------------------------------------------------- ranks
 
@@ -26,6 +27,7 @@ static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_
     mmul_text_copy(r->kernels_setting, sizeof r->kernels_setting, info->device.kernels_setting);
     mmul_text_copy(r->kernels_lack, sizeof r->kernels_lack, info->device.kernels_lack);
     mmul_text_copy(r->note, sizeof r->note, info->note);
+    r->node = info->node;
     r->threads = info->threads;
 }
 
@@ -132,6 +134,28 @@ enum mmul_status mmul_report_create(const struct mmul_context *context,
     }
     *report = made;
     return MMUL_OK;
+}
+
+// Collective. What each node sent to each.
+static enum mmul_status collect_sent(const struct mmul_run *run, struct mmul_report *report,
+                                     struct mmul_error *err) {
+    const struct mmul_comm *comm = run->site.context->comm;
+    const int64_t nodes = comm->node_count;
+    int64_t *sizes = NULL, *all = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "the report", err);
+    for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++)
+        sizes[rank] = nodes * (int64_t)sizeof *all;
+    if (status == MMUL_OK && comm->rank == 0)
+        status = MMUL_ALLOCATE_ALL("the report", err, MMUL_WANT(all, comm->size * nodes),
+                                   MMUL_WANT(report->sent_bytes, nodes * nodes));
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_collect(comm, run->site.transport.sent_bytes, sizes, all, err);
+    for (int64_t i = 0; status == MMUL_OK && comm->rank == 0 && i < comm->size * nodes; i++)
+        report->sent_bytes[comm->rank_node[i / nodes] * nodes + i % nodes] += all[i];
+    mmul_free(sizes);
+    mmul_free(all);
+    return status;
 }
 
 // --------------------------------------------------------------------------------- of one product
@@ -319,6 +343,23 @@ static int64_t result_bytes(const struct mmul_program_plan *plan, int step, int 
     return bytes;
 }
 
+// What this rank has in memory while each of its stages goes on.
+static enum mmul_status describe_memory(struct mmul_run *run, struct mmul_error *err) {
+    const struct mmul_program_plan *plan = run->site.values->plan;
+    int64_t *bytes = NULL, *device = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_ALL("a record", err, MMUL_WANT(bytes, plan->step_count),
+                                                MMUL_WANT(device, plan->step_count));
+    if (status == MMUL_OK)
+        mmul_program_rank_memory(plan, run->site.context->comm->rank, bytes, device);
+    for (int i = 0; status == MMUL_OK && i < run->stage_count; i++) {
+        run->parts[i].memory_bytes = bytes[run->stages[i].is.index];
+        run->parts[i].device_bytes = device[run->stages[i].is.index];
+    }
+    mmul_free(bytes);
+    mmul_free(device);
+    return status;
+}
+
 // Collective. What all ranks did of each, on root's clock.
 static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *report,
                                       struct mmul_error *err) {
@@ -330,6 +371,8 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
     if (status == MMUL_OK && comm->rank == 0)
         status = MMUL_ALLOCATE_ALL("a record", err, MMUL_WANT(report->operations, count),
                                    MMUL_WANT(report->parts, comm->size * count));
+    if (status == MMUL_OK)
+        status = describe_memory(run, err);
     status = mmul_comm_agree(comm, status, err);
     for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++)
         sizes[rank] = count * (int64_t)sizeof *run->parts;
@@ -366,6 +409,8 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *repor
     if (status == MMUL_OK)
         status = mmul_context_collect_warnings(context, &report->warnings, &report->warning_lines,
                                                &report->warning_count, err);
+    if (status == MMUL_OK && context->comm->node_count > 1)
+        status = collect_sent(run, report, err);
     if (status != MMUL_OK)
         return status;
     add_ranks(report);
