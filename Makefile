@@ -2,7 +2,7 @@
 #
 # One non-recursive Makefile. `make help` lists the targets, `make info` shows what was found and chosen.
 # Sources are found by wildcard, so a new file needs no edit here. Everything built lies under $(BUILD):
-#   bin/ lib/ (runnable in place)   obj/ (objects, dependencies)   gen/ (embedded kernels)   tests/
+#   bin/ lib/ (runnable in place)   obj/ (objects, dependencies)   gen/ (embedded kernels and page)   tests/
 
 MODE        ?= release
 BUILD       ?= build/$(MODE)
@@ -132,11 +132,12 @@ LEFT_OUT := $(if $(OPENCL),$(ABSENT),$(filter-out $(ABSENT),$(wildcard src/devic
 CLI_SRC  := $(sort $(wildcard src/cli/*.c))
 LIB_SRC  := $(sort $(filter-out $(CLI_SRC) $(LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c)))
 KERNELS  := $(if $(OPENCL),$(sort $(wildcard kernels/*.cl)))
+PAGE     := $(sort $(wildcard src/api/page/*.html src/api/page/*.css src/api/page/*.js))
 
 OBJ     := $(BUILD)/obj
 GEN     := $(BUILD)/gen
 F64_SRC := $(shell grep -l mmul_real src/device/*.c)
-LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(F64_SRC:%.c=$(OBJ)/%.f64.o) $(OBJ)/gen/kernels.o
+LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(F64_SRC:%.c=$(OBJ)/%.f64.o) $(OBJ)/gen/kernels.o $(OBJ)/gen/page_parts.o
 CLI_OBJ := $(CLI_SRC:%.c=$(OBJ)/%.o)
 
 PROGRAM := $(if $(CLI_SRC),$(BUILD)/bin/mpimatmul)
@@ -185,27 +186,31 @@ all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(MAN) $(PAGES) $(COMPLETIONS) ## b
 FORCE:
 $(BUILD)/flags: export STAMP = $(COMPILE) $(CPPFLAGS) $(CFLAGS)
 $(BUILD)/link: export STAMP = $(LINK) $(USER_LINK) $(LIBS) $(LIB_OBJ) $(CLI_OBJ)
-$(BUILD)/kernels: export STAMP = $(KERNELS)
+$(BUILD)/kernels: export STAMP = $(KERNELS) $(PAGE)
 $(BUILD)/flags $(BUILD)/link $(BUILD)/kernels: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$STAMP" | cmp -s - $@ || printf '%s\n' "$$STAMP" > $@
 
-$(GEN)/kernels.h $(GEN)/kernels.c &: $(KERNELS) scripts/embed-kernels $(BUILD)/kernels
+$(GEN)/kernels.h $(GEN)/kernels.c &: $(KERNELS) scripts/embed $(BUILD)/kernels
 	$(call say,EMBED,$(GEN)/kernels.c)
-	$(Q)scripts/embed-kernels $(GEN) $(KERNELS)
+	$(Q)scripts/embed $(GEN)/kernels kernel $(KERNELS)
 
-$(OBJ)/%.o: %.c $(BUILD)/flags | $(GEN)/kernels.h
+$(GEN)/page_parts.h $(GEN)/page_parts.c &: $(PAGE) scripts/embed $(BUILD)/kernels
+	$(call say,EMBED,$(GEN)/page_parts.c)
+	$(Q)scripts/embed $(GEN)/page_parts page $(PAGE)
+
+$(OBJ)/%.o: %.c $(BUILD)/flags | $(GEN)/kernels.h $(GEN)/page_parts.h
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(PIC) $(VECTOR) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(OBJ)/gen/kernels.o: $(GEN)/kernels.c $(BUILD)/flags
+$(OBJ)/gen/%.o: $(GEN)/%.c $(BUILD)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(PIC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # What says mmul_real is made for float32 and once more for float64 (device/cpu_map_loops.h).
-$(OBJ)/%.f64.o: %.c $(BUILD)/flags | $(GEN)/kernels.h
+$(OBJ)/%.f64.o: %.c $(BUILD)/flags | $(GEN)/kernels.h $(GEN)/page_parts.h
 	$(call say,CC,$< (float64))
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(PIC) $(VECTOR) -DMMUL_CPU_F64 $(CPPFLAGS) $(CFLAGS) -c -o $@ $<

@@ -43,6 +43,29 @@ out:
     return status;
 }
 
+enum mmul_status mmul_text_load(const char *path, char **text, struct mmul_error *err) {
+    FILE *file = NULL;
+    struct stat found;
+    char *loaded = NULL;
+    enum mmul_status status = open_regular(path, &file, err);
+    if (status != MMUL_OK)
+        return status;
+    if (fstat(fileno(file), &found) != 0)
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE_RAW(loaded, found.st_size + 1, "a file's text", err);
+    if (status == MMUL_OK)
+        loaded[fread(loaded, 1, (size_t)found.st_size, file)] = '\0';
+    if (status == MMUL_OK && ferror(file) != 0)
+        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
+    fclose(file); // read only: nothing can be lost
+    if (status == MMUL_OK)
+        *text = loaded;
+    else
+        mmul_free(loaded);
+    return status;
+}
+
 enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_error *err) {
     FILE *file = NULL;
     enum mmul_status status = open_regular(path, &file, err);

@@ -9,6 +9,10 @@
 // Reads a file; duplicate keys are refused. Fails with MMUL_ERR_NO_INPUT or MMUL_ERR_DATA.
 enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_error *err);
 
+// The text of a file, zero-terminated, as it stands; released with mmul_free. Fails with MMUL_ERR_NO_INPUT or
+// MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_text_load(const char *path, char **text, struct mmul_error *err);
+
 // Of `count` bytes that are read from file `name`; duplicate keys are refused. Fails with
 // MMUL_ERR_DATA.
 enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *name, json_t **value,

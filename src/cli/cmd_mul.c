@@ -30,23 +30,40 @@ struct beside {
                               struct mmul_error *err);
 };
 
+static enum mmul_status store_page(const struct mmul_report *report, const char *path,
+                                   struct mmul_error *err) {
+    struct mmul_page *page = NULL;
+    enum mmul_status status = mmul_page_create(&page, err);
+    if (status == MMUL_OK)
+        status = mmul_page_add_report(page, report, err);
+    if (status == MMUL_OK)
+        status = mmul_page_store(page, path, err);
+    mmul_page_destroy(page);
+    return status;
+}
+
 static const struct beside all_beside[] = {{OPT_REPORT, "the report", mmul_report_store},
-                                           {OPT_TRACE, "the trace", mmul_report_store_trace}};
+                                           {OPT_TRACE, "the trace", mmul_report_store_trace},
+                                           {OPT_HTML, "the page", store_page}};
 enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
 
 static enum mmul_status refuse_same_file(const struct call *call, const struct job *job,
                                          const struct beside *beside, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *path = values[beside->option].text;
-    const char *const others[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
-                                  job->output_path,
-                                  beside->option == OPT_TRACE ? values[OPT_REPORT].text : NULL};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i] != NULL && mmul_files_are_same(path, others[i]))
-            return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
-                                 beside->what, path, i < 4 ? "one of the matrices" : "the report");
-    }
-    return MMUL_OK;
+    const char *const matrices[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
+                                    job->output_path};
+    const char *is = NULL;
+    for (size_t i = 0; is == NULL && i < sizeof matrices / sizeof *matrices; i++)
+        if (matrices[i] != NULL && mmul_files_are_same(path, matrices[i]))
+            is = "one of the matrices";
+    for (const struct beside *other = all_beside; is == NULL && other < beside; other++)
+        if (values[other->option].text != NULL &&
+            mmul_files_are_same(path, values[other->option].text))
+            is = other->what;
+    return is == NULL ? MMUL_OK
+                      : mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
+                                      beside->what, path, is);
 }
 
 // What can go wrong with the report goes wrong before the work and not after it.
@@ -133,9 +150,10 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
         if (status == MMUL_OK)
             status = all_beside[i].store(job->report, path, err);
     }
+    const char *trace = call->options.values[OPT_TRACE].text;
     if (status == MMUL_OK && mmul_report_dropped_events(job->report) > 0)
         mmul_print_data_warning(call, "trace '%s': %lld events found no room",
-                                call->options.values[OPT_TRACE].text,
+                                trace != NULL ? trace : call->options.values[OPT_HTML].text,
                                 (long long)mmul_report_dropped_events(job->report));
     return status;
 }
@@ -216,14 +234,47 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_OUTPUT,         OPT_MATRIX_FORMAT,  OPT_TRANSPOSE_A,   OPT_TRANSPOSE_B, OPT_ALPHA,
-    OPT_BETA,           OPT_C_IN,           OPT_BIAS,          OPT_ACTIVATION,  OPT_RESIDUAL,
-    OPT_NORMALIZE_ROWS, OPT_TOPK,           OPT_INDICES,       OPT_DTYPE,       OPT_WEIGHTS,
-    OPT_DEVICE,         OPT_SPLIT,          OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,
-    OPT_REPRODUCIBLE,   OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFYING,   OPT_SYNC,
-    OPT_NO_FALLBACK,    OPT_DEVICE_TIMEOUT, OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,
-    OPT_TRACE,          OPT_PROGRESS,       OPT_THREADS,       OPT_BIND,        OPT_QUIET,
-    OPT_VERBOSE,        OPT_HELP,           OPT_KEEP,          OPT_SHARD_DIR,   OPT_END,
+    OPT_OUTPUT,
+    OPT_MATRIX_FORMAT,
+    OPT_TRANSPOSE_A,
+    OPT_TRANSPOSE_B,
+    OPT_ALPHA,
+    OPT_BETA,
+    OPT_C_IN,
+    OPT_BIAS,
+    OPT_ACTIVATION,
+    OPT_RESIDUAL,
+    OPT_NORMALIZE_ROWS,
+    OPT_TOPK,
+    OPT_INDICES,
+    OPT_DTYPE,
+    OPT_WEIGHTS,
+    OPT_DEVICE,
+    OPT_SPLIT,
+    OPT_SPLIT_RULE,
+    OPT_IO,
+    OPT_TAIL,
+    OPT_REPRODUCIBLE,
+    OPT_MEMORY,
+    OPT_DEVICE_MEMORY,
+    OPT_VERIFYING,
+    OPT_SYNC,
+    OPT_NO_FALLBACK,
+    OPT_DEVICE_TIMEOUT,
+    OPT_DRY_RUN,
+    OPT_JSON,
+    OPT_REPORT,
+    OPT_TRACE,
+    OPT_HTML,
+    OPT_PROGRESS,
+    OPT_THREADS,
+    OPT_BIND,
+    OPT_QUIET,
+    OPT_VERBOSE,
+    OPT_HELP,
+    OPT_KEEP,
+    OPT_SHARD_DIR,
+    OPT_END,
 };
 
 const struct command mmul_command_mul = {
@@ -269,7 +320,10 @@ const struct command mmul_command_mul = {
         "between\n"
         "ranks, all other options must agree. --dry-run is `mpimatmul plan` with the same "
         "options.\n"
-        "--trace writes Chrome trace events: ui.perfetto.dev and chrome://tracing show them.\n"
+        "--trace writes Chrome trace events: ui.perfetto.dev and chrome://tracing show them. "
+        "--html\n"
+        "writes report and trace as a page for a browser (`mpimatmul report` makes it "
+        "afterwards).\n"
         "\n"
         "  mpimatmul mul A.bin B.bin -o C.bin\n"
         "  mpirun -q -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // run: a program as a text. Root reads it and opens its files; planning and running are collective.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/failure.h"
@@ -23,6 +24,10 @@ struct job {
     bool is_silent;                     // what it prints is part of the JSON in the end
     struct mmul_placements *placements; // root's; NULL: none
     FILE *metrics;                      // root's; NULL: not asked for, or not yet begun
+    struct mmul_page *page;             // root's; NULL: not asked for, or not yet begun
+    FILE *lines;                        // root's: of the page, the same as the metrics, into ...
+    char *told; // ... this, so many bytes, of which the metrics have those of the beginning
+    size_t told_bytes, copied_bytes;
     bool is_recorded; // root's: what is written beside them has been, of the last turn
     bool has_begun;   // root's: files beside the results have been looked at
 };
@@ -55,7 +60,8 @@ struct beside {
 static const struct beside all_beside[] = {{OPT_LOG, "the log", mmul_report_store_log},
                                            {OPT_TRACE, "the trace", mmul_report_store_trace},
                                            {OPT_REPORT, "the report", mmul_report_store},
-                                           {OPT_METRICS, "the metrics", NULL}};
+                                           {OPT_METRICS, "the metrics", NULL},
+                                           {OPT_HTML, "the page", NULL}};
 enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
 
 static const char *beside_path(const struct call *call, int i) {
@@ -83,6 +89,15 @@ static enum mmul_status check_beside(const struct call *call, const struct job *
     return MMUL_OK;
 }
 
+static enum mmul_status begin_page(struct job *job, struct mmul_error *err) {
+    enum mmul_status status = mmul_page_create(&job->page, err);
+    if (status == MMUL_OK)
+        job->lines = open_memstream(&job->told, &job->told_bytes);
+    return status != MMUL_OK || job->lines != NULL
+               ? status
+               : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the page");
+}
+
 // Root. Before anything runs, as far as the text has been read.
 static enum mmul_status begin_beside(const struct call *call, struct job *job,
                                      struct mmul_error *err) {
@@ -90,10 +105,13 @@ static enum mmul_status begin_beside(const struct call *call, struct job *job,
     if (job->has_begun)
         return MMUL_OK;
     job->has_begun = true;
-    if (check_beside(call, job, err) != MMUL_OK || path == NULL || is_on(call, OPT_CHECK))
+    if (check_beside(call, job, err) != MMUL_OK || is_on(call, OPT_CHECK))
         return err->status;
-    job->metrics = fopen(path, "we");
-    return job->metrics != NULL
+    if (call->options.values[OPT_HTML].text != NULL && begin_page(job, err) != MMUL_OK)
+        return err->status;
+    if (path != NULL)
+        job->metrics = fopen(path, "we");
+    return path == NULL || job->metrics != NULL
                ? MMUL_OK
                : mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write the metrics to '%s': %s", path,
                                strerror(errno));
@@ -113,6 +131,17 @@ static enum mmul_status end_metrics(const struct call *call, struct job *job,
                          call->options.values[OPT_METRICS].text);
 }
 
+// Root. With all that was printed, when all has run.
+static enum mmul_status end_page(const struct call *call, struct job *job, struct mmul_error *err) {
+    if (job->page == NULL)
+        return MMUL_OK;
+    fflush(job->lines);
+    enum mmul_status status = mmul_page_add_metrics(job->page, job->told, err);
+    if (status == MMUL_OK)
+        status = mmul_page_store(job->page, call->options.values[OPT_HTML].text, err);
+    return status;
+}
+
 static enum mmul_status write_beside(const struct call *call, const struct job *job,
                                      struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -122,6 +151,8 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
         if (beside_path(call, i) != NULL && all_beside[i].store != NULL)
             status =
                 all_beside[i].store(mmul_values_report(job->values), beside_path(call, i), err);
+    if (status == MMUL_OK && job->page != NULL)
+        status = mmul_page_add_report(job->page, mmul_values_report(job->values), err);
     return status;
 }
 
@@ -137,7 +168,15 @@ static void print_lines(struct job *job) {
         return;
     if (stream != NULL)
         mmul_progress_clear(job->progress);
-    mmul_script_print(job->script, job->plan, stream, job->metrics);
+    mmul_script_print(job->script, job->plan, stream,
+                      job->lines != NULL ? job->lines : job->metrics);
+    if (job->lines != NULL)
+        fflush(job->lines);
+    if (job->lines != NULL && job->metrics != NULL) {
+        fwrite(job->told + job->copied_bytes, 1, job->told_bytes - job->copied_bytes, job->metrics);
+        fflush(job->metrics);
+        job->copied_bytes = job->told_bytes;
+    }
     if (stream != NULL)
         fflush(stream);
 }
@@ -409,6 +448,8 @@ static enum mmul_status carry_out(const struct call *call,
         status = write_beside(call, job, err);
     if (status == MMUL_OK)
         status = end_metrics(call, job, err);
+    if (status == MMUL_OK)
+        status = end_page(call, job, err);
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
@@ -424,7 +465,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     struct job job = {.call = call, .progress = call->progress, .is_silent = is_on(call, OPT_JSON)};
     struct mmul_script_request all = *request;
     for (int i = 0; i < BESIDE_COUNT; i++)
-        job.records |= beside_path(call, i) != NULL && all_beside[i].store != NULL;
+        job.records |= beside_path(call, i) != NULL && all_beside[i].option != OPT_METRICS;
     all.run = run_script_part;
     all.run_context = &job;
     all.apart = run_script_apart;
@@ -448,6 +489,10 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     mmul_placements_destroy(job.placements);
     if (job.metrics != NULL)
         fclose(job.metrics); // of a run that failed
+    if (job.lines != NULL)
+        fclose(job.lines);
+    free(job.told);
+    mmul_page_destroy(job.page);
     return status;
 }
 
@@ -506,7 +551,9 @@ const struct command mmul_command_run = {
         "writes a line of JSON for each value that is printed, when it is: turn, line, name, "
         "value,\n"
         "seconds. --placement reads where values are to be, by the names that the text gives them\n"
-        "(mapping of YAML: 'w: cols', 'state.0.*: {shard: rows, ranks: [0, 1]}').\n"
+        "(mapping of YAML: 'w: cols', 'state.0.*: {shard: rows, ranks: [0, 1]}'). --html writes "
+        "all of\n"
+        "that as a page for a browser (`mpimatmul report` makes it afterwards).\n"
         "\n"
         "  q, k, v = load(\"q.npy\"), load(\"k.npy\"), load(\"v.npy\")\n"
         "  save(\"out.npy\", softmax(q @ k.T / sqrt(64), causal=True) @ v)\n"

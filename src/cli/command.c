@@ -8,12 +8,12 @@
 #include "cli/failure.h"
 
 static const struct command *const commands[] = {
-    &mmul_command_mul,     &mmul_command_gen,       &mmul_command_info,  &mmul_command_convert,
-    &mmul_command_diff,    &mmul_command_verify,    &mmul_command_split, &mmul_command_join,
-    &mmul_command_devices, &mmul_command_plan,      &mmul_command_bench, &mmul_command_calibrate,
-    &mmul_command_tune,    &mmul_command_doctor,    &mmul_command_run,   &mmul_command_add,
-    &mmul_command_sub,     &mmul_command_transpose, &mmul_command_map,   &mmul_command_reduce,
-    &mmul_command_topk,    &mmul_command_kept,
+    &mmul_command_mul,     &mmul_command_gen,       &mmul_command_info,   &mmul_command_convert,
+    &mmul_command_diff,    &mmul_command_verify,    &mmul_command_split,  &mmul_command_join,
+    &mmul_command_devices, &mmul_command_plan,      &mmul_command_bench,  &mmul_command_calibrate,
+    &mmul_command_tune,    &mmul_command_doctor,    &mmul_command_run,    &mmul_command_add,
+    &mmul_command_sub,     &mmul_command_transpose, &mmul_command_map,    &mmul_command_reduce,
+    &mmul_command_topk,    &mmul_command_kept,      &mmul_command_report, &mmul_command_compare,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

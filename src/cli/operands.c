@@ -50,7 +50,7 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
         .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,
         .no_verify = values[OPT_VERIFY].number != 0,
         .verify_seed = (uint64_t)values[OPT_VERIFY_SEED].number,
-        .trace = values[OPT_TRACE].text != NULL,
+        .trace = values[OPT_TRACE].text != NULL || values[OPT_HTML].text != NULL,
         .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
         .no_fallback = values[OPT_NO_FALLBACK].number != 0,
     };

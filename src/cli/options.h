@@ -66,6 +66,8 @@ enum option_id {
     OPT_NORMALIZE_ROWS,
     OPT_REPORT,
     OPT_TRACE,
+    OPT_HTML,
+    OPT_PAGE_OUTPUT,
     OPT_PROGRESS,
     OPT_THREADS,
     OPT_BIND,

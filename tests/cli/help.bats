@@ -5,7 +5,7 @@
 load helper
 
 commands=(mul gen info convert diff verify split join devices plan bench calibrate tune doctor
-    run add sub transpose map reduce topk kept)
+    run add sub transpose map reduce topk kept report compare)
 
 @test "--help lists the commands of this version and no others" {
     program --help
@@ -36,7 +36,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 
 @test "options that the environment can set name their variable" {
     program mul --help
-    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 28 ]       # all but --output and --help
+    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 29 ]       # all but --output and --help
     grep -q -F '[default: off; MPIMATMUL_TRANSPOSE_A]' <<< "$output"
     program gen --help
     grep -q -F -e '--seed N' <<< "$output"
@@ -54,7 +54,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "every option in the help of mul is accepted, and what does not exist is not listed" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 40 ]
+    [ "$(wc -w <<< "$names")" -eq 41 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option
