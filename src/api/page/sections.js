@@ -203,8 +203,8 @@ function addOperations() {
 
 function addTimeline(lanes) {
     const dropped = trace?.otherData?.dropped_events ?? 0;
-    const body = addSection("timeline", "Time line", "Lower halves of a lane lie within what is above them." +
-        (trace ? "" : " Of operations alone: with --trace there are lanes of devices, copies and links, too.") +
+    const body = addSection("timeline", "Time line", (trace ? "Lower halves of a lane lie within what is above them."
+        : "Of operations alone: with --trace there are lanes of devices, copies and links, too.") +
         (dropped > 0 ? ` ${dropped} spans found no room and are missing.` : ""));
     const used = new Set(lanes.flatMap(lane => lane.spans.map(span => span.color)));
     addLegend(body, TIME_COLORS.filter(entry => used.has(entry.color)));

@@ -73,7 +73,8 @@ class Timeline {
     constructor(parent, lanes) {
         this.lanes = lanes;
         this.begin = lanes.reduce((low, lane) => Math.min(low, lane.spans[0].begin), 0);
-        this.end = lanes.reduce((high, lane) => lane.spans.reduce((most, one) => Math.max(most, one.end), high), 1e-9);
+        this.end = lanes.reduce((high, lane) => lane.spans.reduce((most, one) => Math.max(most, one.end), high),
+                                report?.wall_seconds || 1e-9);
         this.height = lanes.length > 400 ? 4 : lanes.length > 120 ? 8 : 15;
         this.place();
         this.addControls(parent);
