@@ -473,6 +473,14 @@ enum mmul_status mmul_jobs_end(struct mmul_evaluator *e) {
     return MMUL_OK;
 }
 
+void mmul_job_views_free(struct mmul_script *script) {
+    for (struct mmul_script_view *view = script->views; view != NULL; view = view->next)
+        for (struct mmul_script_awaited *a = view->awaited; a != NULL; a = a->next)
+            if (!script->is_handed_over)
+                mmul_output_destroy(a->output);
+    script->views = script->last_view = script->next_view = NULL;
+}
+
 void mmul_jobs_fini(struct mmul_evaluator *e) {
     mmul_arena_fini(&e->arenas[0]);
     mmul_arena_fini(&e->arenas[1]);

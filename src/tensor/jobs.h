@@ -79,5 +79,8 @@ bool mmul_is_alike(const struct mmul_object *x, const struct mmul_object *y);
 enum mmul_status mmul_jobs_end(struct mmul_evaluator *e);
 void mmul_jobs_fini(struct mmul_evaluator *e);
 
+// What is to be printed is forgotten, and what was awaited for it given up.
+void mmul_job_views_free(struct mmul_script *script);
+
 // What the ranks hold for a script, which is over.
 void mmul_jobs_release(struct mmul_script *script);

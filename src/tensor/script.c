@@ -128,10 +128,7 @@ void mmul_script_destroy(struct mmul_script *script) {
     for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
         if (!script->is_handed_over || o->is_waiting)
             mmul_output_destroy(o->output);
-    for (struct mmul_script_view *view = script->views; view != NULL; view = view->next)
-        for (struct mmul_script_awaited *a = view->awaited; a != NULL; a = a->next)
-            if (!script->is_handed_over)
-                mmul_output_destroy(a->output);
+    mmul_job_views_free(script);
     mmul_program_destroy(script->program);
     mmul_jobs_release(script);
     mmul_script_lent_free(script);

@@ -289,6 +289,8 @@ enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mm
     if (status == MMUL_OK)
         status = mmul_jobs_end(e);
     e->frame = e->top = NULL;
+    if (status != MMUL_OK)
+        mmul_job_views_free(e->script); // those of a turn go with it
     mmul_jobs_fini(e);
     return status;
 }
