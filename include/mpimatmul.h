@@ -65,6 +65,13 @@ MMUL_API void mmul_context_destroy(struct mmul_context *context);
 // alone between collective calls (opening files, say).
 MMUL_API enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err);
 
+// For `mpimatmul top` and its like (mmul_jobs_find), beside what runs tell by themselves. Local; nothing on other ranks
+// than root. Which turn of its outermost loop a text is at; NULL: of none. A number that was printed.
+MMUL_API void mmul_context_tell_turn(struct mmul_context *context,
+                                     const struct mmul_script_turn *turn);
+MMUL_API void mmul_context_tell_number(struct mmul_context *context, const char *name,
+                                       double value);
+
 // Collective. Root's bytes at `data` to the same place on all ranks: for what an application has read on
 // root alone, sizes say. Fails with MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_context_broadcast(struct mmul_context *context, void *data,

@@ -1274,6 +1274,8 @@ struct mmul_script_request {
     enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
                               const struct mmul_program *const *programs,
                               struct mmul_apart_node *nodes, struct mmul_error *err);
+    // A number that is printed, when it is (mmul_script_print), by the name that the text has for it. NULL: not told.
+    void (*measured)(void *run_context, const char *name, double value);
     bool
         skips_nan; // where a gradient is not finite its optimiser makes no step; else the run fails
     // Wishes for what the text assigns to names; of tuples "NAME.0", "NAME.1.3". Borrowed, as long as the script.
@@ -1296,6 +1298,7 @@ MMUL_API bool mmul_script_is_over(const struct mmul_script *script);
 // Which turn of its outermost loop the program at hand is of. False: of none. Local, root.
 struct mmul_script_turn {
     int64_t at, first, end; // first <= at < end
+    int64_t windows;        // that batches have taken so far: of texts, or rows of tables
 };
 MMUL_API bool mmul_script_turn(const struct mmul_script *script, struct mmul_script_turn *turn);
 
@@ -1349,6 +1352,63 @@ MMUL_API enum mmul_status mmul_script_json(struct mmul_script *script,
                                            const struct mmul_values *values,
                                            const struct mmul_programs_summary *before, char **text,
                                            struct mmul_error *err);
+
+// --------------------------------------------------------------------------------- jobs under way
+
+// How a job of this user's stands: what its first process (root, of one context) says twice a second in a file of a
+// folder that is the user's alone: $XDG_RUNTIME_DIR/mpimatmul where that is such a folder, else /tmp/mpimatmul-<uid>.
+// A job of less than half a second says nothing. NAN: not known, or not told by the system.
+struct mmul_job_rank {
+    char host[64], device[128], device_name[128]; // "cpu"; "Intel Xeon ..."
+    char computes[160];                           // what it is at: "matmul + gelu"; "": nothing
+    double share;                                 // of the work: what the plan gives it, 0 to 1
+    double done;                                  // of its part of the run at hand, 0 to 1
+    double flops_per_second;                      // of the last seconds
+    double memory_bytes;   // resident; what ranks of a machine share is counted with each of them
+    double celsius, watts; // of its device; of a CPU: of the packages that its cores are in
+};
+
+enum { MMUL_JOB_NUMBERS = 8, MMUL_JOB_POINTS = 128 };
+struct mmul_job_number {
+    char name[64]; // as the text prints it
+    double value;
+};
+
+struct mmul_job_state {
+    char id[24];       // its process, "4711"; of a process with several contexts also "4711.2"
+    char command[256]; // its command line
+    char phase[16];    // "set up", "plan", "run", "multiply"
+    double elapsed_seconds, silent_seconds; // since it was begun; since it last said something
+    double share;            // that is over, of its loop or else of the run at hand, 0 to 1
+    double left_seconds;     // predicted
+    double flops_per_second; // of all ranks, in the last seconds
+    int64_t turn, end_turn;  // of its outermost loop; end 0: none is at hand
+    double turns_per_second;
+    double windows_per_second; // windows of texts, rows of tables: what its batches take
+    // The numbers printed last, each name once. One of them as a curve: the first whose name has "loss" in it, or else
+    // the first one; its turns (or, outside of loops, how many there were before) and values, thinned out.
+    struct mmul_job_number numbers[MMUL_JOB_NUMBERS];
+    int number_count;
+    char curve_name[64];
+    double curve_turns[MMUL_JOB_POINTS], curve_values[MMUL_JOB_POINTS];
+    int curve_count;
+    struct mmul_job_rank *ranks; // owned by the list
+    int rank_count;
+};
+
+struct mmul_jobs; // as of one moment
+
+// The jobs of both folders, the longest one first. A file whose process is gone is removed; of one that is another
+// version's nothing is said. Local; needs no MPI. Fails with MMUL_ERR_CREATE (a folder that is somebody else's, or
+// open to others), MMUL_ERR_SYSTEM (memory).
+MMUL_API enum mmul_status mmul_jobs_find(struct mmul_jobs **jobs, struct mmul_error *err);
+MMUL_API int mmul_jobs_count(const struct mmul_jobs *jobs);
+MMUL_API const struct mmul_job_state *mmul_jobs_get(const struct mmul_jobs *jobs, int index);
+
+// As JSON of share/mpimatmul/mpimatmul_top.schema.json; only the one with this id, NULL: all. Released with mmul_free.
+MMUL_API enum mmul_status mmul_jobs_json(const struct mmul_jobs *jobs, const char *id, char **text,
+                                         struct mmul_error *err);
+MMUL_API void mmul_jobs_destroy(struct mmul_jobs *jobs);
 
 // ----------------------------------------------------------------------------------------- texts
 

@@ -42,6 +42,8 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     struct mmul_context_options taken;
     if (MMUL_OPTIONS_TAKE(mmul_context_options, options, &taken, &local) == MMUL_OK)
         MMUL_ALLOCATE(made, 1, "a context", &local);
+    if (local.status == MMUL_OK)
+        MMUL_ALLOCATE(made->effort, 1, "a context", &local);
     if (local.status == MMUL_OK) {
         char folder[64];
         mmul_copy_text(taken.shard_folder != NULL ? taken.shard_folder : mmul_shard_folder(folder),
@@ -50,12 +52,15 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     enum mmul_status status = mmul_agree_on(comm, &local);
     if (status != MMUL_OK) {
         *err = local;
-        if (made != NULL)
+        if (made != NULL) {
             mmul_free(made->shard_folder);
+            mmul_free(made->effort);
+        }
         mmul_free(made);
         return status;
     }
     options = &taken;
+    made->begun_at = made->posted_at = mmul_clock_now();
     made->startup.launch_seconds = options->launch_seconds;
     mmul_stopwatch_enter(&made->watch, &made->startup.discover_seconds);
     status = mmul_comm_create(comm, &made->comm, err);
@@ -91,6 +96,8 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_node_context_destroy(context->node);
     drop_programs(context);
     mmul_energy_close(context);
+    mmul_board_destroy(context);
+    mmul_free(context->effort);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);
@@ -101,6 +108,14 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_text_fini(&context->all_warnings);
     mmul_free(context->warning_lines);
     mmul_free(context);
+}
+
+void mmul_context_tell_turn(struct mmul_context *context, const struct mmul_script_turn *turn) {
+    mmul_board_turn(context, turn);
+}
+
+void mmul_context_tell_number(struct mmul_context *context, const char *name, double value) {
+    mmul_board_number(context, name, value);
 }
 
 enum mmul_status mmul_context_broadcast(struct mmul_context *context, void *data, int64_t bytes,

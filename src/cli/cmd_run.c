@@ -98,6 +98,11 @@ static enum mmul_status begin_page(struct job *job, struct mmul_error *err) {
                : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the page");
 }
 
+static void tell_number(void *context, const char *name, double value) {
+    const struct job *job = context;
+    mmul_context_tell_number(job->call->context, name, value);
+}
+
 // Root. Before anything runs, as far as the text has been read.
 static enum mmul_status begin_beside(const struct call *call, struct job *job,
                                      struct mmul_error *err) {
@@ -345,7 +350,9 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
         return err->status;
     if (mmul_script_is_over(script))
         return print_alone(job, err);
-    if (mmul_script_turn(script, &turn) && !is_on(call, OPT_QUIET))
+    const bool in_loop = mmul_script_turn(script, &turn);
+    mmul_context_tell_turn(call->context, in_loop ? &turn : NULL);
+    if (in_loop && !is_on(call, OPT_QUIET))
         mmul_progress_turn(job->progress, &turn);
     enum mmul_status status = say(call, &word, err);
     return status == MMUL_OK ? run_part(call, job, err) : status;
@@ -392,6 +399,8 @@ static enum mmul_status read_text(const struct call *call,
         mmul_script_create(request, &job->script, err) == MMUL_OK &&
         mmul_script_is_over(job->script))
         *word = OVER;
+    if (call->is_root)
+        mmul_context_tell_turn(call->context, NULL);
     if (call->is_root && err->status != MMUL_OK)
         job->script = NULL; // it is gone
     struct mmul_error broken = {.status = MMUL_OK};
@@ -468,6 +477,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
         job.records |= beside_path(call, i) != NULL && all_beside[i].option != OPT_METRICS;
     all.run = run_script_part;
     all.run_context = &job;
+    all.measured = tell_number;
     all.apart = run_script_apart;
     all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);

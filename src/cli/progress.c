@@ -2,6 +2,7 @@
 // Drawing progress on stderr.
 #include "cli/progress.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,10 +33,11 @@ void mmul_progress_init(struct progress *progress, int choice) {
                              (progress->style == PROGRESS_BAR ? bar_seconds : plain_first_seconds);
 }
 
-// "3 h 25 min", "2 min 5 s", "4 s"
-static void add_seconds(double seconds, char *text, size_t capacity) {
-    const long long s = (long long)(seconds + 0.5);
-    if (s >= 3600)
+void mmul_progress_seconds(double seconds, char *text, size_t capacity) {
+    const long long s = isnan(seconds) ? -1 : (long long)(seconds + 0.5);
+    if (s < 0)
+        text[0] = '\0';
+    else if (s >= 3600)
         snprintf(text, capacity, "%lld h %lld min", s / 3600, s % 3600 / 60);
     else if (s >= 60)
         snprintf(text, capacity, "%lld min %lld s", s / 60, s % 60);
@@ -56,7 +58,7 @@ static void format_state(const struct mmul_progress *is, char *text, size_t capa
                            is->flops_per_second * 1e-9);
     if (is->left_seconds < 0)
         return;
-    add_seconds(is->left_seconds, left, sizeof left);
+    mmul_progress_seconds(is->left_seconds, left, sizeof left);
     snprintf(text + length, capacity - (size_t)length, ", %s left", left);
 }
 
@@ -109,7 +111,7 @@ void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn
              (long long)turn->end);
     if (over > 0) {
         const double each = (now - progress->loop_seconds) / over;
-        add_seconds(left * each, seconds, sizeof seconds);
+        mmul_progress_seconds(left * each, seconds, sizeof seconds);
         snprintf(state, sizeof state, "%s, %.3g turns/s, %s left", progress->doing, 1 / each,
                  seconds);
         tell(progress, now, state, over / (over + left));
@@ -122,7 +124,7 @@ void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn
 // Nobody has told of anything for a while: what goes on, and for how long.
 static void say(struct progress *progress, double now) {
     char state[192], seconds[32], bar[WIDTH];
-    add_seconds(now - progress->begin_seconds, seconds, sizeof seconds);
+    mmul_progress_seconds(now - progress->begin_seconds, seconds, sizeof seconds);
     snprintf(state, sizeof state, "%s, %s so far", progress->doing, seconds);
     progress->next_seconds = now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
     if (progress->style == PROGRESS_PLAIN) {

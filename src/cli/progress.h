@@ -27,6 +27,9 @@ struct progress {
 // Seconds on the monotonic clock.
 double mmul_progress_now(void);
 
+// "3 h 25 min", "2 min 5 s", "4 s"; nothing of what is not known (NAN).
+void mmul_progress_seconds(double seconds, char *text, size_t capacity);
+
 // `choice` is the place in "auto|bar|plain|none": auto is a bar when stderr is a terminal. Stays where it is until it
 // is ended.
 void mmul_progress_init(struct progress *progress, int choice);

@@ -63,7 +63,7 @@ void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, voi
 bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *message);
 
 // A few numbers, without a checksum.
-enum { MMUL_WORDS = 8 };
+enum { MMUL_WORDS = 16 };
 struct mmul_words { // zeroed: over
     int64_t values[MMUL_WORDS];
     MPI_Request request;

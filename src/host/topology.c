@@ -322,3 +322,14 @@ int64_t mmul_process_bytes(int sharers) {
     own += shared / (sharers > 1 ? sharers : 1);
     return (int64_t)(own > pss ? own : pss) * 1024;
 }
+
+int64_t mmul_process_resident_bytes(void) {
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%*d %lld", &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}

@@ -52,3 +52,6 @@ enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_e
 // Resident memory of this process, shared pages divided among their users (Linux's Pss), but no more
 // than `sharers` of them: other programs that use the same libraries now may end. 0: not known.
 int64_t mmul_process_bytes(int sharers);
+
+// The same without a look at every page, shared ones counted as any other. 0: not known.
+int64_t mmul_process_resident_bytes(void);

@@ -312,6 +312,7 @@ enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_
     b.end = b.count;
     if (e->apart != NULL && cut_apart(e, call, b.count, &b.begin, &b.end) != MMUL_OK)
         return e->err->status;
+    e->script->windows += b.end - b.begin;
     return is_text ? of_text(e, call, arguments, &b, result)
                    : of_tables(e, call, arguments, &b, result);
 }

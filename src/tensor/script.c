@@ -97,6 +97,7 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     made->source.name = all.path;
     made->run = all.run;
     made->run_context = all.run_context;
+    made->measured = all.measured;
     made->context = all.context;
     made->apart = all.apart;
     made->use_float32 = all.use_float32;
@@ -152,6 +153,7 @@ bool mmul_script_is_over(const struct mmul_script *script) {
 
 bool mmul_script_turn(const struct mmul_script *script, struct mmul_script_turn *turn) {
     *turn = script->turn;
+    turn->windows = script->windows;
     return turn->at < turn->end;
 }
 
@@ -411,6 +413,12 @@ static void print_view(const struct mmul_script_view *view, const struct mmul_pr
             print_corner(part, stream);
 }
 
+static void tell_numbers(const struct mmul_script *script, const struct mmul_script_view *view) {
+    for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
+        if (part->kind == MMUL_PART_NUMBER)
+            script->measured(script->run_context, part->text, part->number);
+}
+
 void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                        FILE *stream, FILE *metrics) {
     for (; mmul_script_is_due(script); script->next_view = script->next_view->next) {
@@ -421,5 +429,7 @@ void mmul_script_print(struct mmul_script *script, const struct mmul_program_pla
             mmul_script_collect(script, view, plan);
         if (view->kind == MMUL_VIEW_LINE && metrics != NULL)
             mmul_script_measure(script, view, metrics);
+        if (view->kind == MMUL_VIEW_LINE && script->measured != NULL)
+            tell_numbers(script, view);
     }
 }

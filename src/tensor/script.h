@@ -112,6 +112,7 @@ struct mmul_script {
     const char *shard_folder;           // borrowed; NULL: the standard one
     enum mmul_status (*run)(void *run_context, struct mmul_script *script, struct mmul_error *err);
     void *run_context;
+    void (*measured)(void *run_context, const char *name, double value);
     struct mmul_context *context; // borrowed, of the request
     enum mmul_status (*apart)(void *run_context, struct mmul_script *script,
                               const struct mmul_program *const *programs,
@@ -121,8 +122,9 @@ struct mmul_script {
     double *node_shares;
     int64_t *node_windows;
     int node_count;
-    int node_jobs; // programs of nodes so far
-    int last_loop; // where the last loop of the text begins; -1: there is none
+    int node_jobs;   // programs of nodes so far
+    int64_t windows; // that batches have taken
+    int last_loop;   // where the last loop of the text begins; -1: there is none
     bool use_float32;
     struct mmul_placements *placements; // borrowed; NULL: none
     struct mmul_script_text *texts;     // owned

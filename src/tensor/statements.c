@@ -101,14 +101,15 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
         status = mmul_carried_find(e, node, &carried);
     for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++) {
         if (e->loops == 1)
-            e->script->turn = (struct mmul_script_turn){i, bounds[0], bounds[1]};
+            e->script->turn =
+                (struct mmul_script_turn){.at = i, .first = bounds[0], .end = bounds[1]};
         e->steps = 0;
         status = evaluate_turn(e, node, i, &carried);
         if (status == MMUL_OK) // as a job of its own
             status = mmul_job_run(e, &i);
     }
     if (e->loops == 1)
-        e->script->turn = (struct mmul_script_turn){0, 0, 0};
+        e->script->turn = (struct mmul_script_turn){0};
     mmul_carried_fini(&carried);
     mmul_jobs_leave(e);
     return status;

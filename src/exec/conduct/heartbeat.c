@@ -18,14 +18,17 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10;
+static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10,
+                    BEAT_SECONDS = 0.5;
 
 enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
 enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, ASK, GIVEN, QUESTION, ANSWER };
 enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
-enum { LENDING = 2 }; // where the words of a question and an answer begin
+enum { LENDING = 2 };  // where the words of a question and an answer begin
+enum { STANDING = 8 }; // where those begin that say how far a rank is, in words of every kind
 
-_Static_assert((int)LENDING + (int)MMUL_LENDING_WORDS <= (int)MMUL_WORDS, "they fit");
+_Static_assert((int)LENDING + (int)MMUL_LENDING_WORDS <= (int)STANDING, "they fit");
+_Static_assert((int)STANDING + (int)MMUL_STANDING_WORDS <= (int)MMUL_WORDS, "these, too");
 
 struct mmul_heartbeat_peer {
     struct mmul_words receive, send;
@@ -33,6 +36,7 @@ struct mmul_heartbeat_peer {
     int rank;
     enum kind last;       // LEAVING and BYE stay
     double silent, named; // seconds: since the last words, and when it was named; 0: it was not
+    bool has_spoken;      // its words have come
     bool was_cancelled;   // it has been told that the run is
     bool asks;            // root: it may want lines
     bool counts;          // a question or an answer is on the way, or may be
@@ -76,6 +80,7 @@ static void fill_words(const struct mmul_heartbeat *heartbeat, enum kind kind, i
     words[PLAIN_DONE] = atomic_load(&run->site.findings.plain_done);
     words[PLAIN_LINES] = atomic_load(&run->site.findings.plain_lines);
     words[PLAIN_FLOPS] = atomic_load(&run->site.findings.plain_flops);
+    memcpy(words + STANDING, &heartbeat->mine, sizeof heartbeat->mine);
 }
 
 // Sends what has been filled in. False: it cannot be: to be tried again.
@@ -132,7 +137,10 @@ static void hear(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *p
     bool lends = kind >= ASK;
     if (lends)
         hear_lending(heartbeat, peer, kind, peer->receive.values + LENDING);
-    memcpy(peer->heard, peer->receive.values, (lends ? LENDING : MMUL_WORDS) * sizeof *peer->heard);
+    memcpy(peer->heard, peer->receive.values, (lends ? LENDING : STANDING) * sizeof *peer->heard);
+    memcpy(peer->heard + STANDING, peer->receive.values + STANDING,
+           MMUL_STANDING_WORDS * sizeof *peer->heard);
+    peer->has_spoken = true;
     if (peer->named > 0)
         notice(heartbeat, peer, "moves again, after %.0f s", peer->silent);
     peer->silent = peer->named = 0;
@@ -160,7 +168,8 @@ static void wait_for_words(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
     if (!listens || (!is_root(heartbeat) && heartbeat->run->site.context->comm->rank != 1))
         return;
     peer->silent += awake;
-    double limit = peer->named > 0 ? 2 * peer->named : SILENT_SECONDS + heartbeat->interval - 1;
+    const double crowd = heartbeat->interval > 1 ? heartbeat->interval - 1 : 0;
+    double limit = peer->named > 0 ? 2 * peer->named : SILENT_SECONDS + crowd;
     if (peer->silent < limit)
         return;
     peer->named = limit;
@@ -236,7 +245,7 @@ static void end_hopeless(struct mmul_heartbeat *heartbeat, int64_t blocks) {
     mmul_failure_keep(&run->site.failure, &err);
 }
 
-// Root, each second.
+// Root, with each of its beats.
 static void judge(struct mmul_heartbeat *heartbeat, double now) {
     static const double told_seconds = 5;
     int64_t blocks;
@@ -348,8 +357,10 @@ static void look(struct mmul_heartbeat *heartbeat) {
     heartbeat->looked_at = now;
     for (int i = 0; i < heartbeat->peer_count; i++)
         wait_for_words(heartbeat, &heartbeat->peers[i], awake);
-    if (beats)
+    if (beats) {
         heartbeat->sent_at = now;
+        heartbeat->mine = mmul_standing_look(&heartbeat->watch, false, now);
+    }
     if (beats && is_root(heartbeat))
         judge(heartbeat, now);
     if (!heartbeat->is_over)
@@ -388,6 +399,8 @@ static bool is_through(const struct mmul_heartbeat *heartbeat, struct mmul_heart
 
 void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
     const enum farewell last = is_root(heartbeat) ? HEAR_BYE : SENT;
+    heartbeat->mine = mmul_standing_look(&heartbeat->watch, true, mmul_clock_now());
+    heartbeat->has_ended = true;
     for (enum farewell f = is_root(heartbeat) ? HEAR_LEAVING : SAY_LEAVING; f <= last; f++) {
         if (f == SAY_OVER)
             heartbeat->is_over = true; // nothing but that is said from here on
@@ -408,11 +421,15 @@ void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
 enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mmul_run *run,
                                      struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
-    double now = mmul_clock_now(), crowd = comm->size / 500.0;
+    const double now = mmul_clock_now(), crowd = comm->size / 500.0;
     int peers = comm->rank > 0 ? 1 : comm->size - 1;
-    *heartbeat = (struct mmul_heartbeat){
-        .run = run, .interval = crowd > 1 ? crowd : 1, .looked_at = now, .sent_at = now};
+    *heartbeat = (struct mmul_heartbeat){.run = run,
+                                         .interval = crowd > BEAT_SECONDS ? crowd : BEAT_SECONDS,
+                                         .looked_at = now,
+                                         .sent_at = now};
     enum mmul_status status = MMUL_ALLOCATE(heartbeat->peers, peers + 1, "signs of life", err);
+    if (status == MMUL_OK)
+        status = mmul_standing_watch_init(&heartbeat->watch, run, err);
     if (status == MMUL_OK) {
         heartbeat->own = &heartbeat->peers[peers];
         heartbeat->own->rank = comm->rank;
@@ -429,6 +446,18 @@ enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mm
     return status;
 }
 
+bool mmul_heartbeat_standing(struct mmul_heartbeat *heartbeat, int rank, double now,
+                             struct mmul_standing *standing) {
+    if (rank == 0) {
+        *standing = heartbeat->has_ended ? heartbeat->mine
+                                         : mmul_standing_look(&heartbeat->watch, false, now);
+        return true;
+    }
+    const struct mmul_heartbeat_peer *peer = &heartbeat->peers[rank - 1];
+    memcpy(standing, peer->heard + STANDING, sizeof *standing);
+    return peer->has_spoken;
+}
+
 void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat) {
     const struct mmul_comm *comm = heartbeat->run->site.context->comm;
     heartbeat->peer_count = comm->rank > 0 ? 1 : comm->size - 1;
@@ -438,6 +467,7 @@ void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat) {
 
 void mmul_heartbeat_fini(struct mmul_heartbeat *heartbeat) {
     mmul_lending_fini(&heartbeat->lending);
+    mmul_standing_watch_fini(&heartbeat->watch);
     mmul_free(heartbeat->peers);
     *heartbeat = (struct mmul_heartbeat){0};
 }

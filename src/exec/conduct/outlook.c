@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Inside a stage the ranks of root's node stand for all, since all are to end together: elements of C that they have
-// made, and what is under way by their rates; of what is not a product, the time that it was predicted to take.
+// What ranks compute is as far as they say, those that have said nothing yet like the others; moves are as far as root
+// sees them, and the one at hand as far as the time it was predicted to take.
 #include "exec/conduct/outlook.h"
 
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "exec/conduct/run.h"
+#include "exec/setup/board.h"
 #include "exec/setup/measure.h"
 #include "exec/steps/product.h"
-#include "exec/tasks/work.h"
 #include "model/dtype.h"
-#include "plan/cost/pass_cost.h"
 
 static const double TELL_SECONDS = 0.1;
 
 // A prediction counts as much as what was seen of so much of the work.
 static const double TRUSTED_SHARE = 0.05;
-
-// Of what is under way by the clock: near its end it becomes slower, for it is not over before it is.
-static double ease(double share) {
-    const double straight = 0.8, rest = 0.98 - straight;
-    return share < straight ? share : straight + rest * (1 - exp((straight - share) / rest));
-}
 
 // A CPU that computes alone is not measured, for nothing depends on it; a product of some seconds can spare the
 // milliseconds in which a few small ones say about how fast it is.
@@ -40,25 +34,8 @@ static bool glance_again(void *argument, double seconds) {
     return --glance->left > 0;
 }
 
-static bool is_product_alone(const struct mmul_run *run) {
-    return run->stage_count == 1 && run->stages[0].product != NULL &&
-           run->stages[0].epilogue.step == NULL;
-}
-
 static double flops_of(const struct mmul_stage *stage) {
     return mmul_program_flops(stage->plan->program, stage->operation);
-}
-
-// A product of which nothing is predicted but by an assumed speed.
-static bool is_unknown(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = stage->plan;
-    const struct mmul_schedule *schedule = stage->is.schedule;
-    const struct mmul_program_place *result = &plan->places[stage->is.step->result];
-    if (schedule != NULL)
-        return schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
-    return stage->is.step->kind == MMUL_STEP_COMPUTE && stage->operation->kind == MMUL_MATMUL &&
-           !mmul_product_is_measured(&stage->site->context->cluster->ranks[stage->comm->rank],
-                                     plan->program->values[result->value].dtype);
 }
 
 static double glance(const struct mmul_run *run) {
@@ -67,7 +44,7 @@ static double glance(const struct mmul_run *run) {
     struct mmul_error ignored;
     double flops = 0;
     for (int i = 0; i < run->stage_count; i++)
-        if (is_unknown(&run->stages[i]))
+        if (mmul_standing_is_unknown(&run->stages[i]))
             flops += flops_of(&run->stages[i]);
     if (flops < WORTH_A_GLANCE_FLOPS * context->comm->size ||
         !mmul_device_can_borrow(context->device) ||
@@ -76,26 +53,18 @@ static double glance(const struct mmul_run *run) {
     return 2.0 * GLANCE_SIDE * GLANCE_SIDE * GLANCE_SIDE / glance.seconds;
 }
 
-// Of a product of such a speed, by the glance at it; of all else as predicted.
-static double seconds_of(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
-                         double predicted) {
-    return outlook->glance_flops > 0 && is_unknown(stage)
-               ? flops_of(stage) / outlook->glance_flops / stage->comm->size +
-                     stage->is.step->fused_seconds
-               : predicted;
-}
-
 static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
-                                        const struct mmul_run *run,
                                         const struct mmul_stage *stage) {
-    if (is_product_alone(run))
-        return (struct mmul_outlook_work){
-            .seconds = seconds_of(outlook, stage, stage->is.schedule->predicted_seconds),
-            .bytes = (double)stage->product->files.result_bytes,
-            .flops = mmul_problem_flops(&stage->is.schedule->problem)};
+    const struct mmul_run *run = outlook->run;
+    const double seconds = mmul_standing_seconds(&outlook->heartbeat->watch, stage);
+    if (mmul_standing_is_product(run))
+        return (struct mmul_outlook_work){.seconds = seconds,
+                                          .bytes = (double)stage->product->files.result_bytes,
+                                          .flops =
+                                              mmul_problem_flops(&stage->is.schedule->problem)};
     const struct mmul_program_plan *plan = run->site.values->plan;
     const struct mmul_program_step *step = &plan->steps[stage->is.index];
-    struct mmul_outlook_work work = {.seconds = seconds_of(outlook, stage, step->seconds)};
+    struct mmul_outlook_work work = {.seconds = seconds};
     for (int i = 0; i < mmul_program_result_count(step); i++) {
         const int place = mmul_program_step_result(plan, step, i);
         if (place < 0)
@@ -119,69 +88,70 @@ static void add(struct mmul_outlook_work *sum, struct mmul_outlook_work work, do
     sum->flops += share * work.flops;
 }
 
-void mmul_outlook_init(struct mmul_outlook *outlook, const struct mmul_run *run) {
-    *outlook = (struct mmul_outlook){.progress = run->calls->progress,
+void mmul_outlook_init(struct mmul_outlook *outlook, struct mmul_run *run,
+                       struct mmul_heartbeat *heartbeat) {
+    *outlook = (struct mmul_outlook){.run = run,
+                                     .heartbeat = heartbeat,
+                                     .progress = run->calls->progress,
                                      .progress_context = run->calls->context,
-                                     .phase = is_product_alone(run) ? "multiply" : "run"};
+                                     .phase = mmul_standing_is_product(run) ? "multiply" : "run"};
     if (outlook->progress != NULL)
-        outlook->glance_flops = glance(run);
+        heartbeat->watch.likely_flops = glance(run);
     outlook->stage_begin = outlook->begin = mmul_clock_now();
-    for (int i = 0; outlook->progress != NULL && i < run->stage_count; i++)
-        add(&outlook->all, work_of(outlook, run, &run->stages[i]), 1);
 }
 
-// By the elements of the result of this node; NAN: nothing is known of its ranks.
-static double share_made(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
-                         double now) {
-    const double glanced = outlook->glance_flops / (2.0 * (double)stage->works->tasks->terms);
-    double all = 0, made = 0;
-    for (int i = 0; i < stage->site->context->comm->node_size; i++) {
-        const struct mmul_stage_progress_rank *rank = &stage->progress->ranks[i];
-        const struct mmul_tasks *tasks = &stage->works->tasks[i];
-        const double begun = (double)atomic_load(&rank->begun) * 1e-9;
-        const double under_way = (double)atomic_load(&rank->elements),
-                     rate = (double)atomic_load(&rank->rate);
-        all += mmul_tasks_elements(tasks, 0, tasks->positions);
-        made += (double)atomic_load(&rank->elements_done);
-        if (begun > 0 && under_way > 0)
-            made += under_way * ease((rate > 0 ? rate : glanced) * (now - begun) / under_way);
+// Not of a run that is over before anybody asks.
+static void find_work(struct mmul_outlook *outlook) {
+    const struct mmul_run *run = outlook->run;
+    for (int i = 0; !outlook->has_looked && i < run->stage_count; i++) {
+        const struct mmul_outlook_work work = work_of(outlook, &run->stages[i]);
+        add(&outlook->all, work, 1);
+        if (!run->stages[i].is.kind->copies)
+            add(&outlook->computing, work, 1);
     }
-    return all > 0 && made > 0 ? made / all : NAN;
+    outlook->has_looked = true;
 }
 
-// Of the stage that is carried out.
-static double share_of(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
-                       double predicted, double elapsed, double now) {
-    double share = predicted > 0 ? ease(elapsed / predicted) : 0;
-    if (stage->product != NULL) {
-        const double made = share_made(outlook, stage, now);
-        share = isnan(made) ? share : made;
+// Of what all ranks compute; who has said nothing yet, or does not know how far it is, which is in its first task, has
+// done nothing. NAN: none of those that have said something has any of it.
+static double share_computed(struct mmul_outlook *outlook, double now) {
+    const int size = outlook->run->site.context->comm->size;
+    double done = 0, total = 0;
+    int known = 0;
+    for (int i = 0; i < size; i++) {
+        struct mmul_standing s;
+        if (!mmul_heartbeat_standing(outlook->heartbeat, i, now, &s))
+            continue;
+        known++;
+        done += s.done > 0 ? (double)s.done : 0;
+        total += s.total > 0 ? (double)s.total : 0;
     }
-    if (stage->product != NULL && stage->product->files.done_bytes > 0)
-        share = fmax(share, (double)stage->product->files.done_bytes /
-                                (double)stage->product->files.result_bytes);
-    return fmin(share, 1);
+    return total > 0 ? fmin(done / total * known / size, 1) : NAN;
 }
 
-void mmul_outlook_tell(struct mmul_outlook *outlook, const struct mmul_run *run, int stages_over) {
-    const double now = mmul_clock_now();
-    if (outlook->progress == NULL || now - outlook->told < TELL_SECONDS)
-        return;
-    outlook->told = now;
+// What has been done, how much longer all takes than it was predicted to take, and what that means.
+static struct mmul_progress look(struct mmul_outlook *outlook, int stages_over, double now) {
+    const struct mmul_run *run = outlook->run;
+    find_work(outlook);
     if (outlook->stages_over < stages_over)
         outlook->stage_begin = now;
     for (; outlook->stages_over < stages_over; outlook->stages_over++)
-        add(&outlook->over, work_of(outlook, run, &run->stages[outlook->stages_over]), 1);
-    const double elapsed = now - outlook->begin;
-    struct mmul_outlook_work done = outlook->over;
-    // How much longer all takes than it was predicted to take.
+        if (run->stages[outlook->stages_over].is.kind->copies)
+            add(&outlook->moved, work_of(outlook, &run->stages[outlook->stages_over]), 1);
+    const double elapsed = now - outlook->begin, in_stage = now - outlook->stage_begin;
     const double trusted = TRUSTED_SHARE * outlook->all.seconds;
-    const double in_stage = now - outlook->stage_begin;
+    double computed = share_computed(outlook, now);
+    if (isnan(computed))
+        computed = outlook->computing.seconds > 0
+                       ? mmul_standing_ease(elapsed / outlook->computing.seconds)
+                       : 0;
+    struct mmul_outlook_work done = outlook->moved;
+    add(&done, outlook->computing, computed);
     double slower = (elapsed - in_stage + trusted) / (done.seconds + trusted);
-    if (stages_over < run->stage_count) {
-        const struct mmul_stage *stage = &run->stages[stages_over];
-        const struct mmul_outlook_work work = work_of(outlook, run, stage);
-        add(&done, work, share_of(outlook, stage, work.seconds * slower, in_stage, now));
+    if (stages_over < run->stage_count && run->stages[stages_over].is.kind->copies) {
+        const struct mmul_outlook_work work = work_of(outlook, &run->stages[stages_over]);
+        const double predicted = work.seconds * slower;
+        add(&done, work, predicted > 0 ? mmul_standing_ease(in_stage / predicted) : 0);
     }
     slower = (elapsed + trusted) / (done.seconds + trusted);
     const bool is_predicted = outlook->all.seconds > 0;
@@ -189,14 +159,89 @@ void mmul_outlook_tell(struct mmul_outlook *outlook, const struct mmul_run *run,
                    : outlook->all.flops > 0 ? done.flops / outlook->all.flops
                                             : 0;
     outlook->shown = share = fmax(share, outlook->shown);
-    const struct mmul_progress progress = {
-        .phase = outlook->phase,
-        .share = share,
-        .done_bytes = (int64_t)(share * outlook->all.bytes),
-        .total_bytes = (int64_t)outlook->all.bytes,
-        .flops_per_second = elapsed > 0 ? done.flops / elapsed : 0,
-        .left_seconds = is_predicted ? (outlook->all.seconds - done.seconds) * slower
-                        : share > 0  ? elapsed * (1 - share) / share
-                                     : -1};
-    outlook->progress(outlook->progress_context, &progress);
+    return (struct mmul_progress){.phase = outlook->phase,
+                                  .share = share,
+                                  .done_bytes = (int64_t)(share * outlook->all.bytes),
+                                  .total_bytes = (int64_t)outlook->all.bytes,
+                                  .flops_per_second = elapsed > 0 ? done.flops / elapsed : 0,
+                                  .left_seconds =
+                                      is_predicted ? (outlook->all.seconds - done.seconds) * slower
+                                      : share > 0  ? elapsed * (1 - share) / share
+                                                   : -1};
+}
+
+// -------------------------------------------------------------------------------------- the board
+
+static double told(int64_t word, double factor) {
+    return word != INT64_MIN ? (double)word * factor : NAN;
+}
+
+// What a rank is at, and has; of who has said nothing in this run what it said before.
+static void note_rank(struct mmul_outlook *outlook, int rank, double now, struct mmul_job_rank *r) {
+    const struct mmul_run *run = outlook->run;
+    struct mmul_standing s;
+    if (!mmul_heartbeat_standing(outlook->heartbeat, rank, now, &s))
+        return;
+    if (s.stage < run->stage_count)
+        mmul_program_step_name(run->site.values->plan, run->stages[s.stage].is.step, r->computes);
+    if (s.done != INT64_MIN && s.total > 0)
+        r->done = fmin((double)s.done / (double)s.total, 1);
+    r->flops_per_second = told(s.flops_per_second, 1);
+    r->memory_bytes = s.resident_bytes > 0 ? (double)s.resident_bytes : NAN;
+    r->celsius = told(s.millicelsius, 1e-3);
+    r->watts = told(s.milliwatts, 1e-3);
+}
+
+static void note_ranks(struct mmul_outlook *outlook, double now, struct mmul_job_state *job) {
+    const double *weights = outlook->run->site.values->plan->weights;
+    double all = 0;
+    job->flops_per_second = 0;
+    for (int i = 0; i < job->rank_count; i++) {
+        struct mmul_job_rank *r = &job->ranks[i];
+        note_rank(outlook, i, now, r);
+        if (!isnan(r->flops_per_second))
+            job->flops_per_second += r->flops_per_second;
+        all += weights != NULL ? weights[i] : 0;
+    }
+    for (int i = 0; i < job->rank_count; i++)
+        job->ranks[i].share = all > 0 ? weights[i] / all : NAN;
+}
+
+// A loop is as far as its turns are.
+static void post(struct mmul_outlook *outlook, const struct mmul_progress *progress, double now) {
+    struct mmul_context *context = outlook->run->site.context;
+    struct mmul_job_state *job = mmul_board_job(context);
+    if (job != NULL)
+        note_ranks(outlook, now, job);
+    if (job != NULL && job->end_turn == 0) {
+        mmul_text_copy(job->phase, sizeof job->phase, progress->phase);
+        job->share = progress->share;
+        job->left_seconds = progress->left_seconds >= 0 ? progress->left_seconds : NAN;
+    }
+    mmul_board_post(context, now);
+}
+
+void mmul_outlook_tell(struct mmul_outlook *outlook, int stages_over) {
+    const double now = mmul_clock_now();
+    const bool tells = outlook->progress != NULL && now - outlook->told >= TELL_SECONDS,
+               posts = mmul_board_is_due(outlook->run->site.context, now);
+    if (!tells && !posts)
+        return;
+    const struct mmul_progress progress = look(outlook, stages_over, now);
+    if (tells) {
+        outlook->told = now;
+        outlook->progress(outlook->progress_context, &progress);
+    }
+    if (posts)
+        post(outlook, &progress, now);
+}
+
+void mmul_outlook_end(struct mmul_outlook *outlook) {
+    struct mmul_context *context = outlook->run->site.context;
+    const double now = mmul_clock_now();
+    if (context->board == NULL) // it has not said anything yet
+        return;
+    note_ranks(outlook, now, mmul_board_job(context));
+    if (mmul_board_is_due(context, now))
+        mmul_board_post(context, now);
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-// How far a run is, and how long it will take still: what root tells its user. Predictions, corrected by the time that
-// what is done has taken.
+// How far a run is, and how long it will take still: what root tells its user, and others of that user (exec/setup/
+// board.h). Predictions, corrected by the time that what is done has taken; all ranks count, by their words.
 #pragma once
 
-#include "exec/steps/stage.h"
-
-struct mmul_run;
+#include "exec/conduct/heartbeat.h"
 
 // What there is to do, or has been done.
 struct mmul_outlook_work {
@@ -14,20 +12,27 @@ struct mmul_outlook_work {
 };
 
 struct mmul_outlook {
+    struct mmul_run *run;             // borrowed
+    struct mmul_heartbeat *heartbeat; // borrowed: where ranks' words come
     void (*progress)(void *progress_context,
                      const struct mmul_progress *progress); // NULL: nobody asks
     void *progress_context;
     const char *phase;
-    struct mmul_outlook_work all, over; // of all stages; of those that are over
+    bool has_looked; // what follows is there
+    // Of all stages; of those that compute, by all ranks; of moves that are over, by root.
+    struct mmul_outlook_work all, computing, moved;
     int stages_over;
     double begin, stage_begin,
-        told;            // clock: of the run, of the first stage that is not over, of the last word
-    double shown;        // the part of the work that was told: it only grows
-    double glance_flops; // per second, of a CPU whose speed nobody has measured; 0: not needed
+        told;     // clock: of the run, of the first stage that is not over, of the last word
+    double shown; // the part of the work that was told: it only grows
 };
 
 // Root, when its run begins.
-void mmul_outlook_init(struct mmul_outlook *outlook, const struct mmul_run *run);
+void mmul_outlook_init(struct mmul_outlook *outlook, struct mmul_run *run,
+                       struct mmul_heartbeat *heartbeat);
 
 // Root's main thread, now and then; stages_over: so many of the run are, here.
-void mmul_outlook_tell(struct mmul_outlook *outlook, const struct mmul_run *run, int stages_over);
+void mmul_outlook_tell(struct mmul_outlook *outlook, int stages_over);
+
+// Root, when the run is over: what its ranks said last stays on its board.
+void mmul_outlook_end(struct mmul_outlook *outlook);

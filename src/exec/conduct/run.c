@@ -178,6 +178,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_transport(made, err), err);
+    mmul_board_enter(context, "warm up");
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, warm_up(made, err), err);
@@ -485,7 +486,7 @@ static enum mmul_attention attend(void *context) {
     mmul_energy_attend(threads->run->site.context, mmul_clock_now());
     if (threads->run->site.context->comm->rank == 0) {
         tell_arrivals(threads);
-        mmul_outlook_tell(&threads->outlook, threads->run, threads->mover.over);
+        mmul_outlook_tell(&threads->outlook, threads->mover.over);
     }
     if (traffic != MMUL_ATTEND_FINISHED)
         return traffic;
@@ -528,9 +529,12 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
         mmul_trace_add(run->site.trace, MMUL_TRACE_SET_UP, run->site.begin, 0, 0);
         mmul_heartbeat_begin(&threads.heartbeat);
         if (comm->rank == 0)
-            mmul_outlook_init(&threads.outlook, run);
+            mmul_outlook_init(&threads.outlook, run, &threads.heartbeat);
         status = mmul_pipeline_run(&pipeline, err);
         mmul_heartbeat_end(&threads.heartbeat);
+        mmul_effort_end_run(run->site.context, (double)atomic_load(&run->site.computed_flops));
+        if (comm->rank == 0)
+            mmul_outlook_end(&threads.outlook);
     }
     mmul_heartbeat_fini(&threads.heartbeat);
     // Until the node's last rank has computed it is that rank that is waited for, not the blocks.

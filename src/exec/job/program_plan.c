@@ -380,6 +380,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     struct mmul_program_plan *made = NULL;
     double *weights = NULL;
     uint64_t key = 0; // root's
+    mmul_board_enter(context, "plan");
     struct told told = comm->rank == 0 ? tell(context, program, job) : (struct told){0};
     enum mmul_status status = mmul_held_sweep(context, err);
     if (status == MMUL_OK)

@@ -32,9 +32,10 @@ struct mmul_stage_progress_rank {
     // Where it adds its terms in slices (plan/lists/tasks.h): how many it has not begun, after which nobody needs to
     // wait for lines; which terms those lines have got that nobody has begun.
     _Atomic int64_t slices_left, terms_there;
-    _Atomic int64_t lines_lent; // by the leader, to ranks of other nodes
-    _Atomic int64_t sums_read;  // 1: of a move: it has compared what came with them
-    char padding[16];           // cache lines of its own
+    _Atomic int64_t lines_lent;       // by the leader, to ranks of other nodes
+    _Atomic int64_t sums_read;        // 1: of a move: it has compared what came with them
+    _Atomic int64_t elements_planned; // of C that its own block has; 0: not known yet
+    char padding[8];                  // cache lines of its own
 };
 
 struct mmul_stage_progress {

@@ -9,6 +9,8 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "exec/setup/energy.h"
+#include "exec/setup/board.h"
+#include "exec/setup/effort.h"
 #include "host/topology.h"
 #include "model/cluster.h"
 #include "model/device_test.h"
@@ -29,6 +31,9 @@ struct mmul_context {
     double warm
         [MMUL_DTYPES]; // of a type: products of m n k at most whose kernels the device has built
     double warm_up_seconds;         // what that took
+    double begun_at, posted_at;     // clock: when it was made; when its board was written last
+    struct mmul_board *board;       // owned, root's: what others see of its jobs; NULL: nothing yet
+    struct mmul_effort *effort;     // owned; of a node's alone the whole one's
     struct mmul_startup startup;    // of the next run, so far
     struct mmul_stopwatch watch;    // of these; stands during a run
     bool chosen;                    // the device, by `auto`: nobody named it

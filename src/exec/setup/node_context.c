@@ -60,6 +60,7 @@ enum mmul_status mmul_node_context_create(struct mmul_context *whole, const doub
             made->cluster->ranks[whole->cluster->ranks[rank].node_rank].listed_weight =
                 weights != NULL ? weights[rank] : -1;
     made->whole = whole;
+    made->effort = whole->effort;
     whole->node = made;
     return MMUL_OK;
 }

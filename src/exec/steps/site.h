@@ -49,8 +49,9 @@ struct mmul_site {
     struct mmul_watchdog watchdog; // of the product under way
     struct mmul_failure failure;   // of either thread
     struct mmul_run_findings findings;
-    struct mmul_trace *trace;    // owned; NULL: nobody asked for one
-    double begin;                // when the clock of the report started
+    _Atomic int64_t computed_flops; // by this rank, so far
+    struct mmul_trace *trace;       // owned; NULL: nobody asked for one
+    double begin;                   // when the clock of the report started
     struct mmul_stopwatch watch; // of the phases in `mine`; the compute thread's while there is one
     struct mmul_waits waits;     // the compute thread's: how it waited
     struct mmul_report_rank mine;

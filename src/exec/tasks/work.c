@@ -136,6 +136,8 @@ static void begin_list(struct mmul_stage *stage) {
     works->kept = positions;
     works->passes = stage->is.schedule != NULL ? stage->product->layout.passes : 1;
     atomic_store(&own_progress(stage)->lines_left, positions);
+    atomic_store(&own_progress(stage)->elements_planned,
+                 (int64_t)mmul_tasks_elements(own_tasks(stage), 0, positions));
     atomic_store(&own_progress(stage)->slices_left,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
@@ -514,6 +516,24 @@ void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
     raise_passes(stage, owner, stage->works->passes);
 }
 
+// Operations that an element of the result takes, with what is fused to it.
+static double flops_each(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = stage->plan;
+    const struct mmul_program_step *step = stage->is.step;
+    const struct mmul_shape shape = plan->program->values[plan->places[step->made].value].shape;
+    const double elements =
+        (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols;
+    double fused = 0;
+    for (int i = 0; i < step->fused_count; i++)
+        fused += mmul_program_flops(
+            plan->program,
+            &plan->program->operations[plan->fused[step->first_fused + i].operation]);
+    return fused / elements +
+           (stage->operation->kind == MMUL_MATMUL
+                ? 2.0 * (double)own_tasks(stage)->terms
+                : mmul_program_flops(plan->program, stage->operation) / elements);
+}
+
 void mmul_works_end(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const struct mmul_work *work = &works->at_hand;
@@ -528,6 +548,7 @@ void mmul_works_end(struct mmul_stage *stage) {
         atomic_store(&own->begun, 0);
     }
     atomic_fetch_add(&own->elements_done, elements);
+    atomic_fetch_add(&stage->site->computed_flops, (int64_t)((double)elements * flops_each(stage)));
     if (work->owner == stage->comm->node_rank) {
         works->own_elements += elements;
     } else {

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// By counters that anybody may read while the compute thread writes them: elements of the stage at hand that are made,
+// and what is under way by its rate; of what has no such counters the time that it was predicted to take.
+#include "exec/conduct/standing.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "exec/conduct/run.h"
+#include "exec/steps/product.h"
+#include "model/problem.h"
+#include "plan/cost/pass_cost.h"
+
+// A prediction counts as much as what was seen of so much of the work.
+static const double TRUSTED_SHARE = 0.05;
+
+double mmul_standing_ease(double share) {
+    const double straight = 0.8, rest = 0.98 - straight;
+    return share < straight ? share : straight + rest * (1 - exp((straight - share) / rest));
+}
+
+bool mmul_standing_is_product(const struct mmul_run *run) {
+    return run->stage_count == 1 && run->stages[0].product != NULL &&
+           run->stages[0].epilogue.step == NULL;
+}
+
+enum mmul_status mmul_standing_watch_init(struct mmul_standing_watch *watch,
+                                          const struct mmul_run *run, struct mmul_error *err) {
+    const double now = mmul_clock_now();
+    *watch = (struct mmul_standing_watch){.run = run, .begin = now, .stage_begin = now};
+    return MMUL_ALLOCATE(watch->before, run->stage_count + 1, "a prediction", err);
+}
+
+void mmul_standing_watch_fini(struct mmul_standing_watch *watch) {
+    mmul_free(watch->before);
+    watch->before = NULL;
+}
+
+static int own_rank(const struct mmul_run *run) {
+    return run->site.context->comm->node_rank;
+}
+
+static bool has_part(const struct mmul_stage *stage) {
+    return !stage->is.kind->copies &&
+           (stage->is.schedule != NULL
+                ? mmul_stage_has_work(stage, stage->comm->rank)
+                : mmul_program_block_sizes(stage->plan, stage->is.step, stage->comm->rank).m > 0);
+}
+
+bool mmul_standing_is_unknown(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = stage->plan;
+    const struct mmul_schedule *schedule = stage->is.schedule;
+    const struct mmul_program_place *result = &plan->places[stage->is.step->result];
+    if (schedule != NULL)
+        return schedule->predicted_seconds <= 0 && schedule->problem.alpha != 0;
+    return stage->is.step->kind == MMUL_STEP_COMPUTE && stage->operation->kind == MMUL_MATMUL &&
+           !mmul_product_is_measured(&stage->site->context->cluster->ranks[stage->comm->rank],
+                                     plan->program->values[result->value].dtype);
+}
+
+double mmul_standing_seconds(const struct mmul_standing_watch *watch,
+                             const struct mmul_stage *stage) {
+    if (watch->likely_flops > 0 && mmul_standing_is_unknown(stage))
+        return mmul_program_flops(stage->plan->program, stage->operation) / watch->likely_flops /
+                   stage->comm->size +
+               stage->is.step->fused_seconds;
+    return mmul_standing_is_product(watch->run) ? stage->is.schedule->predicted_seconds
+                                                : stage->plan->steps[stage->is.index].seconds;
+}
+
+// Seconds; of a program of which nothing is predicted, operations.
+static double weight_of(const struct mmul_standing_watch *watch, const struct mmul_stage *stage) {
+    if (!has_part(stage))
+        return 0;
+    return stage->plan->seconds > 0 || watch->likely_flops > 0
+               ? mmul_standing_seconds(watch, stage)
+               : mmul_program_flops(stage->plan->program, stage->operation) * 1e-9;
+}
+
+// Not of a run that is over before anybody asks.
+static void find_weights(struct mmul_standing_watch *watch) {
+    const struct mmul_run *run = watch->run;
+    for (int i = 0; !watch->has_looked && i < run->stage_count; i++)
+        watch->before[i + 1] = watch->before[i] + weight_of(watch, &run->stages[i]);
+    watch->has_looked = true;
+}
+
+// Of an element of the result; what is fused comes when it is made.
+static double flops_each(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = stage->plan;
+    const struct mmul_shape shape =
+        plan->program->values[plan->places[stage->is.step->made].value].shape;
+    return mmul_program_flops(plan->program, stage->operation) /
+           ((double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols);
+}
+
+// Elements of its result that are under way, by now; 0: none, or nobody knows.
+static double under_way(const struct mmul_standing_watch *watch, const struct mmul_stage *stage,
+                        double now) {
+    const struct mmul_stage_progress_rank *own = &stage->progress->ranks[own_rank(watch->run)];
+    const double begun = (double)atomic_load(&own->begun) * 1e-9,
+                 elements = (double)atomic_load(&own->elements);
+    double rate = (double)atomic_load(&own->rate);
+    if (begun <= 0 || elements <= 0)
+        return 0;
+    if (rate == 0 && stage->is.schedule != NULL)
+        rate = watch->likely_flops / (2.0 * fmax(1, (double)stage->is.schedule->problem.k));
+    return elements * mmul_standing_ease(rate * (now - begun) / elements);
+}
+
+// Of its part of the stage at hand, 0 to 1.
+static double share_of_stage(const struct mmul_standing_watch *watch,
+                             const struct mmul_stage *stage, double made, double now) {
+    const int64_t planned =
+        atomic_load(&stage->progress->ranks[own_rank(watch->run)].elements_planned);
+    if (made > 0 && planned > 0)
+        return fmin(made / (double)planned, 1);
+    const double trusted = TRUSTED_SHARE * watch->before[watch->run->stage_count],
+                 done = watch->before[stage->index],
+                 slower = (watch->stage_begin - watch->begin + trusted) / (done + trusted),
+                 predicted = slower * (watch->before[stage->index + 1] - done);
+    return predicted > 0 ? mmul_standing_ease((now - watch->stage_begin) / predicted) : 0;
+}
+
+// What has been done, of all.
+static void find_done(struct mmul_standing_watch *watch, const struct mmul_stage *stage,
+                      double made, double now, struct mmul_standing *s) {
+    const struct mmul_run *run = watch->run;
+    if (mmul_standing_is_product(run)) {
+        const struct mmul_stage_progress_rank *own = &run->stages[0].progress->ranks[own_rank(run)];
+        const bool is_known = made > 0 || stage == NULL;
+        s->total = atomic_load(&own->elements_planned);
+        s->done = is_known ? atomic_load(&own->elements_done) + (int64_t)made : INT64_MIN;
+        return;
+    }
+    find_weights(watch);
+    double done = watch->before[s->stage];
+    if (stage != NULL && watch->before[s->stage + 1] > done)
+        done += (watch->before[s->stage + 1] - done) *
+                share_of_stage(watch, stage,
+                               made + (double)atomic_load(
+                                          &stage->progress->ranks[own_rank(run)].elements_done),
+                               now);
+    s->done = (int64_t)(done * 1e9);
+    s->total = (int64_t)(watch->before[run->stage_count] * 1e9);
+}
+
+static int64_t word_of(double value, double factor) {
+    return isfinite(value) ? llround(value * factor) : INT64_MIN;
+}
+
+struct mmul_standing mmul_standing_look(struct mmul_standing_watch *watch, bool is_over,
+                                        double now) {
+    const struct mmul_run *run = watch->run;
+    struct mmul_context *context = run->site.context;
+    struct mmul_standing s = {.stage = run->stage_count, .done = INT64_MIN, .total = INT64_MIN};
+    double flops = (double)atomic_load(&run->site.computed_flops);
+    if (!is_over) {
+        s.stage = atomic_load(&run->site.progress->ranks[own_rank(run)].stages_done);
+        if (watch->stage < s.stage)
+            watch->stage_begin = now;
+        watch->stage = s.stage;
+        const struct mmul_stage *stage = s.stage < run->stage_count ? &run->stages[s.stage] : NULL;
+        const double made = stage != NULL ? under_way(watch, stage, now) : 0;
+        find_done(watch, stage, made, now, &s);
+        if (made > 0)
+            flops += made * flops_each(stage);
+    }
+    mmul_effort_look(context, flops, now);
+    const struct mmul_effort *effort = context->effort;
+    s.flops_per_second = word_of(effort->looked_at > 0 ? effort->flops_per_second : NAN, 1);
+    s.resident_bytes = effort->resident_bytes;
+    s.millicelsius = word_of(effort->looked_at > 0 ? effort->sensed.celsius : NAN, 1e3);
+    s.milliwatts = word_of(effort->looked_at > 0 ? effort->sensed.watts : NAN, 1e3);
+    return s;
+}

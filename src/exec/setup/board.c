@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// A job as others see it, kept between runs, and its file. Curves that have no room are thinned out: every other point
+// goes, and only every other one is kept from then on.
+#include "exec/setup/board.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "exec/setup/context.h"
+#include "io/job_file.h"
+
+static const double POST_SECONDS = 0.5, CROWD = 500; // ranks for which a second is enough
+
+struct mmul_board {
+    struct mmul_job_state job; // with its ranks
+    struct mmul_job_file file;
+    double loop_begin;                 // clock: of the loop at hand
+    int64_t first_turn, first_windows; // of it
+    int64_t printed;                   // numbers of the curve so far ...
+    int64_t every;                     // ... of which one in so many is a point of it
+    bool is_loss;                      // its name says so
+};
+
+// A node's alone is a part of a job.
+static bool is_posted(const struct mmul_context *context) {
+    return context->comm->rank == 0 && context->whole == NULL;
+}
+
+// "mpimatmul mul A.bin B.bin": without the path of the program.
+static void find_command(char *command, size_t capacity) {
+    char line[4096];
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    const size_t length = file != NULL ? fread(line, 1, sizeof line - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    line[length] = '\0';
+    const char *slash = strrchr(line, '/'), *begin = slash != NULL ? slash + 1 : line;
+    for (size_t i = 0; length > 0 && i < length - 1; i++)
+        line[i] = line[i] != '\0' ? line[i] : ' ';
+    mmul_text_copy_ends(command, capacity, begin);
+    mmul_make_printable(command);
+}
+
+static void describe_ranks(const struct mmul_cluster *cluster, struct mmul_job_state *job) {
+    for (int i = 0; i < job->rank_count; i++) {
+        const struct mmul_rank_info *info = &cluster->ranks[i];
+        struct mmul_job_rank *r = &job->ranks[i];
+        *r = (struct mmul_job_rank){.share = NAN,
+                                    .done = NAN,
+                                    .flops_per_second = NAN,
+                                    .memory_bytes = NAN,
+                                    .celsius = NAN,
+                                    .watts = NAN};
+        mmul_text_copy(r->host, sizeof r->host, info->host);
+        mmul_text_copy(r->device, sizeof r->device, info->device_name);
+        mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);
+    }
+}
+
+static struct mmul_board *board_of(struct mmul_context *context) {
+    struct mmul_error ignored;
+    if (context->board != NULL || !is_posted(context))
+        return context->board;
+    if (MMUL_ALLOCATE(context->board, 1, "a board", &ignored) != MMUL_OK)
+        return NULL;
+    struct mmul_board *board = context->board;
+    struct mmul_job_state *job = &board->job;
+    const int size = context->cluster->size;
+    if (MMUL_ALLOCATE(job->ranks, size, "a board", &ignored) != MMUL_OK) {
+        mmul_board_destroy(context);
+        return NULL;
+    }
+    job->rank_count = size;
+    job->share = job->left_seconds = job->flops_per_second = NAN;
+    job->turns_per_second = job->windows_per_second = NAN;
+    mmul_text_copy(job->phase, sizeof job->phase, "set up");
+    board->every = 1;
+    find_command(job->command, sizeof job->command);
+    describe_ranks(context->cluster, job);
+    return board;
+}
+
+bool mmul_board_is_due(const struct mmul_context *context, double now) {
+    const double crowd = context->comm->size / CROWD;
+    return is_posted(context) && now - context->posted_at >= fmax(POST_SECONDS, crowd);
+}
+
+struct mmul_job_state *mmul_board_job(struct mmul_context *context) {
+    struct mmul_board *board = board_of(context);
+    return board != NULL ? &board->job : NULL;
+}
+
+void mmul_board_post(struct mmul_context *context, double now) {
+    struct mmul_error ignored;
+    struct mmul_board *board = board_of(context);
+    context->posted_at = now;
+    if (board == NULL ||
+        (board->file.path[0] == '\0' &&
+         mmul_job_file_open(&board->file, context->begun_at, &ignored) != MMUL_OK) ||
+        mmul_job_file_store(&board->file, &board->job, now, &ignored) != MMUL_OK)
+        context->posted_at = INFINITY; // not tried again
+}
+
+void mmul_board_enter(struct mmul_context *context, const char *phase) {
+    const double now = mmul_clock_now();
+    if (!mmul_board_is_due(context, now))
+        return;
+    struct mmul_job_state *job = mmul_board_job(context);
+    if (job != NULL && job->end_turn == 0) {
+        mmul_text_copy(job->phase, sizeof job->phase, phase);
+        job->share = job->left_seconds = NAN;
+    }
+    mmul_board_post(context, now);
+}
+
+void mmul_board_turn(struct mmul_context *context, const struct mmul_script_turn *turn) {
+    struct mmul_board *board = turn != NULL ? board_of(context) : context->board;
+    if (board == NULL)
+        return;
+    struct mmul_job_state *job = &board->job;
+    const double now = mmul_clock_now();
+    if (turn == NULL) {
+        job->end_turn = 0;
+        return;
+    }
+    if (turn->at == turn->first || job->end_turn == 0) {
+        board->loop_begin = now;
+        board->first_turn = turn->at;
+        board->first_windows = turn->windows;
+    }
+    const double over = (double)(turn->at - board->first_turn), seconds = now - board->loop_begin;
+    const int64_t windows = turn->windows - board->first_windows;
+    mmul_text_copy(job->phase, sizeof job->phase, "run");
+    job->turn = turn->at;
+    job->end_turn = turn->end;
+    job->share = (double)(turn->at - turn->first) / (double)(turn->end - turn->first);
+    job->turns_per_second = over > 0 ? over / seconds : NAN;
+    job->windows_per_second = over > 0 && windows > 0 ? (double)windows / seconds : NAN;
+    job->left_seconds = over > 0 ? (double)(turn->end - turn->at) * seconds / over : NAN;
+}
+
+// -------------------------------------------------------------------------------------- the curve
+
+static bool has_loss(const char *name) {
+    return strcasestr(name, "loss") != NULL;
+}
+
+static void thin_out(struct mmul_board *board) {
+    struct mmul_job_state *job = &board->job;
+    for (int i = 0; 2 * i < job->curve_count; i++) {
+        job->curve_turns[i] = job->curve_turns[2 * i];
+        job->curve_values[i] = job->curve_values[2 * i];
+    }
+    job->curve_count = (job->curve_count + 1) / 2;
+    board->every *= 2;
+}
+
+static void add_point(struct mmul_board *board, const char *name, double value) {
+    struct mmul_job_state *job = &board->job;
+    const bool begins = job->curve_count == 0 || (!board->is_loss && has_loss(name));
+    if (begins) {
+        mmul_text_copy(job->curve_name, sizeof job->curve_name, name);
+        board->is_loss = has_loss(name);
+        board->printed = job->curve_count = 0;
+        board->every = 1;
+    }
+    if (strncmp(job->curve_name, name, sizeof job->curve_name - 1) != 0)
+        return;
+    if (board->printed % board->every == 0 && job->curve_count == MMUL_JOB_POINTS)
+        thin_out(board);
+    if (board->printed % board->every == 0) {
+        job->curve_turns[job->curve_count] =
+            job->end_turn > 0 ? (double)job->turn : (double)board->printed;
+        job->curve_values[job->curve_count++] = value;
+    }
+    board->printed++;
+}
+
+void mmul_board_number(struct mmul_context *context, const char *name, double value) {
+    struct mmul_board *board = board_of(context);
+    if (board == NULL)
+        return;
+    struct mmul_job_state *job = &board->job;
+    int at = 0;
+    while (at < job->number_count &&
+           strncmp(job->numbers[at].name, name, sizeof job->numbers[at].name - 1) != 0)
+        at++;
+    if (at == MMUL_JOB_NUMBERS) { // the one that was there first goes
+        memmove(job->numbers, job->numbers + 1, (MMUL_JOB_NUMBERS - 1) * sizeof *job->numbers);
+        at--;
+    } else if (at == job->number_count) {
+        job->number_count++;
+    }
+    mmul_text_copy(job->numbers[at].name, sizeof job->numbers[at].name, name);
+    job->numbers[at].value = value;
+    add_point(board, name, value);
+}
+
+void mmul_board_destroy(struct mmul_context *context) {
+    struct mmul_board *board = context->board;
+    if (board == NULL)
+        return;
+    mmul_job_file_remove(&board->file);
+    mmul_free(board->job.ranks);
+    mmul_free(board);
+    context->board = NULL;
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// The files of jobs, read: those whose process is there still. What a killed job has left is removed on the way.
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/job_file.h"
+
+struct mmul_jobs {
+    struct entry {
+        struct mmul_job_state job; // with its ranks, owned
+        json_t *json;              // owned: as it is printed
+    } * entries;                   // owned
+    int count;
+};
+
+// ---------------------------------------------------------------------------------------- reading
+
+static double number_of(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void text_of(const json_t *object, const char *key, char *text, size_t capacity) {
+    const char *found = json_string_value(json_object_get(object, key));
+    mmul_text_copy(text, capacity, found != NULL ? found : "");
+    mmul_make_printable(text);
+}
+
+static void take_rank(const json_t *json, struct mmul_job_rank *rank) {
+    text_of(json, "host", rank->host, sizeof rank->host);
+    text_of(json, "device", rank->device, sizeof rank->device);
+    text_of(json, "device_name", rank->device_name, sizeof rank->device_name);
+    text_of(json, "computes", rank->computes, sizeof rank->computes);
+    rank->share = number_of(json, "share");
+    rank->done = number_of(json, "done");
+    rank->flops_per_second = number_of(json, "flops_per_second");
+    rank->memory_bytes = number_of(json, "memory_bytes");
+    rank->celsius = number_of(json, "celsius");
+    rank->watts = number_of(json, "watts");
+}
+
+static enum mmul_status take_ranks(const json_t *json, struct mmul_job_state *job,
+                                   struct mmul_error *err) {
+    const json_t *ranks = json_object_get(json, "ranks");
+    const size_t count = json_array_size(ranks);
+    enum mmul_status status = MMUL_ALLOCATE(job->ranks, (int64_t)count, "ranks of a job", err);
+    for (size_t i = 0; status == MMUL_OK && i < count; i++)
+        take_rank(json_array_get(ranks, i), &job->ranks[i]);
+    job->rank_count = status == MMUL_OK ? (int)count : 0;
+    return status;
+}
+
+static void take_numbers(const json_t *json, struct mmul_job_state *job) {
+    const json_t *numbers = json_object_get(json, "numbers"),
+                 *curve = json_object_get(json, "curve"),
+                 *points = json_object_get(curve, "points");
+    for (size_t i = 0; i < json_array_size(numbers) && i < MMUL_JOB_NUMBERS; i++) {
+        struct mmul_job_number *number = &job->numbers[job->number_count++];
+        text_of(json_array_get(numbers, i), "name", number->name, sizeof number->name);
+        number->value = number_of(json_array_get(numbers, i), "value");
+    }
+    text_of(curve, "name", job->curve_name, sizeof job->curve_name);
+    for (size_t i = 0; i < json_array_size(points) && i < MMUL_JOB_POINTS; i++) {
+        const json_t *point = json_array_get(points, i);
+        job->curve_turns[job->curve_count] = json_number_value(json_array_get(point, 0));
+        const json_t *value = json_array_get(point, 1);
+        job->curve_values[job->curve_count++] =
+            json_is_number(value) ? json_number_value(value) : NAN;
+    }
+}
+
+// What was said when is replaced by how long ago that is.
+static enum mmul_status take_job(json_t *json, double now, struct mmul_job_state *job,
+                                 struct mmul_error *err) {
+    const json_t *process = json_object_get(json, "process"), *loop = json_object_get(json, "loop");
+    text_of(json, "id", job->id, sizeof job->id);
+    text_of(json, "command", job->command, sizeof job->command);
+    text_of(json, "phase", job->phase, sizeof job->phase);
+    job->elapsed_seconds = fmax(now - number_of(process, "begin"), 0);
+    job->silent_seconds = fmax(now - number_of(process, "told"), 0);
+    json_object_set_new(json, "elapsed_seconds", json_real(job->elapsed_seconds));
+    json_object_set_new(json, "silent_seconds", json_real(job->silent_seconds));
+    json_object_del(json, "process");
+    job->share = number_of(json, "share");
+    job->left_seconds = number_of(json, "left_seconds");
+    job->flops_per_second = number_of(json, "flops_per_second");
+    job->turn = json_integer_value(json_object_get(loop, "at"));
+    job->end_turn = json_integer_value(json_object_get(loop, "end"));
+    job->turns_per_second = number_of(loop, "turns_per_second");
+    job->windows_per_second = number_of(loop, "windows_per_second");
+    take_numbers(json, job);
+    return take_ranks(json, job, err);
+}
+
+// Is it of a process that is there, and of this version?
+static bool is_alive(const json_t *json) {
+    const json_t *process = json_object_get(json, "process");
+    const char *version = json_string_value(json_object_get(process, "version"));
+    const int64_t started = json_integer_value(json_object_get(process, "started"));
+    return version != NULL && strcmp(version, MMUL_VERSION) == 0 && started > 0 &&
+           started == mmul_process_started(json_integer_value(json_object_get(process, "pid")));
+}
+
+// ---------------------------------------------------------------------------------------- finding
+
+static enum mmul_status add(struct mmul_jobs *jobs, const char *path, double now,
+                            struct mmul_error *err) {
+    struct mmul_error gone; // since the folder was read
+    struct entry *more = NULL;
+    json_t *json = NULL;
+    if (mmul_json_load(path, &json, &gone) != MMUL_OK)
+        return MMUL_OK;
+    if (!is_alive(json)) {
+        json_decref(json);
+        return MMUL_OK;
+    }
+    if (MMUL_ALLOCATE(more, jobs->count + 1, "jobs", err) != MMUL_OK) {
+        json_decref(json);
+        return err->status;
+    }
+    if (jobs->count > 0)
+        memcpy(more, jobs->entries, (size_t)jobs->count * sizeof *more);
+    mmul_free(jobs->entries);
+    jobs->entries = more;
+    more[jobs->count].json = json;
+    return take_job(json, now, &more[jobs->count++].job, err);
+}
+
+// The number that its name begins with is that of a process that is not there any more, or there again.
+static bool is_leftover(const char *path, const char *name) {
+    char *end;
+    const int64_t pid = strtoll(name, &end, 10), started = mmul_process_started(pid);
+    struct mmul_error ignored;
+    json_t *json = NULL;
+    if (pid <= 0 || *end != '.')
+        return false; // none of ours
+    if (started == 0)
+        return true;
+    if (mmul_json_load(path, &json, &ignored) != MMUL_OK)
+        return false; // it is being written
+    const json_t *of = json_object_get(json_object_get(json, "process"), "started");
+    const bool is_another = json_is_integer(of) && json_integer_value(of) != started;
+    json_decref(json);
+    return is_another;
+}
+
+static enum mmul_status find(struct mmul_jobs *jobs, const char *folder, double now,
+                             struct mmul_error *err) {
+    bool is_there;
+    const struct dirent *found;
+    enum mmul_status status = mmul_job_folder_check(folder, &is_there, err);
+    DIR *list = status == MMUL_OK && is_there ? opendir(folder) : NULL;
+    while (status == MMUL_OK && list != NULL && (found = readdir(list)) != NULL) {
+        char path[MMUL_JOB_PATH_BYTES + 260];
+        const char *ending = strstr(found->d_name, ".json");
+        if (ending == NULL)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, found->d_name);
+        if (is_leftover(path, found->d_name))
+            unlink(path);
+        else if (strcmp(ending, ".json") == 0)
+            status = add(jobs, path, now, err);
+    }
+    if (list != NULL)
+        closedir(list);
+    return status;
+}
+
+static int compare_ages(const void *x, const void *y) {
+    const struct mmul_job_state *a = &((const struct entry *)x)->job,
+                                *b = &((const struct entry *)y)->job;
+    return (a->elapsed_seconds < b->elapsed_seconds) - (a->elapsed_seconds > b->elapsed_seconds);
+}
+
+enum mmul_status mmul_jobs_find(struct mmul_jobs **jobs, struct mmul_error *err) {
+    char folder[MMUL_JOB_PATH_BYTES];
+    struct mmul_jobs *made = NULL;
+    const double now = mmul_clock_now();
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "jobs", err);
+    for (int i = 0; status == MMUL_OK && mmul_job_folder(i, folder); i++)
+        status = find(made, folder, now, err);
+    if (status != MMUL_OK) {
+        mmul_jobs_destroy(made);
+        return status;
+    }
+    if (made->count > 1)
+        qsort(made->entries, (size_t)made->count, sizeof *made->entries, compare_ages);
+    *jobs = made;
+    return MMUL_OK;
+}
+
+int mmul_jobs_count(const struct mmul_jobs *jobs) {
+    return jobs->count;
+}
+
+const struct mmul_job_state *mmul_jobs_get(const struct mmul_jobs *jobs, int index) {
+    return &jobs->entries[index].job;
+}
+
+enum mmul_status mmul_jobs_json(const struct mmul_jobs *jobs, const char *id, char **text,
+                                struct mmul_error *err) {
+    json_t *list = json_array();
+    for (int i = 0; i < jobs->count; i++)
+        if (id == NULL || strcmp(id, jobs->entries[i].job.id) == 0)
+            json_array_append(list, jobs->entries[i].json);
+    json_t *all =
+        json_pack("{ss si so}", "schema", "mpimatmul-top", "schema_version", 1, "jobs", list);
+    const enum mmul_status status = mmul_json_format(all, text, err);
+    json_decref(all);
+    return status;
+}
+
+void mmul_jobs_destroy(struct mmul_jobs *jobs) {
+    if (jobs == NULL)
+        return;
+    for (int i = 0; i < jobs->count; i++) {
+        mmul_free(jobs->entries[i].job.ranks);
+        json_decref(jobs->entries[i].json);
+    }
+    mmul_free(jobs->entries);
+    mmul_free(jobs);
+}
