@@ -62,6 +62,7 @@ export PKG_CONFIG_PATH := $(PKG_CONFIG_PATH)$(addprefix :,$(wildcard /usr/lib/*/
 found = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 
 PACKAGES := hwloc openblas jansson libxxhash libzip yaml-0.1 ompi-c
+CLI_PACKAGES := ncursesw
 OPENCL_PACKAGES := OpenCL clblast
 
 ifeq ($(filter auto yes no,$(WITH_OPENCL)),)
@@ -76,12 +77,15 @@ ifneq ($(BUILDING),)
   endif
   PACKAGES += $(if $(OPENCL),$(OPENCL_PACKAGES))
   # lowdown makes manual pages of Markdown.
-  MISSING := $(strip $(foreach p,$(PACKAGES),$(if $(call found,$(p)),,$(p))) $(if $(shell command -v lowdown),,lowdown))
+  MISSING := $(strip $(foreach p,$(PACKAGES) $(CLI_PACKAGES),$(if $(call found,$(p)),,$(p))) $(if $(shell command -v lowdown),,lowdown))
   ifneq ($(and $(MISSING),$(filter-out info lint,$(BUILDING))),)
     $(error not found: $(MISSING). Run scripts/setup)
   endif
   # -isystem: our warnings are for our code, not for mpi.h.
   PKG_CPPFLAGS := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))
+  # The program's alone, not the library's.
+  CLI_CPPFLAGS := $(shell $(PKG_CONFIG) --cflags $(CLI_PACKAGES) 2>/dev/null)
+  CLI_LIBS     := $(shell $(PKG_CONFIG) --libs $(CLI_PACKAGES) 2>/dev/null) -lm
   PKG_LIBS     := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
   MPI_LIBS     := $(shell $(PKG_CONFIG) --libs ompi-c 2>/dev/null)
   cc_option     = $(shell $(CC) $(1) -E -x c /dev/null >/dev/null 2>&1 && echo '$(1)')
@@ -185,7 +189,7 @@ all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(MAN) $(PAGES) $(COMPLETIONS) ## b
 .PHONY: FORCE
 FORCE:
 $(BUILD)/flags: export STAMP = $(COMPILE) $(CPPFLAGS) $(CFLAGS)
-$(BUILD)/link: export STAMP = $(LINK) $(USER_LINK) $(LIBS) $(LIB_OBJ) $(CLI_OBJ)
+$(BUILD)/link: export STAMP = $(LINK) $(USER_LINK) $(LIBS) $(CLI_LIBS) $(LIB_OBJ) $(CLI_OBJ)
 $(BUILD)/kernels: export STAMP = $(KERNELS) $(PAGE)
 $(BUILD)/flags $(BUILD)/link $(BUILD)/kernels: FORCE
 	@mkdir -p $(@D)
@@ -218,6 +222,7 @@ $(OBJ)/%.f64.o: %.c $(BUILD)/flags | $(GEN)/kernels.h $(GEN)/page_parts.h
 # `private`: a target's value must not leak into what it depends on.
 $(LIB_OBJ): private PIC := -fPIC -fvisibility=hidden
 $(CLI_OBJ): private PIC := -fPIE
+$(OBJ)/src/cli/top_screen.o: private PIC := -fPIE $(CLI_CPPFLAGS)
 $(OBJ)/tests/%.o: private PIC := -fPIE
 # Loops that are to become vector code: no errno, no traps, a * b + c rounded once; sums in any order where they say so.
 $(OBJ)/src/device/cpu_map%.o: private VECTOR := -fopenmp-simd -ffp-contract=fast -fno-math-errno -fno-trapping-math
@@ -244,12 +249,12 @@ link_embedder = $(LINK) -pie $(if $(1),$(call rpath,$(1))) -o $@ $(filter %.o,$^
 $(BUILD)/bin/mpimatmul: $(CLI_OBJ) $(SHARED) $(LINKS) $(BUILD)/link
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(call link_embedder,../lib)
+	$(Q)$(call link_embedder,../lib) $(CLI_LIBS)
 
 $(BUILD)/deb/mpimatmul: $(CLI_OBJ) $(SHARED) $(LINKS) $(BUILD)/link
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(call link_embedder)
+	$(Q)$(call link_embedder) $(CLI_LIBS)
 
 $(EMBED): $(BUILD)/%: $(OBJ)/%.o $(SHARED) $(LINKS) $(BUILD)/link
 	$(call say,LINK,$@)
@@ -276,11 +281,12 @@ $(OBJ)/tests/stub/registry.o: src/device/registry.c $(BUILD)/flags
 STUB_OBJ := $(filter-out $(OBJ)/src/device/registry.o,$(LIB_OBJ)) $(OBJ)/tests/stub/registry.o \
             $(OBJ)/tests/stub/stub_device.o
 $(BUILD)/tests/stub/mpimatmul: $(CLI_OBJ)
+$(BUILD)/tests/stub/mpimatmul: private MORE_LIBS := $(CLI_LIBS)
 $(BUILD)/tests/stub/conformance_test: $(OBJ)/tests/device/conformance_test.o
 $(STUB): $(STUB_OBJ) $(BUILD)/link
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -pie -o $@ $(filter %.o,$^) $(LIBS) $(USER_LINK)
+	$(Q)$(LINK) -pie -o $@ $(filter %.o,$^) $(LIBS) $(MORE_LIBS) $(USER_LINK)
 
 $(PEERS): $(BUILD)/bench/%: bench/peers/%.c $(wildcard bench/peers/*.h) $(BUILD)/flags
 	$(call say,LINK,$@)
@@ -460,7 +466,7 @@ info: ## show compiler, mode, flags and the libraries found
 	    opencl '$(if $(OPENCL),on,off) (WITH_OPENCL=$(WITH_OPENCL))' \
 	    cppflags '$(strip $(BUILD_CPPFLAGS) $(CPPFLAGS))' cflags '$(strip $(BUILD_CFLAGS) $(CFLAGS))' \
 	    ldflags '$(strip $(BUILD_LDFLAGS) $(LDFLAGS))' libs '$(strip $(LIBS))'
-	@for p in $(PACKAGES) cmocka; do \
+	@for p in $(PACKAGES) $(CLI_PACKAGES) cmocka; do \
 	    printf '%-12s %s\n' $$p "$$($(PKG_CONFIG) --modversion $$p 2>/dev/null || echo absent)"; done
 
 format: ## let clang-format rewrite all C and OpenCL files

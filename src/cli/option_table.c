@@ -158,6 +158,7 @@ static const struct option_row rows[OPT_COUNT] = {
                      600},
     [OPT_PROBE] = {"probe", 0, OPTION_FLAG, 0, NULL, "off", NULL, "what it starts on each machine",
                    0, 0},
+    [OPT_ONCE] = {"once", 0, OPTION_FLAG, 0, NULL, "off", NULL, "print it, and end there", 0, 0},
     [OPT_STEPS] = {"steps", 0, OPTION_FLAG, 0, NULL, "off", NULL, "what moves, in order, too", 0,
                    0},
     [OPT_JSON] = {"json", 0, OPTION_FLAG, PER_RANK, NULL, "off", NULL, "JSON instead of tables", 0,

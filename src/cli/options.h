@@ -90,6 +90,7 @@ enum option_id {
     OPT_FOLDER,
     OPT_TIMEOUT,
     OPT_PROBE,
+    OPT_ONCE,
     OPT_STEPS,
     OPT_JSON,
     OPT_DRY_RUN,

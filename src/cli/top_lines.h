@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// What is said of a job, as text: on the screen of `top` and in its table alike. What is not known is "-".
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// "multiply 45 %, 350.2 GFLOP/s, 4 s left, 12 s so far"; of who has been silent for long that, too.
+void mmul_top_state(const struct mmul_job_state *job, char text[static 256]);
+
+// "turn 7 of 2000, 0.85 turns/s, 13.6 windows/s"; "" outside of loops.
+void mmul_top_turn(const struct mmul_job_state *job, char text[static 128]);
+
+// "loss 2.34567  accuracy 0.91"; "": nothing was printed yet.
+void mmul_top_numbers(const struct mmul_job_state *job, char text[static 1024]);
+
+// Of a rank a cell for each column; headings, and the alignment of the columns ('l' or 'r').
+enum top_column {
+    TOP_RANK,
+    TOP_HOST,
+    TOP_DEVICE,
+    TOP_COMPUTES,
+    TOP_RATE,
+    TOP_SHARE,
+    TOP_DONE,
+    TOP_MEMORY,
+    TOP_TEMPERATURE,
+    TOP_POWER,
+    TOP_COLUMNS
+};
+extern const char *const mmul_top_headings[TOP_COLUMNS];
+extern const char mmul_top_alignment[TOP_COLUMNS + 1];
+struct top_cells {
+    char text[TOP_COLUMNS][192];
+};
+void mmul_top_cells(const struct mmul_job_state *job, int rank, struct top_cells *cells);
