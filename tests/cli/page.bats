@@ -160,6 +160,20 @@ assert [line["turn"] for line in lines if line["line"] == 5 and line["name"] == 
 PYTHON
 }
 
+@test "bytes between machines are a table: who sent, who received" {
+    need_plain "refuse.so is loaded first, which the sanitizer does not take"
+    run --separate-stderr "${launch[@]}" -n 3 env LD_PRELOAD="$BUILD/tests/refuse.so" MMUL_APART=1 \
+        "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --io root --split rows --weights 0.5,0.25,0.25 \
+        --html p.html --report r.json -q
+    expect_quiet_success
+    drawn p.html 'found.cells = Array.from(document.querySelectorAll("#bytes td"), cell => cell.textContent);'
+    holds "s['state'] == 'drawn'" "len(s['cells']) == 9 and [s['cells'][4 * i] for i in range(3)] == [''] * 3" \
+        "sum(row[0] for row in r['sent_bytes']) == 4 * 147 * (301 - r['ranks'][0]['end'])" \
+        "[f'{r[\"sent_bytes\"][i][j] / 1024:.1f} KiB' for i in range(3) for j in range(3)
+          if i != j and r['sent_bytes'][i][j] > 0] == [cell for cell in s['cells'] if cell not in ('', '0 B')]" \
+        "sum(map(sum, r['sent_bytes'])) == r['network_bytes']"
+}
+
 @test "what run --json prints is a page, too; so are metrics or a trace alone" {
     script 'x = generate((5, 4), kind="integer", seed=1)
 print("sum", sum(x), x)
