@@ -84,15 +84,16 @@ static json_t *operation_json(const struct mmul_report *report, int i) {
     json_t *ranks = json_array();
     for (int rank = 0; rank < report->size; rank++) {
         const struct mmul_report_part *p = &mmul_report_parts(report, rank)[i];
-        json_array_append_new(ranks, json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}",
-                                               "begin_seconds", p->begin, "end_seconds", p->end,
-                                               "wait_seconds", p->wait_seconds, "work_seconds",
-                                               p->work_seconds, "check_seconds", p->check_seconds,
-                                               "part_bytes", (json_int_t)p->result_bytes,
-                                               "uploaded_bytes", (json_int_t)p->uploaded_bytes,
-                                               "downloaded_bytes", (json_int_t)p->downloaded_bytes,
-                                               "memory_bytes", (json_int_t)p->memory_bytes,
-                                               "device_bytes", (json_int_t)p->device_bytes));
+        json_array_append_new(
+            ranks,
+            json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I, s:I}", "begin_seconds",
+                      p->begin, "end_seconds", p->end, "wait_seconds", p->wait_seconds,
+                      "work_seconds", p->work_seconds, "check_seconds", p->check_seconds, "joules",
+                      mmul_json_number(mmul_report_states_joules(report, rank) ? p->joules : NAN),
+                      "part_bytes", (json_int_t)p->result_bytes, "uploaded_bytes",
+                      (json_int_t)p->uploaded_bytes, "downloaded_bytes",
+                      (json_int_t)p->downloaded_bytes, "memory_bytes", (json_int_t)p->memory_bytes,
+                      "device_bytes", (json_int_t)p->device_bytes));
     }
     return json_pack("{s:s, s:o, s:s, s:s, s:f, s:I, s:o}", "operation", o->name, "value",
                      mmul_json_text(o->value), "shape", o->shape, "placement", o->placement,

@@ -74,6 +74,7 @@ struct mmul_report_part {
     double wait_seconds; // for operands, memory, or results to leave
     double work_seconds; // computing; of a move copying
     double check_seconds;
+    double joules;        // what the counters of its device counted meanwhile; NAN: not measured
     int64_t result_bytes; // of its part of the result; of what is whole on the node all of it
     int64_t uploaded_bytes, downloaded_bytes; // of its device, where that has memory of its own
     int64_t memory_bytes, device_bytes; // that it has meanwhile, by the plan, which sizes all of it

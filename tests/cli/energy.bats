@@ -47,6 +47,16 @@ print(eval(sys.argv[1]))' "$1"
     py -c 'import json; assert json.load(open("r.json"))["before"]["programs"] >= 3'
 }
 
+@test "of every operation where a record is asked for" {
+    printf 'x = load("A.bin") @ load("B.bin")\nsave("C.bin", exp(x.T @ x) + 1)\n' > p.py
+    "${counted[@]}" "$MPIMATMUL" run p.py --report r.json --quiet
+    [ "$(said 'len(r["operations"]) > 1, {o["ranks"][0]["joules"] for o in r["operations"]}')" = "(True, {2.5})" ]
+    # Two readings for each, and one at the end.
+    [ "$(said 'ranks[0]["joules"] == 2.5 * (2 * len(r["operations"]) + 1)')" = True ]
+    mpirun -q -n 2 "${counted[@]}" "$MPIMATMUL" run p.py --report r.json --quiet
+    [ "$(said '{tuple(q["joules"] for q in o["ranks"]) for o in r["operations"]}')" = "{(2.5, None)}" ]
+}
+
 @test "ranks on one package state its joules once, and say who does" {
     run mpirun -q -n 3 "${counted[@]}" "${product[@]}" --verbose
     [ "$status" -eq 0 ]

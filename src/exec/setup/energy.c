@@ -35,28 +35,42 @@ static void look_for_counters(struct mmul_context *context, double now) {
     energy->replacements = context->replacements;
 }
 
+// The thread has the right to.
+static double read_counters(struct mmul_energy *energy, double now) {
+    const double joules = mmul_sensors_read(&energy->sensors, now).joules;
+    energy->looked_at = now;
+    atomic_flag_clear(&energy->reading);
+    return joules;
+}
+
+static double read_in_turn(struct mmul_energy *energy) {
+    while (atomic_flag_test_and_set(&energy->reading)) // the other thread only reads
+        mmul_clock_nap(20e-6);
+    return read_counters(energy, mmul_clock_now());
+}
+
 void mmul_energy_begin(struct mmul_context *context) {
     struct mmul_energy *energy = &context->energy;
-    const double now = mmul_clock_now();
     if (!energy->is_open || energy->replacements != context->replacements)
-        look_for_counters(context, now);
-    energy->begun = mmul_sensors_read(&energy->sensors, now).joules;
-    energy->looked_at = now;
+        look_for_counters(context, mmul_clock_now());
+    energy->begun = read_in_turn(energy);
 }
 
 void mmul_energy_attend(struct mmul_context *context, double now) {
     struct mmul_energy *energy = &context->energy;
-    if (isnan(energy->begun) || now - energy->looked_at < LOOK_SECONDS)
+    if (isnan(energy->begun) || atomic_flag_test_and_set(&energy->reading))
         return;
-    mmul_sensors_read(&energy->sensors, now);
-    energy->looked_at = now;
+    if (now - energy->looked_at >= LOOK_SECONDS)
+        read_counters(energy, now);
+    else
+        atomic_flag_clear(&energy->reading);
 }
 
-double mmul_energy_end(struct mmul_context *context) {
+double mmul_energy_used(struct mmul_context *context) {
     struct mmul_energy *energy = &context->energy;
-    if (isnan(energy->begun) || energy->replacements != context->replacements)
-        return NAN;
-    return mmul_sensors_read(&energy->sensors, mmul_clock_now()).joules - energy->begun;
+    return isnan(energy->begun) || energy->replacements != context->replacements
+               ? NAN
+               : read_in_turn(energy) - energy->begun;
 }
 
 void mmul_energy_close(struct mmul_context *context) {

@@ -3,6 +3,8 @@
 // packages of the CPU, have used, by whomever.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "host/sensors.h"
 
 struct mmul_context;
@@ -10,9 +12,10 @@ struct mmul_context;
 struct mmul_energy { // zeroed: nothing has been looked for
     struct mmul_sensors sensors;
     bool is_open;
-    int replacements; // of the context's device, when these were looked for
-    double begun;     // joules when the run began; NAN: not measured
-    double looked_at; // clock
+    int replacements;    // of the context's device, when these were looked for
+    double begun;        // joules when the run began; NAN: not measured
+    atomic_flag reading; // held by the thread that reads
+    double looked_at;    // clock
 };
 
 // A run begins: looks for counters, once for each device that a rank has, and reads them. Local.
@@ -21,7 +24,7 @@ void mmul_energy_begin(struct mmul_context *context);
 // To be called while it goes on: counters begin again, and must be looked at before that.
 void mmul_energy_attend(struct mmul_context *context, double now);
 
-// Joules since it began; NAN: not measured, or by a device that was replaced meanwhile.
-double mmul_energy_end(struct mmul_context *context);
+// Joules since it began, so far; NAN: not measured, or by a device that was replaced meanwhile. On any thread.
+double mmul_energy_used(struct mmul_context *context);
 
 void mmul_energy_close(struct mmul_context *context);
