@@ -119,6 +119,8 @@ print(softmax(x), softmax(x, axis=0), softmax(s, axis=1), softmax(s, axis=-3), s
 print(softmax(x, causal=True, axis=-1), norm(x), norm(x, axis=-1), norm(x, axis=0), norm(s, axis=0))
 print(norm(s), norm(s, axis=1, keepdims=False), norm(x * 0), norm(x * 0, axis=1))
 print(sort(x), sort(x, axis=0), sort(x, 1, True), sort(s, axis=0, descending=True), sort(s, -2), sort(s[:, 1]))
+m = generate((6, 7), "integer", seed=4)
+print(sort(m @ m.T), argsort(m @ m.T, -1, True), argsort(relu(m @ m.T)), sort(m @ m.T, 0), sum(sort(m.T @ m)[2]))
 print(argsort(x), argsort(x, axis=0), argsort(x, descending=True), argsort(s, 1), argsort(s, axis=-3, descending=1))
 print(take(x.T, argsort(x[0])), sort(argsort(s, -1))[0], argsort(x * 0), sort(log(x)), argsort(log(x), descending=True))
 for i in range(len(x)):
