@@ -77,7 +77,8 @@ ifneq ($(BUILDING),)
   endif
   PACKAGES += $(if $(OPENCL),$(OPENCL_PACKAGES))
   # lowdown makes manual pages of Markdown.
-  MISSING := $(strip $(foreach p,$(PACKAGES) $(CLI_PACKAGES),$(if $(call found,$(p)),,$(p))) $(if $(shell command -v lowdown),,lowdown))
+  MISSING := $(strip $(foreach p,$(PACKAGES) $(CLI_PACKAGES),$(if $(call found,$(p)),,$(p))) \
+               $(if $(shell command -v lowdown),,lowdown))
   ifneq ($(and $(MISSING),$(filter-out info lint,$(BUILDING))),)
     $(error not found: $(MISSING). Run scripts/setup)
   endif
