@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "exec/conduct/heartbeat.h"
 #include "exec/conduct/outlook.h"
+#include "exec/memory/spare.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/pipeline.h"
 #include "exec/steps/stage_work.h"
@@ -110,6 +111,18 @@ static void rouse(void *context) {
     mmul_progress_rouse(context);
 }
 
+// A small one stays for the plan's next run: what it costs to make anew is more than many a turn of a loop takes.
+static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct mmul_error *err) {
+    enum { SMALL = 1 << 18 };
+    const struct mmul_program_plan *plan = run->site.values->plan;
+    const struct mmul_spare_owner owner = {MMUL_SPARE_RUN, plan};
+    bool is_new;
+    if (!plan->is_repeated || bytes > SMALL)
+        return mmul_shared_create(run->site.context->comm, bytes, &run->site.segment, err);
+    run->segment_owner = plan;
+    return mmul_spare_take(run->site.context, owner, bytes, &run->site.segment, &is_new, err);
+}
+
 // Counters first; then memory of the stages.
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
     struct mmul_segment_size size = {.stages = 0};
@@ -125,9 +138,7 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
         stage->memory_needs = ends[part];
         ends[part] = i + 1;
     }
-    enum mmul_status status =
-        mmul_shared_create(run->site.context->comm, mmul_segment_size_bytes(&size, ranks, begins),
-                           &run->site.segment, err);
+    enum mmul_status status = take_segment(run, mmul_segment_size_bytes(&size, ranks, begins), err);
     if (status != MMUL_OK)
         return status;
     run->site.progress =
@@ -217,7 +228,11 @@ void mmul_run_destroy(struct mmul_run *run) {
     const bool keeps =
         run->site.watchdog.has_abandoned || mmul_comm_is_broken(run->site.context->comm);
     mmul_loans_destroy(&run->site, keeps);
-    if (!keeps)
+    if (!keeps && run->segment_owner != NULL)
+        mmul_spare_put(run->site.context,
+                       (struct mmul_spare_owner){MMUL_SPARE_RUN, run->segment_owner},
+                       &run->site.segment);
+    else if (!keeps)
         mmul_shared_destroy(&run->site.segment);
     mmul_trace_destroy(run->site.trace);
     mmul_free(run->site.makers);
@@ -506,6 +521,17 @@ static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_err
     return status;
 }
 
+// Is a rank alone, does its CPU compute all of it from what is in memory, and are that microseconds?
+static bool is_over_at_once(const struct mmul_run *run) {
+    static const double SECONDS = 100e-6; // as long as a thread takes to begin and end
+    const struct mmul_context *context = run->site.context;
+    bool waits = context->comm->size > 1 || !mmul_device_is_trusted(context->device) ||
+                 !mmul_device_can_borrow(context->device);
+    for (int i = 0; i < run->stage_count; i++)
+        waits |= run->stages[i].is_carried || run->stages[i].product != NULL;
+    return !waits && run->site.values->plan->seconds < SECONDS;
+}
+
 enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
     struct threads threads = {.run = run};
@@ -517,6 +543,7 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
         .compute = compute,
         .attend = attend,
         .store = writes_back ? store : NULL,
+        .at_once = is_over_at_once(run),
         .bell = &run->site.progress->ranks[comm->node_rank].attending,
         .context = &threads};
     enum mmul_status status = MMUL_OK;

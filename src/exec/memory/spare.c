@@ -2,6 +2,8 @@
 // One of each kind.
 #include "exec/memory/spare.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -30,6 +32,8 @@ enum mmul_status mmul_spare_take(struct mmul_context *context, struct mmul_spare
     const bool has = spare != NULL && spare->plan == owner.plan && spare->shared.data != NULL &&
                      spare->shared.bytes == bytes;
     struct mmul_error missing = {.status = MMUL_OK};
+    if (has && owner.kind == MMUL_SPARE_RUN && context->comm->node_rank == 0)
+        memset(spare->shared.data, 0, (size_t)bytes);
     if (!has)
         mmul_fail(&missing, MMUL_ERR_SYSTEM, "no spare memory");
     *is_new = mmul_comm_agree(context->comm, missing.status, &missing) != MMUL_OK;

@@ -8,8 +8,8 @@
 #include "comm/shared_window.h"
 #include "exec/setup/context.h"
 
-// Of values, by their plan; of held values.
-enum mmul_spare_kind { MMUL_SPARE_VALUES, MMUL_SPARE_HELD, MMUL_SPARES };
+// Of values, by their plan; of held values; of runs, by their plan: zeroed when it is taken again.
+enum mmul_spare_kind { MMUL_SPARE_VALUES, MMUL_SPARE_HELD, MMUL_SPARE_RUN, MMUL_SPARES };
 
 struct mmul_spare_owner {
     enum mmul_spare_kind kind;
@@ -26,7 +26,7 @@ void mmul_spare_put(struct mmul_context *context, struct mmul_spare_owner owner,
                     struct mmul_shared *shared);
 
 // Collective over world: `bytes` of this node's, where all ranks have such of that owner; else new ones, zeroed.
-// *is_new says which. Fails as mmul_shared_create; agree over world afterwards.
+// *is_new says which. No rank uses what was put there any more when one calls it. Fails as mmul_shared_create; agree over world afterwards.
 enum mmul_status mmul_spare_take(struct mmul_context *context, struct mmul_spare_owner owner,
                                  int64_t bytes, struct mmul_shared *shared, bool *is_new,
                                  struct mmul_error *err);

@@ -236,6 +236,11 @@ enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct 
     struct mmul_bell own = {0};
     struct mmul_pipeline with = *pipeline;
     with.bell = pipeline->bell != NULL ? pipeline->bell : &own;
+    if (with.at_once) {
+        compute(&with);
+        (void)attend(&with, NULL, 0);
+        return MMUL_OK;
+    }
     bool stores = with.store != NULL && pthread_create(&storing, NULL, store, &with) == 0;
     int code = attend(&with, &thread, start(&with, &thread));
     if (stores)
