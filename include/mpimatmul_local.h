@@ -789,29 +789,6 @@ MMUL_API enum mmul_status mmul_report_store_trace(const struct mmul_report *repo
 MMUL_API enum mmul_status mmul_report_store_log(const struct mmul_report *report, const char *path,
                                                 struct mmul_error *err);
 
-// A run as one HTML file that needs no network, for people: who did what, when and how fast, with bars, a time line,
-// tables. Made of what the run has left behind. Local, root.
-struct mmul_page;
-MMUL_API enum mmul_status mmul_page_create(struct mmul_page **page, struct mmul_error *err);
-MMUL_API void mmul_page_destroy(struct mmul_page *page);
-// A report, in the place of one that is there already, with its trace where the job recorded one; lines that --metrics
-// writes. Copied. Fail with MMUL_ERR_SYSTEM (memory).
-MMUL_API enum mmul_status mmul_page_add_report(struct mmul_page *page,
-                                               const struct mmul_report *report,
-                                               struct mmul_error *err);
-MMUL_API enum mmul_status mmul_page_add_metrics(struct mmul_page *page, const char *lines,
-                                                struct mmul_error *err);
-// A file of those that --report, --trace, --metrics and `run --json` write: which one, its content says. Fails with
-// MMUL_ERR_NO_INPUT or MMUL_ERR_DATA (damaged, none of these, or the page has one of its kind).
-MMUL_API enum mmul_status mmul_page_add_file(struct mmul_page *page, const char *path,
-                                             struct mmul_error *err);
-// The page; released with mmul_free. Into a file, by way of a temporary name: fails with MMUL_ERR_CREATE or
-// MMUL_ERR_IO.
-MMUL_API enum mmul_status mmul_page_text(const struct mmul_page *page, char **text,
-                                         struct mmul_error *err);
-MMUL_API enum mmul_status mmul_page_store(const struct mmul_page *page, const char *path,
-                                          struct mmul_error *err);
-
 // Two runs side by side: files that --report or mul --json wrote, or two that `run --json` wrote. What differs in their
 // setting, numbers of both and the second over the first, of the whole, of ranks and operations. Local. Fails with
 // MMUL_ERR_NO_INPUT or MMUL_ERR_DATA (damaged, not of one kind).
@@ -826,6 +803,34 @@ MMUL_API void mmul_comparison_print(const struct mmul_comparison *comparison, bo
                                     FILE *stream);
 MMUL_API enum mmul_status mmul_comparison_json(const struct mmul_comparison *comparison,
                                                char **text, struct mmul_error *err);
+
+// A run as one HTML file that needs no network, for people: who did what, when and how fast, with bars, a time line,
+// tables. Made of what the run has left behind. Local, root.
+struct mmul_page;
+MMUL_API enum mmul_status mmul_page_create(struct mmul_page **page, struct mmul_error *err);
+MMUL_API void mmul_page_destroy(struct mmul_page *page);
+// A report, in the place of one that is there already, with its trace where the job recorded one; lines that --metrics
+// writes. Copied. Fail with MMUL_ERR_SYSTEM (memory).
+MMUL_API enum mmul_status mmul_page_add_report(struct mmul_page *page,
+                                               const struct mmul_report *report,
+                                               struct mmul_error *err);
+MMUL_API enum mmul_status mmul_page_add_metrics(struct mmul_page *page, const char *lines,
+                                                struct mmul_error *err);
+// Two runs side by side. Copied. Fails with MMUL_ERR_SYSTEM (memory).
+MMUL_API enum mmul_status mmul_page_add_comparison(struct mmul_page *page,
+                                                   const struct mmul_comparison *comparison,
+                                                   struct mmul_error *err);
+// A file of those that --report, --trace, --metrics, `run --json` and `compare --json` write: its content says which.
+// Fails with
+// MMUL_ERR_NO_INPUT or MMUL_ERR_DATA (damaged, none of these, or the page has one of its kind).
+MMUL_API enum mmul_status mmul_page_add_file(struct mmul_page *page, const char *path,
+                                             struct mmul_error *err);
+// The page; released with mmul_free. Into a file, by way of a temporary name: fails with MMUL_ERR_CREATE or
+// MMUL_ERR_IO.
+MMUL_API enum mmul_status mmul_page_text(const struct mmul_page *page, char **text,
+                                         struct mmul_error *err);
+MMUL_API enum mmul_status mmul_page_store(const struct mmul_page *page, const char *path,
+                                          struct mmul_error *err);
 
 // (root) Events that found no room in the trace.
 MMUL_API int64_t mmul_report_dropped_events(const struct mmul_report *report);

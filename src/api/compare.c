@@ -350,10 +350,10 @@ static enum mmul_status compare(const char *const paths[2], const struct mmul_ru
         return status;
     json_t *more = is_report ? compare_reports(files[0].value, files[1].value)
                              : compare_runs(files[0].value, files[1].value);
-    json_t *found =
-        json_pack("{ss si ss ss so so}", "schema", "mpimatmul-compare", "schema_version", 1,
-                  "version", MMUL_VERSION, "kind", is_report ? "report" : "run", "a",
-                  mmul_json_text(paths[0]), "b", mmul_json_text(paths[1]));
+    json_t *found = json_pack("{ss si ss ss so so}", "schema", "mpimatmul-compare",
+                              "schema_version", MMUL_COMPARE_VERSION, "version", MMUL_VERSION,
+                              "kind", is_report ? "report" : "run", "a", mmul_json_text(paths[0]),
+                              "b", mmul_json_text(paths[1]));
     json_object_update(found, more);
     json_decref(more);
     (*comparison)->found = found;
@@ -398,7 +398,7 @@ static void add_number(struct mmul_text *text, const char *what, const json_t *v
     else if (ends_with(what, "flops_per_second"))
         mmul_text_add(text, "\t%.1f GFLOP/s", number / 1e9);
     else if (ends_with(what, "_seconds"))
-        mmul_text_add(text, "\t%.3f s", number);
+        mmul_text_add(text, "\t%.*f s", number < 0.1 ? 6 : 3, number);
     else if (ends_with(what, "_bytes") || strncmp(what, "bytes_", 6) == 0)
         mmul_text_add(text, "\t%s", mmul_bytes_format((int64_t)number, bytes));
     else if (strcmp(what, "efficiency") == 0 || strcmp(what, "share") == 0)

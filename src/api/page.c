@@ -58,6 +58,16 @@ enum mmul_status mmul_page_add_metrics(struct mmul_page *page, const char *lines
     return status;
 }
 
+enum mmul_status mmul_page_add_comparison(struct mmul_page *page,
+                                          const struct mmul_comparison *comparison,
+                                          struct mmul_error *err) {
+    char *text = NULL;
+    enum mmul_status status = mmul_comparison_json(comparison, &text, err);
+    if (status == MMUL_OK)
+        take(page, MMUL_RUN_FILE_COMPARE, text);
+    return status;
+}
+
 enum mmul_status mmul_page_add_file(struct mmul_page *page, const char *path,
                                     struct mmul_error *err) {
     struct mmul_run_file file;
@@ -104,10 +114,9 @@ static void add_script(struct mmul_text *text) {
 
 enum mmul_status mmul_page_text(const struct mmul_page *page, char **text, struct mmul_error *err) {
     static const char *const ids[MMUL_RUN_FILE_KINDS] = {
-        [MMUL_RUN_FILE_REPORT] = "report",
-        [MMUL_RUN_FILE_RUN] = "run",
-        [MMUL_RUN_FILE_TRACE] = "trace",
-        [MMUL_RUN_FILE_METRICS] = "metrics",
+        [MMUL_RUN_FILE_REPORT] = "report",      [MMUL_RUN_FILE_RUN] = "run",
+        [MMUL_RUN_FILE_TRACE] = "trace",        [MMUL_RUN_FILE_METRICS] = "metrics",
+        [MMUL_RUN_FILE_COMPARE] = "comparison",
     };
     static const char style[] = "/* style */", body[] = "<!-- data and scripts -->";
     const char *at_style = strstr(mmul_page_frame, style), *at_body = strstr(at_style, body);

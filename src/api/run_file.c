@@ -10,10 +10,9 @@
 #include "base/status.h"
 
 static const char *const names[MMUL_RUN_FILE_KINDS] = {
-    [MMUL_RUN_FILE_REPORT] = "a report",
-    [MMUL_RUN_FILE_RUN] = "what run --json prints",
-    [MMUL_RUN_FILE_TRACE] = "a trace",
-    [MMUL_RUN_FILE_METRICS] = "metrics",
+    [MMUL_RUN_FILE_REPORT] = "a report",      [MMUL_RUN_FILE_RUN] = "what run --json prints",
+    [MMUL_RUN_FILE_TRACE] = "a trace",        [MMUL_RUN_FILE_METRICS] = "metrics",
+    [MMUL_RUN_FILE_COMPARE] = "a comparison",
 };
 
 const char *mmul_run_file_name(enum mmul_run_file_kind kind) {
@@ -47,6 +46,9 @@ static enum mmul_status find_kind(const char *path, const json_t *value,
     } else if (has_schema(value, "mpimatmul-run")) {
         *kind = MMUL_RUN_FILE_RUN;
         expected = MMUL_RUN_VERSION;
+    } else if (has_schema(value, "mpimatmul-compare")) {
+        *kind = MMUL_RUN_FILE_COMPARE;
+        expected = MMUL_COMPARE_VERSION;
     } else if (json_is_array(json_object_get(value, "traceEvents"))) {
         *kind = MMUL_RUN_FILE_TRACE;
     } else if (is_measure(value)) {

@@ -10,6 +10,7 @@ enum mmul_run_file_kind {
     MMUL_RUN_FILE_RUN,     // run --json
     MMUL_RUN_FILE_TRACE,   // --trace
     MMUL_RUN_FILE_METRICS, // --metrics
+    MMUL_RUN_FILE_COMPARE, // compare --json
     MMUL_RUN_FILE_KINDS
 };
 

@@ -24,8 +24,8 @@ void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream)
 enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,
                                           struct mmul_error *err);
 
-// Schema versions of the report and of what `run --json` prints.
-enum { MMUL_REPORT_VERSION = 5, MMUL_RUN_VERSION = 1 };
+// Schema versions of the report, of what `run --json` prints (tensor/script_json.c), and of comparisons.
+enum { MMUL_REPORT_VERSION = 5, MMUL_RUN_VERSION = 1, MMUL_COMPARE_VERSION = 1 };
 
 // The results of all ranks as a table, with what failed and where it is remembered below it; the
 // same as JSON (text released with mmul_free).

@@ -1,22 +1,49 @@
 // SPDX-License-Identifier: MIT
 // compare: two runs side by side.
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
+
+static enum mmul_status store_page(const struct mmul_comparison *comparison, const char *path,
+                                   struct mmul_error *err) {
+    struct mmul_page *page = NULL;
+    enum mmul_status status = mmul_page_create(&page, err);
+    if (status == MMUL_OK)
+        status = mmul_page_add_comparison(page, comparison, err);
+    if (status == MMUL_OK)
+        status = mmul_page_store(page, path, err);
+    mmul_page_destroy(page);
+    return status;
+}
+
+static enum mmul_status check_page(const struct call *call, const char *path,
+                                   struct mmul_error *err) {
+    for (int i = 0; path != NULL && i < call->operand_count; i++)
+        if (mmul_files_are_same(path, call->operands[i]))
+            return mmul_cli_fail(err, MMUL_ERR_CREATE,
+                                 "cannot write the page to '%s': it is one of the inputs", path);
+    return path != NULL ? mmul_files_check_beside(path, "the page", err) : MMUL_OK;
+}
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_comparison *comparison = NULL;
+    const char *page = call->options.values[OPT_COMPARE_HTML].text;
     char *text = NULL;
-    enum mmul_status status =
-        mmul_comparison_create(call->operands[0], call->operands[1], &comparison, err);
+    enum mmul_status status = check_page(call, page, err);
+    if (status == MMUL_OK)
+        status = mmul_comparison_create(call->operands[0], call->operands[1], &comparison, err);
     if (status == MMUL_OK && call->options.values[OPT_JSON].number != 0)
         status = mmul_print_made(mmul_comparison_json(comparison, &text, err), &text, stdout);
     else if (status == MMUL_OK)
         mmul_comparison_print(comparison, call->options.values[OPT_VERBOSE].number != 0, stdout);
+    if (status == MMUL_OK && page != NULL)
+        status = store_page(comparison, page, err);
     mmul_comparison_destroy(comparison);
     return status;
 }
 
-static const enum option_id options[] = {OPT_JSON, OPT_VERBOSE, OPT_HELP, OPT_END};
+static const enum option_id options[] = {OPT_JSON, OPT_COMPARE_HTML, OPT_VERBOSE, OPT_HELP,
+                                         OPT_END};
 
 const struct command mmul_command_compare = {
     .name = "compare",

@@ -115,6 +115,8 @@ static const struct option_row rows[OPT_COUNT] = {
                    "when it happened, for a viewer", 0, 0},
     [OPT_HTML] = {"html", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
                   "both as one HTML page", 0, 0},
+    [OPT_COMPARE_HTML] = {"html", 0, OPTION_TEXT, 0, "FILE", NULL, "none",
+                          "the same as one HTML page, too", 0, 0},
     [OPT_PAGE_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<RUN>.html",
                          "the page; - is stdout", 0, 0},
     [OPT_PROGRESS] = {"progress", 0, OPTION_CHOICE, ENVIRONMENT | PER_RANK, "auto|bar|plain|none",

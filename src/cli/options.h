@@ -67,6 +67,7 @@ enum option_id {
     OPT_REPORT,
     OPT_TRACE,
     OPT_HTML,
+    OPT_COMPARE_HTML,
     OPT_PAGE_OUTPUT,
     OPT_PROGRESS,
     OPT_THREADS,

@@ -68,6 +68,32 @@ PYTHON
     grep -q -E '^bytes written +11.2 KiB +11.2 KiB +1.00$' <<< "$output" || { show; return 1; }
 }
 
+@test "two runs as a page" {
+    multiply 2 A.bin B.bin --report a.json --trace t.json
+    multiply 3 A.bin C.bin --report b.json --trace t.json
+    program compare a.json b.json --html p.html --json
+    expect_quiet_success
+    printf '%s\n' "$output" > found.json
+    program report found.json -o again.html -q
+    expect_quiet_success
+    cmp p.html again.html
+    for name in a.json b.json; do
+        program compare a.json b.json --html $name
+        expect_failure 73 "cannot write the page to '$name': it is one of the inputs"
+    done
+    program compare a.json b.json --html none/p.html
+    expect_failure 73 "cannot write the page to 'none/p.html': No such file or directory"
+    command -v chromium > /dev/null || skip "chromium: not installed"
+    run --separate-stderr timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+        --user-data-dir="$BATS_TEST_TMPDIR/chromium" --enable-logging=stderr --dump-dom "file://$PWD/p.html" < /dev/null
+    expect_status 0
+    [[ "$stderr" != *CONSOLE* ]] || { show; return 1; }
+    [[ "$output" == *'data-state="drawn"'* && "$output" == *'<title>mpimatmul: a.json beside b.json</title>'* ]]
+    for words in '<td>203 x 47</td><td>203 x 31</td>' '<td>cpu x 2</td><td>cpu x 3</td>' 'id="seconds"' 'id="ranks"'; do
+        [[ "$output" == *"$words"* ]] || { echo "$words"; show; return 1; }
+    done
+}
+
 @test "joules that ranks tell are added up" {
     multiply 2 A.bin B.bin --report a.json
     py -c 'import json

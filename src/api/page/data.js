@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the run has left, as the page has it: `report`, `run`, `trace`, `metrics`, each of them null where it is not
-// there; numbers as people read them.
+// What runs have left, as the page has it: `report`, `run`, `trace`, `metrics`, `comparison`, each of them null where
+// it is not there; numbers as people read them.
 
 function readData(id) {
     const element = document.getElementById(id);
@@ -8,7 +8,7 @@ function readData(id) {
 }
 
 const report = readData("report"), run = readData("run"), trace = readData("trace");
-const metrics = readData("metrics");
+const metrics = readData("metrics"), comparison = readData("comparison");
 
 // Kinds of seconds, in the order in which a rank's bar has them; `color` is a variable of the style.
 const PHASES = [

@@ -6,7 +6,9 @@ const joules = rank => rank.joules ?? null;
 function addTitle() {
     const problem = report?.problem;
     let title = "a run";
-    if (problem)
+    if (comparison)
+        title = `${comparison.a} beside ${comparison.b}`;
+    else if (problem)
         title = `${problem.a} x ${problem.b}: ${formatShape(problem.c_shape)}`;
     else if (report)
         title = `a program of ${report.steps} step${report.steps === 1 ? "" : "s"}`;
@@ -23,7 +25,7 @@ function addTitle() {
         words.push(`the last of ${report.before.programs + 1} programs (turns of loops), ` +
                    `${formatSeconds(report.before.wall_seconds)} before it`);
     document.getElementById("subtitle").textContent = words.join(" \u00b7 ");
-    const version = (report ?? run)?.version ?? trace?.otherData?.version ?? "";
+    const version = (report ?? run ?? comparison)?.version ?? trace?.otherData?.version ?? "";
     document.getElementById("footer").textContent = `mpimatmul ${version}`;
 }
 
@@ -288,10 +290,74 @@ function addPrinted() {
         add(body, "p", {class: "note"}, `${one.file}: ${one.shape.join(" x ")}`);
 }
 
+// ------------------------------------------------------------------------------------- two runs
+
+// By the unit that the name of a number ends in.
+function formatBy(what, number) {
+    if (number === null)
+        return "";
+    if (what.endsWith("flops_per_second"))
+        return formatRate(number);
+    if (what.endsWith("_seconds"))
+        return formatSeconds(number);
+    if (/(^|_)bytes(_|$)/.test(what))
+        return formatBytes(number);
+    return what === "share" || what === "efficiency" ? formatShare(number) : formatNumber(number);
+}
+
+function numberColumns() {
+    return [{name: "A", get: row => formatBy(row.what, row.a), number: true},
+            {name: "B", get: row => formatBy(row.what, row.b), number: true},
+            {name: "B / A", get: row => (row.ratio === null ? "" : row.ratio.toFixed(2)), number: true}];
+}
+
+// rows: {label, a, b}, seconds.
+function addBeside(id, title, rows, note) {
+    const body = addSection(id, title, note);
+    const bar = (color, name, seconds, label) => ({
+        value: seconds ?? 0, color, text: formatBy("_seconds", seconds),
+        tip: `${label}\n${name}: ${formatBy("_seconds", seconds)}`,
+    });
+    addLegend(body, [{name: comparison.a, color: "speed"}, {name: comparison.b, color: "compute"}]);
+    addDrawing(add(body, "div"), (parent, width) => drawPairs(parent, width, {
+        format: formatSeconds, rows: rows.map(row => ({
+            label: row.label, bars: [bar("speed", "A", row.a, row.label), bar("compute", "B", row.b, row.label)],
+        })),
+    }));
+}
+
+function addComparison() {
+    const c = comparison, words = row => row.what.replaceAll("_", " "), any = row => row.a || row.b;
+    const setting = addSection("different", "What differs in the setting");
+    if (c.different.length === 0)
+        add(setting, "p", {}, "Nothing: sizes, types, ranks, machines, devices, kernels.");
+    else
+        addTable(setting, [{name: "", get: row => row.what}, {name: `A: ${c.a}`, get: row => row.a},
+                           {name: `B: ${c.b}`, get: row => row.b}], c.different);
+    if (c.printed_the_same !== undefined)
+        add(setting, "p", {}, `What they printed is ${c.printed_the_same ? "the same" : "different"}.`);
+    const seconds = c.numbers.filter(row => row.what.endsWith("_seconds") && any(row));
+    addBeside("seconds", "Seconds", seconds.map(row => ({...row, label: words(row).replace(" seconds", "")})),
+              "Of phases those of the rank that ended last.");
+    const apart = row => Math.abs(row.b - row.a);
+    const most = [...c.operations].sort((x, y) => apart(y) - apart(x)).slice(0, 16);
+    if (most.length > 1)
+        addBeside("operations", "Operations that differ most", most.sort((x, y) => x.step - y.step)
+            .map(row => ({...row, label: `${row.step} ${operationName(row)}`})),
+                  "Seconds of the rank that each took longest, waits included.");
+    addTable(addSection("numbers", "Numbers"), [{name: "", get: words}, ...numberColumns()], c.numbers.filter(any));
+    const ranks = c.ranks.flatMap(rank => rank.numbers.filter(any).map(row => ({...row, rank: rank.rank})));
+    if (ranks.length > 0)
+        addTable(addSection("ranks", "Ranks"), [{name: "rank", get: row => row.rank, number: true},
+                                                {name: "", get: words}, ...numberColumns()], ranks);
+}
+
 // ---------------------------------------------------------------------------------------- the page
 
 function build() {
     addTitle();
+    if (comparison)
+        addComparison();
     if (report)
         addSummary();
     else if (run)

@@ -39,6 +39,8 @@ function lanesOfTrace() {
         lanes.get(key).spans.push({begin: event.ts / 1e6, end: (event.ts + event.dur) / 1e6, name: event.name,
                                    color: spanColor(event.name, name), args: event.args ?? {}});
     }
+    for (const lane of lanes.values())
+        lane.spans.sort((a, b) => a.begin - b.begin || b.end - a.end);
     return [...lanes.values()].sort((a, b) => a.rank - b.rank || a.order - b.order);
 }
 
