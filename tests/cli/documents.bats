@@ -68,6 +68,15 @@ document() {
     [ $said -ge 6 ]
 }
 
+@test "the pictures are those of what was measured" {
+    cp -r "$REPO/bench" .
+    rm bench/pictures/*.svg
+    "$PYTHON" bench/pictures/draw
+    for picture in timeline speedup; do
+        cmp "bench/pictures/$picture.svg" "$REPO/bench/pictures/$picture.svg"
+    done
+}
+
 @test "commands that no test of a document runs are in one" {
     "$PYTHON" "$REPO/tests/documents.py" check "$REPO"/README.md "$REPO"/src/*/*mpimatmul*.[357].md
 }

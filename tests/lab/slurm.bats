@@ -221,6 +221,25 @@ END
     [ "$(echo C_?.bin.report.*.json | wc -w)" -eq 2 ]
 }
 
+@test "the lines of mpimatmul-clusters(7)" {
+    cp job.sbatch mpimatmul.sbatch
+    printf '%s\n' 'corpus = ""' 'turns = 1' 'save("turns.npy", generate((turns, 1)))' > gpt.py
+    printf '%s\n' 'seed = 1' 'result = ""' 'save(result, generate((2, 2), seed=seed))' > train.py
+    count=0
+    while read -r line; do
+        number=$(PATH=$INSTALLED/bin:$PATH && eval "${line/#sbatch /sbatch --parsable }" < /dev/null)
+        slurm_wait slurm_has_ended "$number"
+        scontrol show job "$number" | grep -o 'ExitCode=[^ ]*' | sort -u > codes
+        [ "$(cat codes)" = ExitCode=0:0 ] || { cat mpimatmul-*.log; return 1; }
+        count=$((count + 1))
+    done < <(grep '^sbatch ' "$REPO/src/doctor/mpimatmul-clusters.7.md")
+    [ $count -eq 3 ]
+    expect_product C.bin
+    [ "$("$MPIMATMUL" info turns.npy | grep -c '500 x 1')" -ge 1 ]
+    cmp w_1.npy <("$MPIMATMUL" gen - --dims 2x2 --seed 1 --format npy)
+    [ -s w_4.npy ]
+}
+
 @test "on nodes shared with others: the cores that --cpus-per-task asks for" {
     sed -i -e "s/^#SBATCH --exclusive/#SBATCH --cpus-per-task=$(slurm_shape CPUs)/" \
         -e 's/^#SBATCH --mem=0/#SBATCH --mem=200M/' job.sbatch
