@@ -18,7 +18,7 @@ void mmul_effort_look(struct mmul_context *context, double flops, double now) {
         effort->flops_per_second = NAN;
     }
     effort->looked_at = now;
-    effort->sensed = mmul_sensors_read(&context->energy.sensors, now);
+    effort->sensed = mmul_energy_sense(context, now);
     effort->resident_bytes = mmul_process_resident_bytes();
     if (now - effort->since < RATE_SECONDS)
         return;

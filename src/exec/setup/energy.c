@@ -36,24 +36,24 @@ static void look_for_counters(struct mmul_context *context, double now) {
 }
 
 // The thread has the right to.
-static double read_counters(struct mmul_energy *energy, double now) {
-    const double joules = mmul_sensors_read(&energy->sensors, now).joules;
+static struct mmul_sensed read_sensors(struct mmul_energy *energy, double now) {
+    const struct mmul_sensed sensed = mmul_sensors_read(&energy->sensors, now);
     energy->looked_at = now;
     atomic_flag_clear(&energy->reading);
-    return joules;
+    return sensed;
 }
 
-static double read_in_turn(struct mmul_energy *energy) {
-    while (atomic_flag_test_and_set(&energy->reading)) // the other thread only reads
+struct mmul_sensed mmul_energy_sense(struct mmul_context *context, double now) {
+    while (atomic_flag_test_and_set(&context->energy.reading)) // the other thread only reads
         mmul_clock_nap(20e-6);
-    return read_counters(energy, mmul_clock_now());
+    return read_sensors(&context->energy, now);
 }
 
 void mmul_energy_begin(struct mmul_context *context) {
     struct mmul_energy *energy = &context->energy;
     if (!energy->is_open || energy->replacements != context->replacements)
         look_for_counters(context, mmul_clock_now());
-    energy->begun = read_in_turn(energy);
+    energy->begun = mmul_energy_sense(context, mmul_clock_now()).joules;
 }
 
 void mmul_energy_attend(struct mmul_context *context, double now) {
@@ -61,7 +61,7 @@ void mmul_energy_attend(struct mmul_context *context, double now) {
     if (isnan(energy->begun) || atomic_flag_test_and_set(&energy->reading))
         return;
     if (now - energy->looked_at >= LOOK_SECONDS)
-        read_counters(energy, now);
+        read_sensors(energy, now);
     else
         atomic_flag_clear(&energy->reading);
 }
@@ -70,7 +70,7 @@ double mmul_energy_used(struct mmul_context *context) {
     struct mmul_energy *energy = &context->energy;
     return isnan(energy->begun) || energy->replacements != context->replacements
                ? NAN
-               : read_in_turn(energy) - energy->begun;
+               : mmul_energy_sense(context, mmul_clock_now()).joules - energy->begun;
 }
 
 void mmul_energy_close(struct mmul_context *context) {

@@ -24,6 +24,9 @@ void mmul_energy_begin(struct mmul_context *context);
 // To be called while it goes on: counters begin again, and must be looked at before that.
 void mmul_energy_attend(struct mmul_context *context, double now);
 
+// All that the device's sensors tell, now. On any thread.
+struct mmul_sensed mmul_energy_sense(struct mmul_context *context, double now);
+
 // Joules since it began, so far; NAN: not measured, or by a device that was replaced meanwhile. On any thread.
 double mmul_energy_used(struct mmul_context *context);
 
