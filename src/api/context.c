@@ -54,7 +54,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
         *err = local;
         if (made != NULL) {
             mmul_free(made->shard_folder);
-            mmul_free(made->effort);
+            mmul_effort_destroy(made->effort);
         }
         mmul_free(made);
         return status;
@@ -95,9 +95,8 @@ void mmul_context_destroy(struct mmul_context *context) {
         drop_programs(context->node);
     mmul_node_context_destroy(context->node);
     drop_programs(context);
-    mmul_energy_close(context);
     mmul_board_destroy(context);
-    mmul_free(context->effort);
+    mmul_effort_destroy(context->effort);
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);

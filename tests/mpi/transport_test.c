@@ -234,7 +234,8 @@ static void wait_words(const struct mmul_peers *peers, struct mmul_words *words)
 static void test_chain(int failed_at) {
     struct mmul_message in = {0}, out = {0};
     struct mmul_failure failure = {0};
-    const struct mmul_peers peers = {world.world, &failure, world.rank_node, world.rank, NULL, NULL};
+    const struct mmul_peers peers = {world.world, &failure, world.rank_node,
+                                     world.rank,  NULL,     NULL};
     unsigned char bytes[LONGEST] = {0};
     for (int64_t at = 0; world.rank == 0 && at < LONGEST; at++)
         bytes[at] = byte_at(0, at);
@@ -259,7 +260,8 @@ static void test_chain(int failed_at) {
 static void test_words(void) {
     struct mmul_words in = {0}, out = {0};
     struct mmul_failure failure = {0};
-    const struct mmul_peers peers = {world.world, &failure, world.rank_node, world.rank, NULL, NULL};
+    const struct mmul_peers peers = {world.world, &failure, world.rank_node,
+                                     world.rank,  NULL,     NULL};
     bool good = true;
     if (world.rank > 0) {
         out.values[0] = world.rank;
@@ -285,7 +287,8 @@ static void test_impossible_message(void) {
     struct mmul_words words = {0};
     struct mmul_message message = {0};
     struct mmul_failure failure = {0};
-    const struct mmul_peers peers = {world.world, &failure, world.rank_node, world.rank, NULL, NULL};
+    const struct mmul_peers peers = {world.world, &failure, world.rank_node,
+                                     world.rank,  NULL,     NULL};
     mmul_words_send(&peers, world.size, 5, &words);
     tap_ok(mmul_words_is_over(&peers, &words) && mmul_failure_is_void(&failure) &&
                strncmp(failure.err.text, "MPI send failed: ", 17) == 0,

@@ -193,7 +193,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, warm_up(made, err), err);
-    mmul_energy_begin(context);
+    mmul_effort_begin_run(context);
     made->site.begin = mmul_clock_now(); // the device is warm: the clock starts
     mmul_stopwatch_enter_at(&context->watch, NULL, made->site.begin);
     mmul_stopwatch_enter_at(&made->site.watch, &made->site.mine.setup_seconds, made->site.begin);
@@ -498,7 +498,7 @@ static enum mmul_attention attend(void *context) {
     if (threads->run->site.context->comm->node_rank == 0)
         traffic = mmul_mover_attend(&threads->mover);
     note_progress(threads);
-    mmul_energy_attend(threads->run->site.context, mmul_clock_now());
+    mmul_effort_attend(threads->run->site.context, mmul_clock_now());
     if (threads->run->site.context->comm->rank == 0) {
         tell_arrivals(threads);
         mmul_outlook_tell(&threads->outlook, threads->mover.over);

@@ -64,9 +64,9 @@ static void describe_self(struct mmul_run *run, bool is_product) {
     if (r->device_replacements > 0)
         snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     r->warm_up_seconds = context->warm_up_seconds;
-    r->joules = mmul_energy_used(context);
+    r->joules = mmul_effort_joules(context);
     if (!isnan(r->joules))
-        mmul_text_copy(r->joules_source, sizeof r->joules_source, context->energy.sensors.source);
+        mmul_text_copy(r->joules_source, sizeof r->joules_source, context->effort->sensors.source);
     r->products = run->site.worker.products;
     r->fallback_products = run->site.worker.fallback_products;
     r->speed_flops = mmul_rank_flops(info, dtype_of(run));
@@ -294,7 +294,7 @@ struct mmul_report_part mmul_run_begin_part(struct mmul_run *run) {
     return (struct mmul_report_part){.begin = mmul_clock_now(),
                                      .wait_seconds = mine->scatter_seconds + mine->gather_seconds,
                                      .check_seconds = mine->verify_seconds,
-                                     .joules = mmul_energy_used(run->site.context),
+                                     .joules = mmul_effort_joules(run->site.context),
                                      .uploaded_bytes = traffic.uploaded,
                                      .downloaded_bytes = traffic.downloaded};
 }
@@ -311,7 +311,7 @@ void mmul_run_end_part(struct mmul_run *run, int stage, const struct mmul_report
         .wait_seconds = waited,
         .work_seconds = fmax(now - begun->begin - waited - checked, 0),
         .check_seconds = checked,
-        .joules = mmul_energy_used(run->site.context) - begun->joules,
+        .joules = mmul_effort_joules(run->site.context) - begun->joules,
         .uploaded_bytes = mmul_larger(0, traffic.uploaded - begun->uploaded_bytes),
         .downloaded_bytes = mmul_larger(0, traffic.downloaded - begun->downloaded_bytes)};
 }

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "comm/comm.h"
 #include "device/device.h"
-#include "exec/setup/energy.h"
 #include "exec/setup/board.h"
 #include "exec/setup/effort.h"
 #include "host/topology.h"
@@ -26,8 +25,7 @@ struct mmul_context {
     struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
     int fallback_threads;              // ... and with how many threads
     bool fallback_bind;
-    int replacements;          // how often the device was replaced
-    struct mmul_energy energy; // what it uses
+    int replacements; // how often the device was replaced
     double warm
         [MMUL_DTYPES]; // of a type: products of m n k at most whose kernels the device has built
     double warm_up_seconds;         // what that took

@@ -1,12 +1,96 @@
 // SPDX-License-Identifier: MIT
-// Sensors are those that were opened when the run began (exec/setup/energy.h).
+// Sensors of the device that the rank computes on; of a CPU those of the packages that the process is bound to.
+// Estimates nothing.
 #include "exec/setup/effort.h"
 
 #include <math.h>
+#include <sched.h>
 
+#include "base/clock.h"
+#include "base/memory.h"
 #include "exec/setup/context.h"
 
+// A package of 500 W takes 8 minutes to where the shortest counters begin again.
+static const double READ_SECONDS = 30;
 static const double LOOK_SECONDS = 0.45, RATE_SECONDS = 1;
+
+// ---------------------------------------------------------------------------------------- sensors
+
+static struct mmul_cpuset own_cores(void) {
+    struct mmul_cpuset cores = {{0}};
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+        for (int i = 0; i < MMUL_CORES_MAX && i < CPU_SETSIZE; i++)
+            if (CPU_ISSET(i, &mask))
+                mmul_cpuset_add(&cores, i);
+    return cores;
+}
+
+static void close_sensors(struct mmul_effort *effort) {
+    if (effort->is_open)
+        mmul_sensors_close(&effort->sensors);
+    effort->is_open = false;
+}
+
+static void look_for_sensors(const struct mmul_context *context, double now) {
+    struct mmul_effort *effort = context->effort;
+    const struct mmul_cpuset cores = own_cores();
+    struct mmul_device_info info;
+    close_sensors(effort);
+    mmul_device_describe(context->device, &info);
+    const struct mmul_sensors_request request = {.root = "", .pci = info.pci, .cores = &cores};
+    mmul_sensors_open(&effort->sensors, &request, now);
+    effort->is_open = true;
+    effort->replacements = context->replacements;
+}
+
+// The thread has the right to.
+static struct mmul_sensed read_sensors(struct mmul_effort *effort, double now) {
+    const struct mmul_sensed sensed = mmul_sensors_read(&effort->sensors, now);
+    effort->read_at = now;
+    atomic_flag_clear(&effort->reading);
+    return sensed;
+}
+
+static struct mmul_sensed read_in_turn(struct mmul_effort *effort, double now) {
+    while (atomic_flag_test_and_set(&effort->reading)) // the other thread only reads
+        mmul_clock_nap(20e-6);
+    return read_sensors(effort, now);
+}
+
+void mmul_effort_begin_run(struct mmul_context *context) {
+    struct mmul_effort *effort = context->effort;
+    const double now = mmul_clock_now();
+    if (!effort->is_open || effort->replacements != context->replacements)
+        look_for_sensors(context, now);
+    effort->begun_joules = read_in_turn(effort, now).joules;
+}
+
+void mmul_effort_attend(struct mmul_context *context, double now) {
+    struct mmul_effort *effort = context->effort;
+    if (isnan(effort->begun_joules) || atomic_flag_test_and_set(&effort->reading))
+        return;
+    if (now - effort->read_at >= READ_SECONDS)
+        read_sensors(effort, now);
+    else
+        atomic_flag_clear(&effort->reading);
+}
+
+double mmul_effort_joules(struct mmul_context *context) {
+    struct mmul_effort *effort = context->effort;
+    return isnan(effort->begun_joules) || effort->replacements != context->replacements
+               ? NAN
+               : read_in_turn(effort, mmul_clock_now()).joules - effort->begun_joules;
+}
+
+void mmul_effort_destroy(struct mmul_effort *effort) {
+    if (effort != NULL)
+        close_sensors(effort);
+    mmul_free(effort);
+}
+
+// ------------------------------------------------------------------------------------------ looks
 
 void mmul_effort_look(struct mmul_context *context, double flops, double now) {
     struct mmul_effort *effort = context->effort;
@@ -18,7 +102,7 @@ void mmul_effort_look(struct mmul_context *context, double flops, double now) {
         effort->flops_per_second = NAN;
     }
     effort->looked_at = now;
-    effort->sensed = mmul_energy_sense(context, now);
+    effort->sensed = read_in_turn(effort, now);
     effort->resident_bytes = mmul_process_resident_bytes();
     if (now - effort->since < RATE_SECONDS)
         return;

@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: MIT
-// What this rank's device does and needs, from run to run: operations per second, memory, temperature, watts.
+//
+// What this rank's device does and uses, from run to run: operations per second, memory, temperature, watts, and energy
+// where the system counts it: all that the card, or the packages of the CPU, have used, by whomever.
 #pragma once
+
+#include <stdatomic.h>
 
 #include "host/sensors.h"
 
 struct mmul_context;
 
-struct mmul_effort { // zeroed: nothing is known yet
+struct mmul_effort { // zeroed: nothing is known yet, nor looked for
+    struct mmul_sensors sensors;
+    bool is_open;
+    int replacements;    // of the context's device, when its sensors were looked for
+    atomic_flag reading; // held by the thread that reads them
+    double read_at;      // clock
+    double begun_joules; // when the run began; NAN: not measured
+
     struct mmul_sensed sensed; // as of `looked_at`
     int64_t resident_bytes;
     double looked_at;          // clock; 0: never
@@ -15,8 +26,19 @@ struct mmul_effort { // zeroed: nothing is known yet
     double flops_per_second;   // since the time before that; NAN: not known
 };
 
-// Looks again where the last time is half a second ago; `flops`: of the run at hand. Local.
+// A run begins: looks for sensors, once for each device that a rank has, and reads them. Local, like all here.
+void mmul_effort_begin_run(struct mmul_context *context);
+
+// To be called while it goes on: counters of energy begin again, and must be looked at before that.
+void mmul_effort_attend(struct mmul_context *context, double now);
+
+// Joules since it began, so far; NAN: not measured, or by a device that was replaced meanwhile. On any thread.
+double mmul_effort_joules(struct mmul_context *context);
+
+// Looks again where the last time is half a second ago; `flops`: of the run at hand.
 void mmul_effort_look(struct mmul_context *context, double flops, double now);
 
 // That run is over.
 void mmul_effort_end_run(struct mmul_context *context, double flops);
+
+void mmul_effort_destroy(struct mmul_effort *effort);

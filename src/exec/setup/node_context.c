@@ -92,7 +92,6 @@ void mmul_node_context_leave(struct mmul_context *whole) {
 void mmul_node_context_destroy(struct mmul_context *node) {
     if (node == NULL)
         return;
-    mmul_energy_close(node);
     mmul_cluster_destroy(node->cluster);
     mmul_comm_destroy(node->comm);
     mmul_text_fini(&node->warnings);

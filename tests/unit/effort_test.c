@@ -38,8 +38,10 @@ static void count(int64_t microjoules) {
 
 // Sensors that have been found already, of a counter up to 10 J.
 static struct mmul_context found(void) {
-    struct mmul_context context = {.energy = {.is_open = true}};
-    struct mmul_sensors *sensors = &context.energy.sensors;
+    static struct mmul_effort effort;
+    struct mmul_context context = {.effort = &effort};
+    struct mmul_sensors *sensors = &effort.sensors;
+    effort = (struct mmul_effort){.is_open = true};
     count(1000000);
     sensors->meter_count = 1;
     sensors->meters[0] = (struct mmul_meter){.last = 1000000, .largest = 10000000};
@@ -52,46 +54,46 @@ static void a_run_has_its_own_joules(void **state) {
     struct mmul_context context = found();
     for (int run = 0; run < 3; run++) {
         count(2000000 + run * 2000000);
-        mmul_energy_begin(&context);
+        mmul_effort_begin_run(&context);
         count(3000000 + run * 2000000);
-        assert_true(fabs(mmul_energy_used(&context) - 1) < 1e-9);
+        assert_true(fabs(mmul_effort_joules(&context) - 1) < 1e-9);
     }
 }
 
 static void a_counter_is_looked_at_in_time(void **state) {
     (void)state;
     struct mmul_context context = found();
-    mmul_energy_begin(&context);
+    mmul_effort_begin_run(&context);
     const double now = mmul_clock_now();
     count(9000000);
-    mmul_energy_attend(&context, now + 29);
+    mmul_effort_attend(&context, now + 29);
     count(500000); // once around, and again: the first time is seen
-    mmul_energy_attend(&context, now + 31);
+    mmul_effort_attend(&context, now + 31);
     count(9500000);
-    mmul_energy_attend(&context, now + 62);
+    mmul_effort_attend(&context, now + 62);
     count(1000000);
-    assert_true(fabs(mmul_energy_used(&context) - (9.5 + 9 + 1.5)) < 1e-9);
+    assert_true(fabs(mmul_effort_joules(&context) - (9.5 + 9 + 1.5)) < 1e-9);
 }
 
 static void a_device_that_was_replaced_is_not_measured(void **state) {
     (void)state;
     struct mmul_context context = found();
-    mmul_energy_begin(&context);
+    mmul_effort_begin_run(&context);
     context.replacements++;
-    assert_true(isnan(mmul_energy_used(&context)));
+    assert_true(isnan(mmul_effort_joules(&context)));
 }
 
 static void what_has_no_counter_is_not_measured(void **state) {
     (void)state;
     struct mmul_context context = found();
-    context.energy.sensors.meter_count = 0;
-    mmul_energy_begin(&context);
-    mmul_energy_attend(&context, mmul_clock_now() + 100);
-    assert_true(isnan(mmul_energy_used(&context)));
+    context.effort->sensors.meter_count = 0;
+    mmul_effort_begin_run(&context);
+    mmul_effort_attend(&context, mmul_clock_now() + 100);
+    assert_true(isnan(mmul_effort_joules(&context)));
     context = found();
-    mmul_energy_begin(&context);
+    mmul_effort_begin_run(&context);
     assert_int_equal(unlink(path), 0);
-    assert_true(isnan(mmul_energy_used(&context)));
+    assert_true(isnan(mmul_effort_joules(&context)));
     count(0);
 }
 
