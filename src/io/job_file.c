@@ -93,6 +93,9 @@ enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
 
 // ------------------------------------------------------------------------------------------- JSON
 
+// As many as anybody reads; more take longer to write.
+enum { DIGITS = 9 };
+
 // JSON has no NaN.
 static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
@@ -154,7 +157,8 @@ enum mmul_status mmul_job_file_store(const struct mmul_job_file *file,
                                      struct mmul_error *err) {
     char beside[MMUL_JOB_PATH_BYTES + 8];
     json_t *value = job_json(file, job, now);
-    char *text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    char *text =
+        value != NULL ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) : NULL;
     json_decref(value);
     if (text == NULL)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot format JSON");

@@ -4,6 +4,7 @@ import ctypes as c
 import math
 
 from . import _caller, _library as lib
+from ._begin import begun
 from ._library import Error, check, library
 from ._operations import _sizes
 from ._values import Value, apply, as_value, no_grad
@@ -47,8 +48,30 @@ def dropout(x, p, seed, turn):
 
 
 def loop(first, end=None):
-    """range(first, end), or range(first): programs carry it out turn by turn, and so does Python."""
-    return range(first) if end is None else range(first, end)
+    """The numbers of range(first, end), or range(first): programs carry it out turn by turn, and so does Python.
+    `mpimatmul top` shows how far the outermost one is."""
+    global _is_looping
+    turns = range(first) if end is None else range(first, end)
+    if _is_looping:
+        yield from turns
+        return
+    _is_looping = True
+    try:
+        for i in turns:
+            _tell_turn(lib.ScriptTurn(i, turns.start, turns.stop, 0))
+            yield i
+    finally:
+        _is_looping = False
+        _tell_turn(None)
+
+
+_is_looping = False
+
+
+def _tell_turn(turn):
+    here = begun()
+    if here and here.context:
+        library.mmul_context_tell_turn(here.context, c.byref(turn) if turn else None)
 
 
 class _Gradients:

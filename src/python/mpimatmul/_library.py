@@ -117,6 +117,10 @@ class Tensor(c.Structure):
                 ("sizes", c.c_int64 * 8), ("bytes", c.c_int64)]
 
 
+class ScriptTurn(c.Structure):
+    _fields_ = [("at", c.c_int64), ("first", c.c_int64), ("end", c.c_int64), ("windows", c.c_int64)]
+
+
 class ApartNode(c.Structure):
     _fields_ = [("share", c.c_double), ("ranks", c.c_int)]
 
@@ -131,7 +135,7 @@ STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, 
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
            "mmul_program_options": ProgramOptions, "mmul_local_part": LocalPart, "mmul_matrix_info": MatrixInfo,
            "mmul_output_request": OutputRequest, "mmul_gradient_request": GradientRequest, "mmul_tensor": Tensor,
-           "mmul_tensors_info": TensorsInfo, "mmul_apart_node": ApartNode}
+           "mmul_tensors_info": TensorsInfo, "mmul_apart_node": ApartNode, "mmul_script_turn": ScriptTurn}
 
 
 def sized(struct, **fields):
