@@ -367,7 +367,8 @@ expect_size() {
         ! tmux -L top capture-pane -p | grep -q "^job $first: mpimatmul run loop.py" || break
     done
     sees "^job $first: mpimatmul run loop.py"
-    tmux -L other -f /dev/null new-session -d "TERM=nobodys '$MPIMATMUL' top $id 2> err; echo \$? > code; exec sleep 100"
+    tmux -L other -f /dev/null new-session -d \
+        "TERM=nobodys '$MPIMATMUL' top $id 2> err; echo \$? > code; exec sleep 100"
     for ((i = 0; i < 50; i++)); do [ ! -s code ] || break; sleep 0.1; done
     [ "$(cat code)" = 71 ] && [ "$(cat err)" = "mpimatmul: top: no terminal 'nobodys' is known here" ]
 }
