@@ -149,6 +149,7 @@ static const struct field report_numbers[] = {
     {"startup_seconds", NULL, "startup_seconds"},
     {"flops_per_second", NULL, "flops_per_second"},
     {"efficiency", NULL, "efficiency"},
+    {"joules", NULL, "joules"},
     {"setup_seconds", NULL, "setup_seconds"},
     {"scatter_seconds", NULL, "scatter_seconds"},
     {"compute_seconds", NULL, "compute_seconds"},
@@ -173,6 +174,7 @@ static const struct field run_numbers[] = {
     {"wall_seconds", "run", "wall_seconds"},
     {"startup_seconds", "run", "startup_seconds"},
     {"flops_per_second", "run", "flops_per_second"},
+    {"joules", "run", "joules"},
     {"lines_checked", "run", "lines_checked"},
     {"blocks_recomputed", "run", "blocks_recomputed"},
     {"fallback_products", "run", "fallback_products"},
@@ -217,13 +219,7 @@ static json_t *find_numbers(const json_t *a, const json_t *b, const struct field
     return rows;
 }
 
-// Sums that a file has in parts: bytes between machines, joules of ranks.
-static void add_sum(json_t *rows, const char *what, json_t *a, json_t *b) {
-    add_pair(rows, what, a, b);
-    json_decref(a);
-    json_decref(b);
-}
-
+// Bytes between machines, which a file has one by one.
 static json_t *sent_of(const json_t *report) {
     const json_t *sent = json_object_get(report, "sent_bytes");
     json_int_t sum = 0;
@@ -231,19 +227,6 @@ static json_t *sent_of(const json_t *report) {
         for (size_t j = 0; j < json_array_size(json_array_get(sent, i)); j++)
             sum += json_integer_value(json_array_get(json_array_get(sent, i), j));
     return sent != NULL ? json_integer(sum) : NULL;
-}
-
-// NULL: no rank has any.
-static json_t *joules_of(const json_t *report) {
-    const json_t *ranks = json_object_get(report, "ranks");
-    double sum = 0;
-    bool has_any = false;
-    for (size_t i = 0; i < json_array_size(ranks); i++) {
-        const json_t *joules = json_object_get(json_array_get(ranks, i), "joules");
-        has_any |= json_is_number(joules);
-        sum += json_number_value(joules);
-    }
-    return has_any ? json_real(sum) : NULL;
 }
 
 // Ranks that both have.
@@ -308,8 +291,10 @@ static json_t *compare_reports(const json_t *a, const json_t *b) {
     json_t *different = find_different(a, b, report_settings),
            *numbers = find_numbers(a, b, report_numbers);
     add_different_ranks(different, ranks_a, ranks_b);
-    add_sum(numbers, "sent_bytes", sent_of(a), sent_of(b));
-    add_sum(numbers, "joules", joules_of(a), joules_of(b));
+    json_t *sent_a = sent_of(a), *sent_b = sent_of(b);
+    add_pair(numbers, "sent_bytes", sent_a, sent_b);
+    json_decref(sent_a);
+    json_decref(sent_b);
     return json_pack(
         "{so so so so}", "different", different, "numbers", numbers, "ranks",
         find_ranks(ranks_a, ranks_b), "operations",

@@ -94,13 +94,14 @@ PYTHON
     done
 }
 
-@test "joules that ranks tell are added up" {
+@test "joules stand beside each other where both were measured" {
     multiply 2 A.bin B.bin --report a.json
     py -c 'import json
 r = json.load(open("a.json"))
 for i, rank in enumerate(r["ranks"]): rank["joules"] = 1.5 + i
+r["joules"] = 4
 json.dump(r, open("a.json", "w"))
-for rank in r["ranks"]: rank["joules"] *= 2
+for rank in [r, *r["ranks"]]: rank["joules"] *= 2
 json.dump(r, open("b.json", "w"))'
     program compare a.json b.json
     expect_quiet_success

@@ -146,7 +146,8 @@ print("after", mean(x), x)'
             "'sum(x) (line 5)' in s['metrics']['text'] and 'mean(x)' in s['metrics']['text']" \
             "'the last of 13 programs' in s['subtitle']" \
             "len(s['prediction']['rect']) == 2 * min(16, len(r['operations'])) + 2 * (r['predicted_seconds'] > 0)" \
-            "len(s['operations']['td']) == 11 * len(r['operations'])"
+            "len(s['operations']['td']) == len(r['operations']) * (11 +
+                any(x['joules'] is not None for o in r['operations'] for x in o['ranks']))"
     done
     [ "$(wc -l < m.jsonl)" -eq 27 ]
     program report m.jsonl t.json r.json -o again.html
@@ -158,6 +159,32 @@ import json
 lines = [json.loads(line) for line in open("m.jsonl")]
 assert [line["turn"] for line in lines if line["line"] == 5 and line["name"] == "sum(x)"] == list(range(12))
 PYTHON
+}
+
+@test "joules stand where ranks state them" {
+    ranks 2 mul A.bin B.bin -o C.bin --device cpu --report r.json --trace t.json -q
+    python << 'PYTHON'
+import json
+r = json.load(open("r.json"))
+for rank in r["ranks"]:
+    rank.update(joules=None, joules_source="packages 0", joules_rank=1)
+for part in r["operations"][0]["ranks"]:
+    part["joules"] = None
+json.dump({**r, "joules": None}, open("none.json", "w"))
+r["ranks"][1]["joules"] = r["joules"] = 12.25
+r["operations"][0]["ranks"][1]["joules"] = 7.5
+json.dump(r, open("r.json", "w"))
+PYTHON
+    program report r.json -o p.html -q
+    expect_quiet_success
+    drawn p.html 'found.rows = Array.from(document.querySelectorAll("#ranks tr"), row =>
+        Array.from(row.children, cell => cell.textContent));'
+    holds "'12.25 Jof all devices' in s['summary']['text']" "s['operations']['text'].endswith('7.5')" \
+        "[row[s['rows'][0].index('joules')] for row in s['rows'][1:]] == ['', '12.25']" \
+        "[row[s['rows'][0].index('of')] for row in s['rows'][1:]] == ['', 'packages 0']"
+    program report none.json -o p.html -q
+    drawn p.html
+    holds "'joules' not in s['ranks']['text'] + s['operations']['text'] and ' J' not in s['summary']['text']"
 }
 
 @test "bytes between machines are a table: who sent, who received" {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What stands on the page, from top to bottom. A section is there where the run has left what it shows.
 
-const joules = rank => rank.joules ?? null;
+// Of what states joules: a rank, its part of an operation, the whole. Undefined, null: not measured there.
+function joulesOf(parts) {
+    const found = parts.map(part => part.joules).filter(joules => typeof joules === "number");
+    return found.length > 0 ? formatNumber(sum(found)) : "";
+}
 
 function addTitle() {
     const problem = report?.problem;
@@ -50,9 +54,8 @@ function addSummary() {
     if (r.bytes_read !== undefined)
         tiles.push([formatBytes(r.bytes_read), "of operands read"], [formatBytes(r.bytes_written), "written"]);
     tiles.push([r.check.result, `check: ${r.check.lines_checked} lines, ${r.check.blocks_recomputed} blocks again`]);
-    const energy = r.ranks.map(joules).filter(one => one !== null);
-    if (energy.length > 0)
-        tiles.push([formatNumber(sum(energy)) + " J", "of the devices that tell"]);
+    if (joulesOf(r.ranks))
+        tiles.push([joulesOf(r.ranks) + " J", r.joules === null ? "of devices that are measured" : "of all devices"]);
     addTiles(tiles);
 }
 
@@ -138,7 +141,8 @@ function addRanks() {
         {name: "products", get: rank => rank.products, number: true},
         {name: "lines checked", get: rank => rank.lines_checked, number: true},
         {name: "wrong", get: rank => rank.lines_wrong, number: true},
-        {name: "joules", get: rank => (joules(rank) === null ? "" : formatNumber(joules(rank))), number: true},
+        {name: "joules", get: rank => joulesOf([rank]), number: true},
+        {name: "of", get: rank => (rank.joules_rank === rank.rank ? rank.joules_source : "")},
         {name: "remarks", get: rank => [rank.why, rank.note, rank.kernels_lack && `does not use ${rank.kernels_lack}`]
             .filter(Boolean).join("; ")},
     ];
@@ -198,6 +202,8 @@ function addOperations() {
         {name: "work", get: longest("work_seconds"), number: true},
         {name: "check", get: longest("check_seconds"), number: true},
         {name: "network", get: operation => formatBytes(operation.network_bytes), number: true},
+        ...(joulesOf(report.operations.flatMap(operation => operation.ranks))
+            ? [{name: "joules", get: operation => joulesOf(operation.ranks), number: true}] : []),
     ], report.operations);
 }
 
