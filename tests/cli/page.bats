@@ -92,8 +92,12 @@ PYTHON
     cmp p.html again.html
     program report r.json -q
     expect_quiet_success
-    drawn r.html # of operations alone
-    holds "'timeline' in s" "'with --trace' in s['timeline']['text']"
+    drawn r.html 'document.querySelector("#work rect").dispatchEvent(new PointerEvent("pointermove"));
+        found.tip = [document.getElementById("tip").textContent, document.getElementById("tip").hidden];
+        document.querySelector("#work rect").dispatchEvent(new PointerEvent("pointerleave"));
+        found.left = document.getElementById("tip").hidden;' # of operations alone
+    holds "s['tip'][0].split('\n')[1].startswith('set-up: ') and not s['tip'][1] and s['left']" \
+        "'timeline' in s" "'with --trace' in s['timeline']['text']"
 }
 
 @test "the page has what the files have, and asks for nothing else" {
