@@ -17,6 +17,7 @@ setup() {
     ln -s "$PYTHON" "$BATS_TEST_TMPDIR/bin/python3"
     export PATH=$INSTALLED/usr/local/bin:$BATS_TEST_TMPDIR/bin:$PATH
     export PYTHONPATH=$INSTALLED/usr/local/lib/python3/dist-packages MPIMATMUL_SHARD_DIR=$BATS_TEST_TMPDIR/shards
+    mkdir -m 700 "$BATS_TEST_TMPDIR/run" && export XDG_RUNTIME_DIR=$BATS_TEST_TMPDIR/run
     export PKG_CONFIG_PATH=$INSTALLED/usr/local/lib/pkgconfig LD_LIBRARY_PATH=$INSTALLED/usr/local/lib
     mend_kernels
 }
