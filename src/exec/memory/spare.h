@@ -25,8 +25,9 @@ struct mmul_spare {
 void mmul_spare_put(struct mmul_context *context, struct mmul_spare_owner owner,
                     struct mmul_shared *shared);
 
-// Collective over world: `bytes` of this node's, where all ranks have such of that owner; else new ones, zeroed.
-// *is_new says which. No rank uses what was put there any more when one calls it. Fails as mmul_shared_create; agree over world afterwards.
+// Collective over world, when no rank uses what was put there any more: `bytes` of this node's, where all ranks have
+// such of that owner; else new ones, zeroed. *is_new says which. Fails as mmul_shared_create; agree over world
+// afterwards.
 enum mmul_status mmul_spare_take(struct mmul_context *context, struct mmul_spare_owner owner,
                                  int64_t bytes, struct mmul_shared *shared, bool *is_new,
                                  struct mmul_error *err);
