@@ -65,7 +65,11 @@ struct mmul_nvml *mmul_nvml_open(const char *library, const char *pci) {
     return NULL;
 }
 
-void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts, double *joules) {
+double mmul_nvml_joules(const struct mmul_nvml *card) {
+    return millijoules_of(card) * 1e-3;
+}
+
+void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts) {
     unsigned degrees, milliwatts;
     *celsius = *watts = NAN;
     if (card->temperature != NULL &&
@@ -73,7 +77,6 @@ void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts
         *celsius = degrees;
     if (card->power != NULL && card->power(card->device, &milliwatts) == NVML_SUCCESS)
         *watts = milliwatts * 1e-3;
-    *joules = millijoules_of(card) * 1e-3;
 }
 
 void mmul_nvml_close(struct mmul_nvml *card) {

@@ -11,7 +11,8 @@ struct mmul_nvml;
 struct mmul_nvml *mmul_nvml_open(const char *library, const char *pci);
 
 // NAN: the card does not tell. Joules count from mmul_nvml_open on.
-void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts, double *joules);
+void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts);
+double mmul_nvml_joules(const struct mmul_nvml *card);
 
 // NULL is legal.
 void mmul_nvml_close(struct mmul_nvml *card);

@@ -241,7 +241,7 @@ void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_r
         if (!join(device, request->root, name))
             return;
         find_card(sensors, device);
-        if (has_nothing(sensors) && may_be_nvidia(device))
+        if (has_nothing(sensors) && !request->quick && may_be_nvidia(device))
             sensors->nvml = mmul_nvml_open(
                 request->nvml != NULL ? request->nvml : "libnvidia-ml.so.1", request->pci);
     } else {
@@ -289,15 +289,21 @@ static double read_power(struct mmul_sensors *sensors, double now) {
     return sensors->watts;
 }
 
-struct mmul_sensed mmul_sensors_read(struct mmul_sensors *sensors, double now) {
-    struct mmul_sensed sensed = {.celsius = NAN, .watts = NAN, .joules = NAN};
-    if (sensors->nvml != NULL) {
-        mmul_nvml_read(sensors->nvml, &sensed.celsius, &sensed.watts, &sensed.joules);
-        return sensed;
-    }
+double mmul_sensors_joules(struct mmul_sensors *sensors) {
+    if (sensors->nvml != NULL)
+        return mmul_nvml_joules(sensors->nvml);
     for (int i = 0; i < sensors->meter_count; i++)
         sensors->joules += read_meter(&sensors->meters[i]);
-    sensed.joules = sensors->meter_count > 0 ? sensors->joules : NAN;
+    return sensors->meter_count > 0 ? sensors->joules : NAN;
+}
+
+struct mmul_sensed mmul_sensors_read(struct mmul_sensors *sensors, double now) {
+    struct mmul_sensed sensed = {
+        .celsius = NAN, .watts = NAN, .joules = mmul_sensors_joules(sensors)};
+    if (sensors->nvml != NULL) {
+        mmul_nvml_read(sensors->nvml, &sensed.celsius, &sensed.watts);
+        return sensed;
+    }
     sensed.celsius = read_temperature(sensors);
     sensed.watts = read_power(sensors, now);
     return sensed;

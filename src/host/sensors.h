@@ -46,6 +46,7 @@ struct mmul_sensors_request {
     const char *nvml;                // the library; NULL: "libnvidia-ml.so.1"
     const char *pci;                 // a card's address, "0000:65:00.0"; "": the CPU
     const struct mmul_cpuset *cores; // the CPU's: of their packages; NULL: of all
+    bool quick;                      // nothing that takes longer than to read files: no NVML
 };
 
 // Looks for what there is; `now` is the clock (mmul_clock_now). Local. What cannot be read is absent.
@@ -55,5 +56,8 @@ void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_r
 // Reads; to be called once a minute at least, for counters of energy begin again. Where power follows from energy it
 // takes two readings, 0.2 s apart. A counter that jumped, or went away, makes energy absent for good.
 struct mmul_sensed mmul_sensors_read(struct mmul_sensors *sensors, double now);
+
+// Its joules alone, of which no other sensor is asked; absent at once where there is no counter.
+double mmul_sensors_joules(struct mmul_sensors *sensors);
 
 void mmul_sensors_close(struct mmul_sensors *sensors);

@@ -54,7 +54,7 @@ static void a_run_has_its_own_joules(void **state) {
     struct mmul_context context = found();
     for (int run = 0; run < 3; run++) {
         count(2000000 + run * 2000000);
-        mmul_effort_begin_run(&context);
+        mmul_effort_begin_run(&context, 0);
         count(3000000 + run * 2000000);
         assert_true(fabs(mmul_effort_joules(&context) - 1) < 1e-9);
     }
@@ -63,7 +63,7 @@ static void a_run_has_its_own_joules(void **state) {
 static void a_counter_is_looked_at_in_time(void **state) {
     (void)state;
     struct mmul_context context = found();
-    mmul_effort_begin_run(&context);
+    mmul_effort_begin_run(&context, 0);
     const double now = mmul_clock_now();
     count(9000000);
     mmul_effort_attend(&context, now + 29);
@@ -78,7 +78,7 @@ static void a_counter_is_looked_at_in_time(void **state) {
 static void a_device_that_was_replaced_is_not_measured(void **state) {
     (void)state;
     struct mmul_context context = found();
-    mmul_effort_begin_run(&context);
+    mmul_effort_begin_run(&context, 0);
     context.replacements++;
     assert_true(isnan(mmul_effort_joules(&context)));
 }
@@ -87,11 +87,11 @@ static void what_has_no_counter_is_not_measured(void **state) {
     (void)state;
     struct mmul_context context = found();
     context.effort->sensors.meter_count = 0;
-    mmul_effort_begin_run(&context);
+    mmul_effort_begin_run(&context, 0);
     mmul_effort_attend(&context, mmul_clock_now() + 100);
     assert_true(isnan(mmul_effort_joules(&context)));
     context = found();
-    mmul_effort_begin_run(&context);
+    mmul_effort_begin_run(&context, 0);
     assert_int_equal(unlink(path), 0);
     assert_true(isnan(mmul_effort_joules(&context)));
     count(0);

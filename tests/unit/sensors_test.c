@@ -250,6 +250,13 @@ static void test_nvml_cards(void **state) {
     open_card(&sensors, "0000:65:00.0", nvml());
     expect_reading(&sensors, 1, 41, 250.5, 0.5);
     expect_reading(&sensors, 1, 41, 250.5, 1);
+    expect(mmul_sensors_joules(&sensors), 1.5);
+    mmul_sensors_close(&sensors);
+    const struct mmul_sensors_request quick = {
+        .root = root.path, .pci = "0000:65:00.0", .nvml = nvml(), .quick = true};
+    mmul_sensors_open(&sensors, &quick, 0); // the library takes its time
+    expect_reading(&sensors, 1, NAN, NAN, NAN);
+    expect(mmul_sensors_joules(&sensors), NAN);
     mmul_sensors_close(&sensors);
     open_card(&sensors, "0000:66:00.0", nvml()); // not on this bus, as a container may have it
     expect_reading(&sensors, 1, 77, NAN, NAN);

@@ -193,7 +193,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, warm_up(made, err), err);
-    mmul_effort_begin_run(context);
+    mmul_effort_begin_run(context, request->values->plan->seconds);
     made->site.begin = mmul_clock_now(); // the device is warm: the clock starts
     mmul_stopwatch_enter_at(&context->watch, NULL, made->site.begin);
     mmul_stopwatch_enter_at(&made->site.watch, &made->site.mine.setup_seconds, made->site.begin);

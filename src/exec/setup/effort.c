@@ -12,7 +12,7 @@
 
 // A package of 500 W takes 8 minutes to where the shortest counters begin again.
 static const double READ_SECONDS = 30;
-static const double LOOK_SECONDS = 0.45, RATE_SECONDS = 1;
+static const double LOOK_SECONDS = 0.45, RATE_SECONDS = 1, LONG_SECONDS = 1;
 
 // ---------------------------------------------------------------------------------------- sensors
 
@@ -33,38 +33,43 @@ static void close_sensors(struct mmul_effort *effort) {
     effort->is_open = false;
 }
 
-static void look_for_sensors(const struct mmul_context *context, double now) {
+static void look_for_sensors(const struct mmul_context *context, double now, bool quick) {
     struct mmul_effort *effort = context->effort;
     const struct mmul_cpuset cores = own_cores();
     struct mmul_device_info info;
     close_sensors(effort);
     mmul_device_describe(context->device, &info);
-    const struct mmul_sensors_request request = {.root = "", .pci = info.pci, .cores = &cores};
+    const struct mmul_sensors_request request = {
+        .root = "", .pci = info.pci, .cores = &cores, .quick = quick};
     mmul_sensors_open(&effort->sensors, &request, now);
     effort->is_open = true;
+    effort->is_quick = quick && info.pci[0] != '\0';
     effort->replacements = context->replacements;
 }
 
-// The thread has the right to.
-static struct mmul_sensed read_sensors(struct mmul_effort *effort, double now) {
-    const struct mmul_sensed sensed = mmul_sensors_read(&effort->sensors, now);
-    effort->read_at = now;
-    atomic_flag_clear(&effort->reading);
-    return sensed;
-}
-
-static struct mmul_sensed read_in_turn(struct mmul_effort *effort, double now) {
+static void enter(struct mmul_effort *effort) {
     while (atomic_flag_test_and_set(&effort->reading)) // the other thread only reads
         mmul_clock_nap(20e-6);
-    return read_sensors(effort, now);
 }
 
-void mmul_effort_begin_run(struct mmul_context *context) {
+// The thread has entered, and leaves.
+static double read_joules(struct mmul_effort *effort, double now) {
+    const double joules = mmul_sensors_joules(&effort->sensors);
+    effort->read_at = now;
+    atomic_flag_clear(&effort->reading);
+    return joules;
+}
+
+void mmul_effort_begin_run(struct mmul_context *context, double predicted_seconds) {
     struct mmul_effort *effort = context->effort;
     const double now = mmul_clock_now();
-    if (!effort->is_open || effort->replacements != context->replacements)
-        look_for_sensors(context, now);
-    effort->begun_joules = read_in_turn(effort, now).joules;
+    effort->first_at = effort->first_at == 0 ? now : effort->first_at;
+    const bool quick = predicted_seconds < LONG_SECONDS && now - effort->first_at < LOOK_SECONDS;
+    if (!effort->is_open || effort->replacements != context->replacements ||
+        (effort->is_quick && !quick))
+        look_for_sensors(context, now, quick);
+    enter(effort);
+    effort->begun_joules = read_joules(effort, now);
 }
 
 void mmul_effort_attend(struct mmul_context *context, double now) {
@@ -72,16 +77,17 @@ void mmul_effort_attend(struct mmul_context *context, double now) {
     if (isnan(effort->begun_joules) || atomic_flag_test_and_set(&effort->reading))
         return;
     if (now - effort->read_at >= READ_SECONDS)
-        read_sensors(effort, now);
+        read_joules(effort, now);
     else
         atomic_flag_clear(&effort->reading);
 }
 
 double mmul_effort_joules(struct mmul_context *context) {
     struct mmul_effort *effort = context->effort;
-    return isnan(effort->begun_joules) || effort->replacements != context->replacements
-               ? NAN
-               : read_in_turn(effort, mmul_clock_now()).joules - effort->begun_joules;
+    if (isnan(effort->begun_joules) || effort->replacements != context->replacements)
+        return NAN;
+    enter(effort);
+    return read_joules(effort, mmul_clock_now()) - effort->begun_joules;
 }
 
 void mmul_effort_destroy(struct mmul_effort *effort) {
@@ -102,7 +108,11 @@ void mmul_effort_look(struct mmul_context *context, double flops, double now) {
         effort->flops_per_second = NAN;
     }
     effort->looked_at = now;
-    effort->sensed = read_in_turn(effort, now);
+    if (effort->is_quick && isnan(effort->begun_joules) && now - effort->first_at >= LOOK_SECONDS)
+        look_for_sensors(context, now, false); // which nobody else reads
+    enter(effort);
+    effort->sensed = mmul_sensors_read(&effort->sensors, now);
+    atomic_flag_clear(&effort->reading);
     effort->resident_bytes = mmul_process_resident_bytes();
     if (now - effort->since < RATE_SECONDS)
         return;
