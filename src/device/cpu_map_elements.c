@@ -393,12 +393,8 @@ static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t co
     return (struct mmul_strided){room, is_one ? 0 : cols, 1};
 }
 
-struct rooms {
-    mmul_real of[OPERANDS][TILE_ELEMENTS];
-};
-
 static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols,
-                      struct rooms *rooms) {
+                      mmul_real *const rooms[OPERANDS]) {
     struct mmul_strided x[OPERANDS] = {{0}};
     mmul_real *out = job->out + i * job->ld + j;
     if (job->run == copy && job->operands[0].col_step != 1) { // no tile in between
@@ -406,38 +402,70 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
         return;
     }
     for (int p = 0; p < job->operand_count; p++)
-        x[p] = reach(mmul_cpu_part(job->operands[p], i, j), rows, cols, rooms->of[p]);
+        x[p] = reach(mmul_cpu_part(job->operands[p], i, j), rows, cols, rooms[p]);
     for (int64_t r = 0; r < rows; r++)
         job->run(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
                  x[2].at + r * x[2].row_step, out + r * job->ld);
 }
 
 // What is the same everywhere is in its room from the first tile to the last.
-static void pack_constants(const struct job *job, struct rooms *rooms) {
+static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
+                          mmul_real *const rooms[OPERANDS]) {
     for (int p = 0; p < job->operand_count; p++)
         if (is_constant(job->operands[p]))
-            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols),
-                          rooms->of[p], 0);
-}
-
-static void make_tiles(void *context, int part, int64_t t, int64_t begin, int64_t end) {
-    const struct job one = job_of(context, t), *job = &one;
-    struct rooms rooms;
-    (void)part;
-    pack_constants(job, &rooms);
+            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), rooms[p],
+                          0);
     for (int64_t tile = begin; tile < end; tile++) {
         const int64_t i = tile / job->tiles_along * job->tile_rows;
         const int64_t j = tile % job->tiles_along * job->tile_cols;
         make_tile(job, i, j, mmul_smaller(job->tile_rows, job->rows - i),
-                  mmul_smaller(job->tile_cols, job->cols - j), &rooms);
+                  mmul_smaller(job->tile_cols, job->cols - j), rooms);
     }
 }
 
+// Rows that lie in memory, and constants, need less: to touch so many pages of the stack costs as much as a small block.
+static __attribute__((noinline)) void make_packed(const struct job *job, int64_t begin,
+                                                  int64_t end) {
+    mmul_real room[OPERANDS][TILE_ELEMENTS];
+    mmul_real *const rooms[OPERANDS] = {room[0], room[1], room[2]};
+    make_in_rooms(job, begin, end, rooms);
+}
+
+static __attribute__((noinline)) void make_rows(const struct job *job, int64_t begin, int64_t end) {
+    mmul_real room[OPERANDS][ROW];
+    mmul_real *const rooms[OPERANDS] = {room[0], room[1], room[2]};
+    make_in_rooms(job, begin, end, rooms);
+}
+
+// A map, and its job of the first matrix.
+struct making {
+    const struct mmul_map *map;
+    struct job first;
+};
+
+static void make_tiles(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+    const struct making *making = context;
+    struct job later;
+    const struct job *job = &making->first;
+    bool is_packed = false;
+    (void)part;
+    if (t > 0) {
+        later = job_of(making->map, t);
+        job = &later;
+    }
+    for (int p = 0; p < job->operand_count; p++)
+        is_packed |= job->operands[p].col_step != 1 && !is_constant(job->operands[p]);
+    if (is_packed)
+        make_packed(job, begin, end);
+    else
+        make_rows(job, begin, end);
+}
+
 void mmul_cpu_map_elements(const struct mmul_map *map) {
-    const struct job job = job_of(map, 0);
-    const int64_t tiles = (job.rows + job.tile_rows - 1) / job.tile_rows * job.tiles_along;
+    struct making making = {map, job_of(map, 0)};
+    const struct job *job = &making.first;
+    const int64_t tiles = (job->rows + job->tile_rows - 1) / job->tile_rows * job->tiles_along;
     const double flops = mmul_operation_row(map->kind)->flops_each;
     const double cost = (double)map->rows * (double)map->cols * (1 + flops / 16) / (double)tiles;
-    mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles,
-                   (void *)(uintptr_t)map);
+    mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles, &making);
 }

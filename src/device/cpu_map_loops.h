@@ -12,7 +12,6 @@
 typedef double mmul_real;
 #define mmul_cpu_operand mmul_cpu_operand_f64
 #define mmul_cpu_result  mmul_cpu_result_f64
-#define mmul_cpu_part    mmul_cpu_part_f64
 #define mmul_cpu_pack    mmul_cpu_pack_f64
 #else
 typedef float mmul_real;
@@ -57,7 +56,10 @@ struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, in
 mmul_real *mmul_cpu_result(const struct mmul_map *map, int64_t t);
 
 // From row i and column j on.
-struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j);
+static inline struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j) {
+    return (struct mmul_strided){from.at + i * from.row_step + j * from.col_step, from.row_step,
+                                 from.col_step};
+}
 
 // Writes it without steps: row i at to + i * ld.
 void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to, int64_t ld);

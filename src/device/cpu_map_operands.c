@@ -25,11 +25,6 @@ mmul_real *mmul_cpu_result(const struct mmul_map *map, int64_t t) {
     return data + map->result.offset + t * map->result_step;
 }
 
-struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j) {
-    from.at += i * from.row_step + j * from.col_step;
-    return from;
-}
-
 // ------------------------------------------------------------------------------------------ pack
 
 typedef mmul_real four __attribute__((vector_size(4 * sizeof(mmul_real))));

@@ -296,14 +296,14 @@ END
 }
 
 @test "run: memory of a long loop does not grow with its length" {
-    script 'n = 3
+    script 'n = 60
 x = generate((500, 500))
 for i in range(n):
     x = tanh(x + 0.5)
 save("x.npy", x)'
     program run e.py --check
     local short=${output##*values take }
-    program run e.py n=300 --check
+    program run e.py n=600 --check
     [ "${output##*values take }" != "$output" ]
     local long=${output##*values take }
     [ "${short%% of*}" = "${long%% of*}" ]

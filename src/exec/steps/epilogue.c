@@ -279,23 +279,19 @@ static int64_t tile_rows(const struct mmul_stage *stage, struct mmul_region bloc
 
 static struct tile find_tile(const struct mmul_stage *stage, struct mmul_region block,
                              int64_t index) {
-    const struct mmul_epilogue *epilogue = &stage->epilogue;
-    const int place = epilogue->step->result;
-    const int64_t matrix_rows =
-        stage->plan->program->values[stage->plan->places[place].value].shape.rows;
+    const struct mmul_program_plan *plan = stage->plan;
+    const int place = stage->epilogue.step->result;
     const int64_t each = tile_rows(stage, block), row = block.row_begin + index * each;
-    const bool by_rows = epilogue->step->by_rows;
-    const struct mmul_view view = mmul_values_view(stage->site->values, place, stage->comm->rank,
-                                                   by_rows ? row / matrix_rows : block.matrix);
-    return (struct tile){
-        .matrix = block.matrix,
-        .row = row,
-        .rows = mmul_smaller(each, block.row_end - row),
-        .col = block.col_begin,
-        .cols = block.col_end - block.col_begin,
-        .at = mmul_view_element(&view, by_rows ? row % matrix_rows : row, block.col_begin),
-        .dtype = view.dtype,
-        .ld = view.ld};
+    struct tile tile = {.matrix = block.matrix,
+                        .row = row,
+                        .rows = mmul_smaller(each, block.row_end - row),
+                        .col = block.col_begin,
+                        .cols = block.col_end - block.col_begin,
+                        .dtype = plan->program->values[plan->places[place].value].dtype};
+    const struct mmul_host_tile result = find_result(stage, &tile, place);
+    tile.at = (void *)(uintptr_t)result.at;
+    tile.ld = result.ld;
+    return tile;
 }
 
 // Tiles of a block that threads claim.

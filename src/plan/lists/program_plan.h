@@ -80,9 +80,8 @@ struct mmul_program_rank {
     bool copies_on_host;  // its device, a CPU through OpenCL, copies what it works on
     bool is_sampled;      // what its device makes is looked at by samples
     int64_t device_bytes; // of its memory that the rank may use
-    // Threads each of which has tiles of its own, and bytes of all tiles that the fused operations of a step have at a
-    // time, for one of them.
-    int tile_threads;
+    int tile_threads;     // each of which has tiles of its own
+    // Of one thread's: in host memory of all tiles that the fused operations of a step have to do with, else of one.
     int64_t fused_tile_bytes;
 };
 

@@ -48,10 +48,10 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
 enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err) {
-    // Bytes of the tiles that fused operations have to do with at a time. Where operations are made in host memory,
-    // these fit the second caches of the rank's cores, each of which takes its own through all of them, if it is the
-    // CPU; a device with memory of its own keeps larger ones there from fused operation to fused operation, of such a
-    // part of its memory that what one reads and makes is a small one.
+    // Where operations are made in host memory, all tiles that the fused operations of a step have to do with fit the
+    // second caches of the rank's cores, each of which takes its own through all of them, if it is the CPU. A device
+    // with memory of its own keeps a larger one there from fused operation to fused operation, of such a part of its
+    // memory that what one reads and makes is a small one.
     enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
     enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
     for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
@@ -68,7 +68,7 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
             info->host_memory && info->is_trusted ? (int)mmul_larger(1, info->threads) : 1;
         r->fused_tile_bytes = info->host_memory
                                   ? info->threads * info->cache_bytes / r->tile_threads
-                                  : 2 * mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
+                                  : mmul_smaller(MOST, r->device_bytes / PART_OF_MEMORY);
     }
     return status == MMUL_OK ? count_products(plan, err) : status;
 }
@@ -309,8 +309,8 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }
-    const int64_t tile =
-        plan->ranks[rank].fused_tile_bytes / tiles_at_once(plan, step) / bytes_each(plan, step);
+    const int64_t together = plan->ranks[rank].host_memory ? tiles_at_once(plan, step) : 1;
+    const int64_t tile = plan->ranks[rank].fused_tile_bytes / together / bytes_each(plan, step);
     size.tile = mmul_larger(widest, mmul_smaller(tile, largest));
     size.tiles = step->tile_count + mmul_program_ends_apart(plan, step);
     return size;
