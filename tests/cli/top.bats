@@ -134,8 +134,10 @@ assert [x for x, _ in points] == list(range(len(points))) and len(points) >= tur
 assert all(abs(y - 10 / (1 + x)) < 1e-5 * y for x, y in points), points
 END
     wait "${jobs[0]}"
-    [ ! -e "run/mpimatmul/$id.json" ] && [ -z "$(ls run/mpimatmul)" ]
-    [ "$(wc -l < out.0)" -eq 120 ] && [ ! -s err.0 ] || { cat err.0; return 1; }
+    [ ! -e "run/mpimatmul/$id.json" ]
+    [ -z "$(ls run/mpimatmul)" ]
+    [ "$(wc -l < out.0)" -eq 120 ]
+    [ ! -s err.0 ] || { cat err.0; return 1; }
 }
 
 @test "a product: all ranks' progress counts, and the table has them" {
@@ -143,8 +145,8 @@ END
     "$MPIMATMUL" gen B.bin --dims 200x300 --kind integer --seed 2 --quiet
     # Each rank computes half of the matrices, in parts that others may claim, and is late with each of them.
     local common=("$MPIMATMUL" mul A.bin B.bin -o C.bin --weights equal --tail 0.6 --quiet)
-    job "${launch[@]}" -n 1 "${common[@]}" --device faulty:delay=300ms:cpu : \
-        -n 1 "${common[@]}" --device faulty:delay=400ms:cpu
+    job "${launch[@]}" -n 1 "${common[@]}" --device faulty:delay=1s:cpu : \
+        -n 1 "${common[@]}" --device faulty:delay=1300ms:cpu
     look 'j["phase"] == "multiply" and j["share"] == 0 and not any(r["done"] for r in j["ranks"])'
     look 'all(0 < r["done"] < 1 for r in j["ranks"])' 'j["left_seconds"] > 0' \
         'min(r["done"] for r in j["ranks"]) - 0.02 < j["share"] < max(r["done"] for r in j["ranks"]) + 0.02'
@@ -155,8 +157,8 @@ END
     [ "${lines[0]}" = "job $id: $(tr '\0' ' ' < "/proc/$id/cmdline" | sed -e 's|^[^ ]*/||' -e 's/ $//')" ]
     [[ "${lines[1]}" =~ ^'multiply '[0-9]+' %'(, [0-9.]+' GFLOP/s')?', '.*' left, '[0-9]+' s so far'$ ]]
     [ "$(xargs <<< "${lines[2]}")" = "rank host device computes GFLOP/s share done memory temp power" ]
-    [[ "$(xargs <<< "${lines[3]}")" == "0 $(hostname) faulty:delay=300ms:cpu matmul "*" 50 % "*" % "*" MiB "* ]]
-    [[ "$(xargs <<< "${lines[4]}")" == "1 $(hostname) faulty:delay=400ms:cpu matmul "*" 50 % "*" % "*" MiB "* ]]
+    [[ "$(xargs <<< "${lines[3]}")" == "0 $(hostname) faulty:delay=1s:cpu matmul "*" 50 % "*" % "*" MiB "* ]]
+    [[ "$(xargs <<< "${lines[4]}")" == "1 $(hostname) faulty:delay=1300ms:cpu matmul "*" 50 % "*" % "*" MiB "* ]]
     [ "${#lines[@]}" -eq 5 ]
 }
 
@@ -177,7 +179,9 @@ END
     look 'j["command"].endswith("s.py") and len(j["ranks"]) == 2' 'j["loop"]["at"] >= 13 and j["loop"]["end"] == 40' \
         'abs(j["share"] - (j["loop"]["at"] - 10) / 30) < 1e-6' 'j["ranks"][1]["memory_bytes"] > 1e6'
     wait "${jobs[0]}"
-    [ -z "$(ls run/mpimatmul)" ] && [ ! -s out.0 ] && [ ! -s err.0 ]
+    [ -z "$(ls run/mpimatmul)" ]
+    [ ! -s out.0 ]
+    [ ! -s err.0 ]
 }
 
 @test "several jobs are listed, the longest first, and one of them alone" {
@@ -330,10 +334,12 @@ expect_size() {
     expect_size 80 24
     tmux -L top send-keys q
     for ((i = 0; i < 50; i++)); do [ ! -s code ] || break; sleep 0.1; done
-    [ "$(cat code)" = 0 ] && [ ! -s err ]
+    [ "$(cat code)" = 0 ]
+    [ ! -s err ]
     look 'j["loop"]["at"] < 59' # it goes on
     wait "${jobs[0]}"
-    [ "$(wc -l < out.0)" -eq 120 ] && [ ! -s err.0 ]
+    [ "$(wc -l < out.0)" -eq 120 ]
+    [ ! -s err.0 ]
 }
 
 @test "a job that ends stays on the screen; a plain terminal; Ctrl-C ends with 75" {
@@ -370,5 +376,6 @@ expect_size() {
     tmux -L other -f /dev/null new-session -d \
         "TERM=nobodys '$MPIMATMUL' top $id 2> err; echo \$? > code; exec sleep 100"
     for ((i = 0; i < 50; i++)); do [ ! -s code ] || break; sleep 0.1; done
-    [ "$(cat code)" = 71 ] && [ "$(cat err)" = "mpimatmul: top: no terminal 'nobodys' is known here" ]
+    [ "$(cat code)" = 71 ]
+    [ "$(cat err)" = "mpimatmul: top: no terminal 'nobodys' is known here" ]
 }

@@ -72,7 +72,9 @@ for name in ("early", "late"):
 assert all(r["flops_per_second"] is not None for r in job["ranks"])
 END
     wait $!
-    [ ! -s out ] && [ ! -s err ] && [ -e C.bin ]
+    [ ! -s out ]
+    [ ! -s err ]
+    [ -e C.bin ]
     [ -z "$(ls run/mpimatmul)" ]
 }
 
@@ -95,7 +97,9 @@ assert job["phase"] == "run" and job["loop"] is None, job
 assert "matmul" in job["ranks"][1]["computes"] or "tanh" in job["ranks"][1]["computes"], job
 END
     wait $!
-    [ ! -s out ] && [ ! -s err ] && [ -e x.npy ]
+    [ ! -s out ]
+    [ ! -s err ]
+    [ -e x.npy ]
 }
 
 @test "nothing of these jobs still runs on the hosts" {
