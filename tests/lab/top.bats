@@ -23,7 +23,7 @@ teardown() {
     lab_clear > /dev/null
 }
 
-# look NAME EXPRESSION...: NAME.json is what is said of the one job when each of these is true of it, as `j`, with its
+# look NAME EXPRESSION...: NAME.job is what is said of the one job when each of these is true of it, as `j`, with its
 # ranks r0 and r1, within some seconds.
 look() {
     local name=$1
@@ -37,6 +37,7 @@ if not found:
     sys.exit(1)
 j = found[0]
 r0, r1 = j["ranks"]
+json.dump(j, open(sys.argv[1] + ".job", "w"))
 try:
     sys.exit(not all(eval(one) for one in sys.argv[2:]))
 except TypeError: # not known yet
@@ -64,7 +65,7 @@ job() {
     python << 'END'
 import json
 for name in ("early", "late"):
-    job = json.load(open(name + ".json"))["jobs"][0]
+    job = json.load(open(name + ".job"))
     assert job["phase"] == "multiply" and [r["host"] for r in job["ranks"]] == ["node1", "node2"], job
     assert [r["device"] for r in job["ranks"]] == ["cpu", "faulty:delay=400ms:cpu"]
     assert [r["share"] for r in job["ranks"]] == [0.5, 0.5] and job["ranks"][1]["computes"] == "matmul"
@@ -92,7 +93,7 @@ END
     look late '0.5 < r1["done"] < 1' 'abs(j["share"] - (r0["done"] + r1["done"]) / 2) < 0.1'
     python << 'END'
 import json
-job = json.load(open("early.json"))["jobs"][0]
+job = json.load(open("early.job"))
 assert job["phase"] == "run" and job["loop"] is None, job
 assert "matmul" in job["ranks"][1]["computes"] or "tanh" in job["ranks"][1]["computes"], job
 END
