@@ -528,7 +528,8 @@ static bool is_over_at_once(const struct mmul_run *run) {
     bool waits = context->comm->size > 1 || !mmul_device_is_trusted(context->device) ||
                  !mmul_device_can_borrow(context->device);
     for (int i = 0; i < run->stage_count; i++)
-        waits |= run->stages[i].is_carried || run->stages[i].product != NULL;
+        waits |= run->stages[i].is.step->kind != MMUL_STEP_COMPUTE ||
+                 run->stages[i].product != NULL || run->stages[i].sums.rounds > 0;
     return !waits && run->site.values->plan->seconds < SECONDS;
 }
 
