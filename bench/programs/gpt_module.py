@@ -20,6 +20,8 @@ given = {"corpus": "book.txt", "layers": 6, "heads": 6, "width": 384, "length": 
          "every": 10, "apart": 0}
 for word in sys.argv[1:]:
     name, _, value = word.partition("=")
+    if name not in given:
+        sys.exit(f"gpt_module.py: there is no '{name}', but {', '.join(given)}")
     given[name] = value if name == "corpus" else int(value)
 corpus, layers, heads, width, length, count, turns, every, apart = given.values()
 

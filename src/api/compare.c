@@ -193,20 +193,28 @@ static const struct field rank_numbers[] = {
     {NULL, NULL, NULL},
 };
 
+// Of these 0 says that nobody has measured, or predicted, it.
+static bool is_there(const char *what, const json_t *value) {
+    const bool may_be_none = strcmp(what, "predicted_seconds") == 0 ||
+                             strcmp(what, "efficiency") == 0 ||
+                             strcmp(what, "calibrated_flops_per_second") == 0;
+    return json_is_number(value) && (!may_be_none || json_number_value(value) != 0);
+}
+
 // {"a": 1, "b": 2, "ratio": 2}; null where a file has it not, or a is 0.
-static json_t *pair(const json_t *a, const json_t *b) {
+static json_t *pair(const char *what, const json_t *a, const json_t *b) {
     const double x = json_number_value(a), y = json_number_value(b);
-    const bool has_both = json_is_number(a) && json_is_number(b);
-    return json_pack("{so so so}", "a", json_is_number(a) ? json_real(x) : json_null(), "b",
-                     json_is_number(b) ? json_real(y) : json_null(), "ratio",
+    const bool has_a = is_there(what, a), has_b = is_there(what, b), has_both = has_a && has_b;
+    return json_pack("{so so so}", "a", has_a ? json_real(x) : json_null(), "b",
+                     has_b ? json_real(y) : json_null(), "ratio",
                      has_both && x != 0 ? json_real(y / x) : json_null());
 }
 
 // Of what at least one has.
 static void add_pair(json_t *rows, const char *what, const json_t *a, const json_t *b) {
-    if (!json_is_number(a) && !json_is_number(b))
+    if (!is_there(what, a) && !is_there(what, b))
         return;
-    json_t *row = json_pack("{ss}", "what", what), *numbers = pair(a, b);
+    json_t *row = json_pack("{ss}", "what", what), *numbers = pair(what, a, b);
     json_object_update(row, numbers);
     json_decref(numbers);
     json_array_append_new(rows, row);
@@ -271,7 +279,7 @@ static json_t *find_operations(const json_t *a, const json_t *b) {
     for (size_t i = 0; are_alike(a, b) && i < json_array_size(a); i++) {
         const json_t *x = json_array_get(a, i);
         json_t *seconds_a = seconds_of(x), *seconds_b = seconds_of(json_array_get(b, i));
-        json_t *numbers = pair(seconds_a, seconds_b);
+        json_t *numbers = pair("seconds", seconds_a, seconds_b);
         json_t *row =
             json_pack("{sI sO sO}", "step", (json_int_t)i + 1, "operation",
                       json_object_get(x, "operation"), "value", json_object_get(x, "value"));

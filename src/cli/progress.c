@@ -2,10 +2,12 @@
 // Drawing progress on stderr.
 #include "cli/progress.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,8 +66,13 @@ static void format_state(const struct mmul_progress *is, char *text, size_t capa
 
 enum { WIDTH = 24 }; // of a bar
 
+// In one line of the terminal: of a longer one what is left on the line before would stay.
 static void draw(struct progress *progress, const char bar[static WIDTH], const char *state) {
-    fprintf(stderr, "\r[%.*s] %s\033[K", WIDTH, bar,
+    enum { AROUND = 4 }; // "[", "] ", and a column that stays free
+    struct winsize size;
+    const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    const int room = is_known ? size.ws_col - WIDTH - AROUND : INT_MAX;
+    fprintf(stderr, "\r[%.*s] %.*s\033[K", WIDTH, bar, room > 0 ? room : 0,
             state); // \033[K clears what an older line left
     fflush(stderr);
     progress->is_drawn = true;

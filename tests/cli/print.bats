@@ -99,3 +99,33 @@ assert all(abs(f[0].count("#") + 0.5 - 24 * d / 176) < 0.6 for f, d in zip(found
 assert 0 < shares[-1] <= 100 and any(f[3] for f in found), found
 END
 }
+
+@test "a bar stays in one line of its terminal, however narrow" {
+    cat > e.py << 'END'
+x = generate((64, 64), kind="normal", seed=1)
+for i in loop(20):
+    x = tanh(x @ x)
+save("x.npy", x)
+END
+    for columns in 60 31 20; do
+        rm -f x.npy
+        python "$columns" "$MPIMATMUL" run e.py --device faulty:delay=30ms:cpu --progress bar << 'END'
+import fcntl, os, pty, re, struct, sys, termios
+columns = int(sys.argv[1])
+child, terminal = pty.fork()
+if child == 0:
+    fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
+told = b""
+try:
+    while part := os.read(terminal, 4096):
+        told += part
+except OSError: # its end
+    pass
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, told
+bars = [re.sub(r"\x1b\[K", "", bar) for bar in re.findall(r"\r(\[[#.]{24}\] [^\r]*)", told.decode())]
+assert len(bars) > 3 and all(len(bar) < max(columns, 28) for bar in bars), bars
+assert columns < 60 or any(bar.startswith("[") and "turn" in bar for bar in bars), bars
+END
+    done
+}
