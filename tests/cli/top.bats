@@ -227,6 +227,15 @@ notes.json" ] || { ls run/mpimatmul; return 1; }
     python "$id" $$ <<< 'import json, sys
 assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.argv[1:]]'
     expect_files
+    # A job does the same as `top`.
+    job "$MPIMATMUL" "${loop[@]}"
+    kill -KILL "${jobs[1]}"
+    wait "${jobs[1]}" || true
+    local left=$id
+    [ -e "run/mpimatmul/$left.json" ]
+    job "$MPIMATMUL" "${loop[@]}"
+    [ -e "run/mpimatmul/$id.json" ]
+    [ ! -e "run/mpimatmul/$left.json" ]
 }
 
 @test "a folder that is not the user's alone is refused, and a job says nothing there" {

@@ -94,13 +94,22 @@ struct mmul_job_state *mmul_board_job(struct mmul_context *context) {
     return board != NULL ? &board->job : NULL;
 }
 
+// What jobs that were killed have left goes.
+static enum mmul_status open_file(struct mmul_board *board, double begin, struct mmul_error *err) {
+    struct mmul_jobs *others = NULL;
+    struct mmul_error ignored;
+    const enum mmul_status status = mmul_job_file_open(&board->file, begin, err);
+    if (status == MMUL_OK && mmul_jobs_find(&others, &ignored) == MMUL_OK)
+        mmul_jobs_destroy(others);
+    return status;
+}
+
 void mmul_board_post(struct mmul_context *context, double now) {
     struct mmul_error ignored;
     struct mmul_board *board = board_of(context);
     context->posted_at = now;
     if (board == NULL ||
-        (board->file.path[0] == '\0' &&
-         mmul_job_file_open(&board->file, context->begun_at, &ignored) != MMUL_OK) ||
+        (board->file.path[0] == '\0' && open_file(board, context->begun_at, &ignored) != MMUL_OK) ||
         mmul_job_file_store(&board->file, &board->job, now, &ignored) != MMUL_OK)
         context->posted_at = INFINITY; // not tried again
 }
