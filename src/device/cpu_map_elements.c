@@ -423,7 +423,8 @@ static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
     }
 }
 
-// Rows that lie in memory, and constants, need less: to touch so many pages of the stack costs as much as a small block.
+// Rows that lie in memory, and constants, need less: to touch so many pages of the stack takes as long as a small
+// block.
 static __attribute__((noinline)) void make_packed(const struct job *job, int64_t begin,
                                                   int64_t end) {
     mmul_real room[OPERANDS][TILE_ELEMENTS];

@@ -77,7 +77,8 @@ PYTHON
     program compare a.json a.json
     expect_quiet_success
     run ! grep -E '^ *(predicted|efficiency|calibrated)' <<< "$output"
-    py -c 'import json; one = json.load(open("a.json")); one["predicted_seconds"] = 0.5; json.dump(one, open("b.json", "w"))'
+    py -c 'import json
+one = json.load(open("a.json")); one["predicted_seconds"] = 0.5; json.dump(one, open("b.json", "w"))'
     program compare a.json b.json
     expect_quiet_success
     grep -q -E '^predicted +- +0.500 s +-$' <<< "$output" || { show; return 1; }
