@@ -6,6 +6,7 @@
 
 #include "cli/failure.h"
 #include "cli/files.h"
+#include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/run_script.h"
@@ -352,6 +353,7 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
         return print_alone(job, err);
     const bool in_loop = mmul_script_turn(script, &turn);
     mmul_context_tell_turn(call->context, in_loop ? &turn : NULL);
+    mmul_interrupt_goes_on(in_loop);
     if (in_loop && !is_on(call, OPT_QUIET))
         mmul_progress_turn(job->progress, &turn);
     enum mmul_status status = say(call, &word, err);
@@ -399,8 +401,10 @@ static enum mmul_status read_text(const struct call *call,
         mmul_script_create(request, &job->script, err) == MMUL_OK &&
         mmul_script_is_over(job->script))
         *word = OVER;
-    if (call->is_root)
+    if (call->is_root) {
         mmul_context_tell_turn(call->context, NULL);
+        mmul_interrupt_goes_on(false);
+    }
     if (call->is_root && err->status != MMUL_OK)
         job->script = NULL; // it is gone
     struct mmul_error broken = {.status = MMUL_OK};

@@ -27,7 +27,7 @@ static const struct {
 static pid_t owner;
 static bool prints, has_bar;
 static _Atomic int first; // the signal that began the end; 0: none
-static _Atomic bool has_ended;
+static _Atomic bool has_ended, goes_on;
 
 // At once: mpirun may end it in the middle.
 static void end_process(int number, enum mmul_abandoned abandoned) {
@@ -57,6 +57,8 @@ static void handle(int number) {
     bool is_first = atomic_compare_exchange_strong(&first, &none, number);
     bool leaves = !is_first || !atomic_load(&has_ended);
     enum mmul_abandoned abandoned = leaves ? mmul_outputs_abandon() : MMUL_ABANDONED_FINISHED;
+    if (leaves && atomic_load(&goes_on) && abandoned == MMUL_ABANDONED_FINISHED)
+        abandoned = MMUL_ABANDONED_REST;
     if (is_first && (!prints || abandoned == MMUL_ABANDONED_FINISHED))
         alarm(GRACE_SECONDS);
     else
@@ -81,4 +83,8 @@ void mmul_interrupt_begin(bool is_first_process) {
 
 void mmul_interrupt_end(void) {
     atomic_store(&has_ended, true);
+}
+
+void mmul_interrupt_goes_on(bool does) {
+    atomic_store(&goes_on, does);
 }

@@ -9,5 +9,8 @@
 // A result that has been put in its place is kept, and its process left time to end by itself.
 void mmul_interrupt_begin(bool prints);
 
+// Is more to come than the outputs at hand: turns of a loop? Then those that are in their places are not all.
+void mmul_interrupt_goes_on(bool does);
+
 // What is going to be said has been said: from here on they leave the process two seconds to end.
 void mmul_interrupt_end(void);

@@ -123,3 +123,25 @@ expect_stopped() {
         "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet --device cpu > out 2> err < /dev/null || code=$?
     expect_stopped 75 "stopped by SIGTERM: no result was written"
 }
+
+@test "a loop of which turns have written is not over: the same at once" {
+    printf '%s\n' 'x = generate((4, 4), seed=1)' 'for i in loop(100000000):' '    x = tanh(x * 0.9 + 0.1)' \
+        '    if i % 500 == 499:' '        checkpoint("c.safetensors", (x, x * 2), turn=i + 1)' > loop.py
+    local launcher
+    for launcher in '' 'mpirun -q --oversubscribe -n 2'; do
+        rm -f c.safetensors
+        # shellcheck disable=SC2086 # words, or none
+        $launcher "$MPIMATMUL" run loop.py --quiet --device cpu > out 2> err < /dev/null 3>&- &
+        for ((i = 0; i < 100; i++)); do
+            [ ! -e c.safetensors ] || break
+            sleep 0.1
+        done
+        [ -e c.safetensors ]
+        kill -TERM $!
+        code=0
+        wait $! || code=$?
+        [ "$code" -eq "$([ -z "$launcher" ] && echo 75 || echo 1)" ] || { echo "$code"; return 1; }
+        [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: not all results were written" ] || { cat err; return 1; }
+        [ ! -s out ]
+    done
+}
