@@ -18,13 +18,23 @@ int mmul_utf8_length(const char *text) {
     return is_overlong || is_surrogate || is_beyond ? 0 : length;
 }
 
+// What makes a terminal show characters in another order than they stand: U+200E, U+200F, U+202A to U+202E, U+2066 to
+// U+2069.
+static bool is_direction(const unsigned char bytes[static 3]) {
+    const bool is_mark = bytes[1] == 0x80 && (bytes[2] == 0x8E || bytes[2] == 0x8F),
+               is_embedding = bytes[1] == 0x80 && bytes[2] >= 0xAA && bytes[2] <= 0xAE,
+               is_isolate = bytes[1] == 0x81 && bytes[2] >= 0xA6 && bytes[2] <= 0xA9;
+    return bytes[0] == 0xE2 && (is_mark || is_embedding || is_isolate);
+}
+
 char *mmul_make_printable(char *text) {
     char *to = text;
     for (const char *at = text; *at != '\0';) {
         const unsigned char *bytes = (const unsigned char *)at;
         int length = mmul_utf8_length(at);
         bool is_control = (length == 1 && (bytes[0] < 0x20 || bytes[0] == 0x7F)) ||
-                          (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0);
+                          (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0) ||
+                          (length == 3 && is_direction(bytes));
         if (length == 0 || is_control) {
             *to++ = '?';
             at += length == 0 ? 1 : length;

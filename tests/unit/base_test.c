@@ -369,6 +369,9 @@ static void names_are_made_printable(void **state) {
          "2J\xFF\xC3",
          "?2J??"},                         // no UTF-8
         {"\xED\xA0\x80\xC0\x80", "?????"}, // a surrogate, and zero in two bytes
+        {"a\xE2\x80\xAEnib\xE2\x81\xA9",
+         "a?nib?"}, // read from the right from there on; the end of that
+        {"\xE2\x80\x93", "\xE2\x80\x93"}, // a dash
         {"", ""},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
