@@ -370,7 +370,7 @@ static void names_are_made_printable(void **state) {
          "?2J??"},                         // no UTF-8
         {"\xED\xA0\x80\xC0\x80", "?????"}, // a surrogate, and zero in two bytes
         {"a\xE2\x80\xAEnib\xE2\x81\xA9",
-         "a?nib?"}, // read from the right from there on; the end of that
+         "a?nib?"},                       // read from the right from there on; the end of that
         {"\xE2\x80\x93", "\xE2\x80\x93"}, // a dash
         {"", ""},
     };
