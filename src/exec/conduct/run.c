@@ -111,15 +111,16 @@ static void rouse(void *context) {
     mmul_progress_rouse(context);
 }
 
-// A small one stays for the plan's next run: what it costs to make anew is more than many a turn of a loop takes.
+// A small one stays for the plan's next run, where all nodes have such: what it costs to make anew is more than many a
+// turn of a loop takes.
 static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct mmul_error *err) {
     enum { SMALL = 1 << 18 };
     const struct mmul_program_plan *plan = run->site.values->plan;
     const struct mmul_spare_owner owner = {MMUL_SPARE_RUN, plan};
     bool is_new;
-    if (!plan->is_repeated || bytes > SMALL)
+    if (!plan->is_repeated)
         return mmul_shared_create(run->site.context->comm, bytes, &run->site.segment, err);
-    run->segment_owner = plan;
+    run->segment_owner = bytes <= SMALL ? plan : NULL;
     return mmul_spare_take(run->site.context, owner, bytes, &run->site.segment, &is_new, err);
 }
 

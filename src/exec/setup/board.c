@@ -63,7 +63,7 @@ static void describe_ranks(const struct mmul_cluster *cluster, struct mmul_job_s
 
 static struct mmul_board *board_of(struct mmul_context *context) {
     struct mmul_error ignored;
-    if (context->board != NULL || !is_posted(context))
+    if (context->board != NULL || !is_posted(context) || isinf(context->posted_at))
         return context->board;
     if (MMUL_ALLOCATE(context->board, 1, "a board", &ignored) != MMUL_OK)
         return NULL;
@@ -110,8 +110,10 @@ void mmul_board_post(struct mmul_context *context, double now) {
     context->posted_at = now;
     if (board == NULL ||
         (board->file.path[0] == '\0' && open_file(board, context->begun_at, &ignored) != MMUL_OK) ||
-        mmul_job_file_store(&board->file, &board->job, now, &ignored) != MMUL_OK)
+        mmul_job_file_store(&board->file, &board->job, now, &ignored) != MMUL_OK) {
         context->posted_at = INFINITY; // not tried again
+        mmul_board_destroy(context);
+    }
 }
 
 void mmul_board_enter(struct mmul_context *context, const char *phase) {
