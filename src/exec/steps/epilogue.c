@@ -179,18 +179,15 @@ static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *
     return mmul_stage_map(stage, &host, place, err);
 }
 
-// How many of the fused operations from the first-th on read what the step makes there?
-static int count_readers(const struct mmul_stage *stage, int place, int first) {
+// Does one of the fused operations from the first-th on read what the step makes there?
+static bool is_read_from(const struct mmul_stage *stage, int first, int place) {
     const int base = mmul_program_base(stage->plan, place);
-    int count = 0;
-    for (int i = first; i < stage->epilogue.step->fused_count; i++) {
-        const struct mmul_program_fused *fused = fused_of(stage, i);
-        bool reads = false;
+    bool reads = false;
+    for (int i = first; i < stage->epilogue.step->fused_count; i++)
         for (int j = 0; j < MMUL_OPERANDS; j++)
-            reads |= fused->within[j] && mmul_program_base(stage->plan, fused->operands[j]) == base;
-        count += reads;
-    }
-    return count;
+            reads |= fused_of(stage, i)->within[j] &&
+                     mmul_program_base(stage->plan, fused_of(stage, i)->operands[j]) == base;
+    return reads;
 }
 
 // What the device alone has goes with its last reader.
@@ -198,7 +195,7 @@ static void release_read(struct mmul_stage *stage, const struct tile *tile, int 
     const struct mmul_program_fused *fused = fused_of(stage, index);
     struct mmul_worker *worker = &stage->site->worker;
     for (int j = 0; j < MMUL_OPERANDS; j++) {
-        if (!fused->within[j] || count_readers(stage, fused->operands[j], index + 1) > 0)
+        if (!fused->within[j] || is_read_from(stage, index + 1, fused->operands[j]))
             continue;
         const struct mmul_host_tile read =
             find_result(stage, tile, mmul_program_base(stage->plan, fused->operands[j]));
@@ -235,7 +232,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
                      : find_result(stage, tile, fused->result);
         const bool may_leave = is_absent && i < count - 1 &&
                                stage->plan->places[fused->result].tile > 0 &&
-                               count_readers(stage, fused->result, i + 2) == 0;
+                               !is_read_from(stage, i + 2, fused->result);
         forget(stage, &to); // what a device has of that
         status = make_fused(stage, tile, fused, &to, may_leave, err);
         if (status == MMUL_OK && is_absent)
