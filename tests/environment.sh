@@ -13,9 +13,10 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     BUILD=$(mkdir -p "${BUILD:-$REPO/build/$MODE}" && cd "${BUILD:-$REPO/build/$MODE}" && pwd)
     export REPO MODE BUILD
 
-    # The caller's own settings of the program, and of its library, which a machine's image may have, must not reach the
-    # tests, nor `make -n` a make in a test.
-    unset "${!MPIMATMUL_@}" "${!OPENBLAS_@}" MAKEFLAGS MFLAGS MAKELEVEL
+    # The caller's own settings of the program, of its library, which a machine's image may have, and of Python, whose
+    # ranks write into each other's lines when PYTHONUNBUFFERED is set, must not reach the tests, nor `make -n` a make
+    # in a test.
+    unset "${!MPIMATMUL_@}" "${!OPENBLAS_@}" "${!PYTHON@}" MAKEFLAGS MFLAGS MAKELEVEL
     export MPIMATMUL=$BUILD/bin/mpimatmul
     # What a sample of the check finds of a device that errs is the same in every run.
     export MPIMATMUL_VERIFY_SEED=1
