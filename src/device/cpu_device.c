@@ -111,5 +111,6 @@ const struct mmul_device_table mmul_cpu_table = {
     .gemm = mmul_cpu_gemm,
     .recuts = mmul_cpu_recuts,
     .map = mmul_cpu_map,
+    .map_together = mmul_cpu_map_together,
     .set_threads = mmul_cpu_set_threads,
 };

@@ -52,3 +52,14 @@ enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmu
         mmul_reference_carry(map);
     return status;
 }
+
+enum mmul_status mmul_cpu_map_together(void *self, const struct mmul_map *maps, int count,
+                                       struct mmul_error *err) {
+    const bool is_done = mmul_map_has_doubles(&maps[0])
+                             ? mmul_cpu_map_elements_together_f64(maps, count)
+                             : mmul_cpu_map_elements_together(maps, count);
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; !is_done && status == MMUL_OK && i < count; i++)
+        status = mmul_cpu_map(self, &maps[i], err);
+    return status;
+}

@@ -261,6 +261,16 @@ enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_m
     return mmul_reference_map(NULL, args, err);
 }
 
+enum mmul_status mmul_device_map_together(struct mmul_device *device, const struct mmul_map *maps,
+                                          int count, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (!device->lost && device->table->map_together != NULL)
+        return note(device, enter(device)->table->map_together(device->self, maps, count, err));
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        status = mmul_device_map(device, &maps[i], err);
+    return status;
+}
+
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err) {
     if (device->lost)
         return fail_lost(device, err);

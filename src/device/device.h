@@ -154,6 +154,12 @@ struct mmul_device_table {
     // the device works in host memory; else it is not asked for.
     enum mmul_status (*map)(void *self, const struct mmul_map *args, struct mmul_error *err);
 
+    // Up to MMUL_MAPS_TOGETHER of them, of operations on elements of the same rows and columns of one matrix, in one
+    // type, of which later ones read, of what earlier ones make, the element that they make themselves: piece by piece
+    // through all of them. NULL: one after the other.
+    enum mmul_status (*map_together)(void *self, const struct mmul_map *maps, int count,
+                                     struct mmul_error *err);
+
     // Sums of a matrix in a buffer (device/project.h). NULL: it is downloaded, and the host sums.
     enum mmul_status (*project)(void *self, const struct mmul_project *args,
                                 struct mmul_error *err);
@@ -242,6 +248,8 @@ bool mmul_device_can_map(const struct mmul_device *device);
 // By several threads at once where the device can borrow and is trusted.
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err);
+enum mmul_status mmul_device_map_together(struct mmul_device *device, const struct mmul_map *maps,
+                                          int count, struct mmul_error *err);
 enum mmul_status mmul_device_project(struct mmul_device *device, const struct mmul_project *args,
                                      struct mmul_error *err);
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);

@@ -54,7 +54,12 @@ struct mmul_map {
     // In host memory, there when the call returns: the sum of the bits of what was written, added up while it was
     // (*bits of device/project.h, of the rows of all matrices as one matrix). NULL: not wanted. Float32.
     uint32_t *carried;
+    // Of several that are made together: the result is read by later ones alone, and need not be there in the end.
+    bool is_passing;
 };
+
+// So many are made together at most.
+enum { MMUL_MAPS_TOGETHER = 16 };
 
 // Is one of its buffers of float64? All are, but for casts. Only devices that work in host memory take such.
 bool mmul_map_has_doubles(const struct mmul_map *map);

@@ -249,19 +249,48 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     return status;
 }
 
-// The same, by one of several threads: on the CPU, which is trusted, and where all is in host memory.
+// From the first-th on: how many operations on elements follow each other, of which all but the last one's results stay
+// where they are.
+static int count_together(const struct mmul_stage *stage, int first) {
+    const struct mmul_program *program = stage->plan->program;
+    const int most =
+        (int)mmul_smaller(stage->epilogue.step->fused_count - first, MMUL_MAPS_TOGETHER);
+    int count = 0;
+    while (count < most) {
+        const int operation = fused_of(stage, first + count)->operation;
+        if (mmul_operation_row(program->operations[operation].kind)->class != MMUL_CLASS_ELEMENTS)
+            break;
+        count++;
+        if (ends_apart(stage, first + count - 1))
+            break;
+    }
+    return count;
+}
+
+// The same, by one of several threads: on the CPU, which is trusted, and where all is in host memory. Where all is done
+// together, what has a tile of the room is needed by nobody else.
 static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct tile *tile,
                                         struct mmul_error *err) {
+    const int all = stage->epilogue.step->fused_count;
+    const bool is_all = count_together(stage, 0) == all;
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < stage->epilogue.step->fused_count; i++) {
-        const struct mmul_program_fused *fused = fused_of(stage, i);
-        const bool is_apart = ends_apart(stage, i);
-        const struct mmul_host_tile to =
-            is_apart ? room_tile(stage, tile, stage->epilogue.step->tile_count)
-                     : find_result(stage, tile, fused->result);
-        const struct mmul_host_map host = find_map(stage, tile, fused, &to);
-        status = mmul_host_map_make(&host, stage->site->context->device, err);
-        if (status == MMUL_OK && is_apart)
+    for (int i = 0, count; status == MMUL_OK && i < all; i += count) {
+        struct mmul_host_map maps[MMUL_MAPS_TOGETHER];
+        struct mmul_host_tile to;
+        count = (int)mmul_larger(1, count_together(stage, i));
+        for (int k = 0; k < count; k++) {
+            const struct mmul_program_fused *fused = fused_of(stage, i + k);
+            const bool is_apart = ends_apart(stage, i + k);
+            to = is_apart ? room_tile(stage, tile, stage->epilogue.step->tile_count)
+                          : find_result(stage, tile, fused->result);
+            maps[k] = find_map(stage, tile, fused, &to);
+            maps[k].map.is_passing =
+                is_all && !is_apart && stage->plan->places[fused->result].tile > 0;
+        }
+        status = count > 1
+                     ? mmul_host_map_make_together(maps, count, stage->site->context->device, err)
+                     : mmul_host_map_make(&maps[0], stage->site->context->device, err);
+        if (status == MMUL_OK && ends_apart(stage, i + count - 1))
             copy_apart(&to, tile);
     }
     return status;

@@ -169,26 +169,54 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map
                                      most - least + 1, &to->buffer, err);
 }
 
-enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
-                                    struct mmul_error *err) {
-    struct mmul_map map = host->map;
+// As the device has it; what has been borrowed is to be given back, after a failure, too.
+static enum mmul_status borrow_all(struct mmul_device *device, const struct mmul_host_map *host,
+                                   struct mmul_map *map, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    map.result = (struct mmul_operand){NULL, 0, host->ld};
-    map.carried = NULL;
-    for (int i = 0; i < map.operand_count; i++)
-        map.operands[i].buffer = NULL;
-    for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
-        status = borrow(device, &host->map, &host->operands[i], &map.operands[i], err);
+    *map = host->map;
+    map->result = (struct mmul_operand){NULL, 0, host->ld};
+    map->carried = NULL;
+    for (int i = 0; i < map->operand_count; i++)
+        map->operands[i].buffer = NULL;
+    for (int i = 0; status == MMUL_OK && i < map->operand_count; i++)
+        status = borrow(device, &host->map, &host->operands[i], &map->operands[i], err);
     if (status == MMUL_OK)
         status = mmul_device_buffer_borrow(device, host->dtype, host->result,
-                                           (map.matrices - 1) * map.result_step +
-                                               (map.rows - 1) * host->ld + map.cols,
-                                           &map.result.buffer, err);
+                                           (map->matrices - 1) * map->result_step +
+                                               (map->rows - 1) * host->ld + map->cols,
+                                           &map->result.buffer, err);
+    return status;
+}
+
+static void give_back(struct mmul_device *device, const struct mmul_map *map) {
+    for (int i = 0; i < map->operand_count; i++)
+        mmul_device_buffer_destroy(device, map->operands[i].buffer);
+    mmul_device_buffer_destroy(device, map->result.buffer);
+}
+
+enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
+                                    struct mmul_error *err) {
+    struct mmul_map map;
+    enum mmul_status status = borrow_all(device, host, &map, err);
     if (status == MMUL_OK)
         status = mmul_device_map(device, &map, err);
-    for (int i = 0; i < map.operand_count; i++)
-        mmul_device_buffer_destroy(device, map.operands[i].buffer);
-    mmul_device_buffer_destroy(device, map.result.buffer);
+    give_back(device, &map);
+    return status;
+}
+
+enum mmul_status mmul_host_map_make_together(const struct mmul_host_map *hosts, int count,
+                                             struct mmul_device *device, struct mmul_error *err) {
+    struct mmul_map maps[MMUL_MAPS_TOGETHER];
+    enum mmul_status status = MMUL_OK;
+    int borrowed = 0;
+    do {
+        status = borrow_all(device, &hosts[borrowed], &maps[borrowed], err);
+        borrowed++;
+    } while (status == MMUL_OK && borrowed < count);
+    if (status == MMUL_OK)
+        status = mmul_device_map_together(device, maps, count, err);
+    for (int i = 0; i < borrowed; i++)
+        give_back(device, &maps[i]);
     return status;
 }
 

@@ -54,3 +54,7 @@ double mmul_host_map_work(const struct mmul_host_map *host);
 // On a device that works in host memory.
 enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
                                     struct mmul_error *err);
+
+// Several, as a device has them together (device/device.h).
+enum mmul_status mmul_host_map_make_together(const struct mmul_host_map *hosts, int count,
+                                             struct mmul_device *device, struct mmul_error *err);

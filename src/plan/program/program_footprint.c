@@ -291,6 +291,28 @@ static int64_t tiles_at_once(const struct mmul_program_plan *plan,
     return mmul_larger(tiles, 1);
 }
 
+// Elements of a tile. Where each goes through operations on elements alone, threads take them piece by piece
+// (device/device.h): tiles are larger then, for those of the room are all that there is of them; but each thread has
+// some, so that one that is late has fewer.
+static int64_t tile_elements(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int rank, int64_t largest) {
+    enum { CLAIMS_EACH = 8 };
+    const struct mmul_program_rank *r = &plan->ranks[rank];
+    const int64_t all = r->fused_tile_bytes / bytes_each(plan, step);
+    const int64_t tile = all / (r->host_memory ? tiles_at_once(plan, step) : 1);
+    bool is_elements = r->host_memory && !r->is_sampled;
+    for (int i = 0; i < step->fused_count; i++) {
+        const int operation = plan->fused[step->first_fused + i].operation;
+        is_elements &= mmul_operation_row(plan->program->operations[operation].kind)->class ==
+                       MMUL_CLASS_ELEMENTS;
+    }
+    if (!is_elements)
+        return tile;
+    const int64_t rooms = step->tile_count + mmul_program_ends_apart(plan, step);
+    return mmul_larger(
+        tile, mmul_smaller(all / mmul_larger(1, rooms), largest / (CLAIMS_EACH * r->tile_threads)));
+}
+
 struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
                                                      const struct mmul_program_step *step,
                                                      int rank) {
@@ -309,9 +331,8 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }
-    const int64_t together = plan->ranks[rank].host_memory ? tiles_at_once(plan, step) : 1;
-    const int64_t tile = plan->ranks[rank].fused_tile_bytes / together / bytes_each(plan, step);
-    size.tile = mmul_larger(widest, mmul_smaller(tile, largest));
+    size.tile =
+        mmul_larger(widest, mmul_smaller(tile_elements(plan, step, rank, largest), largest));
     size.tiles = step->tile_count + mmul_program_ends_apart(plan, step);
     return size;
 }
