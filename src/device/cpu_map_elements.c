@@ -473,9 +473,9 @@ void mmul_cpu_map_elements(const struct mmul_map *map) {
 
 // -------------------------------------------------------------------------------------- together
 
-// A piece of a row goes through all operations while it is in the first cache. What is the same everywhere, or all along
-// a row, and what those alone read that are made together, is in rooms as long as a piece: some ten of them, and as much
-// of each operand in memory, asked for ahead, are to fit 32 KiB.
+// A piece of a row goes through all operations while it is in the first cache. What is the same everywhere, or all
+// along a row, and what those alone read that are made together, is in rooms as long as a piece: some ten of them, and
+// as much of each operand in memory, asked for ahead, are to fit 32 KiB.
 enum { PIECE = 1024 / sizeof(mmul_real), ROOMS = 24 };
 
 struct link_operand {
