@@ -562,7 +562,9 @@ static bool add_link(struct chain *chain, const struct mmul_map *map) {
                           .operand_count = map->operand_count,
                           .out = mmul_cpu_result(map, 0),
                           .ld = map->result.ld};
-    bool is_possible = link->run != NULL && map->matrices == 1 &&
+    // The exponent of one power may be made here; it decides how that is found.
+    const bool is_one_power = map->kind == MMUL_POWER && map->rows == 1 && map->cols == 1;
+    bool is_possible = link->run != NULL && map->matrices == 1 && !is_one_power &&
                        (map->cols > 1 || map->rows == 1 || map->result.ld == 1);
     for (int i = 0; is_possible && i < map->operand_count; i++)
         is_possible = add_operand(chain, &link->operands[i], find_operand(map, is_square ? 0 : i));

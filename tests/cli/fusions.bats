@@ -66,7 +66,9 @@ h1 = p * 0.5
 h2 = h1 + p
 h3 = h2 - h1
 h4 = h3 * h2
-save("h.npy", h4)
+h5 = h2 / h2 + 1
+h6 = h4 ** h5
+save("h.npy", h6)
 q = generate((m, 1), kind="normal", seed=8)
 k1 = q * 0.5
 k2 = k1 + q

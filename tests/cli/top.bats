@@ -323,7 +323,7 @@ expect_size() {
     sees '^rank host +device +computes +GFLOP/s share +done +memory +temp +power$'
     local rank
     for rank in 0 1 2; do
-        sees "^   $rank .* [1-9][0-9]? % +[0-9]+ % +[0-9.]+ MiB +[-0-9]"
+        sees "^   $rank .* [1-9][0-9]? % +([0-9]+ %|-) +[0-9.]+ MiB +[-0-9]"
     done
     sees '^loss: [0-9.e-]+ to 10, from 0 to [0-9]+$'
     [[ "$screen" == *[⠁-⣿]* ]] || { echo "$screen"; return 1; }

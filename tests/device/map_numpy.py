@@ -84,14 +84,17 @@ def attention_sums(case, q, k, y, dy, mask=0.0):
 
 
 def slopes(case, q, k, v, dy, sums, mask=0.0):
-    """Powers of scores, and their gradient; what does not count is 0."""
+    """Powers of scores, and their gradient; what does not count is 0. Found once for a case."""
+    if "slopes" in case:
+        return case["slopes"]
     by_key = case["op"].endswith(("_k", "_v"))
     above, left = (0, case["row"]) if by_key else (case["row"], 0)
     rows, keys = (len(q), case["all_rows"]) if by_key else (case["all_rows"], len(k))
     i, p = np.mgrid[above:above + len(q), left:left + len(k)]
     counts = (p < i + 1 + keys - rows) | (not case["causal"])
     power = np.where(counts, np.exp(q @ k.T * case["scale"] + mask - sums[:, :1]), 0)
-    return power, power * (dy @ v.T - sums[:, 1:])
+    case["slopes"] = power, power * (dy @ v.T - sums[:, 1:])
+    return case["slopes"]
 
 
 def attention_backward(case, q, k, v, dy, sums, mask=0.0):
