@@ -127,7 +127,7 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_speed *s = &r->speed;
     return json_pack(
         "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:f, s:s}",
+        "s:o, s:o, s:o, s:f, s:s}",
         "rank", rank, "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
         mmul_json_text(r->device.name), "kernels", mmul_json_text(r->device.kernels),
         "kernels_setting", mmul_json_text(r->device.kernels_setting), "kernels_lack",
@@ -142,7 +142,9 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
         "send_seconds_per_byte", mmul_rate_json(s->send_seconds_per_byte),
         "receive_seconds_per_byte", mmul_rate_json(s->receive_seconds_per_byte), "duplex",
         mmul_rate_json(s->duplex), "pack_a_seconds", mmul_rate_json(s->pack_a_seconds),
-        "pack_b_seconds", mmul_rate_json(s->pack_b_seconds), "warm_up_seconds", s->warm_up_seconds,
+        "pack_b_seconds", mmul_rate_json(s->pack_b_seconds), "map_bytes_per_second",
+        mmul_rate_json(s->map_bytes_per_second), "check_bytes_per_second",
+        mmul_rate_json(s->check_bytes_per_second), "warm_up_seconds", s->warm_up_seconds,
         "measured_at", s->date);
 }
 

@@ -242,7 +242,9 @@ static bool read_later(json_t *object, struct mmul_speed *speed) {
                   {"receive_seconds_per_byte", &speed->receive_seconds_per_byte},
                   {"duplex", &speed->duplex},
                   {"pack_a_seconds", &speed->pack_a_seconds},
-                  {"pack_b_seconds", &speed->pack_b_seconds}};
+                  {"pack_b_seconds", &speed->pack_b_seconds},
+                  {"map_bytes_per_second", &speed->map_bytes_per_second},
+                  {"check_bytes_per_second", &speed->check_bytes_per_second}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (!read_number(object, fields[i].name, 0, fields[i].value))
             *fields[i].value = 0;
@@ -358,9 +360,7 @@ static json_t *device_json(const struct mmul_profile_device *d) {
     const struct mmul_profile_key *key = &d->key;
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:o, s:f, s:f, s:f, s:f, "
-        "s:f, "
-        "s:f, "
-        "s:f, s:f}",
+        "s:f, s:f, s:f, s:f, s:f, s:f}",
         "device", key->device, "name", mmul_json_text(key->name), "vendor",
         mmul_json_text(key->vendor), "driver", mmul_json_text(key->driver), "kernels",
         mmul_json_text(key->kernels), "cores", key->cores, "threads", key->threads, "sharing",
@@ -375,7 +375,8 @@ static json_t *device_json(const struct mmul_profile_device *d) {
         d->speed.download_bytes_per_second, "warm_up_seconds", d->speed.warm_up_seconds,
         "send_seconds_per_byte", d->speed.send_seconds_per_byte, "receive_seconds_per_byte",
         d->speed.receive_seconds_per_byte, "duplex", d->speed.duplex, "pack_a_seconds",
-        d->speed.pack_a_seconds, "pack_b_seconds", d->speed.pack_b_seconds);
+        d->speed.pack_a_seconds, "pack_b_seconds", d->speed.pack_b_seconds, "map_bytes_per_second",
+        d->speed.map_bytes_per_second, "check_bytes_per_second", d->speed.check_bytes_per_second);
 }
 
 static json_t *profile_json(const struct mmul_profile *profile) {

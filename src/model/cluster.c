@@ -105,6 +105,8 @@ struct mmul_speed mmul_speed_mean(const struct mmul_speed *speeds, int count) {
         mean.warm_up_seconds += s->warm_up_seconds / count;
         mean.pack_a_seconds += s->pack_a_seconds / count;
         mean.pack_b_seconds += s->pack_b_seconds / count;
+        mean.map_bytes_per_second += s->map_bytes_per_second / count;
+        mean.check_bytes_per_second += s->check_bytes_per_second / count;
         if (i == 0 || s->send_seconds_per_byte > 0) { // of the leader
             mean.send_seconds_per_byte = s->send_seconds_per_byte;
             mean.receive_seconds_per_byte = s->receive_seconds_per_byte;

@@ -22,6 +22,9 @@ struct mmul_speed {
     double warm_up_seconds;
     double pack_a_seconds, pack_b_seconds; // per element, each time a product reads it: what its
                                            // library spends on bringing it into its own order
+    double map_bytes_per_second,
+        check_bytes_per_second; // that operations on elements, and the check, read and write in host memory, by all of
+                                // the rank's threads
     double send_seconds_per_byte, receive_seconds_per_byte; // of a leader that computes on the CPU:
                                                             // what traffic keeps it from computing
     double duplex;     // of a leader: of a link's rate is left when it carries as much both ways

@@ -86,6 +86,8 @@ for rank in json.load(open("said.json"))["ranks"]:
     assert 0 < rank["duplex"] <= 1 and stored["duplex"] == rank["duplex"], rank
     for name in "pack_a_seconds", "pack_b_seconds":
         assert 0 < rank[name] < 1e-7 and stored[name] == rank[name], rank
+    for name in "map_bytes_per_second", "check_bytes_per_second":
+        assert 1e8 < rank[name] < 1e13 and stored[name] == rank[name], rank
 END
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "device/host_buffer.h"
+#include "device/map.h"
 #include "exec/setup/measure.h"
 #include "model/dtype.h"
 
@@ -331,7 +332,7 @@ static void thoroughly_the_median_counts(void **state) {
     assert_true(fabs(speed.flops[0] * median / (2.0 * 256 * 256 * 256) - 1) < 1e-3);
 }
 
-enum { PACKING_SIDE = 512 };
+enum { PACKING_SIDE = 1024 }; // more than one thread is worth while for the check
 static const double PACK_A = 3e-8, PACK_B = 5e-8, EACH = 2e-10;
 
 static enum mmul_status packing_gemm(void *self, const struct mmul_gemm *args,
@@ -342,22 +343,48 @@ static enum mmul_status packing_gemm(void *self, const struct mmul_gemm *args,
     return MMUL_OK;
 }
 
-// Of products with few rows, or columns; thoroughly, and on devices that compute in host memory.
-static void packing_is_what_is_left_for_no_rows(void **state) {
+static const double ADDING = 1e10; // bytes a second
+
+static enum mmul_status adding_map(void *self, const struct mmul_map *args,
+                                   struct mmul_error *err) {
+    (void)self, (void)err;
+    assert_int_equal(args->kind, MMUL_ADD);
+    assert_int_equal(args->parallel.threads, 2);
+    work_for(3 * (double)args->rows * (double)args->cols * sizeof(float) / ADDING);
+    return MMUL_OK;
+}
+
+// Threads of a rank, of which each part takes as long.
+static void share(int parts, mmul_work *work, void *context) {
+    work_for(1e-3);
+    for (int i = 0; i < parts; i++)
+        work(context, i);
+}
+
+// Packing: of products with few rows, or columns; thoroughly, and on devices that compute in host memory. So are what
+// an addition and the check read and write.
+static void packing_and_memory_are_measured_in_host_memory(void **state) {
     (void)state;
     struct mmul_device_table packing = table;
     packing.gemm = packing_gemm;
     packing.buffer_borrow = mmul_host_buffer_borrow;
+    packing.map = adding_map;
     for (int thorough = 0; thorough < 2; thorough++) {
         struct recorder r = {.memory_bytes = GIB};
         struct mmul_device device = {.table = &packing, .self = &r};
-        const struct mmul_measure_request request = {
-            .thorough = thorough, .memory_bytes = 4 * 4 * PACKING_SIDE * PACKING_SIDE};
+        const struct mmul_measure_request request = {.thorough = thorough,
+                                                     .memory_bytes =
+                                                         4 * 4 * PACKING_SIDE * PACKING_SIDE,
+                                                     .parallel = {2, share}};
         struct mmul_speed speed = {0};
         struct mmul_error err;
         assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
         assert_true(fabs(speed.pack_a_seconds - (thorough ? PACK_A : 0)) < 1e-3 * PACK_A);
         assert_true(fabs(speed.pack_b_seconds - (thorough ? PACK_B : 0)) < 1e-3 * PACK_B);
+        assert_true(fabs(speed.map_bytes_per_second - (thorough ? ADDING : 0)) < 1e-2 * ADDING);
+        // A pass over each of B, A and C.
+        const double rate = sizeof(float) * PACKING_SIDE * PACKING_SIDE / 1e-3;
+        assert_true(fabs(speed.check_bytes_per_second - (thorough ? rate : 0)) < 1e-2 * rate);
     }
     assert_int_equal(mmul_live_bytes(), 0);
 }
@@ -396,7 +423,7 @@ int main(void) {
         cmocka_unit_test(a_small_device_gets_small_squares),
         cmocka_unit_test(transfers_are_for_devices_with_memory_of_their_own),
         cmocka_unit_test(thoroughly_the_median_counts),
-        cmocka_unit_test(packing_is_what_is_left_for_no_rows),
+        cmocka_unit_test(packing_and_memory_are_measured_in_host_memory),
         cmocka_unit_test(a_device_that_fails_leaves_the_speed_alone),
         cmocka_unit_test(the_median_is_the_lower_middle),
     };

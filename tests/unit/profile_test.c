@@ -42,6 +42,8 @@ static struct mmul_profile_device make_device(const char *name, int threads, dou
     d.speed.duplex = 0.625;
     d.speed.pack_a_seconds = 1.25e-9;
     d.speed.pack_b_seconds = 0.25e-9;
+    d.speed.map_bytes_per_second = 40e9;
+    d.speed.check_bytes_per_second = 20e9;
     return d;
 }
 
@@ -90,6 +92,7 @@ static void what_is_stored_comes_back(void **state) {
     assert_true(d->speed.receive_seconds_per_byte == 0.5e-9);
     assert_true(d->speed.duplex == 0.625);
     assert_true(d->speed.pack_a_seconds == 1.25e-9 && d->speed.pack_b_seconds == 0.25e-9);
+    assert_true(d->speed.map_bytes_per_second == 40e9 && d->speed.check_bytes_per_second == 20e9);
     assert_string_equal(d->speed.date, "2026-01-31T12:00:00Z");
     const struct mmul_profile_link *l = mmul_profile_find_link(loaded, "node2");
     assert_non_null(l);

@@ -12,6 +12,7 @@
 #include "comm/link.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/measure.h"
+#include "exec/setup/pipeline.h"
 #include "exec/setup/profile.h"
 #include "exec/setup/traffic_cost.h"
 #include "exec/setup/watch.h"
@@ -182,11 +183,12 @@ static double quota_period(const struct mmul_context *context) {
 
 static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
-    struct mmul_measure_request request = {.thorough = c->options->depth == MMUL_CALIBRATE_THOROUGH,
-                                           .memory_bytes = mmul_calibrate_memory(c->context),
-                                           .period_seconds = quota_period(c->context),
-                                           .job_flops =
-                                               c->options->job_flops / c->context->comm->size};
+    struct mmul_measure_request request = {
+        .thorough = c->options->depth == MMUL_CALIBRATE_THOROUGH,
+        .memory_bytes = mmul_calibrate_memory(c->context),
+        .period_seconds = quota_period(c->context),
+        .job_flops = c->options->job_flops / c->context->comm->size,
+        .parallel = {c->context->fallback_threads, mmul_pipeline_share}};
     enum mmul_status status = MMUL_OK;
     request.keeps_transfers = !request.thorough && c->speed.upload_bytes_per_second > 0;
     for (int i = 0; status == MMUL_OK && i < TYPES; i++) {

@@ -14,6 +14,8 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "device/map.h"
+#include "model/check.h"
 #include "model/dtype.h"
 
 enum { REPEATS_MOST = 10, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
@@ -47,6 +49,8 @@ struct work {
     int64_t n, rows, cols;         // rows, cols: of the product
     double job_flops;              // what products are timed for; 0: not known
     void *host;                    // owned, written to
+    struct mmul_parallel parallel; // of what the host computes
+    struct mmul_check *check;      // borrowed
 };
 
 static enum mmul_status multiply(const struct work *w, struct mmul_error *err) {
@@ -74,6 +78,52 @@ static enum mmul_status download(const struct work *w, struct mmul_error *err) {
         w->device,
         &(struct mmul_download){from, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS, MMUL_F32},
         err);
+}
+
+// c := a + b, of squares.
+static enum mmul_status add(const struct work *w, struct mmul_error *err) {
+    struct mmul_parameters with = {.axis = 0};
+    const struct mmul_map_operand a = {.buffer = w->a,
+                                       .row_step = w->n,
+                                       .col_step = 1,
+                                       .rows = w->n,
+                                       .cols = w->n,
+                                       .stack = {0, 0, 1}};
+    struct mmul_map_operand b = a;
+    b.buffer = w->b;
+    return mmul_device_map(w->device,
+                           &(struct mmul_map){.kind = MMUL_ADD,
+                                              .with = &with,
+                                              .rows = w->n,
+                                              .cols = w->n,
+                                              .shape = {1, 1, w->n, w->n},
+                                              .matrices = 1,
+                                              .operands = {a, b},
+                                              .operand_count = 2,
+                                              .result = {w->c, 0, w->n},
+                                              .parallel = w->parallel},
+                           err);
+}
+
+// Is 0 = 0 b? All of them are in `host`, one after the other.
+static enum mmul_status check(const struct work *w, struct mmul_error *err) {
+    unsigned char wrong[MMUL_SPEED_SMALLEST << (MMUL_SPEED_POINTS - 1)];
+    const float *host = w->host;
+    const int64_t square = w->n * w->n;
+    const struct mmul_product product = {.m = w->n,
+                                         .n = w->n,
+                                         .k = w->n,
+                                         .alpha = 1,
+                                         .a = host,
+                                         .lda = w->n,
+                                         .b = host + square,
+                                         .ldb = w->n,
+                                         .c = (float *)w->host + 2 * square,
+                                         .ldc = w->n};
+    enum mmul_status status = mmul_check_begin(w->check, &product, 1, err);
+    if (status == MMUL_OK)
+        mmul_check_rows(w->check, &product, 0, w->n, wrong);
+    return status;
 }
 
 typedef enum mmul_status (*timed)(const struct work *w, struct mmul_error *err);
@@ -301,6 +351,38 @@ static enum mmul_status measure_packing(struct mmul_device *device, const struct
     return status;
 }
 
+// ----------------------------------------------------------------------------------------- memory
+
+// What an addition and the check read and write of squares in host memory.
+static enum mmul_status measure_memory(struct mmul_device *device,
+                                       const struct mmul_measure_request *request,
+                                       const struct depth *depth, struct mmul_speed *speed,
+                                       struct mmul_error *err) {
+    const int64_t n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1), square = n * n;
+    struct work w = {.device = device, .n = n, .parallel = request->parallel};
+    struct mmul_buffer **buffers[] = {&w.a, &w.b, &w.c};
+    double adding = 1, checking = 1;
+    bool ignored = false;
+    w.host = mmul_allocate(3 * square, sizeof(float), "calibration", err);
+    enum mmul_status status = w.host != NULL ? mmul_check_create(n, n, &w.check, err) : err->status;
+    if (status == MMUL_OK) {
+        fill(MMUL_F32, (float *)w.host + square, square);
+        mmul_check_share(w.check, request->parallel);
+        status = time_operation(&w, depth, check, &checking, &ignored, err);
+    }
+    for (int i = 0; status == MMUL_OK && i < 3; i++)
+        status = mmul_device_buffer_borrow(device, MMUL_F32, (float *)w.host + i * square, square,
+                                           buffers[i], err);
+    if (status == MMUL_OK)
+        status = time_operation(&w, depth, add, &adding, &ignored, err);
+    const double bytes = 3 * (double)square * sizeof(float);
+    speed->map_bytes_per_second = bytes / adding;
+    speed->check_bytes_per_second = bytes / checking;
+    mmul_check_destroy(w.check);
+    work_fini(&w);
+    return status;
+}
+
 // -------------------------------------------------------------------------------------- transfers
 
 static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
@@ -370,6 +452,8 @@ static void take(struct mmul_speed *speed, const struct mmul_speed *measured,
         return;
     speed->pack_a_seconds = measured->pack_a_seconds;
     speed->pack_b_seconds = measured->pack_b_seconds;
+    speed->map_bytes_per_second = measured->map_bytes_per_second;
+    speed->check_bytes_per_second = measured->check_bytes_per_second;
 }
 
 enum mmul_status mmul_measure_device(struct mmul_device *device,
@@ -383,8 +467,11 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
     enum mmul_status status = measure_products(work, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && request->period_seconds > 0)
         status = obey_quota(work, depth, request->period_seconds, &measured, err);
-    if (status == MMUL_OK && request->thorough && !is_double && mmul_device_can_borrow(device))
+    const bool is_host = request->thorough && !is_double && mmul_device_can_borrow(device);
+    if (status == MMUL_OK && is_host)
         status = measure_packing(device, depth, &measured, err);
+    if (status == MMUL_OK && is_host)
+        status = measure_memory(device, request, depth, &measured, err);
     if (status == MMUL_OK && !mmul_device_can_borrow(device) && !request->keeps_transfers)
         status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)

@@ -3,6 +3,7 @@
 // Local; knows nothing of ranks and profiles.
 #pragma once
 
+#include "base/parallel.h"
 #include "device/device.h"
 #include "model/cluster.h"
 
@@ -10,9 +11,10 @@ struct mmul_measure_request {
     enum mmul_dtype dtype; // of the products: float32, float64
     bool thorough;         // every size, timed 3 times; else 3 times, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
-    double period_seconds; // of a quota of processor time; 0: there is none
-    bool keeps_transfers;  // they are known, from another type
-    double job_flops;      // what the device is about to do; 0: not known
+    double period_seconds;         // of a quota of processor time; 0: there is none
+    bool keeps_transfers;          // they are known, from another type
+    double job_flops;              // what the device is about to do; 0: not known
+    struct mmul_parallel parallel; // the rank's threads
 };
 
 // Fills the rates of that type and transfers of `speed`; the rest of it stays. The device has been warmed up. Each

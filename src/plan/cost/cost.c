@@ -155,6 +155,7 @@ struct mmul_pass_cost mmul_cost_pass(const struct mmul_cost *cost, int rank, int
                                            .rank = &r->cluster->ranks[rank],
                                            .assumed_flops = r->assumed ? r->assumed[rank] : 0,
                                            .maps = maps_of(cost, cost->ranks[rank].node),
+                                           .value_maps = r->value_maps,
                                            .file_ranks = file_ranks};
     return mmul_pass_cost(&pass);
 }

@@ -45,6 +45,7 @@ struct mmul_cost_request {
     enum mmul_axis axis;
     const struct mmul_cluster *cluster;
     const unsigned *node_maps; // enum mmul_maps per node; NULL: none
+    unsigned value_maps;       // of these what is a value on every node
     const double *assumed;     // operations per second where a rank's are not measured; NULL: none
 };
 

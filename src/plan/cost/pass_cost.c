@@ -43,6 +43,11 @@ double mmul_product_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtyp
     return low + (high - low) * (place - point);
 }
 
+double mmul_check_bytes_per_second(const struct mmul_rank_info *rank) {
+    const double measured = rank->speed.check_bytes_per_second;
+    return measured > 0 ? measured : MMUL_CHECK_BYTES_PER_SECOND;
+}
+
 // ---------------------------------------------------------------------------------- one request
 
 // The parts of the formula that are straight lines in x, and the shape of the gemm.
@@ -61,7 +66,7 @@ static double per_byte(const struct mmul_rank_info *rank, double bytes_per_secon
 
 static void add_files(struct line *line, double piece, double block) {
     const struct mmul_pass_request *r = line->request;
-    if (r->maps & MMUL_MAPS_C)
+    if (r->maps & ~r->value_maps & MMUL_MAPS_C)
         line->slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
     if (r->file_ranks > 0 && !(r->maps & mmul_maps_split(r->axis)))
         line->slope += piece * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
@@ -91,10 +96,10 @@ static struct line line_of(const struct mmul_pass_request *r) {
     double block = (double)mmul_problem_result_each(p) * line.mean;
     double up = per_byte(r->rank, speed->upload_bytes_per_second);
     double down = per_byte(r->rank, speed->download_bytes_per_second);
-    line.fixed =
-        MMUL_PASS_SECONDS * per_matrix / cuts + panel * (up + 1 / MMUL_CHECK_BYTES_PER_SECOND);
+    const double check = mmul_check_bytes_per_second(r->rank);
+    line.fixed = MMUL_PASS_SECONDS * per_matrix / cuts + panel * (up + 1 / check);
     line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
-                 (piece * per_matrix + block) / MMUL_CHECK_BYTES_PER_SECOND;
+                 (piece * per_matrix + block) / check;
     add_files(&line, piece + (p->beta != 0 ? block : 0), block);
     if (matrices > 1) { // only the panels of its own matrices
         line.slope += line.fixed / line.most;

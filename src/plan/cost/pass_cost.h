@@ -10,9 +10,9 @@
 //     gemm       2 x w k / rate(s),  s = 3 / (1/x + 1/w + 1/k)
 //     device     bytes of panel, block and a W-th of the piece (it stays there for the W panels of
 //                a round) at the device's own transfer rates; 0 in host memory
-//     check      bytes of panel, piece and block at MMUL_CHECK_BYTES_PER_SECOND
+//     check      bytes of panel, piece and block at the rank's own rate, or MMUL_CHECK_BYTES_PER_SECOND
 //     files      of root's node: what it does not map, at MMUL_FILE_BYTES_PER_SECOND; the first
-//                touch of a result that it maps
+//                touch of a result that it maps, unless that is a value
 //
 // s is the side of the cube that moves as many bytes per operation as the pass does: a narrow
 // panel costs more than its share of operations (the surface-to-volume argument of Hong & Kung
@@ -27,7 +27,7 @@
 #include "plan/parts/panels.h"
 
 // Assumed of every machine; to be calibrated.
-#define MMUL_CHECK_BYTES_PER_SECOND       4e9
+#define MMUL_CHECK_BYTES_PER_SECOND       4e9 // until measured
 #define MMUL_FILE_BYTES_PER_SECOND        1e9
 #define MMUL_FIRST_TOUCH_SECONDS_PER_BYTE 0.35e-9
 #define MMUL_PACK_A_SECONDS               1.25e-9 // per element, until measured: a BLAS gathers rows
@@ -41,6 +41,7 @@ struct mmul_pass_request {
     const struct mmul_rank_info *rank;
     double assumed_flops; // where the rank's speed is not measured; 0: then the rank has none
     unsigned maps;        // of its node
+    unsigned value_maps;  // of these what is a value, whose memory is used from step to step
     int file_ranks;       // ranks of root's node, which share its files; 0: another node
 };
 
@@ -62,6 +63,9 @@ double mmul_pass_units(const struct mmul_pass_cost *cost, double seconds);
 // known. `assumed` as above.
 double mmul_product_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
                          double m, double n, double k);
+
+// What the check of the rank reads per second.
+double mmul_check_bytes_per_second(const struct mmul_rank_info *rank);
 
 // Whether the rank's speed in that type was measured.
 bool mmul_product_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype);

@@ -11,10 +11,10 @@
 // Copies within a node, by way of a buffer; files of root.
 static const double TOUCH_BYTES_PER_SECOND = 2e9;
 
-// Operations that are not products. What a node reads and writes from memory, all its ranks together: one thread
-// gets 12.7e9 of x + 1 on the Intel Xeon below, and two threads no more. What a rank computes, against its
-// rate of products: exponentials of 10 operations each come at 1 to 2 per nanosecond there, where products have
-// 100 operations; of attention, whose tiles are small products, a half.
+// Operations that are not products. What a node reads and writes from memory, all its ranks together, until it is
+// measured: one thread gets 12.7e9 of x + 1 on the Intel Xeon below, and two threads no more. What a rank computes,
+// against its rate of products: exponentials of 10 operations each come at 1 to 2 per nanosecond there, where products
+// have 100; of attention, whose tiles are small products, a half.
 static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PART = 0.5;
 
 // A step that the ranks of a node make together, or that moves something between them: others wait for the last
@@ -76,6 +76,21 @@ static enum mmul_status find_holders(struct mmul_program_costs *c,
     return MMUL_OK;
 }
 
+// Of a node the sum of what its ranks have, where all of them were measured.
+static void set_memory(struct mmul_program_costs *c, const struct mmul_cluster *cluster) {
+    for (int rank = 0; rank < c->size; rank++)
+        c->check_bytes_per_second[rank] = mmul_check_bytes_per_second(&cluster->ranks[rank]);
+    for (int node = 0; node < c->node_count; node++) {
+        double sum = 0, least = INFINITY;
+        for (int rank = 0; rank < c->size; rank++)
+            if (cluster->ranks[rank].node == node) {
+                sum += cluster->ranks[rank].speed.map_bytes_per_second;
+                least = fmin(least, cluster->ranks[rank].speed.map_bytes_per_second);
+            }
+        c->map_bytes_per_second[node] = least > 0 ? sum : MAP_BYTES_PER_SECOND;
+    }
+}
+
 // Of all ranks, or of the team's alone, which share alike where none of them has a weight.
 static void set_shares(struct mmul_program_costs *c, const double *weights) {
     const bool *in = c->holders != NULL ? c->holders->ranks : NULL;
@@ -99,12 +114,14 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "costs", err, MMUL_WANT(c.rank_node, c.size), MMUL_WANT(c.shares, c.size),
         MMUL_WANT(c.flops, c.size), MMUL_WANT(c.transfer, c.size),
-        MMUL_WANT(c.node_shares, c.node_count), MMUL_WANT(c.node_bytes_per_second, c.node_count),
-        MMUL_WANT(c.group_offsets, c.size + 1));
+        MMUL_WANT(c.check_bytes_per_second, c.size),
+        MMUL_WANT(c.map_bytes_per_second, c.node_count), MMUL_WANT(c.node_shares, c.node_count),
+        MMUL_WANT(c.node_bytes_per_second, c.node_count), MMUL_WANT(c.group_offsets, c.size + 1));
     if (status == MMUL_OK && team != NULL)
         status = find_holders(&c, cluster, team, err);
     if (status == MMUL_OK) {
         set_links(&c, cluster);
+        set_memory(&c, cluster);
         set_shares(&c, weights);
     }
     if (status == MMUL_OK && groups > 1)
@@ -139,6 +156,8 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     mmul_free(costs->group_offsets);
     mmul_free(costs->flops);
     mmul_free(costs->transfer);
+    mmul_free(costs->check_bytes_per_second);
+    mmul_free(costs->map_bytes_per_second);
     mmul_free(costs->node_shares);
     mmul_free(costs->node_bytes_per_second);
     mmul_mesh_fini(&costs->mesh);
@@ -285,6 +304,13 @@ static double sums_seconds(const struct mmul_program_costs *c, int sums, double 
     return others > 0 ? 2 * (bytes / c->bytes_per_second + sums * hops * c->latency_seconds) : 0;
 }
 
+static double slowest_check(const struct mmul_program_costs *c) {
+    double least = INFINITY;
+    for (int rank = 0; rank < c->size; rank++)
+        least = fmin(least, c->check_bytes_per_second[rank]);
+    return least;
+}
+
 // Seconds of a move's parts, and its bytes over the network.
 struct move_cost {
     double here, network, packing, bytes;
@@ -303,7 +329,7 @@ static struct move_cost cost_of(const struct mmul_program_costs *c, const struct
     if (mmul_program_joins(from, to)) // each rank its own block, in and out of a buffer
         cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
     if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL) // checked: two doubles per line
-        cost.here += all * (1 + widest) / MMUL_CHECK_BYTES_PER_SECOND +
+        cost.here += all * (1 + widest) / slowest_check(c) +
                      sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(value->shape, to));
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
         cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
@@ -469,7 +495,7 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
             own.a = own.b = own.c;
         double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
                        own.c * bytes_of(p->c, p->dtype);
-        most = fmax(most, bytes / MMUL_CHECK_BYTES_PER_SECOND);
+        most = fmax(most, bytes / c->check_bytes_per_second[rank]);
     }
     double doubles = (double)p->c.batch * (double)p->c.depth *
                      (2 * (double)p->c.rows + 2 * (double)p->c.cols + (double)p->a.cols);
@@ -588,7 +614,7 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
         double part =
             is_summand && !is_inner ? 1 : has(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
         double touched = part * bytes + (is_summand ? bytes_of(result, dtype_of(call)) : 0);
-        most = fmax(most, touched / MAP_BYTES_PER_SECOND);
+        most = fmax(most, touched / c->map_bytes_per_second[node]);
     }
     return made_together(c, rule->result, most);
 }
@@ -597,8 +623,8 @@ double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind kind) {
     double most = 0;
     for (int node = 0; node < costs->node_count; node++)
-        most = fmax(most, has(costs, kind, node));
-    return most * bytes_of(value->shape, value->dtype) / MAP_BYTES_PER_SECOND;
+        most = fmax(most, has(costs, kind, node) / costs->map_bytes_per_second[node]);
+    return most * bytes_of(value->shape, value->dtype);
 }
 
 // What is not where the plan's shares have it, to within a unit, is moved there.

@@ -37,11 +37,14 @@ struct mmul_program_costs {
     double *shares; // size, owned: of every value that is split; add up to 1
     // Values that have so many groups of rows are split between them; 1: anywhere.
     int64_t groups;
-    int64_t *group_offsets; // size + 1, owned: groups of each rank
-    double *node_shares;    // node_count, owned
-    double (*flops)[2];     // size, owned: per second in float32, in float64
-    double *transfer;       // size, owned: seconds per byte to or from its device; 0: none
-    struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
+    int64_t *group_offsets;         // size + 1, owned: groups of each rank
+    double *node_shares;            // node_count, owned
+    double (*flops)[2];             // size, owned: per second in float32, in float64
+    double *transfer;               // size, owned: seconds per byte to or from its device; 0: none
+    double *check_bytes_per_second; // size, owned: what its check reads
+    double *
+        map_bytes_per_second; // node_count, owned: what operations read and write, all ranks of it together
+    struct mmul_mesh mesh; // of values that are grids; 1 x size until mmul_program_costs_mesh
     struct mmul_holders *holders;             // owned; of a team: who it is; NULL: all ranks
     double bytes_per_second, latency_seconds; // the slowest link
     double *node_bytes_per_second; // node_count, owned: of each; of root's node the fastest

@@ -265,6 +265,7 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
                                               .axis = p->schedule->axis,
                                               .cluster = p->request->cluster,
                                               .node_maps = p->maps,
+                                              .value_maps = p->request->value_maps,
                                               .assumed = p->assumed};
     return mmul_cost_create(&request, &p->cost, err);
 }

@@ -27,6 +27,8 @@ static double file_seconds(const struct mmul_planning *p) {
         read += operand_bytes(problem->a, problem->a_dtype);
     if (problem->alpha != 0 && !(maps & MMUL_MAPS_B))
         read += operand_bytes(problem->b, problem->b_dtype);
+    if (p->request->value_maps & MMUL_MAPS_C)
+        written = 0;
     return read / MMUL_FILE_BYTES_PER_SECOND + written * (maps & MMUL_MAPS_C
                                                               ? MMUL_FIRST_TOUCH_SECONDS_PER_BYTE
                                                               : 1 / MMUL_FILE_BYTES_PER_SECOND);

@@ -29,13 +29,17 @@ static struct mmul_cut cut_of(const struct mmul_schedule *schedule) {
     return cut;
 }
 
-static enum mmul_status make_cost(struct job *job, const struct mmul_schedule *schedule,
+static enum mmul_status make_cost(struct job *job, const struct mmul_program_plan *plan,
+                                  const struct mmul_program_step *step,
                                   const struct mmul_cluster *cluster, struct mmul_cost **cost,
                                   struct mmul_error *err) {
+    const struct mmul_schedule *schedule = step->schedule;
+    const bool is_file = plan->places[step->result].placement.kind == MMUL_PLACE_FILE;
     const struct mmul_cost_request request = {.problem = &schedule->problem,
                                               .axis = schedule->axis,
                                               .cluster = cluster,
-                                              .node_maps = job->maps};
+                                              .node_maps = job->maps,
+                                              .value_maps = is_file ? 0 : MMUL_MAPS_C};
     const struct mmul_cut cut = cut_of(schedule);
     for (int node = 0; node < schedule->node_count; node++)
         job->maps[node] = mmul_schedule_nodes(schedule)[node].maps;
@@ -98,7 +102,7 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
                                           .needs = -1};
         if (step->schedule != NULL) {
             if (step->same == NULL)
-                status = make_cost(job, step->schedule, cluster, &job->costs[i], err);
+                status = make_cost(job, plan, step, cluster, &job->costs[i], err);
             stage->cost = job->costs[owner];
             stage->seconds = step->fused_seconds;
         }
