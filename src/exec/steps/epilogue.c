@@ -249,21 +249,17 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     return status;
 }
 
-// From the first-th on: how many operations on elements follow each other, of which all but the last one's results stay
-// where they are.
+// From the first-th on: how many operations on elements follow each other.
 static int count_together(const struct mmul_stage *stage, int first) {
     const struct mmul_program *program = stage->plan->program;
     const int most =
         (int)mmul_smaller(stage->epilogue.step->fused_count - first, MMUL_MAPS_TOGETHER);
     int count = 0;
-    while (count < most) {
-        const int operation = fused_of(stage, first + count)->operation;
-        if (mmul_operation_row(program->operations[operation].kind)->class != MMUL_CLASS_ELEMENTS)
-            break;
+    while (count < most &&
+           mmul_operation_row(program->operations[fused_of(stage, first + count)->operation].kind)
+                   ->class
+               == MMUL_CLASS_ELEMENTS)
         count++;
-        if (ends_apart(stage, first + count - 1))
-            break;
-    }
     return count;
 }
 
