@@ -26,7 +26,7 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     # Debian's python3 has the numpy that scripts/setup installs; another one in PATH may not.
     PYTHON=/usr/bin/python3
     [ -x "$PYTHON" ] || PYTHON=$(command -v python3 || true)
-    export PYTHON LC_ALL=C
+    export PYTHON LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 
     # Open MPI makes sockets below TMPDIR and a socket's path ends at 108 bytes: a deep folder will not do.
     # run-tests removes the folder made here; bats alone has one that it removes itself.

@@ -8,7 +8,7 @@
 bats_require_minimum_version 1.5.0
 # shellcheck source=tests/environment.sh
 source "${BATS_TEST_DIRNAME:?}/../environment.sh"
-export PYTHONPATH=$REPO/tests/cli PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$REPO/tests/cli
 
 # Relative names keep the expected lines short. bats keeps files of its own beside this folder.
 setup() {
