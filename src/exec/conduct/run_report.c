@@ -429,8 +429,11 @@ void mmul_report_end(struct mmul_report *report, double begin, double committing
         struct mmul_report_rank *r = &report->ranks[i];
         double busy = r->setup_seconds + r->scatter_seconds + r->compute_seconds + r->copy_seconds +
                       r->verify_seconds + r->gather_seconds;
-        // Clocks of ranks start within a message of each other.
-        r->idle_seconds = fmax(committing - begin - busy, 0);
+        // Clocks of ranks start within a message of each other: what one has set up before root's ran is not of the
+        // wall seconds.
+        const double left = committing - begin - busy;
+        r->idle_seconds = fmax(left, 0);
+        r->setup_seconds = fmax(r->setup_seconds + fmin(left, 0), 0);
         r->commit_seconds = now - committing;
         if (r->idle_seconds < report->ranks[report->last_rank].idle_seconds)
             report->last_rank = i;
