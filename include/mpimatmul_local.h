@@ -318,7 +318,8 @@ MMUL_API bool mmul_path_is_stdout(const char *path);
 MMUL_API enum mmul_status mmul_output_create(const struct mmul_output_request *request,
                                              struct mmul_output **output, struct mmul_error *err);
 
-// Writes into caller's memory (shape's elements of dtype, C order), borrowed until destroy.
+// Writes into caller's memory (shape's elements of dtype, C order), borrowed until destroy. NULL: for plans alone,
+// which expect a file that is written where it lies; writing fails with MMUL_ERR_IO.
 MMUL_API enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape,
                                              enum mmul_dtype dtype, struct mmul_output **output,
                                              struct mmul_error *err);

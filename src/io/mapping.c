@@ -68,7 +68,7 @@ bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
     struct mmul_extent found = {
         .memory = output->memory, .fd = output->fd, .offset = output->data_offset};
     if (output->dtype != dtype || (found.memory == NULL && !output->is_reserved))
-        return false;
+        return false; // nor has one that is expected
     if (mmul_shape_bytes(output->shape, output->dtype, &found.bytes, &ignored) != MMUL_OK)
         return false;
     if (!is_aligned(&found, output->dtype) ||

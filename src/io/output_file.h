@@ -41,6 +41,11 @@ struct mmul_output {
     int64_t overflows;       // changed by several threads at once: only through __atomic builtins
 };
 
+// It stands for a file that is not there yet, in plans.
+static inline bool mmul_output_is_expected(const struct mmul_output *output) {
+    return output->fd < 0 && output->memory == NULL;
+}
+
 // Would a commit replace this matrix's file? For inputs that are opened after the output.
 bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix);
 

@@ -19,6 +19,8 @@ static enum mmul_status put(struct mmul_output *output, int64_t first, int64_t c
                             const void *src, struct mmul_error *err) {
     int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
     size_t bytes = (size_t)(count * bytes_each);
+    if (mmul_output_is_expected(output))
+        return mmul_fail(err, MMUL_ERR_IO, "cannot write what is there for plans alone");
     if (output->fd < 0) {
         memcpy(output->memory + first * bytes_each, src, bytes);
         return MMUL_OK;

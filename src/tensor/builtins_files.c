@@ -239,9 +239,8 @@ static enum mmul_status begin_file(struct mmul_evaluator *e, const struct mmul_t
 enum mmul_status mmul_target_begin(struct mmul_evaluator *e, const struct mmul_node *at,
                                    const struct mmul_target *target, const struct mmul_object *x,
                                    struct mmul_output **output) {
-    static double nowhere;
     const enum mmul_status status =
-        e->script->only_checked ? mmul_output_borrow(&nowhere, x->shape, MMUL_F64, output, e->err)
+        e->script->only_checked ? mmul_output_borrow(NULL, x->shape, target->dtype, output, e->err)
                                 : begin_file(e, target, x, output);
     if (status != MMUL_OK)
         mmul_source_locate(e->source, at->at, e->err);

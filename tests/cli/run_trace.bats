@@ -40,7 +40,7 @@ called = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] =
 assert set(called) == {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}
 assert [called[rank, 0] for rank in range(3)] == ["operations"] * 3
 titles = [step["operation"] + " " + step["value"] for step in report["operations"]]
-assert any(title.startswith("matmul") for title in titles) and "softmax z" in titles and titles[-1] == "move z @ x"
+assert any(title.startswith("matmul") for title in titles) and "softmax z" in titles and titles[-1] == "matmul z @ x"
 for rank, lane in enumerate(lanes):
     # Every rank has every step, in order, on one line; none is inside of another one.
     assert [e["name"] for e in lane] == titles and {e["tid"] for e in lane} == {0}
@@ -58,9 +58,11 @@ for rank, lane in enumerate(lanes):
 products = [e for lane in lanes for e in lane if e["name"].startswith("matmul")]
 assert products and all(e["args"]["compute_us"] > 0 for e in products)
 # Nobody computes with what a rank has not made yet: a move that all wait for ends after it was begun by all.
-for index, step in enumerate(report["operations"]):
-    if step["operation"] == "move" and step["placement"].startswith("cols"):
-        assert min(lane[index + 1]["ts"] for lane in lanes) >= max(lane[index]["ts"] for lane in lanes) - 1000
+turning = [i for i, step in enumerate(report["operations"])
+           if step["operation"] == "move" and step["placement"] == "rows 0 300 450 600"]
+assert turning
+for index in turning:
+    assert min(lane[index + 1]["ts"] for lane in lanes) >= max(lane[index]["ts"] for lane in lanes) - 1000
 END
 }
 

@@ -12,6 +12,7 @@
 #include "folder.h"
 #include "io/mapping.h"
 #include "io/output_file.h"
+#include "model/matrix.h"
 
 static const struct mmul_shape shape = {1, 1, 3, 5};
 
@@ -138,6 +139,24 @@ static void memory(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
+// What stands for a file in plans has no place, and nothing is written to it.
+static void expected_outputs(void **state) {
+    (void)state;
+    const float element = 1;
+    struct mmul_error err = {.text = ""};
+    struct mmul_output *output = NULL;
+    struct mmul_extent extent = {0};
+    assert_int_equal(mmul_output_borrow(NULL, shape, MMUL_F32, &output, &err), MMUL_OK);
+    assert_true(mmul_output_is_expected(output));
+    assert_false(mmul_output_extent(output, MMUL_F32, &extent));
+    assert_int_equal(
+        mmul_output_write_float(output, mmul_region_whole(shape, 0), 2, 3, &element, &err),
+        MMUL_ERR_IO);
+    assert_string_equal(err.text, "cannot write what is there for plans alone");
+    mmul_output_destroy(output);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
 static void output_files(void **state) {
     (void)state;
     static const struct {
@@ -258,6 +277,7 @@ int main(void) {
         cmocka_unit_test(npy_inputs),
         cmocka_unit_test(bin_inputs),
         cmocka_unit_test(memory),
+        cmocka_unit_test(expected_outputs),
         cmocka_unit_test(output_files),
         cmocka_unit_test(what_cannot_be_mapped),
         cmocka_unit_test(an_input_that_was_written_to),

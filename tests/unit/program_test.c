@@ -559,6 +559,27 @@ static void a_wish_without_a_rule(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// Where nobody has measured how fast ranks are, their weights say so: no mesh of equal ranks is over sooner then.
+static void weights_that_are_given_hold(void **state) {
+    (void)state;
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_error err;
+    const double weights[] = {64, 36};
+    struct mmul_cluster *cluster = make_cluster(2, 1);
+    struct mmul_program *p = new_program();
+    const struct mmul_program_request request = {
+        .program = p, .cluster = cluster, .weights = weights};
+    int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048});
+    for (int i = 0; i < 4; i++)
+        x = apply(p, MMUL_MATMUL, x, load(p, "W", (struct mmul_shape){1, 1, 2048, 2048}));
+    assert_int_equal(mmul_program_plan_make(&request, &plan, &err), MMUL_OK);
+    for (int i = 0; i < plan->place_count; i++)
+        assert_int_not_equal(plan->places[i].placement.kind, MMUL_PLACE_GRID);
+    mmul_program_plan_destroy(plan);
+    mmul_program_destroy(p);
+    mmul_cluster_destroy(cluster);
+}
+
 // What devices make of others' values is looked at: a row of the table that forgets to say how closely is found here.
 static void every_operation_says_how_far_it_may_be_off(void **state) {
     (void)state;
@@ -666,6 +687,7 @@ int main(void) {
                                   assert_no_live_bytes),
         cmocka_unit_test_teardown(moves_between_nodes_begin_early, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_wish_without_a_rule, assert_no_live_bytes),
+        cmocka_unit_test_teardown(weights_that_are_given_hold, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,8 @@ static enum mmul_status offer_input(const struct mmul_comm *comm, const struct m
 static void offer_output(const struct mmul_comm *comm, const struct mmul_output *output,
                          enum mmul_dtype dtype, struct offer *offer) {
     mmul_text_copy(offer->name, sizeof offer->name, output->name != NULL ? output->name : "C");
+    if (mmul_output_is_expected(output))
+        offer->is_usable = output->dtype == dtype;
     if (!mmul_output_extent(output, dtype, &offer->extent))
         return;
     offer->is_file = offer->extent.memory == NULL;

@@ -21,11 +21,10 @@ static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PAR
 // of them, in naps (exec/conduct/compute.c), and nobody takes over lines of who is late.
 static const double TOGETHER_SECONDS = 1e-4, TOGETHER_PART = 0.1;
 
-// Rows of a piece into a message (7e9) and out of one (5e9), one thread of an Intel Xeon with AVX-512, in
-// memory that has been used before.
+// Rows of a piece into a message (7e9) and out of one (5e9): one thread of an Intel Xeon, in memory used before.
 static const double COPY_BYTES_PER_SECOND = 6e9;
 
-static const double ASSUMED_FLOPS = 1e10; // of a rank
+static const double ASSUMED_FLOPS = 1e10; // of a rank, in the mean; weights say who is faster
 
 // ------------------------------------------------------------- who is there, what each has of a value
 
@@ -134,8 +133,9 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         const struct mmul_rank_info *info = &cluster->ranks[rank];
         c.rank_node[rank] = info->node;
         c.node_shares[info->node] += c.shares[rank];
-        c.flops[rank][0] = mmul_rank_likely_flops(info, MMUL_F32, ASSUMED_FLOPS);
-        c.flops[rank][1] = mmul_rank_likely_flops(info, MMUL_F64, ASSUMED_FLOPS);
+        const double assumed = ASSUMED_FLOPS * fmax(c.shares[rank] * c.size, 1e-3);
+        c.flops[rank][0] = mmul_rank_likely_flops(info, MMUL_F32, assumed);
+        c.flops[rank][1] = mmul_rank_likely_flops(info, MMUL_F64, assumed);
         double slower =
             fmin(info->speed.upload_bytes_per_second, info->speed.download_bytes_per_second);
         c.transfer[rank] = !info->host_memory && slower > 0 ? 1 / slower : 0;
