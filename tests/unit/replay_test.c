@@ -101,9 +101,9 @@ static void trial_fini(struct trial *t) {
 
 // ------------------------------------------------------------------------------------- on paper
 
-// 1000 x 800 (k) x 400 on two nodes: 500 rows each, a link of 1e8 bytes per second and 1 ms.
-enum { M = 1000, K = 800, N = 400 };
-static const double RATE = 1e8, LATENCY = 1e-3;
+// 1000 x 2400 (k) x 400 on two nodes: 500 rows each, a link of 1e8 bytes per second and 1 ms.
+enum { M = 1000, K = 2400, N = 400 };
+static const double RATE = 1e8, LATENCY = 1e-3, EXCHANGE = LATENCY + MMUL_ATTENDED_SECONDS;
 static const double A = 4.0 * M / 2 * K / 1e8, B = 4.0 * K * N / 1e8, C = 4.0 * M / 2 * N / 1e8;
 
 static struct mmul_cluster *make_pair(double flops) {
@@ -147,16 +147,16 @@ static void test_one_panel(void **state) {
     replay_several(&t, 1, keep, &log);
     double tau = computing(1e10, N, false);
     assert_true(near(log.begin[MMUL_ROUTE_SCATTER][0], 0));
-    assert_true(near(log.end[MMUL_ROUTE_SCATTER][0], A + LATENCY));
-    assert_true(near(log.begin[MMUL_ROUTE_RELAY][0], A + 2 * LATENCY));
-    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], A + B + 2 * LATENCY));
-    assert_true(near(log.begin[MMUL_ROUTE_GATHER][0], A + B + 2 * LATENCY + tau));
-    assert_true(near(t.replay->ranks[1].finish, A + B + C + 3 * LATENCY + tau));
+    assert_true(near(log.end[MMUL_ROUTE_SCATTER][0], A + EXCHANGE));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][0], A + EXCHANGE + LATENCY));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], A + B + EXCHANGE + LATENCY));
+    assert_true(near(log.begin[MMUL_ROUTE_GATHER][0], A + B + EXCHANGE + LATENCY + tau));
+    assert_true(near(t.replay->ranks[1].finish, A + B + C + 2 * EXCHANGE + LATENCY + tau));
     assert_true(near(t.replay->ranks[1].compute_seconds, tau));
     assert_true(near(t.replay->ranks[0].finish, computing(1e10, N, true)));
     assert_true(near(t.replay->seconds, t.replay->ranks[1].finish));
-    assert_true(near(t.replay->root_out_seconds, A + B + LATENCY));
-    assert_true(near(t.replay->root_in_seconds, C + LATENCY));
+    assert_true(near(t.replay->root_out_seconds, A + B + EXCHANGE));
+    assert_true(near(t.replay->root_in_seconds, C + EXCHANGE));
     trial_fini(&t);
 }
 
@@ -168,10 +168,10 @@ static void test_four_panels(void **state) {
         struct trial t;
         trial_init(&t, make_pair(flops[slow]), make_problem(M, N, K), N / 4);
         replay(&t);
-        double tau = computing(flops[slow], N / 4., false) / 4, gather = C / 4 + LATENCY;
+        double tau = computing(flops[slow], N / 4., false) / 4, gather = C / 4 + EXCHANGE;
         assert_true(slow ? tau > B / 4 && tau > gather : tau < B / 4 && gather < B / 4);
         double end = slow ? A + B / 4 + 4 * tau : A + B + tau;
-        assert_true(near(t.replay->ranks[1].finish, end + gather + 2 * LATENCY));
+        assert_true(near(t.replay->ranks[1].finish, end + gather + EXCHANGE + LATENCY));
         trial_fini(&t);
     }
 }
@@ -186,11 +186,11 @@ static void test_panels_wait_for_slots(void **state) {
     node_of(t.schedule, 1)->whole_stays = false;
     set_cost(&t);
     replay_several(&t, 1, keep, &log);
-    double tau = computing(1e9, N / 4., false) / 4, first = A + B / 4 + 2 * LATENCY;
+    double tau = computing(1e9, N / 4., false) / 4, first = A + B / 4 + EXCHANGE + LATENCY;
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][1], first));
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][2], first + tau));
     assert_true(near(log.begin[MMUL_ROUTE_RELAY][3], first + 2 * tau));
-    assert_true(near(t.replay->ranks[1].finish, first + 4 * tau + C / 4 + LATENCY));
+    assert_true(near(t.replay->ranks[1].finish, first + 4 * tau + C / 4 + EXCHANGE));
     trial_fini(&t);
 }
 
@@ -205,8 +205,10 @@ static void test_a_chain(void **state) {
     replay(&t);
     double pieces = 2 * 4.0 * 1000 * 2048 / RATE, panel = 4.0 * 512 * 2048 / RATE;
     double block = 4.0 * 1000 * 512 / RATE, tau = t.replay->ranks[2].compute_seconds;
-    double packet = MMUL_PACKET_BYTES / RATE, there = pieces + panel + packet + 3 * LATENCY;
-    assert_true(near(t.replay->seconds, there + tau + 2 * block + LATENCY)); // both blocks together
+    double packet = MMUL_PACKET_BYTES / RATE,
+           there = pieces + panel + packet + EXCHANGE + 2 * LATENCY;
+    assert_true(
+        near(t.replay->seconds, there + tau + 2 * block + EXCHANGE)); // both blocks together
     assert_true(near(t.replay->ranks[2].finish, t.replay->seconds));
     assert_true(near(t.replay->ranks[1].finish, t.replay->seconds - packet - LATENCY));
     trial_fini(&t);
@@ -241,10 +243,11 @@ static void test_links_that_are_slower_both_ways(void **state) {
     cluster->ranks[0].speed.duplex = duplex;
     trial_init(&t, cluster, make_problem(M, N, 2 * K), N / 2);
     replay_several(&t, 1, keep, &log);
-    double gather = C / 2 + LATENCY, second = 2 * (A + B) + 2 * LATENCY + (1 / duplex - 1) * gather;
+    double gather = C / 2 + EXCHANGE,
+           second = 2 * (A + B) + EXCHANGE + LATENCY + (1 / duplex - 1) * gather;
     double tau = log.begin[MMUL_ROUTE_GATHER][0] - log.end[MMUL_ROUTE_RELAY][0];
     assert_true(tau > 0 && gather < B - tau - LATENCY);
-    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], 2 * A + B + 2 * LATENCY));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], 2 * A + B + EXCHANGE + LATENCY));
     assert_true(near(log.end[MMUL_ROUTE_RELAY][1], second));
     assert_true(near(t.replay->ranks[1].finish, second + tau + gather));
     trial_fini(&t);
@@ -259,7 +262,7 @@ static void test_two_products(void **state) {
     replay_several(&t, 2, NULL, NULL);
     double tau = computing(1e9, N, false);
     assert_true(B < A && tau > A + B && tau > C);
-    assert_true(near(t.replay->ranks[1].finish, A + 2 * B + 2 * tau + C + 3 * LATENCY));
+    assert_true(near(t.replay->ranks[1].finish, A + 2 * B + 2 * tau + C + 2 * EXCHANGE + LATENCY));
     assert_true(near(t.replay->ranks[1].compute_seconds, 2 * tau));
     assert_true(near(t.replay->ranks[0].finish, 2 * computing(1e9, N, true)));
     trial_fini(&t);
@@ -354,7 +357,7 @@ static void test_other_steps(void **state) {
         assert_true(fabs(ends[2] - ends[1] - last) < 1e-9);
     }
     assert_true(fabs(seconds[1] - (first + alone + last)) <
-                C + LATENCY + 1e-9);             // blocks leave beside the last step
+                C + EXCHANGE + 1e-9);            // blocks leave beside the last step
     assert_true(seconds[0] < seconds[1] - 1e-3); // the operands came beside the first one
     trial_fini(&t);
 }

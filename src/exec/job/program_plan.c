@@ -25,6 +25,7 @@
 struct told {
     int value_count, operation_count, kept_count, team_count;
     bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
+    bool may_shift;              // shares: to or from root's node, where that is over sooner
     int64_t input_bytes;         // of its memory, held by what has been opened
     struct mmul_job_options options;
 };
@@ -179,6 +180,11 @@ static int64_t input_bytes_of(const struct mmul_program *program) {
     return bytes;
 }
 
+// Nobody has given weights, and sums may be added up in another way from turn to turn.
+static bool may_choose(const struct mmul_context *context, const struct mmul_job *job) {
+    return !gives_weights(job) && count_listed(context->cluster) == 0 && !job->options.reproducible;
+}
+
 static struct told tell(const struct mmul_context *context, const struct mmul_program *program,
                         const struct mmul_job *job) {
     struct told told = {.value_count = program->value_count,
@@ -190,16 +196,13 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
                                         work_of(program).flops > 0,
                         .input_bytes = input_bytes_of(program),
                         .options = job->options};
+    // What is kept from program to program lies as the others have it.
+    told.may_shift = may_choose(context, job) && program->kept_count == 0;
     told.measures = told.is_automatic && is_worth_measuring(context, program, job);
     told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
     if (job->options.reproducible)
         told.options.tail = MMUL_TAIL_OFF;
     return told;
-}
-
-// Nobody has given weights, and sums may be added up in another way from turn to turn.
-static bool may_choose(const struct mmul_context *context, const struct mmul_job *job) {
-    return !gives_weights(job) && count_listed(context->cluster) == 0 && !job->options.reproducible;
 }
 
 static bool reads_shards(const struct mmul_program *program) {
@@ -316,6 +319,61 @@ static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *
     return WAYS;
 }
 
+// ----------------------------------------------------------------------------------- shares of nodes
+
+// Is it long enough that others can be planned beside it, and are there products whose shares follow the weights?
+static bool is_worth_shifting(const struct mmul_program_plan *plan) {
+    static const double step_seconds = 2e-4, rank_seconds = 2e-6, part = 0.02; // of a plan's step
+    const double planning = plan->step_count * (step_seconds + plan->costs.size * rank_seconds);
+    bool any = false;
+    for (int i = 0; i < plan->step_count; i++)
+        any |= plan->steps[i].is_product && plan->steps[i].offsets != NULL;
+    return any && plan->costs.node_count > 1 && planning < part * plan->seconds;
+}
+
+// Collective. Root's node has so many times the weight that it has in p, if that is over sooner.
+static enum mmul_status shift(struct planning *p, double factor, int *way, int *is_better,
+                              struct mmul_error *err) {
+    static const double gain = 0.02;
+    const struct mmul_comm *comm = p->context->comm;
+    struct planning next = *p;
+    struct mmul_error ignored; // then it stays as it is
+    double *weights = NULL;
+    int64_t needed = 0;
+    enum mmul_status status =
+        mmul_comm_agree(comm, MMUL_ALLOCATE(weights, comm->size, "weights", err), err);
+    if (status != MMUL_OK) {
+        mmul_free(weights);
+        return status;
+    }
+    for (int rank = 0; rank < comm->size; rank++)
+        weights[rank] =
+            p->weights[rank] * (comm->rank_node[rank] == comm->rank_node[0] ? factor : 1);
+    next.weights = weights;
+    memset(next.plans, 0, sizeof next.plans);
+    const int other = find_fitting_plan(&next, p->options->memory_bytes, &needed, &ignored);
+    *is_better = other < WAYS && next.plans[other]->seconds < (1 - gain) * p->plans[*way]->seconds;
+    status = mmul_comm_broadcast(comm, is_better, sizeof *is_better, err);
+    mmul_free(weights); // plans have their own
+    for (int i = 0; i < WAYS; i++) {
+        mmul_program_plan_destroy(*is_better ? p->plans[i] : next.plans[i]);
+        p->plans[i] = *is_better ? next.plans[i] : p->plans[i];
+    }
+    *way = *is_better ? other : *way;
+    return status;
+}
+
+// Collective. Speeds alone do not say when a node can begin: others wait for what root's sends them, and root waits for
+// them. Its node has more and more of all, as long as that is predicted to be over sooner.
+static enum mmul_status shift_shares(struct planning *p, int *way, struct mmul_error *err) {
+    static const double factors[] = {1.25, 1.6, 2, 2.5, 3.2};
+    enum mmul_status status = MMUL_OK;
+    int is_better = is_worth_shifting(p->plans[*way]);
+    for (size_t i = 0; status == MMUL_OK && is_better && i < sizeof factors / sizeof *factors; i++)
+        status = shift(p, factors[i], way, &is_better, err);
+    return status;
+}
+
 // ------------------------------------------------------------------------------- what would be enough
 
 enum { MIB = 1 << 20 };
@@ -426,12 +484,14 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
                              .options = &told.options,
                              .shares = {told.is_automatic, told.is_automatic && known}};
         int64_t needed = 0;
-        const int way = find_fitting_plan(&p, told.options.memory_bytes, &needed, err);
+        int way = find_fitting_plan(&p, told.options.memory_bytes, &needed, err);
         status = way < WAYS ? MMUL_OK : err->status;
+        if (status == MMUL_OK && p.shares.balanced && told.may_shift)
+            status = shift_shares(&p, &way, err);
         if (status == MMUL_ERR_SYSTEM && told.options.memory_bytes > 0)
             hint_enough(&p, needed, err);
         for (int i = 0; i < WAYS; i++)
-            if (i == way)
+            if (status == MMUL_OK && i == way)
                 made = p.plans[i];
             else
                 mmul_program_plan_destroy(p.plans[i]);

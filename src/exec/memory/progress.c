@@ -32,13 +32,16 @@ bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
         sched_yield();
     while (atomic_load(counter) < goal && !is_cancelled(progress) &&
            mmul_clock_now() - begin < LOOK_SECONDS);
+    atomic_store(&waits->for_traffic, rank == MMUL_TRAFFIC);
     for (;;) {
         const uint32_t heard = mmul_bell_heard(bell);
         if (atomic_load(counter) >= goal || is_cancelled(progress))
-            return !is_cancelled(progress);
+            break;
         waits->sleeps++;
         mmul_bell_sleep(bell, heard, SLEEP_SECONDS);
     }
+    atomic_store(&waits->for_traffic, false);
+    return !is_cancelled(progress);
 }
 
 void mmul_progress_raise(struct mmul_run_progress *progress, int rank, _Atomic int64_t *counter,

@@ -82,9 +82,11 @@ static inline int64_t mmul_stage_progress_bytes(int ranks) {
 
 enum { MMUL_TRAFFIC = -1 }; // instead of a node rank: what the leader's main thread counts
 
-// How a thread has waited: how often a counter was not there when it first looked, and how often it slept until then.
+// How a thread has waited: how often a counter was not there when it first looked, and how often it slept until then;
+// and does it sleep now, until something has moved?
 struct mmul_waits {
     int64_t count, sleeps;
+    _Atomic bool for_traffic;
 };
 
 // Until *counter, which is counted of a node rank or of the traffic, is `goal` at least; false: the run was cancelled.

@@ -10,6 +10,7 @@
 
 enum mmul_attention {
     MMUL_ATTEND_NOTHING,
+    MMUL_ATTEND_AWAITED, // nothing, and the core has nothing else to do: compute has returned, or waits for what moves
     MMUL_ATTEND_MOVED,
     MMUL_ATTEND_ABANDONED, // the compute thread is stuck for good: compute is called on a new one
     MMUL_ATTEND_FINISHED

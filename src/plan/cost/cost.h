@@ -35,6 +35,9 @@
 // Assumed until links are measured: 1 Gbit/s and 100 microseconds.
 #define MMUL_LINK_BYTES_PER_SECOND 125e6
 #define MMUL_LINK_LATENCY_SECONDS  100e-6
+// Scatter and gather: a message asks whether it may come, and is answered, when the other side looks: half of its
+// naps (exec/setup/pipeline.c), twice. Panels follow each other, so that theirs is hidden.
+#define MMUL_ATTENDED_SECONDS 2e-3
 
 // Assumed too, of TCP over Ethernet at either end, with reading, copying and the checksum: 1.2 ns on emulated
 // cables whose cards cut packets themselves (cores of about 3 GHz).

@@ -380,7 +380,7 @@ static bool begin_exchange(struct simulation *s, int route) {
             mmul_cost_root_link(stage->cost->request.cluster, s->classes.last[node]);
         bytes += (double)s->bytes[node];
         seconds += (double)s->bytes[node] * cost_node(s, root->stage, node)->link;
-        latency = fmax(latency, link.latency_seconds);
+        latency = fmax(latency, link.latency_seconds + MMUL_ATTENDED_SECONDS);
     }
     bool is_out = route == MMUL_ROUTE_SCATTER;
     for (int node = s->classes.node_count - 1; node >= 0; node--) { // root last: it tells the stage
