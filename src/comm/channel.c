@@ -206,7 +206,7 @@ static bool exchange_advance(struct mmul_channel *x) {
     const struct mmul_peers *members = &x->transport->members;
     int over = 0;
     struct mmul_lane *lane = lane_of(x, x->chunks.ended);
-    int code = mmul_pair_test(lane->requests, &over);
+    int code = MPI_Testall(2, lane->requests, &over, MPI_STATUSES_IGNORE);
     mmul_peers_check(members, code, is_inward(x) ? "gather" : "scatter");
     if (!over && !mmul_peers_is_broken(members))
         return happened;

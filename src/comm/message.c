@@ -24,14 +24,6 @@ static void fail_changed(int from_node, int to_node, struct mmul_error *err) {
     mmul_hint(err, "checksums differ: suspect the network card or memory of that machine");
 }
 
-int mmul_pair_test(MPI_Request requests[2], int *over) {
-    enum { LOOKS = 8 };
-    int code = MPI_Testall(2, requests, over, MPI_STATUSES_IGNORE);
-    for (int i = 1; code == MPI_SUCCESS && !*over && i < LOOKS; i++)
-        code = MPI_Testall(2, requests, over, MPI_STATUSES_IGNORE);
-    return code;
-}
-
 bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what) {
     struct mmul_error err;
     if (mmul_comm_check(code, what, &err) == MMUL_OK)
@@ -133,7 +125,7 @@ bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *m
     int over = 0;
     if (!message->active)
         return true;
-    int code = mmul_pair_test(message->requests, &over);
+    int code = MPI_Testall(2, message->requests, &over, MPI_STATUSES_IGNORE);
     bool good = mmul_peers_check(peers, code, "transfer");
     if (!good || (!over && mmul_peers_is_broken(peers)))
         give_up(message);

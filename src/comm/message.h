@@ -35,10 +35,6 @@ struct mmul_message {        // zeroed: over
     bool active, receives;
 };
 
-// Local. MPI's code of looking whether both are over. It looks some times: in a call Open MPI takes 128 KiB out of a
-// socket, and who looks naps up to 2 ms in between.
-int mmul_pair_test(MPI_Request requests[2], int *over);
-
 // Local. MPI's error is the peers's failure, and raises its alarm.
 bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what);
 // Local. For who waits: an alarm makes the peers's failure void.
