@@ -504,8 +504,8 @@ static enum mmul_attention attend(void *context) {
         tell_arrivals(threads);
         mmul_outlook_tell(&threads->outlook, threads->mover.over);
     }
-    if (traffic == MMUL_ATTEND_NOTHING && (atomic_load(&threads->run->has_computed) ||
-                                           atomic_load(&threads->run->site.waits.for_traffic)))
+    if (traffic == MMUL_ATTEND_UNDER_WAY && (atomic_load(&threads->run->has_computed) ||
+                                             atomic_load(&threads->run->site.waits.for_traffic)))
         return MMUL_ATTEND_AWAITED;
     if (traffic != MMUL_ATTEND_FINISHED)
         return traffic;

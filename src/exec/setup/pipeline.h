@@ -10,7 +10,8 @@
 
 enum mmul_attention {
     MMUL_ATTEND_NOTHING,
-    MMUL_ATTEND_AWAITED, // nothing, and the core has nothing else to do: compute has returned, or waits for what moves
+    MMUL_ATTEND_UNDER_WAY, // nothing that has come, so far, and who computes does not wait for it
+    MMUL_ATTEND_AWAITED,   // the same, and the core has nothing else to do
     MMUL_ATTEND_MOVED,
     MMUL_ATTEND_ABANDONED, // the compute thread is stuck for good: compute is called on a new one
     MMUL_ATTEND_FINISHED

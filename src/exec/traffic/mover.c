@@ -388,7 +388,12 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     moved |= atomic_exchange(&m->site->progress->news_from, from) != from;
     if (moved)
         return MMUL_ATTEND_MOVED;
-    return m->over == m->stage_count ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
+    if (m->over == m->stage_count)
+        return MMUL_ATTEND_FINISHED;
+    bool is_under_way = false;
+    for (int i = 0; i < MMUL_ROUTES; i++)
+        is_under_way |= !mmul_channel_is_free(&m->routes[i].channel);
+    return is_under_way ? MMUL_ATTEND_UNDER_WAY : MMUL_ATTEND_NOTHING;
 }
 
 // ------------------------------------------------------------------------------------ start, end
