@@ -113,6 +113,38 @@ END
     grep -q -F "stored profile ignored: '$profiles/node2.json' is not valid JSON" <<< "$stderr"
 }
 
+# Equal cores: behind a slow cable root's part is more than half, of all that is split alike; where nothing has to
+# come from root it is not.
+@test "a program gives root's host more, where the other one waits for the cable" {
+    lab_rate 100mbit || skip "lab: cannot shape a cable"
+    for i in 1 2 3; do
+        "$MPIMATMUL" gen W$i.bin --dims 1024x1024 --kind integer --seed $i -q
+    done
+    echo 'x = load("W1.bin")
+for i in range(2, 4):
+    x = x @ load(f"W{i}.bin")
+save("Y.bin", x)' > loaded.py
+    lab_mpirun $hosts -n 2 "$MPIMATMUL" run loaded.py --device cpu --io root --check --json > loaded.json
+    lab_mpirun $hosts -n 2 "$MPIMATMUL" run loaded.py --device cpu --io root --quiet
+    lab_rate none
+    sed 's/load("W1.bin")/generate((1024, 1024), kind="integer", seed=1)/
+        s/load(f"W{i}.bin")/generate((1024, 1024), kind="integer", seed=i)/' loaded.py > made.py
+    lab_mpirun $hosts -n 2 "$MPIMATMUL" run made.py --device cpu --check --json > made.json
+    python << 'END'
+import json
+def split(name):
+    found = [step["placement"].split()[1:] for step in json.load(open(name))["steps"]
+             if step["placement"].split()[0] in ("rows", "cols")]
+    assert found and all(one == found[0] for one in found), found
+    return int(found[0][1]) / int(found[0][2])
+assert split("loaded.json") > 0.58, split("loaded.json")
+assert split("made.json") < 0.58, split("made.json")
+END
+    mv Y.bin two.bin
+    program run loaded.py --device cpu --quiet
+    cmp Y.bin two.bin
+}
+
 @test "a host that cannot store its profile: exit 73, and the path" {
     mkdir -p "$profiles/node2.json"
     run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow

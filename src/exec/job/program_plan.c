@@ -270,6 +270,7 @@ struct planning {
     const struct mmul_job_options *options;
     struct mmul_free_shares shares;
     struct mmul_program_plan *plans[WAYS]; // owned; NULL: not made yet
+    bool is_shifted;                       // root's node has more than its speed's share
 };
 
 // Pure, but for its products. What is refused says what it needs at least.
@@ -360,6 +361,7 @@ static enum mmul_status shift(struct planning *p, double factor, int *way, int *
         p->plans[i] = *is_better ? next.plans[i] : p->plans[i];
     }
     *way = *is_better ? other : *way;
+    p->is_shifted |= *is_better != 0;
     return status;
 }
 
@@ -429,6 +431,35 @@ static void tell_planning(void *context, int64_t done, int64_t total) {
     calls->progress(calls->context, &progress);
 }
 
+// Collective. Of those that fit, the one that is predicted to be over soonest.
+static enum mmul_status choose_plan(struct mmul_context *context,
+                                    const struct mmul_program *program, const struct told *told,
+                                    const double *weights, struct mmul_program_plan **plan,
+                                    struct mmul_error *err) {
+    const bool known = mmul_cluster_has_speeds(context->cluster, types_of(program));
+    struct planning p = {.context = context,
+                         .program = program,
+                         .weights = weights,
+                         .options = &told->options,
+                         .shares = {told->is_automatic, told->is_automatic && known}};
+    int64_t needed = 0;
+    int way = find_fitting_plan(&p, told->options.memory_bytes, &needed, err);
+    enum mmul_status status = way < WAYS ? MMUL_OK : err->status;
+    if (status == MMUL_OK && p.shares.balanced && told->may_shift)
+        status = shift_shares(&p, &way, err);
+    if (status == MMUL_ERR_SYSTEM && told->options.memory_bytes > 0)
+        hint_enough(&p, needed, err);
+    for (int i = 0; i < WAYS; i++)
+        if (status == MMUL_OK && i == way)
+            *plan = p.plans[i];
+        else
+            mmul_program_plan_destroy(p.plans[i]);
+    // Seconds of ranks that have other shares than their speeds' are not what to go by.
+    if (status == MMUL_OK)
+        (*plan)->has_free_shares = told->is_automatic && !p.is_shifted;
+    return status;
+}
+
 enum mmul_status mmul_program_prepare(struct mmul_context *context,
                                       const struct mmul_program *program,
                                       const struct mmul_job *job, struct mmul_program_plan **plan,
@@ -476,33 +507,14 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     }
     if (status == MMUL_OK)
         status = share_weights(context, job, copy, &weights, err);
-    if (status == MMUL_OK) {
-        const bool known = mmul_cluster_has_speeds(context->cluster, types_of(copy));
-        struct planning p = {.context = context,
-                             .program = copy,
-                             .weights = weights,
-                             .options = &told.options,
-                             .shares = {told.is_automatic, told.is_automatic && known}};
-        int64_t needed = 0;
-        int way = find_fitting_plan(&p, told.options.memory_bytes, &needed, err);
-        status = way < WAYS ? MMUL_OK : err->status;
-        if (status == MMUL_OK && p.shares.balanced && told.may_shift)
-            status = shift_shares(&p, &way, err);
-        if (status == MMUL_ERR_SYSTEM && told.options.memory_bytes > 0)
-            hint_enough(&p, needed, err);
-        for (int i = 0; i < WAYS; i++)
-            if (status == MMUL_OK && i == way)
-                made = p.plans[i];
-            else
-                mmul_program_plan_destroy(p.plans[i]);
-    }
+    if (status == MMUL_OK)
+        status = choose_plan(context, copy, &told, weights, &made, err);
     mmul_free(weights);
     if (status != MMUL_OK) {
         mmul_program_destroy(copy);
         return status;
     }
     made->owned = copy;
-    made->has_free_shares = told.is_automatic;
     copy->planning = NULL; // the calls are the caller's
     made->calls = job->calls;
     mmul_plan_cache_add(context, key, made);

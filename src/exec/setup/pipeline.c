@@ -186,7 +186,8 @@ void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
 // takes in or out what its buffer holds, some MiB, so that fast networks stay busy.
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 2e-3;
 
-// Open MPI takes 128 KiB out of a socket in a call: 64 MB/s, where there is one in 2 ms.
+// A message asks whether it may come, and is answered, when either side looks: blocks of 0.8 MB at 1 Gbit/s took 14 ms
+// each with naps of 2 ms, 9 with these.
 static const double AWAITED_NAP_SECONDS = 1e-4;
 
 static void *compute(void *argument) {
