@@ -25,7 +25,7 @@
 struct told {
     int value_count, operation_count, kept_count, team_count;
     bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
-    bool may_shift;              // shares: to or from root's node, where that is over sooner
+    bool may_shift;              // shares to root's node, where that is over sooner
     int64_t input_bytes;         // of its memory, held by what has been opened
     struct mmul_job_options options;
 };
@@ -332,7 +332,7 @@ static bool is_worth_shifting(const struct mmul_program_plan *plan) {
     return any && plan->costs.node_count > 1 && planning < part * plan->seconds;
 }
 
-// Collective. Root's node has so many times the weight that it has in p, if that is over sooner.
+// Collective. Root's node has so many times its weight, if that is over sooner than what p has.
 static enum mmul_status shift(struct planning *p, double factor, int *way, int *is_better,
                               struct mmul_error *err) {
     static const double gain = 0.02;
@@ -369,8 +369,9 @@ static enum mmul_status shift(struct planning *p, double factor, int *way, int *
 // them. Its node has more and more of all, as long as that is predicted to be over sooner.
 static enum mmul_status shift_shares(struct planning *p, int *way, struct mmul_error *err) {
     static const double factors[] = {1.25, 1.6, 2, 2.5, 3.2};
-    enum mmul_status status = MMUL_OK;
     int is_better = is_worth_shifting(p->plans[*way]);
+    enum mmul_status status =
+        mmul_comm_broadcast(p->context->comm, &is_better, sizeof is_better, err);
     for (size_t i = 0; status == MMUL_OK && is_better && i < sizeof factors / sizeof *factors; i++)
         status = shift(p, factors[i], way, &is_better, err);
     return status;
