@@ -13,7 +13,7 @@
 #include "exec/tasks/loans.h"
 #include "exec/tasks/write_back.h"
 
-static const double NAP_SECONDS = 500e-6;
+static const double NAP_SECONDS = 100e-6;
 
 // What is lost when ranks end that far apart is not worth a call: so much of the time since the run
 // began, and what a look around itself takes.
