@@ -25,7 +25,6 @@
 struct told {
     int value_count, operation_count, kept_count, team_count;
     bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
-    bool may_shift;              // shares to root's node, where that is over sooner
     int64_t input_bytes;         // of its memory, held by what has been opened
     struct mmul_job_options options;
 };
@@ -180,11 +179,6 @@ static int64_t input_bytes_of(const struct mmul_program *program) {
     return bytes;
 }
 
-// Nobody has given weights, and sums may be added up in another way from turn to turn.
-static bool may_choose(const struct mmul_context *context, const struct mmul_job *job) {
-    return !gives_weights(job) && count_listed(context->cluster) == 0 && !job->options.reproducible;
-}
-
 static struct told tell(const struct mmul_context *context, const struct mmul_program *program,
                         const struct mmul_job *job) {
     struct told told = {.value_count = program->value_count,
@@ -196,13 +190,16 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
                                         work_of(program).flops > 0,
                         .input_bytes = input_bytes_of(program),
                         .options = job->options};
-    // What is kept from program to program lies as the others have it.
-    told.may_shift = may_choose(context, job) && program->kept_count == 0;
     told.measures = told.is_automatic && is_worth_measuring(context, program, job);
     told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
     if (job->options.reproducible)
         told.options.tail = MMUL_TAIL_OFF;
     return told;
+}
+
+// Nobody has given weights, and sums may be added up in another way from turn to turn.
+static bool may_choose(const struct mmul_context *context, const struct mmul_job *job) {
+    return !gives_weights(job) && count_listed(context->cluster) == 0 && !job->options.reproducible;
 }
 
 static bool reads_shards(const struct mmul_program *program) {
@@ -446,7 +443,9 @@ static enum mmul_status choose_plan(struct mmul_context *context,
     int64_t needed = 0;
     int way = find_fitting_plan(&p, told->options.memory_bytes, &needed, err);
     enum mmul_status status = way < WAYS ? MMUL_OK : err->status;
-    if (status == MMUL_OK && p.shares.balanced && told->may_shift)
+    // What is kept from program to program lies as the others have it.
+    if (status == MMUL_OK && p.shares.balanced && !told->options.reproducible &&
+        program->kept_count == 0)
         status = shift_shares(&p, &way, err);
     if (status == MMUL_ERR_SYSTEM && told->options.memory_bytes > 0)
         hint_enough(&p, needed, err);
