@@ -16,6 +16,7 @@
 #include "device/opencl_error.h"
 #include "device/opencl_name.h"
 #include "device/opencl_platform.h"
+#include "device/opencl_program.h"
 #include "device/registry.h"
 
 // -------------------------------------------------------------------------------- open and close
@@ -196,6 +197,9 @@ static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmu
             return (CLBlastStatusCode)code;
     }
     CLBlastStatusCode code = call_gemm(opencl, args, &queue, &event);
+    for (int failures = 1; mmul_opencl_builds_again((cl_int)code, failures); failures++)
+        code = call_gemm(opencl, args, &queue,
+                         &event); // it builds its kernels before anything is enqueued
     if (code != CLBlastSuccess)
         return code;
     mmul_opencl_note_read(a, compute, event);

@@ -5,6 +5,7 @@
 // Does not build CLBlast's kernels: CLBlast does, and caches them itself.
 #include "device/opencl_program.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/opencl_error.h"
@@ -29,18 +30,40 @@ static void read_build_log(cl_program program, cl_device_id device, char *line, 
     mmul_free(log);
 }
 
-enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
-                                            const char *label, const char *const sources[],
-                                            cl_program *program, struct mmul_error *err) {
+// Ranks of a node that build the same kernels at the same time disturb each other in PoCL's cache (its issues 430 and
+// 1480): one of them cannot build what it can build a moment later.
+bool mmul_opencl_builds_again(cl_int code, int failures) {
+    const int most = 3;
+    const bool again = code == CL_BUILD_PROGRAM_FAILURE && failures < most;
+    if (again)
+        mmul_clock_nap(0.1 * failures);
+    return again;
+}
+
+// What cannot be built is kept in *program, for its log.
+static cl_int build(cl_context context, cl_device_id device, const char *const sources[],
+                    cl_program *program) {
     cl_int code = CL_SUCCESS;
     const char *texts[3];
     cl_uint count = 0;
     for (; count < 3 && sources[count] != NULL; count++)
         texts[count] = sources[count];
-    cl_program built = clCreateProgramWithSource(context, count, texts, NULL, &code);
-    if (code != CL_SUCCESS)
+    *program = clCreateProgramWithSource(context, count, texts, NULL, &code);
+    return code == CL_SUCCESS ? clBuildProgram(*program, 1, &device, "-cl-std=CL1.1", NULL, NULL)
+                              : code;
+}
+
+enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
+                                            const char *label, const char *const sources[],
+                                            cl_program *program, struct mmul_error *err) {
+    cl_program built = NULL;
+    cl_int code = build(context, device, sources, &built);
+    for (int failures = 1; built != NULL && mmul_opencl_builds_again(code, failures); failures++) {
+        clReleaseProgram(built);
+        code = build(context, device, sources, &built);
+    }
+    if (built == NULL)
         return mmul_opencl_fail(err, code, "cannot create a program on '%s'", label);
-    code = clBuildProgram(built, 1, &device, "-cl-std=CL1.1", NULL, NULL);
     if (code != CL_SUCCESS) {
         char log[600];
         read_build_log(built, device, log, sizeof log);

@@ -31,7 +31,7 @@ static void must(enum mmul_status status, const struct mmul_error *err) {
     }
 }
 
-static void *must_allocate(int64_t count, size_t bytes_each) {
+static inline void *must_allocate(int64_t count, size_t bytes_each) {
     void *memory = calloc((size_t)count, bytes_each);
     if (memory == NULL) {
         printf("Bail out! no memory for the test\n");
