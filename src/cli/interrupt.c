@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: MIT
-// The handlers. mpirun turns what it gets into SIGTERM for every rank and ends them a second later;
-// root has to be first to end, because it says what became of the output. The others remove their parts
-// of kept values at once, and wait for it. A handler gets no argument of ours, so what it needs are
-// mutable globals, written before it is installed. It may run on any thread.
+// The handlers. mpirun turns what it gets into SIGTERM for every rank. It would wait for a second before it kills
+// them, but the first that ends wakes it up: so root says what became of the output and stays for a moment, while
+// the others remove their parts of kept values, and a tick later those that they were about to begin. A handler gets
+// no argument of ours, so what it needs are mutable globals, written before it is installed. It may run on any
+// thread.
 #include "cli/interrupt.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mpimatmul_local.h"
 
-enum { GRACE_SECONDS = 2 };
+enum { GRACE_TICKS = 10 };
+static const struct timeval TICK = {.tv_usec = 200 * 1000};
+static const struct timespec ROOT_STAYS = {.tv_nsec = 300 * 1000 * 1000};
 
 static const struct {
     int number;
@@ -25,8 +30,9 @@ static const struct {
 };
 
 static pid_t owner;
-static bool prints, has_bar;
+static bool prints, has_others, has_bar;
 static _Atomic int first; // the signal that began the end; 0: none
+static _Atomic int ticks; // since then
 static _Atomic bool has_ended, goes_on;
 
 // At once: mpirun may end it in the middle.
@@ -44,7 +50,14 @@ static void end_process(int number, enum mmul_abandoned abandoned) {
                                                     : "\n");
     const ssize_t ignored = write(STDERR_FILENO, line, strlen(line));
     (void)ignored; // nobody is left to be told
+    if (has_others)
+        nanosleep(&ROOT_STAYS, NULL);
     _exit(MMUL_ERR_STOPPED);
+}
+
+static void begin_grace(void) {
+    const struct itimerval timer = {.it_interval = TICK, .it_value = TICK};
+    setitimer(ITIMER_REAL, &timer, NULL);
 }
 
 static void handle(int number) {
@@ -60,8 +73,8 @@ static void handle(int number) {
     if (leaves && atomic_load(&goes_on) && abandoned == MMUL_ABANDONED_FINISHED)
         abandoned = MMUL_ABANDONED_REST;
     if (is_first && (!prints || abandoned == MMUL_ABANDONED_FINISHED))
-        alarm(GRACE_SECONDS);
-    else
+        begin_grace();
+    else if (is_first || number != SIGALRM || atomic_fetch_add(&ticks, 1) + 1 == GRACE_TICKS)
         end_process(atomic_load(&first), abandoned);
 }
 
@@ -72,9 +85,10 @@ static void install(int number) {
         sigaction(number, &ours, NULL);
 }
 
-void mmul_interrupt_begin(bool is_first_process) {
+void mmul_interrupt_begin(bool is_first, bool is_several) {
     owner = getpid();
-    prints = is_first_process;
+    prints = is_first;
+    has_others = is_several;
     has_bar = isatty(STDERR_FILENO);
     install(SIGALRM);
     for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)

@@ -69,9 +69,26 @@ expect_stopped() {
         [ -e shards/y_shard_2.bin.part ]
         kill "-$signal" $!
         wait $! || true
-        [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written" ]
+        [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written" ] || { cat err; return 1; }
         [ -z "$(ls shards)" ] || { ls shards; return 1; }
     done
+}
+
+# mpirun kills the others as soon as one rank has ended.
+@test "root ends when the others have removed their parts of kept values" {
+    local shards=$PWD/shards command=("$MPIMATMUL" run keep.py --progress none --device faulty:delay=20s:cpu)
+    printf '%s\n' 'save("kept:y", load("A.bin") @ load("B.bin"))' > keep.py
+    MPIMATMUL_SHARD_DIR=$shards mpirun -q -n 1 "${command[@]}" : -n 1 env "LD_PRELOAD=$BUILD/tests/late.so" \
+        MMUL_LATE=y_shard_1.bin.part "${command[@]}" > out 2> err < /dev/null 3>&- &
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e shards/y_shard_0.bin.part ] || [ ! -e shards/y_shard_1.bin.part ] || break
+        sleep 0.1
+    done
+    [ -e shards/y_shard_1.bin.part ]
+    kill -TERM $!
+    wait $! || true
+    [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written" ] || { cat err; return 1; }
+    [ -z "$(ls shards)" ] || { ls shards; return 1; }
 }
 
 @test "one rank that gets SIGTERM ends the job with 75" {
