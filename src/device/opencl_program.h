@@ -8,7 +8,8 @@
 #include "device/device.h"
 
 // Builds texts, at most three, one behind the other (NULL behind fewer), for one device; `label` names the device in
-// the error, which carries the beginning of the compiler's log. What does not build is tried again. Fails with MMUL_ERR_UNAVAILABLE.
+// the error, which carries the beginning of the compiler's log. What does not build is tried again.
+// Fails with MMUL_ERR_UNAVAILABLE.
 enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
                                             const char *label, const char *const sources[],
                                             cl_program *program, struct mmul_error *err);
