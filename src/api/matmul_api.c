@@ -44,18 +44,28 @@ static enum mmul_status add_load(struct mmul_program *program, const struct mmul
     return mmul_program_append(program, &load, mmul_matrix_name(matrix), value, err);
 }
 
+// Root. Of a plan alone: the output that is to be expected, if one is.
+static enum mmul_status expect_output(const struct mmul_matmul *args, struct mmul_output **expected,
+                                      struct mmul_error *err) {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    if (args->output != NULL || !args->output_in_place)
+        return MMUL_OK;
+    enum mmul_status status = mmul_matmul_result(args, &shape, &dtype, err);
+    return status == MMUL_OK
+               ? mmul_output_borrow(NULL, shape, mmul_matmul_type(args), expected, err)
+               : status;
+}
+
 // Root.
-static enum mmul_status build(const struct mmul_matmul *args, struct mmul_program **program,
-                              struct mmul_error *err) {
+static enum mmul_status build(const struct mmul_matmul *args, struct mmul_output *output,
+                              struct mmul_program **program, struct mmul_error *err) {
     struct mmul_problem problem = {0};
     struct mmul_operation product = {
         .kind = MMUL_MATMUL,
         .operand_count = MMUL_FACTORS,
         .scale = {.is_given = true, .turned = {args->transpose_a, args->transpose_b}}};
-    struct mmul_operation save = {.kind = MMUL_SAVE,
-                                  .operand_count = 1,
-                                  .output = args->output,
-                                  .in_place = args->output_in_place};
+    struct mmul_operation save = {.kind = MMUL_SAVE, .operand_count = 1, .output = output};
     enum mmul_status status = mmul_problem_load(args, &problem, err);
     if (status == MMUL_OK)
         status = mmul_program_create(program, err);
@@ -100,6 +110,7 @@ static struct mmul_job job_of(const struct mmul_matmul *args) {
 enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmul_matmul *args,
                                   struct mmul_plan **plan, struct mmul_error *err) {
     struct mmul_program *program = NULL;
+    struct mmul_output *expected = NULL; // mmul_run is given the one that is written
     struct mmul_plan *made = NULL;
     struct mmul_matmul taken;
     enum mmul_status status = take(context, args, &taken, err);
@@ -109,12 +120,15 @@ enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmu
         return status;
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
     if (context->comm->rank == 0)
-        status = build(&taken, &program, err);
+        status = expect_output(&taken, &expected, err);
+    if (context->comm->rank == 0 && status == MMUL_OK)
+        status = build(&taken, taken.output != NULL ? taken.output : expected, &program, err);
     status = mmul_comm_agree(context->comm, status, err);
     const struct mmul_job job = job_of(&taken);
     if (status == MMUL_OK)
         status = mmul_program_prepare(context, program, &job, &made->job, err);
     mmul_program_destroy(program);
+    mmul_output_destroy(expected);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;

@@ -53,7 +53,6 @@ struct mmul_operation {
     int kept;                   // kept and keep: which set of the program
     struct mmul_matrix *matrix; // load: root's, borrowed
     struct mmul_output *output; // save: root's, borrowed; NULL: there is none yet, or no more
-    bool in_place; // save, without an output: one that root's node writes where it lies is expected
     char origin[MMUL_ORIGIN_BYTES]; // for errors of a run: "attention.py:3:9"; "": not known
 };
 

@@ -27,7 +27,7 @@ struct key_operation {
     struct mmul_scale scale;
     struct mmul_shape shape;
     int operands[MMUL_OPERANDS];
-    int kind, operand_count, result, is_integer, dtype, generator, wish, kept, in_place;
+    int kind, operand_count, result, is_integer, dtype, generator, wish, kept;
 };
 
 struct key_value {
@@ -59,7 +59,6 @@ static void add_operation(struct mmul_hasher *hasher, const struct mmul_operatio
     key.generator = (int)o->generator;
     key.wish = (int)o->wish;
     key.kept = o->kept;
-    key.in_place = o->in_place;
     mmul_hasher_add(hasher, &key, sizeof key);
 }
 

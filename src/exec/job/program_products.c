@@ -75,10 +75,8 @@ struct mmul_product_files mmul_program_files(const struct mmul_program_plan *pla
         files.c_in_repeats = !mmul_shape_equal(value_of(plan, step->operands[C_IN])->shape,
                                                value_of(plan, step->result)->shape);
     }
-    if (is_file(plan, step->result)) {
+    if (is_file(plan, step->result))
         files.output = file_of(plan, step->result)->output;
-        files.output_in_place = file_of(plan, step->result)->in_place;
-    }
     return files;
 }
 

@@ -97,8 +97,6 @@ static enum mmul_status fill_offers(const struct mmul_comm *comm,
     }
     if (status == MMUL_OK && files->output != NULL)
         offer_output(comm, files->output, files->dtype, &offers->all[C]);
-    else if (status == MMUL_OK)
-        offers->all[C].is_usable = files->output_in_place;
     return status;
 }
 

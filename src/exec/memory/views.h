@@ -20,9 +20,7 @@
 struct mmul_product_files {
     struct mmul_matrix *a, *b, *c_in;
     struct mmul_output *output;
-    bool
-        output_in_place; // there is none yet: one that root's node writes where it lies is expected
-    bool c_in_repeats;   // it has no place of its own for each element of C
+    bool c_in_repeats;     // it has no place of its own for each element of C
     enum mmul_dtype dtype; // of what is computed
 };
 
