@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Elements, and copies of what lies elsewhere: a loop over contiguous elements for every operation. What
 // repeats or is stored by columns is packed into tiles that stay in the cache and goes the same way.
-#include "device/cpu_map.h"
+#include "device/cpu_map_elements.h"
 
 #include <string.h>
 
@@ -11,17 +11,12 @@
 
 // A row, or what of it fits; of what is stored by columns a block of more rows (cpu_map.c).
 enum {
-    OPERANDS = 3,
     ROW = 16384 / sizeof(mmul_real),
     TILE = 128,
     TILE_COLS = 512 / sizeof(mmul_real),
     COPY_COLS = 2 * TILE_COLS,
     TILE_ELEMENTS = TILE * TILE_COLS
 };
-
-// out[j] from the j-th of every operand; what an operation has not is not looked at.
-typedef void kernel(int64_t n, const mmul_real *xs, const mmul_real *ys, const mmul_real *zs,
-                    mmul_real *out);
 
 // ------------------------------------------------------------------------------------- functions
 
@@ -267,7 +262,7 @@ static void copy(int64_t n, const mmul_real *xs, const mmul_real *ys, const mmul
     memcpy(out, xs, (size_t)n * sizeof *out);
 }
 
-static kernel *const kernels[MMUL_OPERATION_KINDS] = {
+static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_NEGATE] = negate,
     [MMUL_EXP] = exponential,
     [MMUL_LOG] = logarithm,
@@ -311,8 +306,8 @@ static kernel *const kernels[MMUL_OPERATION_KINDS] = {
 // ----------------------------------------------------------------------------------------- tiles
 
 struct job {
-    kernel *run;
-    struct mmul_strided operands[OPERANDS];
+    mmul_cpu_kernel *run;
+    struct mmul_strided operands[MMUL_CPU_OPERANDS];
     int operand_count;
     int64_t rows, cols, ld;
     mmul_real *out;
@@ -327,9 +322,13 @@ static bool is_number(const struct mmul_map_operand *x) {
 }
 
 // x * x is the square, rounded once; and a square root likewise.
-static kernel *kernel_of(const struct mmul_map *map) {
+mmul_cpu_kernel *mmul_cpu_kernel_of(const struct mmul_map *map, bool *is_square) {
+    *is_square = map->kind == MMUL_POWER && is_number(&map->operands[1]) &&
+                 *mmul_cpu_operand(map, 1, 0).at == 2;
+    if (*is_square)
+        return multiply;
     if (map->kind == MMUL_POWER && is_number(&map->operands[1]))
-        return *mmul_cpu_operand(map, 1, 0).at == 2 ? multiply : power_of_number;
+        return power_of_number;
     return kernels[map->kind];
 }
 
@@ -356,7 +355,8 @@ static void flatten(struct job *job) {
 
 // Of the t-th matrix.
 static struct job job_of(const struct mmul_map *map, int64_t t) {
-    struct job job = {.run = kernel_of(map),
+    bool is_square;
+    struct job job = {.run = mmul_cpu_kernel_of(map, &is_square),
                       .operand_count = map->operand_count,
                       .rows = map->rows,
                       .cols = map->cols,
@@ -366,7 +366,7 @@ static struct job job_of(const struct mmul_map *map, int64_t t) {
                       .tile_cols = ROW};
     for (int i = 0; i < job.operand_count; i++)
         job.operands[i] = mmul_cpu_operand(map, i, t);
-    if (job.run == multiply && map->kind == MMUL_POWER)
+    if (is_square)
         job.operands[1] = job.operands[0];
     flatten(&job);
     for (int i = 0; i < job.operand_count; i++)
@@ -378,24 +378,20 @@ static struct job job_of(const struct mmul_map *map, int64_t t) {
     return job;
 }
 
-static bool is_constant(struct mmul_strided x) {
-    return x.row_step == 0 && x.col_step == 0;
-}
-
 // Operand x's rows of a tile: where they lie or, packed, in `room`, where constants are already.
 static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols,
                                  mmul_real *room) {
     if (x.col_step == 1)
         return x;
     const bool is_one = x.row_step == 0;
-    if (!is_constant(x))
+    if (!mmul_cpu_is_constant(x))
         mmul_cpu_pack(x, is_one ? 1 : rows, cols, room, cols);
     return (struct mmul_strided){room, is_one ? 0 : cols, 1};
 }
 
 static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols,
-                      mmul_real *const rooms[OPERANDS]) {
-    struct mmul_strided x[OPERANDS] = {{0}};
+                      mmul_real *const rooms[MMUL_CPU_OPERANDS]) {
+    struct mmul_strided x[MMUL_CPU_OPERANDS] = {{0}};
     mmul_real *out = job->out + i * job->ld + j;
     if (job->run == copy && job->operands[0].col_step != 1) { // no tile in between
         mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols, out, job->ld);
@@ -410,9 +406,9 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
 
 // What is the same everywhere is in its room from the first tile to the last.
 static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
-                          mmul_real *const rooms[OPERANDS]) {
+                          mmul_real *const rooms[MMUL_CPU_OPERANDS]) {
     for (int p = 0; p < job->operand_count; p++)
-        if (is_constant(job->operands[p]))
+        if (mmul_cpu_is_constant(job->operands[p]))
             mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), rooms[p],
                           0);
     for (int64_t tile = begin; tile < end; tile++) {
@@ -427,14 +423,14 @@ static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
 // block.
 static __attribute__((noinline)) void make_packed(const struct job *job, int64_t begin,
                                                   int64_t end) {
-    mmul_real room[OPERANDS][TILE_ELEMENTS];
-    mmul_real *const rooms[OPERANDS] = {room[0], room[1], room[2]};
+    mmul_real room[MMUL_CPU_OPERANDS][TILE_ELEMENTS];
+    mmul_real *const rooms[MMUL_CPU_OPERANDS] = {room[0], room[1], room[2]};
     make_in_rooms(job, begin, end, rooms);
 }
 
 static __attribute__((noinline)) void make_rows(const struct job *job, int64_t begin, int64_t end) {
-    mmul_real room[OPERANDS][ROW];
-    mmul_real *const rooms[OPERANDS] = {room[0], room[1], room[2]};
+    mmul_real room[MMUL_CPU_OPERANDS][ROW];
+    mmul_real *const rooms[MMUL_CPU_OPERANDS] = {room[0], room[1], room[2]};
     make_in_rooms(job, begin, end, rooms);
 }
 
@@ -455,7 +451,7 @@ static void make_tiles(void *context, int part, int64_t t, int64_t begin, int64_
         job = &later;
     }
     for (int p = 0; p < job->operand_count; p++)
-        is_packed |= job->operands[p].col_step != 1 && !is_constant(job->operands[p]);
+        is_packed |= job->operands[p].col_step != 1 && !mmul_cpu_is_constant(job->operands[p]);
     if (is_packed)
         make_packed(job, begin, end);
     else
@@ -469,198 +465,4 @@ void mmul_cpu_map_elements(const struct mmul_map *map) {
     const double flops = mmul_operation_row(map->kind)->flops_each;
     const double cost = (double)map->rows * (double)map->cols * (1 + flops / 16) / (double)tiles;
     mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles, &making);
-}
-
-// -------------------------------------------------------------------------------------- together
-
-// A piece of a row goes through all operations while it is in the first cache. What is the same everywhere, or all
-// along a row, and what those alone read that are made together, is in rooms as long as a piece: some ten of them, and
-// as much of each operand in memory, asked for ahead, are to fit 32 KiB.
-enum { PIECE = 1024 / sizeof(mmul_real), ROOMS = 24 };
-
-struct link_operand {
-    const mmul_real *at; // of (0, 0); NULL: what is in the room is there already
-    int64_t row_step;
-    const mmul_real *room; // NULL: in memory
-};
-
-struct link {
-    kernel *run;
-    struct link_operand operands[OPERANDS];
-    int operand_count;
-    mmul_real *out; // of (0, 0)
-    int64_t ld;
-    mmul_real *room; // in place of it
-};
-
-// What is in one: the number at `of`, what an operation has made that would be at `of`, or what no other one asks for.
-enum content { NUMBER, PASSED, ALONG_ROW };
-
-struct room {
-    const mmul_real *of;
-    enum content content;
-};
-
-// What is in memory, read or written: once each.
-struct stream {
-    const mmul_real *at;
-    int64_t row_step;
-};
-
-struct chain {
-    struct link links[MMUL_MAPS_TOGETHER];
-    struct stream streams[MMUL_MAPS_TOGETHER * (OPERANDS + 1)];
-    int stream_count;
-    struct room rooms[ROOMS];
-    mmul_real (*memory)[PIECE];
-    int count, room_count;
-    int64_t rows, cols;
-};
-
-static mmul_real *add_room(struct chain *chain, const mmul_real *of, enum content content) {
-    if (chain->room_count == ROOMS)
-        return NULL;
-    chain->rooms[chain->room_count] = (struct room){of, content};
-    return chain->memory[chain->room_count++];
-}
-
-// The latest room that has it; NULL: none.
-static const mmul_real *find_room(const struct chain *chain, struct mmul_strided x) {
-    for (int r = chain->room_count - 1; r >= 0; r--) {
-        const struct room *room = &chain->rooms[r];
-        if (is_constant(x) ? room->content == NUMBER && memcmp(room->of, x.at, sizeof *x.at) == 0
-                           : room->content == PASSED && x.col_step == 1 && room->of == x.at)
-            return chain->memory[r];
-    }
-    return NULL;
-}
-
-// false: it goes another way.
-static bool add_operand(struct chain *chain, struct link_operand *operand, struct mmul_strided x) {
-    *operand = (struct link_operand){.room = find_room(chain, x)};
-    if (operand->room != NULL)
-        return true;
-    operand->at = x.at;
-    operand->row_step = x.row_step;
-    if (x.col_step == 0)
-        operand->room = add_room(chain, x.at, is_constant(x) ? NUMBER : ALONG_ROW);
-    return x.col_step == 1 || operand->room != NULL;
-}
-
-// A column is taken as a row; of a single element what a step is does not matter.
-static struct mmul_strided find_operand(const struct mmul_map *map, int operand) {
-    struct mmul_strided x = mmul_cpu_operand(map, operand, 0);
-    if (map->cols == 1)
-        x = (struct mmul_strided){x.at, 0, map->rows == 1 ? 1 : x.row_step};
-    return x;
-}
-
-static bool add_link(struct chain *chain, const struct mmul_map *map) {
-    struct link *link = &chain->links[chain->count++];
-    const bool is_square = kernel_of(map) == multiply && map->kind == MMUL_POWER;
-    *link = (struct link){.run = kernel_of(map),
-                          .operand_count = map->operand_count,
-                          .out = mmul_cpu_result(map, 0),
-                          .ld = map->result.ld};
-    // The exponent of one power may be made here; it decides how that is found.
-    const bool is_one_power = map->kind == MMUL_POWER && map->rows == 1 && map->cols == 1;
-    bool is_possible = link->run != NULL && map->matrices == 1 && !is_one_power &&
-                       (map->cols > 1 || map->rows == 1 || map->result.ld == 1);
-    for (int i = 0; is_possible && i < map->operand_count; i++)
-        is_possible = add_operand(chain, &link->operands[i], find_operand(map, is_square ? 0 : i));
-    if (is_possible && map->is_passing) {
-        link->room = add_room(chain, link->out, PASSED);
-        is_possible = link->room != NULL;
-    }
-    return is_possible;
-}
-
-// One row of all rows, where they follow each other everywhere.
-static void join_rows(struct chain *chain) {
-    bool is_flat = true;
-    for (int i = 0; is_flat && i < chain->count; i++) {
-        const struct link *link = &chain->links[i];
-        is_flat = link->room != NULL || link->ld == chain->cols;
-        for (int p = 0; p < link->operand_count; p++) {
-            const struct link_operand *x = &link->operands[p];
-            is_flat &= x->at == NULL || x->row_step == (x->room != NULL ? 0 : chain->cols);
-        }
-    }
-    if (is_flat) {
-        chain->cols *= chain->rows;
-        chain->rows = 1;
-    }
-}
-
-static void add_stream(struct chain *chain, const mmul_real *at, int64_t row_step) {
-    bool is_new = true;
-    for (int s = 0; s < chain->stream_count; s++)
-        is_new &= chain->streams[s].at != at;
-    if (is_new)
-        chain->streams[chain->stream_count++] = (struct stream){at, row_step};
-}
-
-static void find_streams(struct chain *chain) {
-    for (int k = 0; k < chain->count; k++) {
-        const struct link *link = &chain->links[k];
-        for (int p = 0; p < link->operand_count; p++)
-            if (link->operands[p].room == NULL)
-                add_stream(chain, link->operands[p].at, link->operands[p].row_step);
-        if (link->room == NULL)
-            add_stream(chain, link->out, link->ld);
-    }
-}
-
-// Of a later piece as much as is the k-th operation's share: memory is busy all the time.
-static void ask(const struct chain *chain, int k, int64_t i, int64_t j) {
-    enum { LINES = PIECE / MMUL_CPU_LINE, AHEAD = MMUL_CPU_AHEAD + PIECE };
-    const int lines = chain->stream_count * LINES;
-    for (int l = k * lines / chain->count; l < (k + 1) * lines / chain->count; l++) {
-        const struct stream *s = &chain->streams[l / LINES];
-        __builtin_prefetch(s->at + i * s->row_step + j + AHEAD + l % LINES * MMUL_CPU_LINE);
-    }
-}
-
-static void make_piece(const struct chain *chain, int64_t i, int64_t j, int64_t n) {
-    for (int k = 0; k < chain->count; k++) {
-        const struct link *link = &chain->links[k];
-        ask(chain, k, i, j);
-        const mmul_real *x[OPERANDS] = {0};
-        for (int p = 0; p < link->operand_count; p++) {
-            const struct link_operand *o = &link->operands[p];
-            x[p] = o->room != NULL ? o->room : o->at + i * o->row_step + j;
-        }
-        link->run(n, x[0], x[1], x[2],
-                  link->room != NULL ? link->room : link->out + i * link->ld + j);
-    }
-}
-
-// What is the same all along row i.
-static void fill_rooms(struct chain *chain, int64_t i) {
-    for (int k = 0; k < chain->count; k++)
-        for (int p = 0; p < chain->links[k].operand_count; p++) {
-            const struct link_operand *o = &chain->links[k].operands[p];
-            if (o->at != NULL && o->room != NULL && (i == 0 || o->row_step != 0))
-                mmul_cpu_pack((struct mmul_strided){o->at + i * o->row_step, 0, 0}, 1,
-                              mmul_smaller(PIECE, chain->cols), (mmul_real *)(uintptr_t)o->room, 0);
-        }
-}
-
-bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
-    mmul_real memory[ROOMS][PIECE];
-    const bool is_column = maps[0].cols == 1;
-    struct chain chain = {.memory = memory,
-                          .rows = is_column ? 1 : maps[0].rows,
-                          .cols = is_column ? maps[0].rows : maps[0].cols};
-    for (int i = 0; i < count; i++)
-        if (!add_link(&chain, &maps[i]))
-            return false;
-    join_rows(&chain);
-    find_streams(&chain);
-    for (int64_t i = 0; i < chain.rows; i++) {
-        fill_rooms(&chain, i);
-        for (int64_t j = 0; j < chain.cols; j += PIECE)
-            make_piece(&chain, i, j, mmul_smaller(PIECE, chain.cols - j));
-    }
-    return true;
 }

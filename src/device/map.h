@@ -56,6 +56,8 @@ struct mmul_map {
     uint32_t *carried;
     // Of several that are made together: the result is read by later ones alone, and need not be there in the end.
     bool is_passing;
+    int64_t
+        cache_bytes; // the machine's: results of what is larger may be written past them; 0: not known
 };
 
 // So many are made together at most.

@@ -185,12 +185,21 @@ static int64_t find_cache(hwloc_topology_t loaded) {
     return least > 0 ? least : 256 << 10;
 }
 
+static int64_t sum_third_caches(hwloc_topology_t loaded) {
+    int64_t sum = 0;
+    for (hwloc_obj_t cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L3CACHE, NULL);
+         cache != NULL; cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L3CACHE, cache))
+        sum += (int64_t)cache->attr->cache.size;
+    return sum;
+}
+
 static void read_shape(hwloc_topology_t loaded, struct mmul_topology *topology) {
     int units = count_objects(loaded, HWLOC_OBJ_PU, 1);
     topology->packages = count_objects(loaded, HWLOC_OBJ_PACKAGE, 1);
     topology->numa_nodes = count_objects(loaded, HWLOC_OBJ_NUMANODE, 1);
     topology->cores = count_objects(loaded, HWLOC_OBJ_CORE, units);
     topology->cache_bytes = find_cache(loaded);
+    topology->all_cache_bytes = sum_third_caches(loaded);
     hwloc_obj_t package = hwloc_get_obj_by_type(loaded, HWLOC_OBJ_PACKAGE, 0);
     const char *name = package != NULL ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
     mmul_text_copy(topology->cpu_name, sizeof topology->cpu_name, name != NULL ? name : "CPU");

@@ -24,9 +24,10 @@ char *mmul_cpuset_format(const struct mmul_cpuset *set, char text[static 64]);
 struct mmul_topology {
     char host[64];
     int packages, numa_nodes;
-    int cores;                    // physical cores of the machine
-    int64_t cache_bytes;          // of second caches, a core's part; 256 KiB where it is not known
-    struct mmul_cpuset own;       // this process's mask when it started
+    int cores;               // physical cores of the machine
+    int64_t cache_bytes;     // of second caches, a core's part; 256 KiB where it is not known
+    int64_t all_cache_bytes; // of the machine's third caches; 0: it has none, or they are not known
+    struct mmul_cpuset own;  // this process's mask when it started
     struct mmul_cpuset allowed;   // what the launcher may use on this node (its own mask)
     struct mmul_cpuset core_lead; // of `allowed`: the first unit of each physical core
     double cpu_quota;             // cores' worth of time the cgroup grants; 0: no limit

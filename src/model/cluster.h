@@ -59,12 +59,13 @@ struct mmul_rank_info {
     char host[64];
     char device_name[128]; // what mmul_device_open is given
     struct mmul_device_info device;
-    bool host_memory;    // the device multiplies float32 where it lies: no tiles, no copies
-    bool is_trusted;     // no samples are made again of what the device makes (device/device.h)
-    int device_index;    // in the cluster's devices; -1: not one of them
-    int threads;         // of a CPU rank; 1 for others
-    int64_t cache_bytes; // of second caches, a core's part; 0: not known
-    char cores[64];      // "0-3": bound to these; "" when not bound
+    bool host_memory;        // the device multiplies float32 where it lies: no tiles, no copies
+    bool is_trusted;         // no samples are made again of what the device makes (device/device.h)
+    int device_index;        // in the cluster's devices; -1: not one of them
+    int threads;             // of a CPU rank; 1 for others
+    int64_t cache_bytes;     // of second caches, a core's part; 0: not known
+    int64_t all_cache_bytes; // of the machine's third caches; 0: not known
+    char cores[64];          // "0-3": bound to these; "" when not bound
     bool bound_by_user;
     int64_t process_bytes; // resident before the job, what is shared divided among the node's ranks
     char note[128];        // "shares the CPU with ranks 1 and 2"; "" when nothing to say

@@ -100,6 +100,13 @@ static void the_machine_has_cores_and_memory(void **state) {
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE); // what the C library knows: shared or not
     assert_true(topology.cache_bytes >= 1 << 14);
     assert_true(cache <= 0 || topology.cache_bytes <= cache);
+    long third = 0; // KiB, of the first core
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    if (file != NULL && fscanf(file, "%ld", &third) != 1)
+        third = 0;
+    if (file != NULL)
+        fclose(file);
+    assert_true(topology.all_cache_bytes >= third * 1024);
     int leads = mmul_cpuset_count(&topology.core_lead);
     assert_true(leads >= 1 && leads <= topology.cores);
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++) {

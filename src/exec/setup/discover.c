@@ -235,6 +235,7 @@ static struct mmul_rank_info describe_rank(const struct discovery *d) {
                                   .process_bytes = mmul_process_bytes(comm->node_size),
                                   .listed_weight = d->listed_weight,
                                   .cache_bytes = d->topology.cache_bytes,
+                                  .all_cache_bytes = d->topology.all_cache_bytes,
                                   .host_memory = mmul_device_can_borrow(d->context->device),
                                   .is_trusted = mmul_device_is_trusted(d->context->device)};
     mmul_text_copy(info.host, sizeof info.host, d->topology.host);

@@ -141,20 +141,23 @@ static struct mmul_host_map find_map(const struct mmul_stage *stage, const struc
     const struct mmul_program *program = stage->plan->program;
     const struct mmul_operation *o = &program->operations[fused->operation];
     const struct mmul_shape shape = program->values[o->result].shape;
-    struct mmul_host_map host = {.map = {.kind = o->kind,
-                                         .with = &o->with,
-                                         .rows = tile->rows,
-                                         .cols = tile->cols,
-                                         .row = tile->row,
-                                         .col = tile->col,
-                                         .shape = shape,
-                                         .matrix = tile->matrix,
-                                         .matrices = 1,
-                                         .operand_count = o->operand_count,
-                                         .parallel = {1, NULL}},
-                                 .result = (void *)(uintptr_t)to->at,
-                                 .dtype = tile->dtype,
-                                 .ld = to->ld};
+    const struct mmul_context *context = stage->site->context;
+    struct mmul_host_map host = {
+        .map = {.kind = o->kind,
+                .with = &o->with,
+                .rows = tile->rows,
+                .cols = tile->cols,
+                .row = tile->row,
+                .col = tile->col,
+                .shape = shape,
+                .matrix = tile->matrix,
+                .matrices = 1,
+                .operand_count = o->operand_count,
+                .parallel = {1, NULL},
+                .cache_bytes = context->cluster->ranks[context->comm->rank].all_cache_bytes},
+        .result = (void *)(uintptr_t)to->at,
+        .dtype = tile->dtype,
+        .ld = to->ld};
     if (stage->epilogue.step->by_rows)
         host.map.shape =
             (struct mmul_shape){1, 1, mmul_shape_matrices(shape) * shape.rows, shape.cols};

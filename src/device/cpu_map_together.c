@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+// Operations on elements that follow each other, piece by piece.
+#include "device/cpu_map_elements.h"
+
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "base/integer.h"
+
+// A piece of a row goes through all operations while it is in the first cache. What is the same everywhere, or all
+// along a row, and what those alone read that are made together, is in rooms as long as a piece: some ten of them, and
+// as much of each operand in memory, asked for ahead, are to fit 32 KiB.
+enum { PIECE = 1024 / sizeof(mmul_real), ROOMS = 24 };
+
+struct link_operand {
+    const mmul_real *at; // of (0, 0); NULL: what is in the room is there already
+    int64_t row_step;
+    const mmul_real *room; // NULL: in memory
+};
+
+struct link {
+    mmul_cpu_kernel *run;
+    struct link_operand operands[MMUL_CPU_OPERANDS];
+    int operand_count;
+    mmul_real *out; // of (0, 0)
+    int64_t ld;
+    mmul_real *room; // in place of it
+    bool goes_past;  // the caches, from its room
+};
+
+// What is in one: the number at `of`, what an operation has made that would be at `of`, or what no other one asks for.
+enum content { NUMBER, PASSED, ALONG_ROW };
+
+struct room {
+    const mmul_real *of;
+    enum content content;
+};
+
+// What is in memory, read or written: once each.
+struct stream {
+    const mmul_real *at;
+    int64_t row_step;
+};
+
+struct chain {
+    struct link links[MMUL_MAPS_TOGETHER];
+    struct stream streams[MMUL_MAPS_TOGETHER * (MMUL_CPU_OPERANDS + 1)];
+    int stream_count;
+    struct room rooms[ROOMS];
+    mmul_real (*memory)[PIECE];
+    int count, room_count;
+    int64_t rows, cols;
+};
+
+// Past the caches: what is not read soon is not brought there to be written over.
+static void write_past(mmul_real *to, const mmul_real *from, int64_t n) {
+#ifdef __SSE2__
+    enum { PARTS = MMUL_CPU_LINE * sizeof(mmul_real) / sizeof(__m128i) };
+    const int64_t begin =
+        mmul_smaller(n, -(intptr_t)(to) / (intptr_t)sizeof *to & (MMUL_CPU_LINE - 1));
+    int64_t end = begin;
+    for (; end + MMUL_CPU_LINE <= n; end += MMUL_CPU_LINE) // whole lines
+        for (int i = 0; i < PARTS; i++)
+            _mm_stream_si128((__m128i *)(to + end) + i,
+                             _mm_loadu_si128((const __m128i *)(from + end) + i));
+    memcpy(to, from, (size_t)begin * sizeof *to);
+    memcpy(to + end, from + end, (size_t)(n - end) * sizeof *to);
+#else
+    memcpy(to, from, (size_t)n * sizeof *to);
+#endif
+}
+
+// Before others may read what has been written past the caches.
+static void end_writing_past(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+static mmul_real *add_room(struct chain *chain, const mmul_real *of, enum content content) {
+    if (chain->room_count == ROOMS)
+        return NULL;
+    chain->rooms[chain->room_count] = (struct room){of, content};
+    return chain->memory[chain->room_count++];
+}
+
+// The latest room that has it; NULL: none.
+static const mmul_real *find_room(const struct chain *chain, struct mmul_strided x) {
+    for (int r = chain->room_count - 1; r >= 0; r--) {
+        const struct room *room = &chain->rooms[r];
+        if (mmul_cpu_is_constant(x)
+                ? room->content == NUMBER && memcmp(room->of, x.at, sizeof *x.at) == 0
+                : room->content == PASSED && x.col_step == 1 && room->of == x.at)
+            return chain->memory[r];
+    }
+    return NULL;
+}
+
+// false: it goes another way.
+static bool add_operand(struct chain *chain, struct link_operand *operand, struct mmul_strided x) {
+    *operand = (struct link_operand){.room = find_room(chain, x)};
+    if (operand->room != NULL)
+        return true;
+    operand->at = x.at;
+    operand->row_step = x.row_step;
+    if (x.col_step == 0)
+        operand->room = add_room(chain, x.at, mmul_cpu_is_constant(x) ? NUMBER : ALONG_ROW);
+    return x.col_step == 1 || operand->room != NULL;
+}
+
+// A column is taken as a row; of a single element what a step is does not matter.
+static struct mmul_strided find_operand(const struct mmul_map *map, int operand) {
+    struct mmul_strided x = mmul_cpu_operand(map, operand, 0);
+    if (map->cols == 1)
+        x = (struct mmul_strided){x.at, 0, map->rows == 1 ? 1 : x.row_step};
+    return x;
+}
+
+static bool add_link(struct chain *chain, const struct mmul_map *map) {
+    struct link *link = &chain->links[chain->count++];
+    bool is_square;
+    *link = (struct link){.run = mmul_cpu_kernel_of(map, &is_square),
+                          .operand_count = map->operand_count,
+                          .out = mmul_cpu_result(map, 0),
+                          .ld = map->result.ld};
+    // The exponent of one power may be made here; it decides how that is found.
+    const bool is_one_power = map->kind == MMUL_POWER && map->rows == 1 && map->cols == 1;
+    bool is_possible = link->run != NULL && map->matrices == 1 && !is_one_power &&
+                       (map->cols > 1 || map->rows == 1 || map->result.ld == 1);
+    for (int i = 0; is_possible && i < map->operand_count; i++)
+        is_possible = add_operand(chain, &link->operands[i], find_operand(map, is_square ? 0 : i));
+    if (is_possible && map->is_passing) {
+        link->room = add_room(chain, link->out, PASSED);
+        is_possible = link->room != NULL;
+    }
+    return is_possible;
+}
+
+// One row of all rows, where they follow each other everywhere.
+static void join_rows(struct chain *chain) {
+    bool is_flat = true;
+    for (int i = 0; is_flat && i < chain->count; i++) {
+        const struct link *link = &chain->links[i];
+        is_flat = link->room != NULL || link->ld == chain->cols;
+        for (int p = 0; p < link->operand_count; p++) {
+            const struct link_operand *x = &link->operands[p];
+            is_flat &= x->at == NULL || x->row_step == (x->room != NULL ? 0 : chain->cols);
+        }
+    }
+    if (is_flat) {
+        chain->cols *= chain->rows;
+        chain->rows = 1;
+    }
+}
+
+static void add_stream(struct chain *chain, const mmul_real *at, int64_t row_step) {
+    bool is_new = true;
+    for (int s = 0; s < chain->stream_count; s++)
+        is_new &= chain->streams[s].at != at;
+    if (is_new)
+        chain->streams[chain->stream_count++] = (struct stream){at, row_step};
+}
+
+static void find_streams(struct chain *chain) {
+    for (int k = 0; k < chain->count; k++) {
+        const struct link *link = &chain->links[k];
+        for (int p = 0; p < link->operand_count; p++)
+            if (link->operands[p].room == NULL)
+                add_stream(chain, link->operands[p].at, link->operands[p].row_step);
+        if (link->room == NULL)
+            add_stream(chain, link->out, link->ld);
+    }
+}
+
+// Of a later piece as much as is the k-th operation's share: memory is busy all the time.
+static void ask(const struct chain *chain, int k, int64_t i, int64_t j) {
+    enum { LINES = PIECE / MMUL_CPU_LINE, AHEAD = MMUL_CPU_AHEAD + PIECE };
+    const int lines = chain->stream_count * LINES;
+    for (int l = k * lines / chain->count; l < (k + 1) * lines / chain->count; l++) {
+        const struct stream *s = &chain->streams[l / LINES];
+        __builtin_prefetch(s->at + i * s->row_step + j + AHEAD + l % LINES * MMUL_CPU_LINE);
+    }
+}
+
+static void make_piece(const struct chain *chain, int64_t i, int64_t j, int64_t n) {
+    for (int k = 0; k < chain->count; k++) {
+        const struct link *link = &chain->links[k];
+        ask(chain, k, i, j);
+        const mmul_real *x[MMUL_CPU_OPERANDS] = {0};
+        for (int p = 0; p < link->operand_count; p++) {
+            const struct link_operand *o = &link->operands[p];
+            x[p] = o->room != NULL ? o->room : o->at + i * o->row_step + j;
+        }
+        link->run(n, x[0], x[1], x[2],
+                  link->room != NULL ? link->room : link->out + i * link->ld + j);
+        if (link->goes_past)
+            write_past(link->out + i * link->ld + j, link->room, n);
+    }
+}
+
+// What is the same all along row i.
+static void fill_rooms(struct chain *chain, int64_t i) {
+    for (int k = 0; k < chain->count; k++)
+        for (int p = 0; p < chain->links[k].operand_count; p++) {
+            const struct link_operand *o = &chain->links[k].operands[p];
+            if (o->at != NULL && o->room != NULL && (i == 0 || o->row_step != 0))
+                mmul_cpu_pack((struct mmul_strided){o->at + i * o->row_step, 0, 0}, 1,
+                              mmul_smaller(PIECE, chain->cols), (mmul_real *)(uintptr_t)o->room, 0);
+        }
+}
+
+// Is what is read and written, each once, so much that the first of it is out of the caches again before the last of it
+// is there? A row for all does not count.
+static bool exceeds_caches(const struct chain *chain, const struct mmul_map *map) {
+    const struct mmul_shape shape = map->shape;
+    const double each = (double)(mmul_shape_matrices(shape) * shape.rows) * (double)shape.cols *
+                        (double)sizeof(mmul_real);
+    double bytes = 0;
+    for (int s = 0; s < chain->stream_count; s++)
+        bytes += chain->streams[s].row_step != 0 || chain->rows == 1 ? each : 0;
+    return map->cache_bytes > 0 && bytes > 2 * (double)map->cache_bytes;
+}
+
+// What is written is in a room first, if there is one left, where later operations read it.
+static void go_past(struct chain *chain) {
+    for (int k = 0; k < chain->count; k++) {
+        struct link *link = &chain->links[k];
+        if (link->room != NULL)
+            continue;
+        link->room = add_room(chain, link->out, PASSED);
+        link->goes_past = link->room != NULL;
+        for (int l = k + 1; link->goes_past && l < chain->count; l++)
+            for (int p = 0; p < chain->links[l].operand_count; p++) {
+                struct link_operand *x = &chain->links[l].operands[p];
+                if (x->room == NULL && x->at == link->out)
+                    *x = (struct link_operand){.room = link->room};
+            }
+    }
+}
+
+bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
+    mmul_real memory[ROOMS][PIECE];
+    const bool is_column = maps[0].cols == 1;
+    struct chain chain = {.memory = memory,
+                          .rows = is_column ? 1 : maps[0].rows,
+                          .cols = is_column ? maps[0].rows : maps[0].cols};
+    for (int i = 0; i < count; i++)
+        if (!add_link(&chain, &maps[i]))
+            return false;
+    join_rows(&chain);
+    find_streams(&chain);
+    const bool goes_past = exceeds_caches(&chain, &maps[0]);
+    if (goes_past) {
+        go_past(&chain);
+        chain.stream_count = 0;
+        find_streams(&chain); // what is still read, and written as ever
+    }
+    for (int64_t i = 0; i < chain.rows; i++) {
+        fill_rooms(&chain, i);
+        for (int64_t j = 0; j < chain.cols; j += PIECE)
+            make_piece(&chain, i, j, mmul_smaller(PIECE, chain.cols - j));
+    }
+    if (goes_past)
+        end_writing_past();
+    return true;
+}
