@@ -282,22 +282,38 @@ static uint32_t sum_of_bits(const float *found, int64_t count) {
     return sum;
 }
 
+// -77 everywhere: what stands where no result is must stay.
+static void fill_gaps(enum mmul_dtype dtype, void *all, int64_t count) {
+    for (int64_t e = 0; e < count; e++)
+        if (dtype == MMUL_F64)
+            ((double *)all)[e] = -77;
+        else
+            ((float *)all)[e] = -77;
+}
+
+static bool are_gaps(enum mmul_dtype dtype, const void *all, int64_t first, int64_t end) {
+    bool are = true;
+    for (int64_t e = first; e < end; e++)
+        are = are && mmul_dtype_real(dtype, all, e) == -77;
+    return are;
+}
+
 // Of trial t's result, without gaps, from all that is in its buffer; NULL: something else changed there.
 static void *take_result(const struct trial *t, const void *all, struct mmul_operand at,
                          int64_t count) {
-    const int64_t rows = trial_rows(t);
-    void *found = must_allocate(rows * t->cols, mmul_dtype_bytes(t->dtype));
-    for (int64_t e = 0; e < count; e++) {
-        const int64_t inside = e - at.offset, i = inside / at.ld, j = inside % at.ld;
-        const double value = mmul_dtype_real(t->dtype, all, e);
-        if (inside >= 0 && i < rows && j < t->cols)
-            mmul_dtype_set_real(t->dtype, found, i * t->cols + j, value);
-        else if (value != -77) {
-            free(found);
-            return NULL;
-        }
+    const int64_t rows = trial_rows(t), bytes = mmul_dtype_bytes(t->dtype);
+    char *found = must_allocate(rows * t->cols, (size_t)bytes);
+    bool are = are_gaps(t->dtype, all, 0, at.offset);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t first = at.offset + i * at.ld, end = i + 1 < rows ? first + at.ld : count;
+        memcpy(found + i * t->cols * bytes, (const char *)all + first * bytes,
+               (size_t)(t->cols * bytes));
+        are = are && are_gaps(t->dtype, all, first + t->cols, end);
     }
-    return found;
+    if (are)
+        return found;
+    free(found);
+    return NULL;
 }
 
 // The result from the caller's heap; NULL: its surroundings changed, or another sum was carried along.
@@ -306,8 +322,7 @@ static void *run(struct mmul_device *device, const struct trial *t) {
     const int64_t rows = trial_rows(t), ld = t->cols + t->pad,
                   count = 3 * t->pad + rows * ld + t->pad;
     void *all = must_allocate(count, mmul_dtype_bytes(t->dtype));
-    for (int64_t e = 0; e < count; e++)
-        mmul_dtype_set_real(t->dtype, all, e, -77);
+    fill_gaps(t->dtype, all, count);
     uint32_t carried = 0;
     struct mmul_map map = {.kind = t->kind,
                            .with = &t->with,
