@@ -170,7 +170,7 @@ STUB     := $(BUILD)/tests/stub/mpimatmul $(BUILD)/tests/stub/conformance_test
 
 # Programs to compare with, bench/peers/NAME.c, where their libraries are there.
 SCALAPACK := $(firstword $(wildcard $(patsubst %,%/libscalapack-openmpi.so,$(wildcard /usr/lib/*-linux-gnu /usr/lib))))
-PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm stream empty_mpi $(if $(SCALAPACK),psgemm) \
+PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm stream copy empty_mpi $(if $(SCALAPACK),psgemm) \
                $(if $(OPENCL),clblast_sgemm))
 # Our own library as an embedder has it.
 DRIVER    := $(BUILD)/bench/program

@@ -45,6 +45,18 @@ class Training:
         return self.once(self.words(options), env)
 
 
+class Text(Training):
+    """Of one that is written here, without settings."""
+
+    def __init__(self, bench, name, text):
+        super().__init__(bench, name, (), ())
+        self.file = bench.folder / f"{name}.py"
+        self.file.write_text(text)
+
+    def words(self, options=()):
+        return [self.bench.program, "run", self.file, "--device", "cpu", "--quiet", "--metrics", self.metrics, *options]
+
+
 def sizes_of(bench):
     return bench.pick({"layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16},
                       {"layers": 1, "heads": 2, "width": 16, "length": 8, "count": 4})
@@ -147,16 +159,68 @@ save("{folder}/x.npy", x)
 """
 
 
+OPTIMISER = """w = generate(({rows}, 4096), kind="normal", seed=1)
+g = generate(({rows}, 4096), kind="normal", seed=2)
+state = adamw_state(w)
+for step in loop(40):
+    state = adamw(state, g, turn=step, rate=0.001)
+    print("x", sum(state[0][0:1, 0:1]))
+"""
+
+
+def optimiser(bench):
+    """AdamW over as many weights as that GPT has: four arrays are read and three written."""
+    rows = bench.pick(2588, 4)
+    program = Text(bench, "adamw", OPTIMISER.format(rows=rows))
+
+    def copied():
+        found = json.loads(run([bench.peer("copy"), 7 * rows * 4096, bench.threads, 5, 2])[1])
+        return {"seconds": median(found["seconds"])}
+    figure = Figure(f"a turn of adamw over {rows * 4096 / 1e6:.1f} million weights", program.alone)
+    return measure_against(bench, "adamw", figure, Figure(f"memcpy of 7 such arrays, {bench.threads} threads", copied,
+                                                          is_ours=False))
+
+
+PYTHON = """import time
+import mpimatmul as mm
+mm.init(device="cpu")
+x = mm.generate((8, 8), kind="normal", seed=1)
+for turn in range({turns} + 20):
+    began = time.monotonic() if turn == 20 else began if turn else 0
+    for _ in range(5):
+        x = mm.tanh(x + 0.1)
+    mm.persist(x)
+if mm.rank() == 0:
+    print((time.monotonic() - began) / {turns})
+"""
+
+
+def python(bench):
+    """The same ten operations as `small`, computed in each turn of Python's own loop."""
+    turns, rows = bench.pick(2000, 20), []
+    script = bench.folder / "small_python.py"
+    script.write_text(PYTHON.format(turns=turns))
+    env = {"PYTHONPATH": str(bench.root / "src" / "python"),
+           "MPIMATMUL_LIBRARY": str(bench.build / "lib" / "libmpimatmul.so.0")}
+    looped = Text(bench, "small", SMALL.format(turns=10 * turns, every=turns, folder=bench.folder))
+    for label, launch in (("python", []), ("python 2 ranks", [*ONE_CORE, 2])):
+        def step(launch=launch):
+            return {"seconds": float(run([*launch, bench.python, script], env=env)[1])}
+
+        def turn(launch=launch):
+            return {"seconds": looped.once([*launch, *looped.words()])["seconds"] / turns}
+        rows += measure_against(bench, label, Figure("a step of ten operations on 8 x 8 in Python, computed", step),
+                                Figure("a turn of `loop`", turn))
+    return rows
+
+
 def small(bench):
     """Turns of ten operations on 8 x 8; and what the last of many takes in memory."""
     turns, rows = bench.pick(10000, 100), []
-    program = Training(bench, "gpt", (), ())
-    program.file, program.settings = bench.folder / "small.py", []
-    program.file.write_text(SMALL.format(turns=turns, every=turns // 10, folder=bench.folder))
-    words = [bench.program, "run", program.file, "--device", "cpu", "--quiet", "--metrics", program.metrics]
+    program = Text(bench, "small", SMALL.format(turns=turns, every=turns // 10, folder=bench.folder))
     for label, launch in (("small", []), ("small 2 ranks", [*ONE_CORE, 2])):
         def turn(launch=launch):
-            sample = program.once([*launch, *words])
+            sample = program.once([*launch, *program.words()])
             return {"seconds": sample["seconds"] / (turns // 10)}
         samples = bench.alternate({label: turn})
         rows.append(row(label, side("a turn of ten operations on 8 x 8", samples[label]),
@@ -165,7 +229,7 @@ def small(bench):
 
 
 def learn(bench):
-    rows = small(bench) + against_itself(bench) + against_peers(bench) + mixed(bench)
+    rows = small(bench) + optimiser(bench) + python(bench) + against_itself(bench) + against_peers(bench) + mixed(bench)
     try:
         return rows + hosts(bench)
     except Skip as reason:

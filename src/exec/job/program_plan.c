@@ -155,14 +155,29 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
     return status;
 }
 
+// Elements of values that the ranks go on holding: their shares bind the programs that go on with them, which may be a
+// loop of hours.
+static double held_of(const struct mmul_program *program) {
+    double elements = 0;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind != MMUL_KEEP || program->kept[o->kept].held == 0)
+            continue;
+        const struct mmul_shape shape = program->values[o->operands[0]].shape;
+        elements += (double)(mmul_shape_matrices(shape) * shape.rows) * (double)shape.cols;
+    }
+    return elements;
+}
+
 // Measuring takes a tenth of a second: what is over before that is shared by what is known, and a CPU that is about to
 // run alone has nobody to share with. (A card alone is measured: it may hang, and the longest time it may take comes
 // from its speed.)
 static bool is_worth_measuring(const struct mmul_context *context,
                                const struct mmul_program *program, const struct mmul_job *job) {
-    static const double enough_flops = 2e9;
+    static const double enough_flops = 2e9, enough_held = 1 << 20;
     const bool is_alone = context->comm->size == 1 && mmul_device_can_borrow(context->device);
-    return !job->options.reproducible && work_of(program).flops >= enough_flops &&
+    return !job->options.reproducible &&
+           (work_of(program).flops >= enough_flops || held_of(program) >= enough_held) &&
            (!is_alone || job->options.is_predicted);
 }
 
