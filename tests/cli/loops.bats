@@ -313,7 +313,7 @@ END
     [ ! -e x.npy ]
 }
 
-# What the ranks hold binds all turns: by speeds where it is much, though nothing has been stored; little is shared alike.
+# What the ranks hold binds all turns. Much of it is shared by speeds, though none are stored; little is shared alike.
 @test "what a loop carries on is shared by speeds that are measured, if it is much" {
     need_numpy
     export XDG_CACHE_HOME=$PWD/cache
@@ -323,13 +323,13 @@ for step in loop(3):
     x = x * 0.5
 save("x.npy", x)'
     for rows in 1100 900; do
-        local words=(run e.py rows=$rows --quiet --report report.json)
+        local words=(run e.py "rows=$rows" --quiet --report report.json)
         run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${words[@]}" --device cpu \
             : -n 1 "$MPIMATMUL" "${words[@]}" --device faulty:clock=50ms:cpu < /dev/null
         [ "$status" -eq 0 ] || { show; return 1; }
         py -c '
 import json, sys
 first, second = (r["calibrated_flops_per_second"] for r in json.load(open("report.json"))["ranks"])
-assert 0 < 10 * second < first if int(sys.argv[1]) >= 1049 else first == second == 0, (first, second)' $rows
+assert 0 < 10 * second < first if int(sys.argv[1]) >= 1049 else first == second == 0, (first, second)' "$rows"
     done
 }
