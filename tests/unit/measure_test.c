@@ -145,6 +145,21 @@ static void briefly_the_first_long_size_is_the_last(void **state) {
     assert_true(speed.warm_up_seconds == 3 && speed.origin == MMUL_SPEED_MEASURED);
 }
 
+// For what takes long a size more is worth its time.
+static void for_long_sizes_grow_further(void **state) {
+    (void)state;
+    for (int is_long = 0; is_long < 2; is_long++) {
+        struct recorder r = {.nap_seconds = 0.013, .memory_bytes = GIB};
+        struct mmul_device device = {.table = &table, .self = &r};
+        const struct mmul_measure_request request = {.is_long = is_long,
+                                                     .memory_bytes = 4 * 4 * 512 * 512};
+        struct mmul_speed speed = {0};
+        struct mmul_error err;
+        assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+        assert_int_equal(speed.measured_points, 1 + is_long);
+    }
+}
+
 // A short product is repeated until it fills a span, three times over.
 static void short_products_fill_their_span(void **state) {
     (void)state;
@@ -411,6 +426,7 @@ static void the_median_is_the_lower_middle(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(briefly_the_first_long_size_is_the_last),
+        cmocka_unit_test(for_long_sizes_grow_further),
         cmocka_unit_test(short_products_fill_their_span),
         cmocka_unit_test(a_short_job_is_not_measured_for_long),
         cmocka_unit_test(times_that_never_agree_are_unstable),

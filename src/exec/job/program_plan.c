@@ -24,8 +24,9 @@
 // What root knows and the others are told.
 struct told {
     int value_count, operation_count, kept_count, team_count;
-    bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
-    int64_t input_bytes;         // of its memory, held by what has been opened
+    bool is_automatic; // speeds: nobody has given weights
+    enum mmul_calibration_depth measures;
+    int64_t input_bytes; // of its memory, held by what has been opened
     struct mmul_job_options options;
 };
 
@@ -171,14 +172,17 @@ static double held_of(const struct mmul_program *program) {
 
 // Measuring takes a tenth of a second: what is over before that is shared by what is known, and a CPU that is about to
 // run alone has nobody to share with. (A card alone is measured: it may hang, and the longest time it may take comes
-// from its speed.)
-static bool is_worth_measuring(const struct mmul_context *context,
-                               const struct mmul_program *program, const struct mmul_job *job) {
+// from its speed.) For what holds much it may take a second.
+static enum mmul_calibration_depth depth_of(const struct mmul_context *context,
+                                            const struct mmul_program *program,
+                                            const struct mmul_job *job) {
     static const double enough_flops = 2e9, enough_held = 1 << 20;
     const bool is_alone = context->comm->size == 1 && mmul_device_can_borrow(context->device);
-    return !job->options.reproducible &&
-           (work_of(program).flops >= enough_flops || held_of(program) >= enough_held) &&
-           (!is_alone || job->options.is_predicted);
+    if (job->options.reproducible || (is_alone && !job->options.is_predicted))
+        return MMUL_CALIBRATE_STORED;
+    return held_of(program) >= enough_held          ? MMUL_CALIBRATE_LONG
+           : work_of(program).flops >= enough_flops ? MMUL_CALIBRATE_BRIEF
+                                                    : MMUL_CALIBRATE_STORED;
 }
 
 // Of all matrices that are loaded, each once.
@@ -205,7 +209,7 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
                                         work_of(program).flops > 0,
                         .input_bytes = input_bytes_of(program),
                         .options = job->options};
-    told.measures = told.is_automatic && is_worth_measuring(context, program, job);
+    told.measures = told.is_automatic ? depth_of(context, program, job) : MMUL_CALIBRATE_STORED;
     told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
     if (job->options.reproducible)
         told.options.tail = MMUL_TAIL_OFF;
@@ -510,12 +514,12 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     }
     mmul_spares_drop(context); // others are planned with all memory there is
     if (status == MMUL_OK) {
-        const struct mmul_calibrate_options options = {
-            .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
-            .types = types_of(copy),
-            .job_flops = work_of(copy).flops,
-            .no_fallback = told.options.no_fallback,
-            .device_timeout_seconds = told.options.device_timeout_seconds};
+        const struct mmul_calibrate_options options = {.depth = told.measures,
+                                                       .types = types_of(copy),
+                                                       .job_flops = work_of(copy).flops,
+                                                       .no_fallback = told.options.no_fallback,
+                                                       .device_timeout_seconds =
+                                                           told.options.device_timeout_seconds};
         mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
         status = mmul_calibrate(context, &options, err);
         mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);

@@ -185,6 +185,7 @@ static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
     struct mmul_measure_request request = {
         .thorough = c->options->depth == MMUL_CALIBRATE_THOROUGH,
+        .is_long = c->options->depth == MMUL_CALIBRATE_LONG,
         .memory_bytes = mmul_calibrate_memory(c->context),
         .period_seconds = quota_period(c->context),
         .job_flops = c->options->job_flops / c->context->comm->size,

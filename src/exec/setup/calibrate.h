@@ -8,6 +8,7 @@
 enum mmul_calibration_depth {
     MMUL_CALIBRATE_STORED,   // what is stored; measures nothing
     MMUL_CALIBRATE_BRIEF,    // what is stored; else measures in well under a second, stores nothing
+    MMUL_CALIBRATE_LONG,     // the same, for what may take hours: in a second or two
     MMUL_CALIBRATE_THOROUGH, // measures in seconds, and stores
 };
 

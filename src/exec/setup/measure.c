@@ -23,7 +23,8 @@ enum { REPEATS_MOST = 10, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_RO
 // `patience`: more times than `repeats` are only taken within that, and a size again within three.
 // `enough`: a time this long is told from launching and from the clock. `most`: no size is tried
 // that is expected to take longer.
-// `enough_host_seconds`: the same where a device works in host memory, as fast at any size.
+// `enough_host_seconds`: the same where a device works in host memory, nearly as fast at any size: some kernels of
+// OpenBLAS are half as fast again from 2048 on, which counts where much is to come.
 static const struct depth {
     int repeats, repeats_most;
     double patience_seconds;
@@ -32,6 +33,7 @@ static const struct depth {
     double enough_transfer_seconds;
     bool takes_median;
 } brief = {3, 6, 0.5, 0.01, 0.02, 0.002, 0.1, 0.005, false},
+  for_long = {3, 6, 0.5, 0.01, 0.02, 0.02, 0.3, 0.005, false},
   thorough = {3, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 1, 0.02, true};
 
 // Times agree, and a size is as fast as a smaller one, within these.
@@ -459,7 +461,9 @@ static void take(struct mmul_speed *speed, const struct mmul_speed *measured,
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err) {
-    const struct depth *depth = request->thorough ? &thorough : &brief;
+    const struct depth *depth = request->thorough  ? &thorough
+                                : request->is_long ? &for_long
+                                                   : &brief;
     const bool is_double = request->dtype == MMUL_F64;
     const struct work work = {
         .device = device, .dtype = request->dtype, .job_flops = request->job_flops};

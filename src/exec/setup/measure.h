@@ -10,6 +10,7 @@
 struct mmul_measure_request {
     enum mmul_dtype dtype; // of the products: float32, float64
     bool thorough;         // every size, timed 3 times; else 3 times, and no further than needed
+    bool is_long;          // not thorough: somewhat further, for what is about to take long
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
     double period_seconds;         // of a quota of processor time; 0: there is none
     bool keeps_transfers;          // they are known, from another type
@@ -25,7 +26,8 @@ struct mmul_measure_request {
 // does of a size that stays slower than a smaller one when it is timed again. With a quota the last
 // size is timed once more, over three of its periods where that is longer, and no size gets a higher
 // rate.
-// Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms; and what it is measured
+// Briefly: sizes grow until a product takes 20 ms (2 ms in host memory, but 20 where it is_long), or the next one would
+// take more than 100 ms (300); and what it is measured
 // for is not kept waiting: a mean is taken over no more than a 400th of the job, as long as that is 1 ms.
 // Thoroughly: while the next product is expected to take no more than 1 s, or 0.1 s in float64. Sizes beyond, or too
 // large for the memory, get the last rate.
