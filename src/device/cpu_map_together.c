@@ -223,7 +223,17 @@ static bool exceeds_caches(const struct chain *chain, const struct mmul_map *map
     return map->cache_bytes > 0 && bytes > 2 * (double)map->cache_bytes;
 }
 
-// What is written is in a room first, if there is one left, where later operations read it.
+// Operands of link l that are what `link` has made, where that lies, are read from its room.
+static void read_from_room(struct chain *chain, const struct link *link, int l) {
+    for (int p = 0; p < chain->links[l].operand_count; p++) {
+        struct link_operand *x = &chain->links[l].operands[p];
+        const bool is_same = x->at == link->out && (x->row_step == link->ld || chain->rows == 1);
+        if (x->room == NULL && is_same)
+            *x = (struct link_operand){.room = link->room};
+    }
+}
+
+// What is written is in a room first, if there is one left, where later operations read it until it is overwritten.
 static void go_past(struct chain *chain) {
     for (int k = 0; k < chain->count; k++) {
         struct link *link = &chain->links[k];
@@ -231,12 +241,11 @@ static void go_past(struct chain *chain) {
             continue;
         link->room = add_room(chain, link->out, PASSED);
         link->goes_past = link->room != NULL;
-        for (int l = k + 1; link->goes_past && l < chain->count; l++)
-            for (int p = 0; p < chain->links[l].operand_count; p++) {
-                struct link_operand *x = &chain->links[l].operands[p];
-                if (x->room == NULL && x->at == link->out)
-                    *x = (struct link_operand){.room = link->room};
-            }
+        for (int l = k + 1; link->goes_past && l < chain->count; l++) {
+            read_from_room(chain, link, l);
+            if (chain->links[l].out == link->out)
+                break;
+        }
     }
 }
 
