@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What moving costs: memcpy of so many bytes, half of them read and half written, by some threads.
-#include <pthread.h>
 #include <string.h>
 
-#include "peer.h"
+#include "threads.h"
 
-enum { RUNS_MAX = 1000, THREADS_MAX = 1024 };
+enum { RUNS_MAX = 1000 };
 
 static const char usage[] = "copy ELEMENTS THREADS [RUNS [WARMUP]]";
 
 struct copier {
-    pthread_t thread;
     const float *from;
     float *to;
     size_t count;
@@ -22,26 +20,15 @@ static void *copy(void *argument) {
     return NULL;
 }
 
-static double copy_once(struct copier *copiers, int threads) {
-    double begin = peer_now();
-    for (int t = 1; t < threads; t++)
-        if (pthread_create(&copiers[t].thread, NULL, copy, &copiers[t]) != 0)
-            exit(71);
-    copy(&copiers[0]);
-    for (int t = 1; t < threads; t++)
-        pthread_join(copiers[t].thread, NULL);
-    return peer_now() - begin;
-}
-
 int main(int argc, char **argv) {
     const size_t half = (size_t)peer_number(argc, argv, 1, 2, usage) / 2;
     const int threads = peer_number(argc, argv, 2, 1, usage);
     const int runs = argc > 3 ? peer_number(argc, argv, 3, 1, usage) : 5;
     const int warmup = argc > 4 ? peer_number(argc, argv, 4, 0, usage) : 1;
     static double seconds[RUNS_MAX];
-    static struct copier copiers[THREADS_MAX];
-    if (runs > RUNS_MAX || threads > THREADS_MAX) {
-        fprintf(stderr, "copy: more than %d runs or %d threads\n", RUNS_MAX, THREADS_MAX);
+    static struct copier copiers[PEER_THREADS_MAX];
+    if (runs > RUNS_MAX || threads > PEER_THREADS_MAX) {
+        fprintf(stderr, "copy: more than %d runs or %d threads\n", RUNS_MAX, PEER_THREADS_MAX);
         return 64;
     }
     float *from = peer_allocate(half), *to = peer_allocate(half);
@@ -54,7 +41,7 @@ int main(int argc, char **argv) {
         copiers[t].count = half * ((size_t)t + 1) / (size_t)threads - begin;
     }
     for (int r = -warmup; r < runs; r++) {
-        double once = copy_once(copiers, threads);
+        double once = peer_time_parts(copy, copiers, sizeof *copiers, threads);
         if (r >= 0)
             seconds[r] = once;
     }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 // What reading costs: the sum of all bytes of A, B and C of one size, in memory, by some threads.
-#include <pthread.h>
 #include <string.h>
 
-#include "peer.h"
+#include "threads.h"
 
-enum { RUNS_MAX = 1000, THREADS_MAX = 1024 };
+enum { RUNS_MAX = 1000 };
 
 static const char usage[] = "stream M K N THREADS [RUNS [WARMUP]]";
 
 // A stretch of each matrix.
 struct reader {
-    pthread_t thread;
     const float *begin[3], *end[3];
     uint64_t sum;
 };
@@ -29,17 +27,6 @@ static void *read_all(void *argument) {
     return NULL;
 }
 
-static double read_once(struct reader *readers, int threads) {
-    double begin = peer_now();
-    for (int t = 1; t < threads; t++)
-        if (pthread_create(&readers[t].thread, NULL, read_all, &readers[t]) != 0)
-            exit(71);
-    read_all(&readers[0]);
-    for (int t = 1; t < threads; t++)
-        pthread_join(readers[t].thread, NULL);
-    return peer_now() - begin;
-}
-
 int main(int argc, char **argv) {
     const int m = peer_number(argc, argv, 1, 1, usage), k = peer_number(argc, argv, 2, 1, usage);
     const int n = peer_number(argc, argv, 3, 1, usage);
@@ -47,9 +34,9 @@ int main(int argc, char **argv) {
     const int runs = argc > 5 ? peer_number(argc, argv, 5, 1, usage) : 5;
     const int warmup = argc > 6 ? peer_number(argc, argv, 6, 0, usage) : 1;
     static double seconds[RUNS_MAX];
-    static struct reader readers[THREADS_MAX];
-    if (runs > RUNS_MAX || threads > THREADS_MAX) {
-        fprintf(stderr, "stream: more than %d runs or %d threads\n", RUNS_MAX, THREADS_MAX);
+    static struct reader readers[PEER_THREADS_MAX];
+    if (runs > RUNS_MAX || threads > PEER_THREADS_MAX) {
+        fprintf(stderr, "stream: more than %d runs or %d threads\n", RUNS_MAX, PEER_THREADS_MAX);
         return 64;
     }
     float *matrices[] = {peer_matrix(m, k, 1), peer_matrix(k, n, 2), peer_matrix(m, n, 3)};
@@ -61,7 +48,7 @@ int main(int argc, char **argv) {
         }
     uint64_t sum = 0;
     for (int r = -warmup; r < runs; r++) {
-        double once = read_once(readers, threads);
+        double once = peer_time_parts(read_all, readers, sizeof *readers, threads);
         for (int t = 0; t < threads; t++)
             sum += readers[t].sum;
         if (r >= 0)
