@@ -122,7 +122,10 @@ static enum mmul_status connect(struct mmul_comm *comm, MPI_Comm parent, struct 
     enum mmul_status status = mmul_comm_check(find_nodes(comm), "communicator set-up", err);
     if (status != MMUL_OK)
         return status;
-    status = MMUL_ALLOCATE(comm->rank_node, comm->size, "ranks", err);
+    status = MMUL_ALLOCATE_ALL("ranks", err, MMUL_WANT(comm->rank_node, comm->size),
+                               MMUL_WANT(comm->directions, 1));
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(comm->directions->members, comm->size, "ranks", err);
     if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
         status = MMUL_ALLOCATE(comm->alarm, 1, "ranks", err);
     if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
@@ -154,11 +157,23 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
     return status;
 }
 
+void mmul_directions_free(struct mmul_directions *directions) {
+    if (directions->outward != MPI_COMM_NULL)
+        MPI_Comm_free(&directions->outward);
+    if (directions->inward != MPI_COMM_NULL)
+        MPI_Comm_free(&directions->inward);
+    directions->are_there = false;
+}
+
 void mmul_comm_destroy(struct mmul_comm *comm) {
     if (comm == NULL)
         return;
     if (comm->alarm != NULL)
         mmul_alarm_end(comm->alarm);
+    if (comm->directions != NULL && comm->directions->are_there && !mmul_comm_is_broken(comm))
+        mmul_directions_free(comm->directions);
+    if (comm->directions != NULL)
+        mmul_free(comm->directions->members);
     if (comm->leaders != MPI_COMM_NULL && !mmul_comm_is_broken(comm))
         MPI_Comm_free(&comm->leaders);
     if (comm->node != MPI_COMM_NULL)
@@ -166,6 +181,7 @@ void mmul_comm_destroy(struct mmul_comm *comm) {
     if (comm->world != MPI_COMM_NULL)
         MPI_Comm_free(&comm->world);
     mmul_free(comm->alarm);
+    mmul_free(comm->directions);
     mmul_free(comm->rank_node);
     mmul_free(comm);
 }

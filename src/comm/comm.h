@@ -21,14 +21,23 @@ struct mmul_alarm {
     bool is_raised;      // by this leader or, as far as it has listened, by another one
 };
 
+// What the last run between leaders moved bytes with (comm/transport.h), for the next one of the same members: making it
+// takes many messages between all of them.
+struct mmul_directions {
+    bool *members;            // size, owned: by node, who has them; read where they are there
+    bool are_there;           // the same on all leaders
+    MPI_Comm outward, inward; // owned; MPI_COMM_NULL outside the members
+};
+
 struct mmul_comm {
     MPI_Comm world, node;
     MPI_Comm leaders; // MPI_COMM_NULL except on leaders
     int rank, size;
     int node_rank, node_size;
-    int node_index, node_count; // node index: rank of its leader among leaders
-    int *rank_node;             // size, owned: node index of each rank
-    struct mmul_alarm *alarm;   // owned; NULL except on leaders
+    int node_index, node_count;         // node index: rank of its leader among leaders
+    int *rank_node;                     // size, owned: node index of each rank
+    struct mmul_alarm *alarm;           // owned; NULL except on leaders
+    struct mmul_directions *directions; // owned; leaders use it
 };
 
 // Collective over `parent`, which is duplicated.
@@ -36,6 +45,9 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm, stru
 
 // Collective over world.
 void mmul_comm_destroy(struct mmul_comm *comm);
+
+// Collective over the members. No traffic is under way.
+void mmul_directions_free(struct mmul_directions *directions);
 
 // An alarm was raised: traffic between nodes was left where it was, and MPI may still read and write
 // what this leader gave it. Such memory is kept, such communicators are not freed. Local.

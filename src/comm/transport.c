@@ -1,13 +1,37 @@
 // SPDX-License-Identifier: MIT
-// Splits the leaders once, and duplicates what came of it: collectives of the two directions are
-// begun in orders of their own.
+// Splits the leaders, and duplicates what came of it: collectives of the two directions are begun in orders of their
+// own. A run that has ended leaves nothing under way there, so the next one of the same members goes on with it.
 #include "comm/transport.h"
+
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 
 const struct mmul_transport MMUL_TRANSPORT_NONE = {.outward = MPI_COMM_NULL,
                                                    .inward = MPI_COMM_NULL};
+
+// Collective over leaders: those of root and of nodes that work. Code of MPI.
+static int take_directions(const struct mmul_comm *comm, const bool *works) {
+    struct mmul_directions *directions = comm->directions;
+    bool is_same = directions->are_there;
+    for (int node = 1; node < comm->node_count; node++)
+        is_same = is_same && directions->members[node] == works[node];
+    if (is_same)
+        return MPI_SUCCESS;
+    if (directions->are_there)
+        mmul_directions_free(directions);
+    const bool is_member = comm->rank == 0 || works[comm->node_index];
+    directions->inward = MPI_COMM_NULL;
+    int code = MPI_Comm_split(comm->leaders, is_member ? 0 : MPI_UNDEFINED, comm->rank,
+                              &directions->outward);
+    if (code == MPI_SUCCESS && is_member)
+        code = MPI_Comm_dup(directions->outward, &directions->inward);
+    if (code == MPI_SUCCESS)
+        memcpy(directions->members, works, comm->node_count * sizeof *works);
+    directions->are_there = code == MPI_SUCCESS;
+    return code;
+}
 
 enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *works,
                                      struct mmul_failure *failure, struct mmul_transport *transport,
@@ -23,12 +47,13 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
         return status;
     t->leaders =
         (struct mmul_peers){comm->leaders, failure, NULL, comm->node_index, comm->alarm, NULL};
-    bool member = comm->rank == 0 || works[comm->node_index];
-    int code = MPI_Comm_split(comm->leaders, member ? 0 : MPI_UNDEFINED, comm->rank, &t->outward);
-    if (code == MPI_SUCCESS && member)
-        code = MPI_Comm_dup(t->outward, &t->inward);
-    if (code == MPI_SUCCESS && member)
+    int code = take_directions(comm, works);
+    const bool member = code == MPI_SUCCESS && comm->directions->outward != MPI_COMM_NULL;
+    if (member) {
+        t->outward = comm->directions->outward;
+        t->inward = comm->directions->inward;
         code = MPI_Comm_rank(t->outward, &t->rank);
+    }
     if (code == MPI_SUCCESS && member)
         code = MPI_Comm_size(t->outward, &t->size);
     if (code != MPI_SUCCESS)
@@ -46,11 +71,6 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
 }
 
 void mmul_transport_fini(struct mmul_transport *transport) {
-    bool is_broken = mmul_alarm_is_raised(transport->members.alarm); // collectives are under way
-    if (transport->outward != MPI_COMM_NULL && !is_broken)
-        MPI_Comm_free(&transport->outward);
-    if (transport->inward != MPI_COMM_NULL && !is_broken)
-        MPI_Comm_free(&transport->inward);
     mmul_free((void *)(uintptr_t)transport->members.nodes);
     mmul_free(transport->sent_bytes);
     *transport = MMUL_TRANSPORT_NONE;

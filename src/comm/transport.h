@@ -12,9 +12,10 @@ struct mmul_transport {
     struct mmul_peers talk;       // among all ranks
     struct mmul_peers leaders;    // among those of all nodes; for sums
     struct mmul_peers members;    // among members; members.nodes: owned, their node indexes
-    MPI_Comm outward, inward; // owned; a direction each, so that orders cannot mix; MPI_COMM_NULL
-                              // outside the team
-    int rank, size;           // among members; root is member 0
+    MPI_Comm outward,
+        inward;     // borrowed of comm->directions; a direction each, so that orders cannot
+                    // mix; MPI_COMM_NULL outside the team
+    int rank, size; // among members; root is member 0
     int64_t *
         sent_bytes; // owned: what this rank has sent to each node, but for checksums, words and sums
 };
@@ -22,7 +23,7 @@ struct mmul_transport {
 extern const struct mmul_transport MMUL_TRANSPORT_NONE;
 
 // Collective over leaders; other ranks may call it and get one without members. works[node] for all
-// nodes, the same on all leaders. Fails with MMUL_ERR_SYSTEM; agree afterwards.
+// nodes, the same on all leaders. One at a time. Fails with MMUL_ERR_SYSTEM; agree afterwards.
 enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *works,
                                      struct mmul_failure *failure, struct mmul_transport *transport,
                                      struct mmul_error *err);

@@ -50,6 +50,8 @@ static inline bool holds_stream(const unsigned char *bytes, int node, int64_t co
 
 static inline void make_world(void) {
     static struct mmul_alarm alarm;
+    static bool members[16];
+    static struct mmul_directions directions;
     struct mmul_error err;
     world = (struct mmul_comm){0};
     MPI_Comm_dup(MPI_COMM_WORLD, &world.world);
@@ -63,13 +65,18 @@ static inline void make_world(void) {
         rank_node[rank] = rank;
     world.rank_node = rank_node;
     world.alarm = &alarm;
+    directions = (struct mmul_directions){.members = members};
+    world.directions = &directions;
     mmul_alarm_begin(&alarm, world.world, &err);
 }
 
 static inline void end_world(void) {
     mmul_alarm_end(world.alarm);
-    if (!mmul_comm_is_broken(&world))
-        MPI_Comm_free(&world.world);
+    if (mmul_comm_is_broken(&world))
+        return;
+    if (world.directions->are_there)
+        mmul_directions_free(world.directions);
+    MPI_Comm_free(&world.world);
 }
 
 static inline void init(struct mmul_transport *t, const bool *works, struct mmul_failure *failure) {
