@@ -105,6 +105,8 @@ show("dropped", mm.concat((x.mean(0, keepdims=False), q.sum(1, keepdims=False)[:
      np.concatenate((X.mean(0), Q.sum(1)[0, :2]))[None], 1e-4)
 show("soft along", mm.softmax(q, axis=1).numpy(), np.moveaxis(soft(np.moveaxis(Q.astype("f8"), 1, -1)), -1, 1), 1e-6)
 show("clip", mm.clip(x, -0.25, None).clip(high=0.5).numpy(), np.clip(X, -0.25, 0.5), 0)
+signs = [np.signbit((mm.array([[1.0]]) * zero).item()) for zero in (0.0, -0.0, 0.0)]  # calls of one kind are remembered
+assert signs == [False, True, False], signs
 show("norm", mm.norm(q, axis=2, keepdims=False).numpy(), np.linalg.norm(Q.astype("f8"), axis=2), 1e-4)
 show("made", (mm.arange(1, 3) @ mm.ones((2, 2)) + mm.zeros(2) + mm.arange(2)).numpy(), np.array([[3, 4]]), 0)
 show("cumsum", x.cumsum(0).numpy(), np.cumsum(X.astype("f8"), 0), 1e-4)

@@ -21,8 +21,8 @@ struct mmul_alarm {
     bool is_raised;      // by this leader or, as far as it has listened, by another one
 };
 
-// What the last run between leaders moved bytes with (comm/transport.h), for the next one of the same members: making it
-// takes many messages between all of them.
+// What the last run between leaders moved bytes with (comm/transport.h), for the next one of the same members: making
+// it takes many messages between all of them.
 struct mmul_directions {
     bool *members;            // size, owned: by node, who has them; read where they are there
     bool are_there;           // the same on all leaders

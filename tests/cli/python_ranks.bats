@@ -243,9 +243,16 @@ except KeyboardInterrupt:
 A, B = mm.evaluate(a, b)
 mm.save("y.npy", a @ b)
 print((mm.load("y.npy").numpy() == A @ B).all())
+x = mm.persist(a)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:  # steps of a moment each, which have no thread of their own
+        x = mm.persist(x * 1)
+except KeyboardInterrupt:
+    print((x.numpy() == A).all())
 END
     run timeout 60 "$PYTHON" again.py
-    [ "$output" = $'False False\nTrue' ]
+    [ "$output" = $'False False\nTrue\nTrue' ]
     [ "$status" -eq 0 ]
     expect_only_files again.py y.npy
 }

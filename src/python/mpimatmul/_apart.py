@@ -7,7 +7,8 @@ from . import _library as lib
 from ._begin import session
 from ._library import Error, check, library
 from ._operations import place
-from ._values import Value, _Program, arrays, program_options, release
+from ._program import Program, program_options, release, stay
+from ._values import Value, arrays
 
 _REPLICATE, _EXACT = 4, 0  # enum mmul_placement_kind, mmul_split_rule
 
@@ -63,7 +64,7 @@ def everywhere(value):
     return made
 
 
-class _NodeProgram(_Program):
+class _NodeProgram(Program):
     """That of one node."""
 
     def load_leaf(self, leaf):
@@ -111,5 +112,5 @@ def compute(values):
     for i, value in enumerate(values[0]):
         value.is_apart = True
         if numbers is not None:
-            value._stay(numbers[i])  # pylint: disable=protected-access
+            stay(value, numbers[i])
     return values[0]

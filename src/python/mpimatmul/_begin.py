@@ -35,7 +35,7 @@ def _read_placements(path):
 
 def session():
     found = _session or init()
-    if not found.is_here():  # MPI and the context have not come along
+    if not found.is_here:  # MPI and the context have not come along
         raise Error(64, "values are computed by the process that has begun with it: this is a child of fork()",
                     "start children by multiprocessing's spawn, or fork before the first value")
     if found.thread != threading.get_ident():  # MPI's calls and the context's are of one thread
@@ -45,7 +45,7 @@ def session():
 
 def begun():
     """The session, where one has begun in this process; else None."""
-    return _session if _session and _session.is_here() else None
+    return _session if _session and _session.is_here else None
 
 
 def collective(kind):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The script that calls us: its places and its words for values, and tracebacks that end in it."""
+import functools
 import os
 import sys
 import types
@@ -14,7 +15,7 @@ def _is_ours(frame):
 def frame():
     """The innermost one that is not ours, or None."""
     found = sys._getframe(1)  # pylint: disable=protected-access
-    while found is not None and _is_ours(found):
+    while found is not None and found.f_globals.get("__package__") == _OURS:
         found = found.f_back
     return found
 
@@ -22,7 +23,12 @@ def frame():
 def place():
     """The line of the script that is under way: "script.py:12"."""
     found = frame()
-    return f"{os.path.basename(found.f_code.co_filename)}:{found.f_lineno}" if found else ""
+    return _shown(found.f_code.co_filename, found.f_lineno) if found else ""
+
+
+@functools.lru_cache(4096)
+def _shown(file, line):
+    return f"{os.path.basename(file)}:{line}"
 
 
 def depth():
@@ -36,7 +42,12 @@ def depth():
 def things(kind):
     """Those of a kind that the script has names for where it is: (name, thing), local ones first."""
     found = frame()
-    for variables in (found.f_locals, found.f_globals) if found else ():
+    if found is None:
+        return
+    places = [found.f_locals]
+    if found.f_globals is not found.f_locals:
+        places.append(found.f_globals)
+    for variables in places:
         yield from ((name, thing) for name, thing in list(variables.items()) if isinstance(thing, kind))
 
 

@@ -7,6 +7,7 @@ from . import _caller, _library as lib
 from ._begin import begun
 from ._library import Error, check, library
 from ._operations import _sizes
+from ._program import cross
 from ._values import Value, apply, as_value, no_grad
 
 
@@ -80,7 +81,7 @@ class _Gradients:
     def __init__(self, y, xs):
         self.y, self.operands = y, [y, *xs]
         for value in _between(y, xs):
-            value.crossed.add(self)
+            cross(value, self)
 
     def value(self, i):
         """That of the i-th."""

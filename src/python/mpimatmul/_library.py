@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 from . import _caller
 from ._meeting import Meeting, say, wait_seconds
@@ -19,6 +20,7 @@ from ._meeting import Meeting, say, wait_seconds
 OPERANDS = 6
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
 F32, F64, I32, I64 = 0, 3, 4, 5  # enum mmul_dtype
+_BRIEF_SECONDS, _BRIEF_MOST = 0.02, 4096
 SERIALIZED = 2  # MPI_THREAD_SERIALIZED: any thread, one at a time
 
 
@@ -217,11 +219,15 @@ def raise_error(error):
     raise Error(error.status, error.text.decode(errors="replace"), error.hint.decode(errors="replace"))
 
 
+_SPARE = []  # structs of errors that nobody uses
+
+
 def check(call, *arguments):
     """Calls a function of the library whose last argument is a struct mmul_error; raises what it says."""
-    error = ErrorText()
+    error = _SPARE.pop() if _SPARE else ErrorText()
     if call(*arguments, c.byref(error)) != 0:
         raise_error(error)
+    _SPARE.append(error)
 
 
 def text_of(call, *arguments):
@@ -318,8 +324,9 @@ class Session:
     def __init__(self, device=None, threads=0):
         begun, level = c.c_int(), c.c_int()
         self.probe, self.context, self.meeting = c.c_void_p(), c.c_void_p(), None
-        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.is_here, self.thread = True, threading.get_ident()  # is_here: not in a child of fork()
         self.depth, self.interrupt, self.left = 0, None, None
+        self.brief = set()  # likenesses of computations that took a moment
         self.report = None  # root: of the last program that has run and was recorded, as JSON
         mpi.MPI_Initialized(c.byref(begun))
         wish = device.encode() if device else None
@@ -335,7 +342,7 @@ class Session:
         self.rank, self.size = self.meeting.rank, self.meeting.size
         atexit.register(self.close)
         # A child has what MPI and drivers have left to be done at the end, too, and nobody to do it with.
-        os.register_at_fork(after_in_child=lambda: libc.on_exit(c.cast(libc._exit, c.c_void_p), None))
+        os.register_at_fork(after_in_child=self._be_in_child)
         for number in (n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL):
             library.mmul_outputs_abandon_at(int(number))
         self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
@@ -394,12 +401,23 @@ class Session:
         check(library.mmul_context_broadcast, self.context, c.byref(data), c.c_int64(c.sizeof(data)))
         return data
 
-    def compute(self, work, clean):
+    def compute(self, work, clean, likeness=None):
         """work(), which is long. A rank alone sees signals meanwhile: then this returns at once, by their exception;
-        what was to be written is not, and work() ends by itself, and then clean()."""
-        if self.size > 1 or not self.may_move or threading.current_thread() is not threading.main_thread():
+        what was to be written is not, and work() ends by itself, and then clean(). What was as good as over when the
+        last one of its likeness had begun sees them at its end: a thread would take longer than many a step."""
+        is_alone = self.size == 1 and self.may_move and threading.current_thread() is threading.main_thread()
+        begin = time.monotonic()
+        if is_alone and likeness not in self.brief:
+            self._compute_apart(work, clean)
+        else:
             work()
-            return
+        self.brief.discard(likeness)
+        if is_alone and likeness is not None and time.monotonic() - begin < _BRIEF_SECONDS:
+            if len(self.brief) >= _BRIEF_MOST:
+                self.brief.clear()
+            self.brief.add(likeness)
+
+    def _compute_apart(self, work, clean):
         job = _Job(work, clean)
         job.start()
         try:
@@ -418,9 +436,9 @@ class Session:
         """compute(.., clean) was left before its end."""
         return self.left is not None and self.left.clean == clean
 
-    def is_here(self):
-        """Not in a child of fork()."""
-        return os.getpid() == self.pid
+    def _be_in_child(self):
+        self.is_here = False
+        libc.on_exit(c.cast(libc._exit, c.c_void_p), None)
 
     def is_busy(self):
         return self.left is not None and self.left.is_alive()
@@ -428,7 +446,7 @@ class Session:
     def close(self):
         """At the end of the process."""
         ended = c.c_int()
-        if not self.is_here():
+        if not self.is_here:
             libc.fflush(None)
             return
         mpi.MPI_Finalized(c.byref(ended))
@@ -444,7 +462,7 @@ class Session:
 
     def _finalize(self):
         ended = c.c_int()
-        if not self.is_here() or self.is_busy():
+        if not self.is_here or self.is_busy():
             return
         mpi.MPI_Finalized(c.byref(ended))
         if not ended.value:

@@ -8,9 +8,9 @@ import operator
 import numpy
 
 from ._begin import collective, rank, session
-from ._library import Error, PlacementWish, check, library
+from ._library import Error, PlacementWish
 from ._placements import place_as
-from ._values import Value, apply, array, as_shape, as_value, evaluate, evaluate_named, generate, is_number
+from ._values import Value, apply, array, as_value, evaluate, evaluate_named, generate, is_number
 
 
 def _unary(name, what, plain):
@@ -175,7 +175,7 @@ def _slice(x, key):
     if x.is_row and len(key) == 1 and isinstance(key[0], (int, numpy.integer)):
         raise Error(64, f"an index of one axis, which is a row (1 x {x.shape[1]}) here", "x[0, i] is an element")
     bounds = [(0, 1, True)] * (4 - x.ndim) + _bounds(key, x.shape)
-    part = apply("slice", [x], begin=[b for b, _, _ in bounds], end=[e for _, e, _ in bounds])
+    part = apply("slice", [x], begin=tuple(b for b, _, _ in bounds), end=tuple(e for _, e, _ in bounds))
     return _without(part, [not stays for _, _, stays in bounds[4 - x.ndim:]])
 
 
@@ -328,7 +328,7 @@ def reshape(x, shape):
     shape = shape if len(shape) > 1 else (1, *shape)
     if len(shape) > 4:
         raise Error(64, f"cannot reshape to {len(shape)} axes: expected 1 to 4")
-    return apply("reshape", [x], ndim=len(shape), shape=as_shape(shape))
+    return apply("reshape", [x], ndim=len(shape), shape=shape)
 
 
 def permute(x, axes):
@@ -337,7 +337,7 @@ def permute(x, axes):
     if sorted(axes) != list(range(x.ndim)):
         raise Error(64, f"cannot permute {x.ndim} axes to {axes}")
     kept = 4 - x.ndim
-    return apply("permute", [x], axes=[*range(kept), *(a + kept for a in axes)])
+    return apply("permute", [x], axes=(*range(kept), *(a + kept for a in axes)))
 
 
 def concat(values, axis=0):

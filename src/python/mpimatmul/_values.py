@@ -10,17 +10,14 @@ import ctypes as c
 import math
 import operator
 import os
-import warnings
-import weakref
-from collections import deque
 
 import numpy
 
 from . import _caller, _html, _library as lib
-from ._begin import OPTIONS, begun, collective, session
+from ._begin import OPTIONS, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
-from ._placements import current_signal, wished
+from ._program import Building, Expression, Program, as_shape, known_result, stack, try_operation
 
 
 _is_taping = True  # no_grad() is not under way
@@ -41,10 +38,11 @@ def _leaves(operands):
     """Those that require a gradient, of what a value is made of, in the order in which they come: {id: value}."""
     found = {}
     for v in operands:
-        if isinstance(v, Value) and v.slot is not None:
-            found = {**found, id(v): v}
-        elif isinstance(v, Value) and v.leaves:
-            found = {**found, **v.leaves} if found else v.leaves
+        if type(v) is float:
+            continue
+        of = v.leaves if v.slot is None else {id(v): v}
+        if of:
+            found = {**found, **of} if found else of
     return found
 
 
@@ -55,7 +53,7 @@ class Slot:
         self.grad = None
 
 
-class Value:
+class Value(Expression):
     """A matrix or stack of up to four axes; float64 where all it is made of is, else float32. `shape` is numpy's.
     Functions of this package that numpy's arrays or torch's tensors have as methods are methods."""
 
@@ -63,32 +61,13 @@ class Value:
     __array_ufunc__ = None
     __iter__ = None  # rows of it are values, x[i:i + 1], not elements
 
-    def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False, stored=None):
-        self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
-        self.name = name  # of its file; None: it has none
+    def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False, stored=None, operation=None):
+        super().__init__(shape, make, operands, integers, name, stored, operation)
         self.is_row = is_row  # of a file or array of one axis, where it has two here
         self.is_windows = False  # a row is one of several texts, also where there is one
-        types = {v.stored for v in operands if isinstance(v, Value)} - {None}
-        # "f4", "f8", or None: whole numbers, which fit both
-        self.stored = stored if not operands else "f4" if "f4" in types else "f8" if types else None
-        self.signal = current_signal()
-        self.place = _caller.place()
         self.corner = None  # root: its first rows and columns, when they have been computed
-        self.placement = None  # root: where it was when it was computed last, as "rows 0 32 64"
-        # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
-        # gradients that go through it, which have to know what it is made of; those that it is one of.
-        self.is_computed, self.held, self.crossed, self.gradients = False, None, weakref.WeakSet(), None
-        self.is_apart = self.is_everywhere = False  # all ranks: every node has one of its own, or all of this one
-        # All ranks: what backward() gives gradients to. A leaf has a slot for its own, others have leaves.
-        self.leaves, self.slot = _leaves(operands) if _is_taping and not integers else {}, None
-        there = begun()
-        if there and there.rank != 0:  # programs are root's
-            self.make, self.operands = None, ()
-
-    def _stay(self, number):
-        """Root: the ranks hold it under that number, as long as this value is there."""
-        self.held = number
-        weakref.finalize(self, _RELEASED.append, number).atexit = False
+        if _is_taping and not integers:
+            self.leaves = _leaves(operands)
 
     ndim = property(lambda self: len(self.shape), doc="How many axes.")
 
@@ -127,10 +106,6 @@ class Value:
             self.slot.grad = gradient
         elif gradient is not None:
             raise Error(64, "a value that requires no gradient has none", "set its requires_grad = True")
-
-    def current(self):
-        """What is computed with: itself, but for parameters."""
-        return self
 
     def __len__(self):
         return self.shape[0]
@@ -189,95 +164,37 @@ class Value:
         return array if dtype is None else array.astype(dtype)
 
 
-def _stack(shape):
-    """numpy's shape as the four sizes of a stack."""
-    return (1,) * (4 - len(shape)) + tuple(shape)
-
-
-def as_shape(sizes):
-    return lib.Shape(*_stack(sizes))
-
-
-class _Building:
-    """A program of the library under construction."""
-
-    def __init__(self):
-        self.handle = c.c_void_p()
-        check(library.mmul_program_create, c.byref(self.handle))
-        if OPTIONS["float32"]:
-            library.mmul_program_use_float32(self.handle)
-
-    def dtype(self, value):
-        """F64 or F32; what fits both is F32."""
-        return library.mmul_program_value_dtype(self.handle, value)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        library.mmul_program_destroy(self.handle)
-
-    def generate(self, shape, kind=0, seed=1, name=None):
-        value = c.c_int()
-        check(library.mmul_program_generate, self.handle, lib.Generated(kind, seed, as_shape(shape)),
-              os.fsencode(name) if name is not None else None, c.byref(value))
-        return value.value
-
-    def apply(self, name, operands, parameters, shown=None, place=None):
-        """`shown`: what the script calls the result; `place`: its line that made it."""
-        call, value = lib.sized(lib.Call, operation=name.encode()), c.c_int()
-        call.origin = place.encode() if place else None
-        call.operand_count = len(operands)
-        for i, operand in enumerate(operands):
-            call.operands[i] = lib.NUMBER if isinstance(operand, float) else operand
-            call.with_.numbers[i] = operand if isinstance(operand, float) else 0.0
-        for field, given in parameters.items():
-            if field in ("begin", "end", "axes"):
-                getattr(call.with_, field)[:] = given
-            else:
-                setattr(call.with_, field, given)
-        check(library.mmul_program_apply, self.handle, c.byref(call), (shown or name).encode(), c.byref(value))
-        return value.value
-
-
 def is_number(v):
-    return isinstance(v, (int, float, numpy.number)) and not isinstance(v, numpy.complexfloating)
+    return type(v) is float or (isinstance(v, (int, float, numpy.number)) and not isinstance(v, numpy.complexfloating))
 
 
 def as_value(x):
     return x.current() if isinstance(x, Value) else array(x)
 
 
-def _try(name, operands, parameters, known):
-    """Shape and whether it is whole numbers, of a result; sizes are checked here, where the script's line is known."""
-    with _Building() as program:
-        numbers = [v if isinstance(v, float) else
-                   program.generate(v.shape, name=known.get(id(v)) or v.name or f"argument {i} of {name}")
-                   for i, v in enumerate(operands, 1)]
-        result, integers = program.apply(name, numbers, parameters), c.c_bool()
-        return library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes(), integers.value
-
-
 # No gradient goes through these.
 _STEPS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor_divide", "stop_gradient")
+# Of whole numbers these are whole numbers.
+_MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 
 
 def apply(name, operands, ndim=None, **parameters):
     """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
     operands = [float(v) if is_number(v) else as_value(v) for v in operands]
-    try:
-        sizes, integers = _try(name, operands, parameters, {})
-    except Error:
-        sizes = None
-    if sizes is None:  # to be said in the script's words
-        sizes, integers = _try(name, operands, parameters, _caller.names(Value))
-    ndim = ndim or builtins.max(v.ndim for v in operands if isinstance(v, Value))
-    moved = name in ("slice", "reshape", "permute", "sort", "take", "transpose") and operands[0].integers
+    sizes, parameters = tuple(v if type(v) is float else v.shape for v in operands), tuple(parameters.items())
+    found = known_result(name, sizes, parameters)
+    if found is None:  # to be said in the script's words
+        names = _caller.names(Value)
+        found = try_operation(name, sizes, parameters, [v if type(v) is float else names.get(id(v)) or v.name
+                                                        for v in operands])
+    shape, integers = found
+    ndim = ndim or builtins.max(len(s) for s in sizes if type(s) is tuple)
+    moved = name in _MOVES and operands[0].integers
 
     def make(program, ids):
         return program.apply(name, ids, parameters, *program.words())
 
-    result = Value(sizes[4 - ndim:], make, operands, integers or moved)
+    result = Value(shape[4 - ndim:], make, operands, integers or moved, operation=name)
     if name in _STEPS:
         result.leaves = {}
     return result
@@ -310,7 +227,7 @@ def arrays(count, read):
     copies = s.on_root(lambda: [(_copy(data), numpy.ndim(data) == 1) for data in read()])
     told = (c.c_int64 * 8 * count)()
     for words, (held, is_row) in zip(told, copies or ()):
-        words[:] = [held.ndim, *_stack(held.shape)[:4], held.dtype.kind == "i", is_row, held.dtype == "f8"]
+        words[:] = [held.ndim, *stack(held.shape)[:4], held.dtype.kind == "i", is_row, held.dtype == "f8"]
     s.broadcast(told)
     return [_of_copy(words, held) for words, (held, _) in zip(told, copies or [(None, None)] * count)]
 
@@ -345,7 +262,7 @@ def load(path):
 
     def look():
         """Sizes as the engine sees them; an array of one size is a row."""
-        with _Program() as program:
+        with Program() as program:
             value, integers = load_into(program, None), c.c_bool()
             is_double = program.dtype(value) == lib.F64
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
@@ -381,184 +298,12 @@ def generate(shape, kind="uniform", seed=1):
         raise Error(64, f"cannot generate {len(shape)} axes: expected 1 to 4")
     if operator.index(seed) < 0:
         raise Error(64, "seed must be at least 0")
-    with _Building() as trial:  # the script's line is known here
+    with Building() as trial:  # the script's line is known here
         trial.generate(shape)
     return Value(shape, lambda program, _: program.generate(shape, number.value, seed, program.word("generate")))
 
 
 # ------------------------------------------------------------------------------------ evaluation
-
-
-_RELEASED = deque()  # numbers of held values that nobody has any more; the library is told before the next program
-
-
-def release(s):
-    """Tells the library of them."""
-    while _RELEASED:
-        library.mmul_context_release(s.context, c.c_int64(_RELEASED.popleft()))
-
-
-def program_options(keep=False):
-    """As `init` was told."""
-    weights = OPTIONS["weights"]
-    return lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep,
-                     record=OPTIONS["record"])
-
-
-class _Program(_Building):
-    """A whole program, with root's files and arrays."""
-
-    def __init__(self):
-        super().__init__()
-        self.matrices, self.outputs, self.made, self.loaded = [], [], {}, []
-        self.plan, self.values = c.c_void_p(), c.c_void_p()
-        self.held = []  # what the library reads and writes
-        self.shared = {}  # what several values are made by
-        self.holds = []  # values that stay on the ranks, and their numbers
-        self.gradients = set()  # that are made
-        self.names, self.under_way = _caller.names(Value), None
-        self.is_left = False  # the library is still at it
-
-    def __exit__(self, *_):
-        if not self.is_left:
-            self.clean()
-
-    def clean(self):
-        library.mmul_values_destroy(self.values)
-        library.mmul_program_plan_destroy(self.plan)
-        library.mmul_program_destroy(self.handle)
-        for output in self.outputs:
-            library.mmul_output_destroy(output)
-        for matrix in self.matrices:
-            library.mmul_matrix_close(matrix)
-
-    def add(self, value):
-        """The value and what it is made of, each once; without recursion: programs may be long."""
-        self.find_gradients(value)
-        waiting = [value]
-        while waiting:
-            v = waiting[-1]
-            operands = self.operands_of(v)
-            missing = [o for o in operands if isinstance(o, Value) and id(o) not in self.made]
-            if id(v) not in self.made and not missing:
-                ids = [self.made[id(o)] if isinstance(o, Value) else o for o in operands]
-                self.under_way = v
-                self.held.append(v)
-                self.made[id(v)] = (self.load_leaf(v) if self.is_leaf(v) else
-                                    wished(self, v.signal, v.make(self, ids)))
-            waiting += missing
-            if not missing:
-                waiting.pop()
-        return self.made[id(value)]
-
-    def is_leaf(self, value):
-        """What the ranks hold is one, unless a gradient has to go through it."""
-        if value.held is not None and not value.crossed and not value.leaves:
-            value.operands = ()  # for nobody any more
-        return value.held is not None and self.gradients.isdisjoint(value.crossed)
-
-    def operands_of(self, value):
-        return () if self.is_leaf(value) else value.operands
-
-    def find_gradients(self, value):
-        """Those among what the value is made of; through what they go it is made of more, until there are no others."""
-        known = -1
-        while known < len(self.gradients):
-            known, seen, waiting = len(self.gradients), set(), [value]
-            while waiting:
-                v = waiting.pop()
-                if id(v) in seen:
-                    continue
-                seen.add(id(v))
-                if v.gradients is not None and not self.is_leaf(v):
-                    self.gradients.add(v.gradients)
-                waiting += [o for o in self.operands_of(v) if isinstance(o, Value)]
-
-    def word(self, kind):
-        """What the script calls the value that is being made."""
-        v = self.under_way
-        if v is None:
-            return kind
-        return self.names.get(id(v)) or v.name or f"{kind} of {v.place}"
-
-    def words(self):
-        v = self.under_way
-        return self.names.get(id(v)) or v.name, v.place
-
-    def load(self, matrix, value, name):
-        self.matrices.append(matrix)
-        check(library.mmul_program_load, self.handle, matrix, c.byref(value))
-        self.loaded.append((value.value, name))
-        return value.value
-
-    def tell_of_types(self):
-        for value, name in self.loaded:
-            if library.mmul_program_is_rounded(self.handle, value):
-                warnings.warn(f"'{name}' is float64 and is read as float32", stacklevel=_caller.depth())
-
-    def save(self, value, output):
-        self.outputs.append(output)  # ours until the program runs
-        check(library.mmul_program_save, self.handle, self.add(value), output)
-
-    def keep(self, value, name):
-        check(library.mmul_program_keep, self.handle, self.add(value), name, c.c_bool(False))
-
-    def load_leaf(self, leaf):
-        """What the ranks hold."""
-        if leaf.is_apart:
-            raise Error(65, f"every node has a value of its own of '{self.word('value')}'",
-                        "an outer step of DiLoCo makes one of them")
-        return self.load_held(leaf.held, session().context)
-
-    def load_held(self, number, context):
-        value = c.c_int()
-        check(library.mmul_program_load_held, self.handle, context, c.c_int64(number), self.word("value").encode(),
-              c.byref(value))
-        return value.value
-
-    def hold(self, value):
-        """Root: it stays where it is when the program has run."""
-        number = c.c_int64()
-        check(library.mmul_program_hold, self.handle, self.add(value), c.byref(number))
-        self.holds.append((value, number.value))
-
-    def hold_again(self, values):
-        """Root: so does what is computed a second time, of `values` and of what new values are made of."""
-        new = [o for v in self.held if isinstance(v, Value) and not v.is_computed for o in self.operands_of(v)]
-        again = {id(v): v for v in [*values, *new]
-                 if isinstance(v, Value) and v.is_computed and v.operands and v.held is None}
-        for value in again.values():
-            self.hold(value)
-
-    def hold_losses(self):
-        """Root: so does that of which gradients are made: scripts show it."""
-        made = [v.gradients.y for v in self.held if isinstance(v, Value) and v.gradients in self.gradients]
-        for value in {id(v): v for v in made}.values():
-            if value.operands and value.held is None:
-                self.hold(value)
-
-    def run(self, keep=False):
-        """Collective."""
-        s = session()
-        self.tell_of_types()
-        options = program_options(keep)
-
-        def work():
-            release(s)
-            check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
-            self.outputs.clear()
-            check(library.mmul_program_run, s.context, self.plan, c.byref(self.values))
-        try:
-            s.compute(work, self.clean)
-        finally:
-            self.is_left = s.is_left(self.clean)
-        if s.rank == 0 and OPTIONS["record"]:
-            s.report = lib.text_of(library.mmul_report_json, c.c_void_p(library.mmul_values_report(self.values)))
-        for value in self.held:
-            if isinstance(value, Value):
-                value.is_computed, value.placement = True, lib.placement(self.values, self.made[id(value)])
-        for value, number in self.holds:
-            value._stay(number)  # pylint: disable=protected-access
 
 
 def evaluate(*values):
@@ -574,17 +319,14 @@ def evaluate_named(name, values):
 
 
 def _evaluate(s, values):
-    with _Program() as program:
+    with Program() as program:
         def build():
+            program.expect(values)
             dtypes = [program.dtype(program.add(v)) for v in values]
             results = [numpy.empty(v.shape, dtype="f8" if d == lib.F64 else "f4") for v, d in zip(values, dtypes)]
             for v, result, dtype in zip(values, results, dtypes):
-                output = c.c_void_p()
-                check(library.mmul_output_borrow, result.ctypes.data_as(c.c_void_p), as_shape(v.shape), dtype,
-                      c.byref(output))
-                program.save(v, output)
+                program.fetch(v, result, dtype)
             program.hold_again(values)
-            program.held.append(results)
             return results
         results = s.on_root(build)
         program.run()
@@ -632,9 +374,10 @@ def save(path, value):
 @collective("save")
 def save_all(saves, one_axis=False):
     """`one_axis`: what has one axis is written so."""
-    with _Program() as program:
+    with Program() as program:
         def build():
             made = {}  # files: their first output, and tensors
+            program.expect([value for _, value in saves])
             for path, value in saves:
                 kept = library.mmul_kept_name(path)
                 if kept is not None:
@@ -652,7 +395,7 @@ def save_all(saves, one_axis=False):
                                     dimensions=1 if one_axis and value.is_row else value.ndim, beside=beside)
                 check(library.mmul_output_create, c.byref(request), c.byref(output))
                 program.save(value, output)
-            program.hold_again(value for _, value in saves)
+            program.hold_again([value for _, value in saves])
         session().on_root(build)
         program.run()
 
@@ -662,9 +405,10 @@ def persist(*values):
     """Computes values and leaves them where they lie, on the ranks and their devices: what is made of them later begins
     there. Losses whose gradients are among what they are made of stay, too. They go when nobody has them any more. The
     values, or the one. Collective."""
-    with _Program() as program:
+    with Program() as program:
         def build():
             given = [v.current() for v in values if isinstance(v, Value)]
+            program.expect([v for v in given if v.operands and v.held is None])
             for value in {id(v): v for v in given}.values():
                 if value.operands and value.held is None:
                     program.hold(value)
@@ -679,7 +423,7 @@ def persist(*values):
 
 @collective("local")
 def local_parts(value):
-    with _Program() as program:
+    with Program() as program:
         number = (c.c_int * 1)(session().on_root(lambda: program.add(value.current())) or 0)
         session().broadcast(number)
         program.run(keep=True)

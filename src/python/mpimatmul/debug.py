@@ -7,7 +7,8 @@ import sys
 from . import _caller
 from ._begin import begun, collective, session
 from ._library import Error, libc, library
-from ._values import Value, _Program
+from ._program import Program
+from ._values import Value
 
 __all__ = ("print_tape", "worker_statistics")
 
@@ -21,7 +22,7 @@ def print_tape(*values):
 
     def text():
         wanted = [v.current() for v in values] or [v for v in named if v.operands and not v.is_computed]
-        with _Program() as program:
+        with Program() as program:
             for value in wanted:
                 program.add(value)
             return _printed(library.mmul_program_print, program.handle, c.c_bool(True))
