@@ -38,6 +38,10 @@ CASES += [(text, {"x": (6, 5)}) for text in (
     "softmax(x, axis=0)", "x[2]", "x[:, -1]", "x[1, 3] * x", "mean(x, axis=1, keepdims=False)", "x")]
 CASES += [(text, {"x": (6, 5), "y": (1, 5), "z": (1, 5)}) for text in (
     "x + y * z", "x * y - z", "layer_norm(x, y, z)", "rms_norm(x, y) + z", "linear(x, concat((y, z), axis=0))")]
+# Slices of one value: beside each other, with a gap, over each other, along several axes, and it itself.
+CASES += [(text, {"x": (6, 5)}) for text in (
+    "x[:2] * x[2:4] * x[4:]", "x[4:] * x[:2]", "x[:4] * x[2:]", "x[:3, :2] * x[3:, 3:]", "x[:2, :2] * sum(x[:, 3:])",
+    "x[:3] * x[3:] * sum(x)", "x[:3] * x[:3] * x[3:]", "concat((x[1:3] * 2, x[3:] ** 2))")]
 CASES += [(text, {"x": (6, 5), "y": (6, 1)}) for text in ("x + y", "x * y", "x / y", "maximum(x, y)")]
 CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
     "permute(x, (2, 0, 3, 1))", "sum(x, axis=-3)", "sum(x, axis=-4)", "mean(x, axis=0)", "mean(x, axis=1)", "sum(x)",

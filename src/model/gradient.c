@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/gradient_pieces.h"
 #include "model/matrix.h"
 
 enum { AXES = 4 };
@@ -52,7 +53,10 @@ static int add_up(struct mmul_backward *w, int to, int one, int other) {
 }
 
 void mmul_give(struct mmul_backward *w, int operand, int value) {
-    const int to = w->operation.operands[operand];
+    mmul_give_to(w, w->operation.operands[operand], value);
+}
+
+void mmul_give_to(struct mmul_backward *w, int to, int value) {
     if (to == MMUL_NUMBER || !w->is_wanted[to] || value == MMUL_NO_VALUE)
         return;
     int *gradient = &w->gradients[to];
@@ -100,6 +104,8 @@ static void go_back(struct mmul_backward *w, int operation) {
     bool is_needed = false;
     w->operation = p->operations[operation];
     const struct mmul_operation *o = &w->operation;
+    if (o->result >= 0)
+        mmul_join_pieces(w, o->result);
     if (!is_smooth(p, o) || w->gradients[o->result] == MMUL_NO_VALUE)
         return;
     for (int j = 0; j < o->operand_count; j++)
@@ -169,38 +175,46 @@ static enum mmul_status check(const struct mmul_program *p,
 struct known {
     int *gradients;
     bool *depends; // on one of those that are asked for
+    struct mmul_pieces pieces;
 };
 
 static enum mmul_status walk(struct mmul_program *program,
-                             const struct mmul_gradient_request *request, struct known known,
+                             const struct mmul_gradient_request *request, struct known *known,
                              int *gradients, struct mmul_error *err) {
     const int y = request->y;
     struct mmul_build b = mmul_build_begin(program, request->origin, err);
-    struct mmul_backward w = {.b = &b, .is_wanted = known.depends, .gradients = known.gradients};
+    struct mmul_backward w = {.b = &b,
+                              .is_wanted = known->depends,
+                              .gradients = known->gradients,
+                              .pieces = &known->pieces};
     for (int i = 0; i < program->value_count; i++)
-        known.gradients[i] = MMUL_NO_VALUE;
-    find_dependent(program, request->xs, request->count, known.depends);
-    if (known.depends[y])
-        known.gradients[y] = mmul_build_filled(&b, program->values[y].shape, true);
+        known->gradients[i] = MMUL_NO_VALUE;
+    find_dependent(program, request->xs, request->count, known->depends);
+    if (known->depends[y])
+        known->gradients[y] = mmul_build_filled(&b, program->values[y].shape, true);
     for (int i = b.operations - 1; i >= 0 && err->status == MMUL_OK; i--)
         go_back(&w, i);
     for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
-        gradients[i] = finish(&b, request->xs[i], known.gradients[request->xs[i]], y);
+        mmul_join_pieces(&w, request->xs[i]);
+    for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
+        gradients[i] = finish(&b, request->xs[i], known->gradients[request->xs[i]], y);
     return mmul_build_end(&b);
 }
 
 enum mmul_status mmul_program_add_gradients(struct mmul_program *program,
                                             const struct mmul_gradient_request *request,
                                             int *gradients, struct mmul_error *err) {
-    struct known known = {NULL, NULL};
+    struct known known = {0};
     if (check(program, request, err) != MMUL_OK)
         return err->status;
     enum mmul_status status =
         MMUL_ALLOCATE_ALL("gradients", err, MMUL_WANT(known.gradients, program->value_count),
-                          MMUL_WANT(known.depends, program->value_count));
+                          MMUL_WANT(known.depends, program->value_count),
+                          MMUL_WANT(known.pieces.pieces, program->operation_count));
     if (status == MMUL_OK)
-        status = walk(program, request, known, gradients, err);
+        status = walk(program, request, &known, gradients, err);
     mmul_free(known.gradients);
     mmul_free(known.depends);
+    mmul_free(known.pieces.pieces);
     return status;
 }

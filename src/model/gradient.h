@@ -16,6 +16,7 @@ struct mmul_backward {
     int gradient;                    // of its result
     const bool *is_wanted;           // of every value of the program as it was: is its gradient?
     int *gradients;                  // of the same values: as far as they are known; MMUL_NO_VALUE
+    struct mmul_pieces *pieces;      // that belong to them, too (model/gradient_pieces.h)
 };
 
 typedef void mmul_gradient_rule(struct mmul_backward *w);
@@ -26,6 +27,8 @@ mmul_gradient_rule *mmul_gradient_rule_of(enum mmul_operation_kind kind, const c
 
 // What a rule gives to an operand: a value of sizes that repeat to the operand's.
 void mmul_give(struct mmul_backward *w, int operand, int value);
+// The same to a value of the program as it was.
+void mmul_give_to(struct mmul_backward *w, int to, int value);
 
 // The same of an operation whose operands repeat: added up where the operand did.
 void mmul_give_summed(struct mmul_backward *w, int operand, int value);

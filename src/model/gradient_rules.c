@@ -6,6 +6,7 @@
 
 #include "base/integer.h"
 #include "model/gradient.h"
+#include "model/gradient_pieces.h"
 #include "model/matrix.h"
 
 enum { AXES = 4 };
@@ -364,28 +365,24 @@ static void sum_at_rule(struct mmul_backward *w) {
 // ----------------------------------------------------------------------------------------- places
 
 // Between zeros.
+// Along all axes but one that it cuts it is filled up with zeros.
 static void slice_rule(struct mmul_backward *w) {
     int64_t all[AXES], have[AXES];
+    const int64_t *begin = w->operation.with.begin;
     mmul_build_sizes(shape_of(w, 0), all);
     mmul_build_sizes(result_shape(w), have);
-    int dy = whole(w);
+    int dy = whole(w), axis = -1;
     for (int s = AXES - 1; s >= 0; s--) {
-        const struct mmul_parameters with = {.axis = s - AXES};
-        const int64_t begin = w->operation.with.begin[s],
-                      left[] = {begin, all[s] - have[s] - begin};
-        for (int side = 0; side < 2; side++) {
-            if (left[side] == 0)
-                continue;
-            have[s] = left[side];
-            const struct mmul_term zeros =
-                mmul_value_term(mmul_build_filled(w->b, mmul_build_of_sizes(have), false));
-            const struct mmul_term pair[] = {side == 0 ? zeros : mmul_value_term(dy),
-                                             side == 0 ? mmul_value_term(dy) : zeros};
-            dy = mmul_build_apply(w->b, MMUL_CONCAT, pair, 2, &with);
-        }
-        have[s] = all[s];
+        if (all[s] == have[s])
+            continue;
+        if (axis >= 0)
+            dy = mmul_pad(w->b, dy, axis, begin[axis], all[axis]);
+        axis = s;
     }
-    mmul_give(w, 0, dy);
+    if (axis < 0)
+        mmul_give(w, 0, dy);
+    else
+        mmul_give_piece(w, 0, axis, begin[axis], dy);
 }
 
 static void reshape_rule(struct mmul_backward *w) {
