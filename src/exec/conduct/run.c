@@ -111,17 +111,16 @@ static void rouse(void *context) {
     mmul_progress_rouse(context);
 }
 
-// A small one stays for the plan's next run, where all nodes have such: what it costs to make anew is more than many a
-// turn of a loop takes.
+// A small one stays for the next run, where all nodes have such: what it costs to make anew is more than many a turn of
+// a loop takes.
 static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct mmul_error *err) {
     enum { SMALL = 1 << 18 };
-    const struct mmul_program_plan *plan = run->site.values->plan;
-    const struct mmul_spare_owner owner = {MMUL_SPARE_RUN, plan};
     bool is_new;
-    if (!plan->is_repeated)
+    if (!run->site.values->plan->is_repeated)
         return mmul_shared_create(run->site.context->comm, bytes, &run->site.segment, err);
-    run->segment_owner = bytes <= SMALL ? plan : NULL;
-    return mmul_spare_take(run->site.context, owner, bytes, &run->site.segment, &is_new, err);
+    run->leaves_segment = bytes <= SMALL;
+    return mmul_spare_take(run->site.context, MMUL_SPARE_RUN, bytes, &run->site.segment, &is_new,
+                           err);
 }
 
 // Counters first; then memory of the stages.
@@ -229,10 +228,8 @@ void mmul_run_destroy(struct mmul_run *run) {
     const bool keeps =
         run->site.watchdog.has_abandoned || mmul_comm_is_broken(run->site.context->comm);
     mmul_loans_destroy(&run->site, keeps);
-    if (!keeps && run->segment_owner != NULL)
-        mmul_spare_put(run->site.context,
-                       (struct mmul_spare_owner){MMUL_SPARE_RUN, run->segment_owner},
-                       &run->site.segment);
+    if (!keeps && run->leaves_segment)
+        mmul_spare_put(run->site.context, MMUL_SPARE_RUN, &run->site.segment);
     else if (!keeps)
         mmul_shared_destroy(&run->site.segment);
     mmul_trace_destroy(run->site.trace);

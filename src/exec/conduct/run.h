@@ -16,7 +16,7 @@ struct mmul_run {
     const struct mmul_job_calls *calls; // borrowed
     struct mmul_report_part *parts; // owned: what this rank did of each stage; NULL: nobody asks
     struct mmul_stage *stages;      // owned
-    const void *segment_owner; // the plan whose next run has the same segment; NULL: there is none
+    bool leaves_segment;            // to the next run that wants as large a one
     int stage_count;
     int stage_at_hand,
         stages_over;           // the compute thread's: the second, how many it has seen to be over

@@ -28,12 +28,10 @@ struct mmul_held {
     struct mmul_team team; // of some ranks, info.team
 };
 
-static const struct mmul_spare_owner spare_owner = {MMUL_SPARE_HELD, NULL};
-
 static void leave(struct mmul_context *context, struct mmul_held_segment *segment) {
     if (segment == NULL || --segment->users > 0)
         return;
-    mmul_spare_put(context, spare_owner, &segment->shared);
+    mmul_spare_put(context, MMUL_SPARE_HELD, &segment->shared);
     mmul_free(segment);
 }
 
@@ -165,7 +163,7 @@ enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values
     }
     status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK && count_made(program) > 0)
-        status = mmul_spare_take(context, spare_owner, bytes, &made->shared, &is_new, err);
+        status = mmul_spare_take(context, MMUL_SPARE_HELD, bytes, &made->shared, &is_new, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;

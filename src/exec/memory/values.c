@@ -59,14 +59,14 @@ static void clear_summands(struct mmul_values *v) {
     }
 }
 
-// Collective. Of a plan that is carried out again the memory of the last time.
+// Collective. Of a plan that is carried out again memory of the last time, or of another one that is.
 static enum mmul_status take_segment(struct mmul_values *v, struct mmul_error *err) {
     const int64_t bytes = v->plan->node_bytes[v->node];
-    const struct mmul_spare_owner owner = {MMUL_SPARE_VALUES, v->plan};
     bool is_new = true;
     enum mmul_status status =
-        v->plan->is_repeated ? mmul_spare_take(v->context, owner, bytes, &v->segment, &is_new, err)
-                             : mmul_shared_create(v->context->comm, bytes, &v->segment, err);
+        v->plan->is_repeated
+            ? mmul_spare_take(v->context, MMUL_SPARE_VALUES, bytes, &v->segment, &is_new, err)
+            : mmul_shared_create(v->context->comm, bytes, &v->segment, err);
     if (status != MMUL_OK)
         return status;
     lay_out(v);
@@ -105,8 +105,7 @@ void mmul_values_destroy(struct mmul_values *values) {
     if (values == NULL)
         return;
     if (!values->is_abandoned && values->plan->is_repeated && values->segment.data != NULL)
-        mmul_spare_put(values->context, (struct mmul_spare_owner){MMUL_SPARE_VALUES, values->plan},
-                       &values->segment);
+        mmul_spare_put(values->context, MMUL_SPARE_VALUES, &values->segment);
     else if (!values->is_abandoned)
         mmul_shared_destroy(&values->segment);
     mmul_kept_close(values);

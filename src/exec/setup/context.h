@@ -42,7 +42,7 @@ struct mmul_context {
     int64_t plan_count;           // that were made so far
     struct mmul_balance
         *balance; // owned, root's: shares that follow what ranks do (exec/job/rebalance.h)
-    struct mmul_spare
+    struct mmul_spares
         *spares; // owned: memory from one run of a plan to the next (exec/memory/spare.h)
     struct mmul_held *held; // owned: values that stay from job to job (exec/memory/held.h)
     struct mmul_context
