@@ -16,8 +16,8 @@ void mmul_spare_put(struct mmul_context *context, enum mmul_spare_kind kind,
                     struct mmul_shared *shared);
 
 // Collective over world, when no rank uses what was put there any more: `bytes` of this node's, where all ranks have as
-// many of that kind, with what was in them; else new ones, zeroed. *is_new says which. Fails as mmul_shared_create; agree over world
-// afterwards.
+// many of that kind, with what was in them; else new ones, zeroed. *is_new says which. Fails as mmul_shared_create;
+// agree over world afterwards.
 enum mmul_status mmul_spare_take(struct mmul_context *context, enum mmul_spare_kind kind,
                                  int64_t bytes, struct mmul_shared *shared, bool *is_new,
                                  struct mmul_error *err);
