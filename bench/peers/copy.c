@@ -4,8 +4,6 @@
 
 #include "threads.h"
 
-enum { RUNS_MAX = 1000 };
-
 static const char usage[] = "copy ELEMENTS THREADS [RUNS [WARMUP]]";
 
 struct copier {
@@ -22,15 +20,10 @@ static void *copy(void *argument) {
 
 int main(int argc, char **argv) {
     const size_t half = (size_t)peer_number(argc, argv, 1, 2, usage) / 2;
-    const int threads = peer_number(argc, argv, 2, 1, usage);
-    const int runs = argc > 3 ? peer_number(argc, argv, 3, 1, usage) : 5;
-    const int warmup = argc > 4 ? peer_number(argc, argv, 4, 0, usage) : 1;
-    static double seconds[RUNS_MAX];
+    const struct peer_rounds rounds = peer_read_rounds(argc, argv, 2, "copy", usage);
+    const int threads = rounds.threads, runs = rounds.runs;
+    static double seconds[PEER_RUNS_MAX];
     static struct copier copiers[PEER_THREADS_MAX];
-    if (runs > RUNS_MAX || threads > PEER_THREADS_MAX) {
-        fprintf(stderr, "copy: more than %d runs or %d threads\n", RUNS_MAX, PEER_THREADS_MAX);
-        return 64;
-    }
     float *from = peer_allocate(half), *to = peer_allocate(half);
     memset(from, 1, half * sizeof *from);
     memset(to, 2, half * sizeof *to);
@@ -40,7 +33,7 @@ int main(int argc, char **argv) {
         copiers[t].to = to + begin;
         copiers[t].count = half * ((size_t)t + 1) / (size_t)threads - begin;
     }
-    for (int r = -warmup; r < runs; r++) {
+    for (int r = -rounds.warmup; r < runs; r++) {
         double once = peer_time_parts(copy, copiers, sizeof *copiers, threads);
         if (r >= 0)
             seconds[r] = once;

@@ -4,8 +4,6 @@
 
 #include "threads.h"
 
-enum { RUNS_MAX = 1000 };
-
 static const char usage[] = "stream M K N THREADS [RUNS [WARMUP]]";
 
 // A stretch of each matrix.
@@ -30,15 +28,10 @@ static void *read_all(void *argument) {
 int main(int argc, char **argv) {
     const int m = peer_number(argc, argv, 1, 1, usage), k = peer_number(argc, argv, 2, 1, usage);
     const int n = peer_number(argc, argv, 3, 1, usage);
-    const int threads = peer_number(argc, argv, 4, 1, usage);
-    const int runs = argc > 5 ? peer_number(argc, argv, 5, 1, usage) : 5;
-    const int warmup = argc > 6 ? peer_number(argc, argv, 6, 0, usage) : 1;
-    static double seconds[RUNS_MAX];
+    const struct peer_rounds rounds = peer_read_rounds(argc, argv, 4, "stream", usage);
+    const int threads = rounds.threads, runs = rounds.runs;
+    static double seconds[PEER_RUNS_MAX];
     static struct reader readers[PEER_THREADS_MAX];
-    if (runs > RUNS_MAX || threads > PEER_THREADS_MAX) {
-        fprintf(stderr, "stream: more than %d runs or %d threads\n", RUNS_MAX, PEER_THREADS_MAX);
-        return 64;
-    }
     float *matrices[] = {peer_matrix(m, k, 1), peer_matrix(k, n, 2), peer_matrix(m, n, 3)};
     const size_t counts[] = {(size_t)m * (size_t)k, (size_t)k * (size_t)n, (size_t)m * (size_t)n};
     for (int t = 0; t < threads; t++)
@@ -47,7 +40,7 @@ int main(int argc, char **argv) {
             readers[t].end[i] = matrices[i] + counts[i] / 2 * ((size_t)t + 1) / (size_t)threads * 2;
         }
     uint64_t sum = 0;
-    for (int r = -warmup; r < runs; r++) {
+    for (int r = -rounds.warmup; r < runs; r++) {
         double once = peer_time_parts(read_all, readers, sizeof *readers, threads);
         for (int t = 0; t < threads; t++)
             sum += readers[t].sum;

@@ -6,7 +6,24 @@
 
 #include "peer.h"
 
-enum { PEER_THREADS_MAX = 1024 };
+enum { PEER_THREADS_MAX = 1024, PEER_RUNS_MAX = 1000 };
+
+struct peer_rounds {
+    int threads, runs, warmup;
+};
+
+// THREADS [RUNS [WARMUP]], arguments from that one on.
+static inline struct peer_rounds peer_read_rounds(int argc, char **argv, int at, const char *name,
+                                                  const char *usage) {
+    const struct peer_rounds found = {
+        .threads = peer_number(argc, argv, at, 1, usage),
+        .runs = argc > at + 1 ? peer_number(argc, argv, at + 1, 1, usage) : 5,
+        .warmup = argc > at + 2 ? peer_number(argc, argv, at + 2, 0, usage) : 1};
+    if (found.runs <= PEER_RUNS_MAX && found.threads <= PEER_THREADS_MAX)
+        return found;
+    fprintf(stderr, "%s: more than %d runs or %d threads\n", name, PEER_RUNS_MAX, PEER_THREADS_MAX);
+    exit(64);
+}
 
 // Seconds of work(part) for all parts of `bytes_each`, one for each thread; the caller's does the first.
 static inline double peer_time_parts(void *(*work)(void *), void *parts, size_t bytes_each,

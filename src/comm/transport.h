@@ -12,9 +12,8 @@ struct mmul_transport {
     struct mmul_peers talk;       // among all ranks
     struct mmul_peers leaders;    // among those of all nodes; for sums
     struct mmul_peers members;    // among members; members.nodes: owned, their node indexes
-    MPI_Comm outward,
-        inward;     // borrowed of comm->directions; a direction each, so that orders cannot
-                    // mix; MPI_COMM_NULL outside the team
+    // Borrowed of comm->directions; one each, so that orders cannot mix; MPI_COMM_NULL outside the team.
+    MPI_Comm outward, inward;
     int rank, size; // among members; root is member 0
     int64_t *
         sent_bytes; // owned: what this rank has sent to each node, but for checksums, words and sums

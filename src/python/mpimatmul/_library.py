@@ -219,7 +219,7 @@ def raise_error(error):
     raise Error(error.status, error.text.decode(errors="replace"), error.hint.decode(errors="replace"))
 
 
-_SPARE = []  # structs of errors that nobody uses
+_SPARE = []  # structs of errors that nobody uses, in which none was ever said
 
 
 def check(call, *arguments):
@@ -227,7 +227,8 @@ def check(call, *arguments):
     error = _SPARE.pop() if _SPARE else ErrorText()
     if call(*arguments, c.byref(error)) != 0:
         raise_error(error)
-    _SPARE.append(error)
+    if error.status == 0:
+        _SPARE.append(error)
 
 
 def text_of(call, *arguments):

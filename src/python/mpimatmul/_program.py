@@ -299,7 +299,9 @@ class Program(Building):
         return value.value
 
     def hold(self, value):
-        """Root: it stays where it is when the program has run."""
+        """Root: it stays where it is when the program has run, unless it does already or is made of nothing."""
+        if not value.operands or value.held is not None:
+            return
         number = c.c_int64()
         check(library.mmul_program_hold, self.handle, self.add(value), c.byref(number))
         self.holds.append((value, number.value))
@@ -311,15 +313,13 @@ class Program(Building):
             if not v.is_computed:
                 again.update((id(o), o) for o in self.operands_of(v) if type(o) is not float and o.is_computed)
         for value in again.values():
-            if value.operands and value.held is None:
-                self.hold(value)
+            self.hold(value)
 
     def hold_losses(self):
         """Root: so does that of which gradients are made: scripts show it."""
         made = [v.gradients.y for v in self.read if v.gradients is not None and v.gradients in self.gradients]
         for value in {id(v): v for v in made}.values():
-            if value.operands and value.held is None:
-                self.hold(value)
+            self.hold(value)
 
     def run(self, keep=False):
         """Collective."""

@@ -410,8 +410,7 @@ def persist(*values):
             given = [v.current() for v in values if isinstance(v, Value)]
             program.expect([v for v in given if v.operands and v.held is None])
             for value in {id(v): v for v in given}.values():
-                if value.operands and value.held is None:
-                    program.hold(value)
+                program.hold(value)
             program.hold_losses()
             program.hold_again(())
             return len(program.holds)
