@@ -61,6 +61,12 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     export OMPI_MCA_rmaps_base_oversubscribe=1
     export HWLOC_COMPONENTS=-opencl,-gl
 
+    # There are thousands of starts of a tenth of a second, and of that these take a third: hwloc reads every PCI device
+    # (a call of the hypervisor each) and loads libxml2, PMIx makes files for what the ranks of one host tell each other
+    # (tests/lab has more hosts), and threads of OpenBLAS spin for 25 ms before they sleep.
+    export HWLOC_COMPONENTS=$HWLOC_COMPONENTS,-linux:pci,-linux:io HWLOC_PLUGINS_PATH=/nonexistent
+    export PMIX_MCA_gds=hash OPENBLAS_THREAD_TIMEOUT=4
+
     # Ranks of one node copy from each other's memory (CMA) unless a container's seccomp filter forbids the
     # call, which Open MPI 4.1 finds out too late.
     cma_is_permitted() {

@@ -19,7 +19,7 @@ struct launcher mmul_launcher_find(void);
 // a file of Open MPI's, stays. For a process that no launcher started: no daemon, no folder, no fabric, no drivers.
 // For the ranks of a job: bytes that both directions of a cable carry at once, and no search for a fabric where there
 // is none. Call it right before MPI_Init, and the other one right after.
-enum { MMUL_SETTINGS_MOST = 5 };
+enum { MMUL_SETTINGS_MOST = 6 };
 struct mpi_settings {
     bool is_alone, is_ours[MMUL_SETTINGS_MOST];
 };

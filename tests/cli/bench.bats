@@ -170,6 +170,7 @@ thin share output memory gpu configs
 planning balance mixed doctored chain resident
 grid4096 programs learn curve rows predict" ]
     # OPENBLAS_* of the caller's are taken away, or left: either is said, with the kernels that follow.
+    unset OPENBLAS_THREAD_TIMEOUT
     local quick=("$REPO/bench/run" --quick --runs 1 --warmup 0 --build "$BUILD" --output "$PWD/out" planning)
     run --separate-stderr env OPENBLAS_CORETYPE=Nehalem OPENBLAS_L2_SIZE=512 "${quick[@]}"
     expect_status 0
