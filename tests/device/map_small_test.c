@@ -74,11 +74,12 @@ static void test_reductions(struct bench *b) {
     }
 }
 
-// Less than a tile of everything, and a little more.
+// Rows, keys, depth and columns: of each less than a tile, and a little more; of all at once that would take minutes.
+static const int64_t attention_sizes[][4] = {{3, 5, 66, 65}, {17, 33, 4, 2}};
+
 static void test_attention(struct bench *b) {
-    static const int64_t sizes[][4] = {{3, 5, 4, 2}, {17, 33, 66, 65}};
     for (int turn = 0; turn < 4; turn++) {
-        const int64_t *s = sizes[turn / 2];
+        const int64_t *s = attention_sizes[turn / 2];
         struct trial t = trial_of(MMUL_ATTENTION, s[0], s[3], turn % 2 == 0 ? 3 : 4, PADDED, REAL);
         t.with.causal = turn == 3;
         t.sources[0].cols = t.sources[1].cols = s[2];
@@ -89,8 +90,8 @@ static void test_attention(struct bench *b) {
     }
 }
 
-static void test_attention_backward(struct bench *b) {
-    const int64_t rows = 17, keys = 33, depth = 66, cols = 65;
+static void test_attention_backward(struct bench *b, const int64_t *size) {
+    const int64_t rows = size[0], keys = size[1], depth = size[2], cols = size[3];
     const int64_t sizes[][2] = {{rows, depth}, {keys, depth}, {keys, cols},
                                 {rows, cols},  {rows, 2},     {rows, keys}};
     for (enum mmul_operation_kind kind = MMUL_ATTENTION_BACKWARD_Q;
@@ -120,6 +121,11 @@ static void test_attention_backward(struct bench *b) {
     try(b, &t);
 }
 
+static void test_slopes(struct bench *b) {
+    test_attention_backward(b, attention_sizes[0]);
+    test_attention_backward(b, attention_sizes[1]);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         void (*run)(struct bench *);
@@ -128,7 +134,7 @@ int main(int argc, char **argv) {
                  {test_rows, "rows"},
                  {test_reductions, "along an axis"},
                  {test_attention, "attention"},
-                 {test_attention_backward, "gradients of attention"}};
+                 {test_slopes, "gradients of attention"}};
     struct bench b = {.device = NULL};
     struct mmul_error err;
     enum mmul_status status = mmul_device_open(argc == 2 ? argv[1] : "", &b.device, &err);

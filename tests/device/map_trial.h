@@ -170,6 +170,24 @@ static void fill_source(struct source *s, enum mmul_dtype dtype) {
         mmul_dtype_set_real(dtype, s->values, e, random_value(dtype, s->flavour, s->limit));
 }
 
+static void fill(enum mmul_dtype dtype, void *all, int64_t count, double value) {
+    for (int64_t e = 0; e < count; e++)
+        if (dtype == MMUL_F64)
+            ((double *)all)[e] = value;
+        else
+            ((float *)all)[e] = (float)value;
+}
+
+// `count` elements, which lie together in `from`, `step` apart in `to`.
+static void copy_row(enum mmul_dtype dtype, void *to, int64_t at, int64_t step, const void *from,
+                     int64_t first, int64_t count) {
+    for (int64_t e = 0; e < count; e++)
+        if (dtype == MMUL_F64)
+            ((double *)to)[at + e * step] = ((const double *)from)[first + e];
+        else
+            ((float *)to)[at + e * step] = ((const float *)from)[first + e];
+}
+
 // A buffer with these elements.
 static struct mmul_buffer *put_elements(struct mmul_device *device, enum mmul_dtype dtype,
                                         const void *host, int64_t count) {
@@ -200,13 +218,12 @@ static struct mmul_map_operand put(struct mmul_device *device, const struct sour
     const struct mmul_stack stack = {s->is_turned ? pitch : pitch * depth,
                                      s->is_turned ? pitch * batch : pitch, shape.depth / depth};
     void *host = must_allocate(count, mmul_dtype_bytes(s->dtype));
-    for (int64_t e = 0; e < count; e++)
-        mmul_dtype_set_real(s->dtype, host, e, NAN);
-    for (int64_t e = 0; e < batch * depth * rows * cols; e++) {
-        const int64_t matrix = e / (rows * cols), i = e / cols % rows, j = e % cols;
+    fill(s->dtype, host, count, NAN);
+    for (int64_t row = 0; row < batch * depth * rows; row++) {
+        const int64_t matrix = row / rows;
         const int64_t at = o.offset + matrix / depth * stack.batch_step +
-                           matrix % depth * stack.depth_step + i * o.row_step + j * o.col_step;
-        mmul_dtype_set_real(s->dtype, host, at, mmul_dtype_real(s->dtype, s->values, e));
+                           matrix % depth * stack.depth_step + row % rows * o.row_step;
+        copy_row(s->dtype, host, at, o.col_step, s->values, row * cols, cols);
     }
     const int64_t first = source_matrix(s, shape, t);
     o.offset += first / depth * stack.batch_step + first % depth * stack.depth_step;
@@ -282,19 +299,13 @@ static uint32_t sum_of_bits(const float *found, int64_t count) {
     return sum;
 }
 
-// -77 everywhere: what stands where no result is must stay.
-static void fill_gaps(enum mmul_dtype dtype, void *all, int64_t count) {
-    for (int64_t e = 0; e < count; e++)
-        if (dtype == MMUL_F64)
-            ((double *)all)[e] = -77;
-        else
-            ((float *)all)[e] = -77;
-}
+// What stands where no result is must stay.
+static const double untouched = -77;
 
 static bool are_gaps(enum mmul_dtype dtype, const void *all, int64_t first, int64_t end) {
     bool are = true;
     for (int64_t e = first; e < end; e++)
-        are = are && mmul_dtype_real(dtype, all, e) == -77;
+        are = are && mmul_dtype_real(dtype, all, e) == untouched;
     return are;
 }
 
@@ -322,7 +333,7 @@ static void *run(struct mmul_device *device, const struct trial *t) {
     const int64_t rows = trial_rows(t), ld = t->cols + t->pad,
                   count = 3 * t->pad + rows * ld + t->pad;
     void *all = must_allocate(count, mmul_dtype_bytes(t->dtype));
-    fill_gaps(t->dtype, all, count);
+    fill(t->dtype, all, count, untouched);
     uint32_t carried = 0;
     struct mmul_map map = {.kind = t->kind,
                            .with = &t->with,
