@@ -16,6 +16,10 @@ fresh_cache() {
     rm -rf "$XDG_CACHE_HOME"
 }
 
+# By their own clock slow enough that few sizes are timed.
+slow=faulty:clock=300ms:cpu
+slow_card=faulty:clock=300ms:0:0
+
 # tests EXPRESSION: of the JSON in $output, as d, the list of devices.
 tests() {
     py -c 'import json, sys; d = json.load(sys.stdin)["devices"]; print(eval(sys.argv[1]))' "$1" <<< "$output"
@@ -47,13 +51,13 @@ expect_narrow() {
     [ "$(tests 'd[0]["upload_bytes_per_second"], d[0]["download_bytes_per_second"]')" = "(None, None)" ]
     [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True)]" ]
     need_opencl
-    program devices --test --device 0:0
+    program devices --test --device $slow_card
     expect_quiet_success
     expect_narrow
     grep -qE '^rank +host +device +test +GFLOP/s 1024 +2048 +4096 +8192 +up GB/s +down GB/s +name$' <<< "$output"
-    grep -qE '^ +0 +[^ ]+ +0:0 +passed +([0-9.-]+ +){6}' <<< "$output"
+    grep -qE "^ +0 +[^ ]+ +$slow_card +passed +([0-9.-]+ +){6}" <<< "$output"
     expect_line "remembered on $(hostname): $XDG_CACHE_HOME/mpimatmul/$(hostname).json"
-    [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True), ('0:0', True)]" ]
+    [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True), ('$slow_card', True)]" ]
 }
 
 @test "kernels that are forced are compared with others, and what is lost is said" {
@@ -75,15 +79,15 @@ expect_narrow() {
 
 @test "a wrong device ends with 79, its row and what is wrong; the ranks beside it are tested all the same" {
     fresh_cache
-    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" devices --test --device cpu \
+    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" devices --test --device $slow \
         : -n 1 "$MPIMATMUL" devices --test --device faulty:corrupt=8:cpu < /dev/null
     expect_status 79
     [ "$stderr" = "mpimatmul: 1 of 2 devices failed" ]
-    grep -qE '^ +0 +[^ ]+ +cpu +passed ' <<< "$output"
+    grep -qE "^ +0 +[^ ]+ +$slow +passed " <<< "$output"
     grep -qE '^ +1 +[^ ]+ +faulty:corrupt=8:cpu +FAILED ' <<< "$output"
     grep -qE "^rank 1 on $(hostname), .* failed: self-test: 5 x 1 x 9, transposed 1 1: element \(" <<< "$output"
     [ "$(remembered 'sorted((e["device"], e["passed"]) for e in t)')" = \
-        "[('cpu', True), ('faulty:corrupt=8:cpu', False)]" ]
+        "[('$slow', True), ('faulty:corrupt=8:cpu', False)]" ]
     program devices --test --device faulty:fail=3:cpu --json
     expect_status 79
     [ "$(tests '[(t["passed"], t["gemm"], t["failure"]) for t in d]')" = \
@@ -103,10 +107,10 @@ expect_narrow() {
     program devices --test --device faulty:corrupt=65:cpu --json
     expect_status 79
     [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(False, None)]" ]
-    program devices --test --device faulty:no-float64,corrupt=65:cpu --threads 1
+    program devices --test --device faulty:no-float64,corrupt=65,clock=300ms:cpu --threads 1
     expect_quiet_success
-    expect_line "tested in float32 alone, has no doubles: rank 0 on $(hostname), faulty:no-float64,corrupt=65:cpu"
-    program devices --test --device faulty:no-float64:cpu --threads 1 --json
+    expect_line "tested in float32 alone, has no doubles: rank 0 on $(hostname), faulty:no-float64,corrupt=65,clock=300ms:cpu"
+    program devices --test --device faulty:no-float64,clock=300ms:cpu --threads 1 --json
     expect_quiet_success
     [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(True, False)]" ]
 }

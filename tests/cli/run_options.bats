@@ -390,7 +390,7 @@ save("a.npz:data", x)' > e.py
     ranks 2 run e.py --tail 0.5 --weights auto -q
     cmp all.npy Y.npy
     run --separate-stderr "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --progress plain -q \
-        --device faulty:delay=2s:cpu --no-fallback
+        --device faulty:delay=0.4s:cpu --no-fallback
     cmp all.npy Y.npy
     run --separate-stderr "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --progress bar \
         --device faulty:delay=0.3s:cpu

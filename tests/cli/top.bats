@@ -35,7 +35,7 @@ job() {
     return 1
 }
 
-# A loop of 60 turns, a tenth of a second each at least, that prints its number and a loss of 10 / (1 + turn).
+# A loop of 60 turns, a twentieth of a second each at least, that prints its number and a loss of 10 / (1 + turn).
 write_loop() {
     cat > loop.py << 'END'
 x = generate((64, 64), seed=1)
@@ -50,7 +50,7 @@ for i in loop(60):
 save("x.npy", x)
 END
 }
-loop=(run loop.py --device faulty:delay=50ms:cpu --quiet)
+loop=(run loop.py --device faulty:delay=20ms:cpu --quiet)
 
 # look EXPRESSION...: each is true of the job `id` as `j` within some seconds, all of them at once; prints the job.
 look() {
@@ -119,9 +119,9 @@ assert json.load(open("none.json")) == {"schema": "mpimatmul-top", "schema_versi
     python "$id" << 'END'
 import json, sys
 j = next(j for j in json.load(open("all.json"))["jobs"] if j["id"] == sys.argv[1])
-assert j["command"] == "mpimatmul run loop.py --device faulty:delay=50ms:cpu --quiet", j["command"]
+assert j["command"] == "mpimatmul run loop.py --device faulty:delay=20ms:cpu --quiet", j["command"]
 assert [r["rank"] for r in j["ranks"]] == [0, 1] and len({r["host"] for r in j["ranks"]}) == 1
-assert all(r["device"] == "faulty:delay=50ms:cpu" for r in j["ranks"])
+assert all(r["device"] == "faulty:delay=20ms:cpu" for r in j["ranks"])
 assert abs(sum(r["share"] for r in j["ranks"]) - 1) < 1e-6
 numbers = {n["name"]: n["value"] for n in j["numbers"]}
 assert list(numbers) == ["none + i", "loss"], numbers
@@ -167,7 +167,7 @@ END
     cat > s.py << 'END'
 import numpy as np
 import mpimatmul as mm
-mm.init(device="faulty:delay=50ms:cpu")
+mm.init(device="faulty:delay=20ms:cpu")
 x = mm.array(np.ones((40, 40), "f4"))
 for i in mm.loop(10, 40):
     for j in mm.loop(2):
@@ -190,7 +190,7 @@ END
     local first=$id
     cp loop.py other.py
     sed -i s/x.npy/y.npy/ other.py
-    job "$MPIMATMUL" run other.py --device faulty:delay=50ms:cpu --quiet
+    job "$MPIMATMUL" run other.py --device faulty:delay=20ms:cpu --quiet
     "$MPIMATMUL" top --once --json > all.json
     python "$first" "$id" <<< 'import json, sys
 ids = [j["id"] for j in json.load(open("all.json"))["jobs"]]
@@ -244,6 +244,7 @@ assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.arg
     mkdir -m 755 "$folder"
     program top --once
     expect_failure 73 "folder '$folder' is open to other users: not used for jobs" "chmod 700 '$folder'"
+    sed -i 's/loop(60)/loop(12)/' loop.py
     program run loop.py -q --device faulty:delay=20ms:cpu
     expect_quiet_success
     [ -z "$(ls "$folder")" ]
@@ -318,7 +319,7 @@ expect_size() {
     terminal 80 24 C.UTF-8
     sees '^turn [0-9]+ of 60, [0-9.]+ turns/s, [0-9.]+ windows/s$'
     expect_size 80 24
-    sees "^job $id: mpimatmul run loop.py --device faulty:delay=50ms:cpu --quiet$"
+    sees "^job $id: mpimatmul run loop.py --device faulty:delay=20ms:cpu --quiet$"
     sees '^\[#*\.*\] run [0-9]+ %.* s left, [0-9]+ s so far$'
     sees '^rank host +device +computes +GFLOP/s share +done +memory +temp +power$'
     local rank
@@ -328,7 +329,7 @@ expect_size() {
     sees '^loss: [0-9.e-]+ to 10, from 0 to [0-9]+$'
     [[ "$screen" == *[⠁-⣿]* ]] || { echo "$screen"; return 1; }
     tmux -L top resize-window -t top -x 120 -y 40 2> /dev/null || tmux -L top resize-window -x 120 -y 40
-    sees 'faulty:delay=50ms:cpu +[a-z]'
+    sees 'faulty:delay=20ms:cpu +[a-z]'
     sleep 0.6
     screen=$(tmux -L top capture-pane -p)
     expect_size 120 40
@@ -373,7 +374,7 @@ expect_size() {
     local first=$id
     cp loop.py other.py
     sed -i s/x.npy/y.npy/ other.py
-    job "$MPIMATMUL" run other.py --device faulty:delay=50ms:cpu --quiet
+    job "$MPIMATMUL" run other.py --device faulty:delay=20ms:cpu --quiet
     terminal 80 24 C
     sees "^job $id: mpimatmul run other.py"
     for ((i = 0; i < 20; i++)); do # others of this user may be in between

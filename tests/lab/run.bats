@@ -39,7 +39,7 @@ run_hosts() {
 
 @test "a program on three hosts while one is slow" {
     need_numpy
-    tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 100mbit burst 128k latency 50ms ||
+    tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 300mbit burst 128k latency 50ms ||
         skip "lab: cannot shape a cable"
     run_hosts --weights auto --report report.json
     tc -n "$LAB_NAME-node3" qdisc del dev eth0 root
@@ -115,7 +115,7 @@ END
 }
 
 @test "values move between all placements on three hosts while one is slow" {
-    tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 100mbit burst 128k latency 50ms ||
+    tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 300mbit burst 128k latency 50ms ||
         skip "lab: cannot shape a cable"
     run lab_mpirun node1:2,node2:1,node3:1 -n 4 "$BUILD/tests/mpi/program_test" hosts
     tc -n "$LAB_NAME-node3" qdisc del dev eth0 root
