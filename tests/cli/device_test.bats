@@ -109,7 +109,8 @@ expect_narrow() {
     [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(False, None)]" ]
     program devices --test --device faulty:no-float64,corrupt=65,clock=300ms:cpu --threads 1
     expect_quiet_success
-    expect_line "tested in float32 alone, has no doubles: rank 0 on $(hostname), faulty:no-float64,corrupt=65,clock=300ms:cpu"
+    local alone="tested in float32 alone, has no doubles"
+    expect_line "$alone: rank 0 on $(hostname), faulty:no-float64,corrupt=65,clock=300ms:cpu"
     program devices --test --device faulty:no-float64,clock=300ms:cpu --threads 1 --json
     expect_quiet_success
     [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(True, False)]" ]

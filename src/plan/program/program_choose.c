@@ -7,6 +7,7 @@
 //
 // And whether, and between how many groups of rows, the values of a program are split (model/operation.h): what keeps
 // groups of its largest values together.
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ enum { STATES_LEAST = 16, STATES_OF_ALL = 1024 * STATES_MOST }; // of an operati
 
 struct state {
     double seconds;
+    uint64_t hash;       // of what it has
     int parent;          // among those before the operation
     int rule;            // of the operation
     unsigned char *have; // per slot: a bit per kind; 0: nobody reads it any more
@@ -34,12 +36,25 @@ struct known_path {
     struct mmul_program_path path;
 };
 
+// What found states are put in order by.
+struct rank_of_state {
+    double seconds;
+    int state;
+};
+
+// Seconds in which the best state of an operation gets a value as each kind; NaN: not asked for yet.
+struct catching_up {
+    int operation;
+    double seconds[MMUL_PLACEMENTS];
+};
+
 // States before and after an operation, with their bytes, and how each came about.
 struct search {
     const struct mmul_program *program;
     const struct mmul_program_costs *teams; // costs, by team
     const struct mmul_program_costs *costs; // of the operation at hand
     struct state now[STATES_MOST], found[FOUND_MOST];
+    struct rank_of_state order[FOUND_MOST];
     unsigned char *have[2], *scratch; // of those; and of one
     int *parents, *rules;             // operation * STATES_MOST + state
     int *slots;                       // of the values that are alive, which have them in turn
@@ -49,8 +64,10 @@ struct search {
     int slot_count;  // in use, a multiple of WORD
     int states_most; // that go on
     int count, found_count;
-    int table[TABLE], table_size; // found states by their bytes; 0: none, else index + 1
+    int table[TABLE],
+        table_size; // found states by their hash; 0: none, else index + 1; a power of two
     struct known_path paths[MMUL_OPERANDS][MMUL_PLACEMENTS][MMUL_PLACEMENTS];
+    struct catching_up *catching_up; // by slot
 };
 
 // A program without teams has none in its values either.
@@ -163,66 +180,72 @@ static bool is_brought(const struct search *s, int index, const struct mmul_rule
            has_pieces(rule) && s->program->values[o->operands[operand]].last_use == index;
 }
 
-// What following a rule costs from a state on; `have` becomes what is where afterwards.
+// Of what one slot has; of all of them they are joined by xor, so that a step only changes those of its own values.
+static uint64_t hash_of(int slot, unsigned have) {
+    uint64_t hash = ((uint64_t)slot << CHAR_BIT | have) * 0x9E3779B97F4A7C15U;
+    hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93U;
+    return have == 0 ? 0 : hash ^ hash >> 32;
+}
+
+static void set_slot(struct state *state, int slot, unsigned have) {
+    state->hash ^= hash_of(slot, state->have[slot]) ^ hash_of(slot, have);
+    state->have[slot] = (unsigned char)have;
+}
+
+// What following a rule costs from a state on, which becomes the one afterwards.
 static double follow(struct search *s, int index, const struct mmul_rule *rule, double seconds,
-                     unsigned char *have) {
+                     struct state *state) {
     const struct mmul_operation *o = &s->program->operations[index];
     bool joined[MMUL_FACTORS] = {false};
     for (int i = 0; i < o->operand_count; i++) {
         int value = o->operands[i];
         if (value == MMUL_NUMBER)
             continue;
-        unsigned char *at = &have[s->slots[value]];
+        const int slot = s->slots[value];
+        const unsigned have = state->have[slot];
         unsigned wanted = 1U << rule->operands[i];
         bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
         const bool is_handed_on = mmul_program_hands_on(s->program, o);
-        if ((*at & wanted) != 0 && !is_saved && !is_handed_on)
+        if ((have & wanted) != 0 && !is_saved && !is_handed_on)
             continue;
         if (rule->operands[i] == MMUL_PLACE_FILE && !is_saved)
             return INFINITY; // what is computed gets into no file but that of a save
-        struct mmul_program_path path = find_path(s, o, i, *at, rule->operands[i]);
+        struct mmul_program_path path = find_path(s, o, i, have, rule->operands[i]);
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
             joined[i] = !path.by_rows && (mmul_program_joins(path.from, rule->operands[i]) ||
-                                          is_brought(s, index, rule, i, *at));
-        if (!is_saved && !is_handed_on)
-            *at |= (unsigned char)wanted;
+                                          is_brought(s, index, rule, i, have));
+        if (is_saved || is_handed_on)
+            wanted = 0;
         if (path.by_rows)
-            *at |= 1U << MMUL_PLACE_ROWS;
+            wanted |= 1U << MMUL_PLACE_ROWS;
+        set_slot(state, slot, have | wanted);
     }
     if (joined[0] || joined[1])
         seconds -= mmul_program_joined_saving(s->costs, s->program, o, rule, joined);
     if (o->result >= 0)
-        have[s->slots[o->result]] = (unsigned char)(1U << rule->result);
+        set_slot(state, s->slots[o->result], 1U << rule->result);
     for (int i = 0; i < o->operand_count; i++)
         if (o->operands[i] != MMUL_NUMBER && s->program->values[o->operands[i]].last_use == index)
-            have[s->slots[o->operands[i]]] = 0;
+            set_slot(state, s->slots[o->operands[i]], 0);
     if (o->result >= 0 && s->program->values[o->result].last_use == index)
-        have[s->slots[o->result]] = 0;
+        set_slot(state, s->slots[o->result], 0);
     return seconds;
 }
 
 // -------------------------------------------------------------------------------------- states
 
-static uint64_t hash_of(const unsigned char *have, int bytes) {
-    uint64_t hash = 0, word;
-    for (int i = 0; i < bytes; i += WORD) {
-        memcpy(&word, have + i, WORD);
-        hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
 // Adds a state unless there is one like it that is as short.
 static void keep(struct search *s, const struct state *state) {
     const size_t bytes = (size_t)s->slot_count;
-    uint64_t at = hash_of(state->have, s->slot_count) % (unsigned)s->table_size;
+    const unsigned last = (unsigned)s->table_size - 1;
+    uint64_t at = state->hash & last;
     while (s->table[at] != 0 && memcmp(s->found[s->table[at] - 1].have, state->have, bytes) != 0)
-        at = (at + 1) % (unsigned)s->table_size;
+        at = (at + 1) & last;
     if (s->table[at] == 0) {
         struct state *made = &s->found[s->found_count];
         made->have = s->have[1] + (size_t)s->found_count * bytes;
+        made->hash = state->hash;
         made->seconds = INFINITY;
         memcpy(made->have, state->have, bytes);
         s->table[at] = ++s->found_count;
@@ -235,23 +258,46 @@ static void keep(struct search *s, const struct state *state) {
     found->rule = state->rule;
 }
 
-static int compare_states(const void *a, const void *b) {
-    const struct state *x = a, *y = b;
-    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+// The shorter first; of those that are as short, the one that was found first.
+static int compare_ranks(const void *a, const void *b) {
+    const struct rank_of_state *x = a, *y = b;
+    const int by_seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
+    return by_seconds != 0 ? by_seconds : x->state - y->state;
+}
+
+// Until the best state of the operation has what is in a slot as that kind, too. Many others have it, or lack it.
+static double seconds_until(struct search *s, int index, const struct state *best, int slot,
+                            enum mmul_placement_kind kind) {
+    struct catching_up *known = &s->catching_up[slot];
+    const int value = s->owners[slot];
+    if (known->operation != index + 1)
+        for (int i = 0; i < MMUL_PLACEMENTS; i++)
+            known->seconds[i] = NAN;
+    known->operation = index + 1;
+    if (isnan(known->seconds[kind]))
+        known->seconds[kind] =
+            mmul_program_find_path(costs_of(s, value), &s->program->values[value], best->have[slot],
+                                   kind)
+                .seconds;
+    return known->seconds[kind];
 }
 
 // Is the best state, when it has got all that this one has, still no later? Most are not even one move ahead.
-static bool catches_up(const struct search *s, const struct state *best,
+static bool catches_up(struct search *s, int index, const struct state *best,
                        const struct state *state) {
     double seconds = 0;
-    for (int i = 0; i < s->slot_count; i++) {
-        unsigned lacks = state->have[i] & ~(unsigned)best->have[i];
-        for (int kind = 0; lacks >> kind != 0; kind++)
-            if ((lacks >> kind & 1) != 0)
-                seconds += mmul_program_find_path(costs_of(s, s->owners[i]),
-                                                  &s->program->values[s->owners[i]], best->have[i],
-                                                  (enum mmul_placement_kind)kind)
-                               .seconds;
+    for (int word = 0; word < s->slot_count; word += WORD) {
+        uint64_t have, has;
+        memcpy(&have, state->have + word, WORD);
+        memcpy(&has, best->have + word, WORD);
+        if ((have & ~has) == 0)
+            continue;
+        for (int i = word; i < word + WORD; i++) {
+            unsigned lacks = state->have[i] & ~(unsigned)best->have[i];
+            for (int kind = 0; lacks >> kind != 0; kind++)
+                if ((lacks >> kind & 1) != 0)
+                    seconds += seconds_until(s, index, best, i, (enum mmul_placement_kind)kind);
+        }
         if (best->seconds + seconds > state->seconds)
             return false;
     }
@@ -261,11 +307,14 @@ static bool catches_up(const struct search *s, const struct state *best,
 // The states that go on.
 static void select_states(struct search *s, int index) {
     const size_t bytes = (size_t)s->slot_count;
-    qsort(s->found, (size_t)s->found_count, sizeof *s->found, compare_states);
+    for (int i = 0; i < s->found_count; i++)
+        s->order[i] = (struct rank_of_state){s->found[i].seconds, i};
+    qsort(s->order, (size_t)s->found_count, sizeof *s->order, compare_ranks);
+    const struct state *best = &s->found[s->order[0].state];
     s->count = 0;
     for (int i = 0; i < s->found_count && s->count < s->states_most; i++) {
-        const struct state *state = &s->found[i];
-        if (i > 0 && catches_up(s, &s->found[0], state))
+        const struct state *state = &s->found[s->order[i].state];
+        if (i > 0 && catches_up(s, index, best, state))
             continue;
         struct state *next = &s->now[s->count];
         *next = *state;
@@ -294,9 +343,10 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
             mmul_program_operation_seconds(s->costs, s->program, o, &row->rules[rule]);
         for (int i = 0; i < s->count; i++) {
             memcpy(s->scratch, s->now[i].have, bytes);
-            struct state state = {.parent = i, .rule = rule, .have = s->scratch};
+            struct state state = {
+                .hash = s->now[i].hash, .parent = i, .rule = rule, .have = s->scratch};
             state.seconds =
-                s->now[i].seconds + follow(s, index, &row->rules[rule], seconds, s->scratch);
+                s->now[i].seconds + follow(s, index, &row->rules[rule], seconds, &state);
             if (state.seconds < INFINITY)
                 keep(s, &state);
         }
@@ -344,7 +394,8 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     int64_t values = s->program->value_count, operations = s->program->operation_count;
     s->states_most = (int)mmul_larger(
         STATES_LEAST, mmul_smaller(STATES_MOST, STATES_OF_ALL / mmul_larger(1, operations)));
-    s->table_size = 2 * s->states_most * RULES_MOST;
+    for (s->table_size = 1; s->table_size < 2 * s->states_most * RULES_MOST;)
+        s->table_size *= 2;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "a plan", err, MMUL_WANT(s->parents, operations * s->states_most),
         MMUL_WANT(s->rules, operations * s->states_most), MMUL_WANT(s->slots, values),
@@ -359,7 +410,7 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     status = MMUL_ALLOCATE_ALL(
         "a plan", err, MMUL_WANT(s->have[0], (int64_t)s->states_most * s->slot_count),
         MMUL_WANT(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count),
-        MMUL_WANT(s->scratch, s->slot_count));
+        MMUL_WANT(s->scratch, s->slot_count), MMUL_WANT(s->catching_up, s->slot_count));
     s->now[0] = (struct state){.have = s->have[0]}; // nothing is anywhere
     s->count = 1;
     return status;
@@ -403,6 +454,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     mmul_free(s->have[0]);
     mmul_free(s->have[1]);
     mmul_free(s->scratch);
+    mmul_free(s->catching_up);
     mmul_free(s);
     return status;
 }
