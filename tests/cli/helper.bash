@@ -16,7 +16,7 @@ setup() {
 }
 
 # What libevent may say in mpirun, when a rank's pipe is closed while it is told of it, is not ours.
-eval "$(declare -f run | sed '1s/^run/run_as_it_is/')"
+eval "$(as_it_is=$(declare -f run) && printf '%s' "run_as_it_is${as_it_is#run}")"
 run() {
     run_as_it_is "$@" || return
     [[ "${stderr:-}" == *'[warn] Epoll '* ]] || return 0

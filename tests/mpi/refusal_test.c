@@ -126,7 +126,11 @@ static void test_refusal(const struct refusal *r, int culprit) {
     finish(&line);
     snprintf(what, sizeof what, "rank %d: %s %d of a %s is refused", culprit, r->call, r->at,
              r->kind == MMUL_CHANNEL_RELAY ? "relay" : r->what);
-    tap_ok(good && line.arrived == 77, what);
+    good = good && line.arrived == 77;
+    if (!good)
+        fprintf(stderr, "# rank %d, error '%s', arrived %lld\n", world.rank, failure.err.text,
+                (long long)line.arrived);
+    tap_ok(good, what);
     mmul_channel_fini(&line);
     mmul_transport_fini(&t);
     end_world();
