@@ -345,7 +345,7 @@ $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 # ---- Checking ---------------------------------------------------------------------------------------------
 
 CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
-CHECK_mpi    = $(call tests_of,mpi)
+CHECK_mpi    = $(call tests_of,mpi) $(PRELOAD)
 CHECK_device = $(call tests_of,device)
 CHECK_cli    = all $(CHECK_device) $(DRIVER) $(INSIDE) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
 CHECK_lab    = all $(BUILD)/tests/mpi/program_test $(EMBED) $(PRELOAD)

@@ -50,7 +50,7 @@ program() {
 # mpirun as quiet as it can be. When a rank ends with a code other than 0 it sends SIGTERM and SIGKILL to the
 # others and sleeps a second between: without that the tests take a fifth of the time, and a rank that prints
 # its line too late is found out.
-launch=(mpirun -q --mca odls_base_sigkill_timeout 0)
+launch=(mpirun -q --mca odls_base_sigkill_timeout 0 -x "$PATIENT")
 
 # The program on so many ranks: ranks 2 mul A.bin B.bin
 ranks() {
