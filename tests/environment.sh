@@ -67,7 +67,8 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     export HWLOC_COMPONENTS=$HWLOC_COMPONENTS,-linux:pci,-linux:io HWLOC_PLUGINS_PATH=/nonexistent
     export PMIX_MCA_gds=hash OPENBLAS_THREAD_TIMEOUT=4
 
-    # Several jobs share the cores: ranks that wait let others compute. PATIENT is for `mpirun -x`, which gives it to ranks.
+    # Several jobs share the cores: ranks that wait let others compute. PATIENT is for `mpirun -x`, which gives it to
+    # them.
     export OMPI_MCA_mpi_yield_when_idle=1 PATIENT=LD_PRELOAD=$BUILD/tests/patient.so
     case $MODE in asan | tsan) PATIENT=OMPI_MCA_mpi_yield_when_idle ;; esac
 
