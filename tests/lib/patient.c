@@ -2,6 +2,7 @@
 //
 // For LD_PRELOAD: ranks that wait in MPI look again and again, and yield in between; of several jobs on few cores those
 // that wait take the time of those that compute. With this they sleep between looks from a wait's third millisecond on.
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
