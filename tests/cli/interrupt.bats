@@ -149,7 +149,7 @@ expect_stopped() {
         rm -f c.safetensors
         # shellcheck disable=SC2086 # words, or none
         $launcher "$MPIMATMUL" run loop.py --quiet --device cpu > out 2> err < /dev/null 3>&- &
-        for ((i = 0; i < 100; i++)); do
+        for ((i = 0; i < 600; i++)); do
             [ ! -e c.safetensors ] || break
             sleep 0.1
         done

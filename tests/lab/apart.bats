@@ -181,7 +181,7 @@ assert np.abs(text - script).max() < 1e-5, (text, script)'
         inners=2 corpus=book.txt) job code=0
     LAB_SECONDS=400 lab_mpirun node1:1,node2:1 "${program[@]}" outers=100000 > job.out 2> job.err 3>&- &
     job=$!
-    until grep -q '^3 ' job.out; do
+    until grep -q '^4 ' job.out; do # then that of the turn before is written
         kill -0 "$job" || { cat job.out job.err; return 1; }
         sleep 0.1
     done
