@@ -90,14 +90,15 @@ opened() {
         sed -n 's/.*components_open: component \([a-z0-9]*\) open function successful.*/\1/p' | sort -u | xargs
 }
 
-@test "a process alone opens no fabric and starts no daemon" {
+@test "a process alone opens no fabric, starts no daemon, and asks no PCI device" {
     operands
-    unset "${!OMPI_MCA_@}" HWLOC_COMPONENTS
+    unset "${!OMPI_MCA_@}" "${!HWLOC_@}"
     [ "$(opened)" = "ob1 self" ]
     command -v strace > /dev/null || skip "strace is not installed"
-    run strace -f -qq -e trace=execve -o calls "$MPIMATMUL" "${mul[@]}"
+    run strace -f -qq -e trace=execve,openat -o calls "$MPIMATMUL" "${mul[@]}"
     [ "$status" -eq 0 ]
     [ "$(grep -c 'execve(' calls)" -eq 1 ]
+    ! grep -E '/bus/pci/devices/|/hwloc_[a-z_]*\.so' calls
 }
 
 @test "a process alone leaves the user's settings of Open MPI as they are" {
