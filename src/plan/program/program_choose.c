@@ -64,8 +64,8 @@ struct search {
     int slot_count;  // in use, a multiple of WORD
     int states_most; // that go on
     int count, found_count;
-    int table[TABLE],
-        table_size; // found states by their hash; 0: none, else index + 1; a power of two
+    int table[TABLE]; // found states by their hash; 0: none, else index + 1
+    int table_size;   // a power of two
     struct known_path paths[MMUL_OPERANDS][MMUL_PLACEMENTS][MMUL_PLACEMENTS];
     struct catching_up *catching_up; // by slot
 };
