@@ -81,6 +81,11 @@ def made(rng, shape):
     return np.abs(numbers) + 0.5 if kind == "positive" else numbers
 
 
+def names_of(shapes):
+    """Of the matrices to differentiate by: all but indices."""
+    return [name for name in shapes if name != "i"]
+
+
 def cases():
     """(number, expression, matrices, weights of the result, names to differentiate by)"""
     reference.KIND = reference.Taped
@@ -89,7 +94,7 @@ def cases():
         given = {name: made(rng, shape) for name, shape in shapes.items()}
         result = value(text, given)
         weights = rng.standard_normal(result.shape)
-        yield number, text, given, weights, [name for name in given if name != "i"]
+        yield number, text, given, weights, names_of(shapes)
 
 
 def value(text, given):
@@ -138,9 +143,7 @@ def write(folder):
 def compare(folder, tolerance=TOLERANCE):
     count = 0
     for number, (text, shapes) in enumerate(CASES):
-        for name in shapes:
-            if name == "i":
-                continue
+        for name in names_of(shapes):
             found = np.load(folder / f"{number}d{name}.npy")
             others = np.load(folder / f"{number}d{name}.npz")
             most = max(np.abs(others["the tape"]).max(), 1e-3)
