@@ -304,9 +304,8 @@ static void test_sums_so_far(struct bench *b) {
         if (flavour == SPECIAL) // beside 1e30, 1e300
             t.tolerance.absolute = b->dtype == MMUL_F64 ? 1e298 : 1e24;
         else if (flavour == REAL)
-            t.tolerance.absolute = 4 * 0x1p-24 * (double)t.cols;
-        if (t.sources[0].layout == COL_AGAIN)
-            t.tolerance.absolute *= (double)t.cols / 2;
+            t.tolerance.absolute = 4 * 0x1p-24 * (double)t.cols *
+                                   (t.sources[0].layout == COL_AGAIN ? (double)t.cols / 2 : 1);
         try(b, &t);
     }
     end(b, MMUL_CUMSUM);
