@@ -49,15 +49,15 @@ void mmul_peers_count(const struct mmul_peers *peers, int peer, int64_t bytes) {
 
 struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const void *data,
                                       int64_t bytes) {
-    const bool is_void = mmul_failure_is_void(failure);
-    return (struct mmul_trailer){.hash = is_void ? 0 : mmul_hash(data, (size_t)bytes),
-                                 .is_void = is_void};
+    if (mmul_failure_is_void(failure))
+        return (struct mmul_trailer){0};
+    return (struct mmul_trailer){.hash = mmul_hash(data, (size_t)bytes), .is_good = 1};
 }
 
 bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
                        const void *data, int64_t bytes, int from_node, int to_node) {
     struct mmul_error err;
-    if (trailer->is_void != 0) {
+    if (trailer->is_good == 0) {
         mmul_failure_void(peers->failure);
         return false;
     }
@@ -68,8 +68,7 @@ bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer
     return false;
 }
 
-// Trailers are small: they are here or can be cancelled, so that `message` may go. The bytes may be on
-// their way.
+// A trailer that is awaited is here or can be cancelled. What was sent, bytes and trailer, may still be on its way.
 static void give_up(struct mmul_message *message) {
     for (int i = 0; i < 2; i++) {
         if (message->requests[i] == MPI_REQUEST_NULL)

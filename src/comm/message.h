@@ -20,10 +20,11 @@ struct mmul_peers {
     int64_t *sent_bytes; // borrowed: to each node, of messages that were begun; NULL: nobody counts
 };
 
-// What follows the bytes.
+// What follows the bytes. Zeroed: void, they mean nothing, for something failed at the sender. A message that is given
+// up may still leave, so what its trailer becomes has to be right: what it was, or zeros.
 struct mmul_trailer {
-    uint64_t hash;   // XXH3 of the bytes; 0 when void
-    int64_t is_void; // the sender's bytes mean nothing: something failed there
+    uint64_t hash;   // XXH3 of the bytes
+    int64_t is_good; // 1: they mean something
 };
 
 struct mmul_message {        // zeroed: over
@@ -51,9 +52,9 @@ struct mmul_trailer mmul_trailer_make(const struct mmul_failure *failure, const 
 bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer *trailer,
                        const void *data, int64_t bytes, int from_node, int to_node);
 
-// Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`)
-// until it is over. Where the failure is void something is sent all the same, so that nobody waits,
-// but it says that it means nothing.
+// Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`) until it is over;
+// after an alarm `message` may be used again or zeroed, but stays until all ranks have agreed that they move nothing.
+// Where the failure is void something is sent all the same, so that nobody waits, but it says that it means nothing.
 void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const void *data,
                        int64_t bytes, struct mmul_message *message);
 void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, void *data,

@@ -34,8 +34,8 @@ struct meter {
     int turns; // that are left
     int64_t side, packet_bytes;
     char *packet; // borrowed, two of them; the first byte is 1 in the last one of a direction
-    struct mmul_message message, back; // back: while both send, what comes
-    bool last;                         // of this direction, whatever arrives
+    struct mmul_message *message, *back; // borrowed; back: while both send, what comes
+    bool last;                           // of this direction, whatever arrives
     atomic_int phase;
     atomic_bool multiplies,
         done;         // the compute thread: its first product is over; it will do no more
@@ -76,13 +76,13 @@ static void send_packet(struct meter *m, double now) {
     m->last =
         now - m->sums[SENDING].begin >= m->window_seconds || mmul_failure_is_void(m->peers.failure);
     m->packet[0] = m->last;
-    mmul_message_send(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
-    m->last = m->last || !m->message.active;
+    mmul_message_send(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, m->message);
+    m->last = m->last || !m->message->active;
 }
 
 static void receive_packet(struct meter *m) {
-    mmul_message_receive(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
-    m->last = !m->message.active;
+    mmul_message_receive(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, m->message);
+    m->last = !m->message->active;
 }
 
 // Both send, one packet each; who sends first otherwise says when that is over.
@@ -90,9 +90,9 @@ static void exchange_packets(struct meter *m, double now) {
     m->last = m->sends_first && now - m->sums[BOTH].begin >= m->window_seconds;
     m->packet[0] = m->last;
     mmul_message_receive(&m->peers, m->peer, TAG, m->packet + m->packet_bytes, m->packet_bytes,
-                         &m->back);
-    mmul_message_send(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
-    m->last = m->last || !m->message.active || !m->back.active;
+                         m->back);
+    mmul_message_send(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, m->message);
+    m->last = m->last || !m->message->active || !m->back->active;
 }
 
 static void begin_packet(struct meter *m, enum phase phase, double now) {
@@ -122,9 +122,9 @@ static void end_phase(struct meter *m, enum phase phase) {
 }
 
 static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
-    bool over = mmul_message_is_over(&m->peers, &m->message);
+    bool over = mmul_message_is_over(&m->peers, m->message);
     if (phase == BOTH)
-        over = mmul_message_is_over(&m->peers, &m->back) && over;
+        over = mmul_message_is_over(&m->peers, m->back) && over;
     if (!over)
         return MMUL_ATTEND_NOTHING;
     m->sums[phase].bytes += m->packet_bytes;
@@ -195,8 +195,9 @@ struct side {
     const struct mmul_context *context;
     struct mmul_peers peers;
     struct mmul_failure failure;
-    int *nodes;   // owned
-    char *packet; // owned
+    int *nodes;                    // owned
+    char *packet;                  // owned, and these two:
+    struct mmul_message *messages; // MPI's, too
     bool thorough;
 };
 
@@ -215,6 +216,8 @@ static enum mmul_status measure_with(struct side *side, int peer, struct mmul_sp
                       .side = choose_side(speed, window_seconds),
                       .packet_bytes = choose_packet(link, window_seconds),
                       .packet = side->packet,
+                      .message = &side->messages[0],
+                      .back = &side->messages[1],
                       .phase_before = OVER};
     const struct mmul_pipeline pipeline = {
         .cancel = cancel, .compute = compute, .attend = attend, .context = &m};
@@ -246,7 +249,7 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     if (comm->node_rank != 0 || count == 1)
         return MMUL_OK;
     err->status = MMUL_ALLOCATE_ALL("packets", err, MMUL_WANT(side.packet, 2 * MMUL_PACKET_BYTES),
-                                    MMUL_WANT(side.nodes, count));
+                                    MMUL_WANT(side.messages, 2), MMUL_WANT(side.nodes, count));
     for (int i = 0; err->status == MMUL_OK && i < count; i++)
         side.nodes[i] = i;
     side.peers = (struct mmul_peers){.mpi = comm->leaders,
@@ -257,10 +260,10 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     enum mmul_status status = mmul_agree_on(comm->leaders, err);
     if (status == MMUL_OK)
         measure_pairs(&side, count, speed);
-    if (mmul_comm_is_broken(comm))
-        mmul_abandon(side.packet); // MPI may still use it
-    else
-        mmul_free(side.packet);
+    // MPI may still use them.
+    void (*release)(void *) = mmul_comm_is_broken(comm) ? mmul_abandon : mmul_free;
+    release(side.packet);
+    release(side.messages);
     mmul_free(side.nodes);
     if (status == MMUL_OK && side.failure.err.status != MMUL_OK) {
         *err = side.failure.err;
