@@ -396,7 +396,7 @@ END
 @test "a device that fails is replaced, and the profile is the next one's" {
     # The plain loops that follow a CPU would be measured for a minute.
     "$MPIMATMUL" devices --json | grep -q '"id": "0:0"' || skip "opencl: no device 0:0"
-    program calibrate --device faulty:fail=1:0:0
+    program calibrate --device faulty:fail=1:0:0 --threads 1
     expect_status 0
     [[ "$stderr" == "mpimatmul: warning: rank 0: device 'faulty:fail=1:0:0 "*"'cpu' takes over: "* ]]
     [ "$(grep '"device": ' "$profile" | xargs)" = "device: cpu," ]

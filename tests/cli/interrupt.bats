@@ -143,9 +143,9 @@ expect_stopped() {
 
 @test "a loop of which turns have written is not over: the same at once" {
     printf '%s\n' 'x = generate((4, 4), seed=1)' 'for i in loop(100000000):' '    x = tanh(x * 0.9 + 0.1)' \
-        '    if i % 500 == 499:' '        checkpoint("c.safetensors", (x, x * 2), turn=i + 1)' > loop.py
+        '    if i % 100 == 99:' '        checkpoint("c.safetensors", (x, x * 2), turn=i + 1)' > loop.py
     local launcher
-    for launcher in '' 'mpirun -q --oversubscribe -n 2'; do
+    for launcher in '' "mpirun -q --oversubscribe -x $PATIENT -n 2"; do
         rm -f c.safetensors
         # shellcheck disable=SC2086 # words, or none
         $launcher "$MPIMATMUL" run loop.py --quiet --device cpu > out 2> err < /dev/null 3>&- &

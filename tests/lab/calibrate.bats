@@ -74,7 +74,7 @@ END
 
 # A core computes and moves bytes at once: what it loses is measured at both ends, stored and shown.
 @test "what traffic costs a computing core is measured out and in" {
-    run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device cpu --json
+    run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device cpu --threads 1 --json
     expect_status 0
     printf '%s' "$output" > said.json
     python "$profiles" << 'END'
