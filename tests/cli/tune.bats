@@ -107,7 +107,7 @@ kept_files() {
     result good.json xgemm_1 "$good" 2.00
     result slow.json xgemm_2 "$wrong" 3.00
     tuner copy_fast 'echo "$0 $*" >> "$CALLS"' 'kill -6 $$'
-    tuner copy_pad 'sleep 60'
+    tuner copy_pad 'exec sleep 60'
     tuner xgemm 'echo "$0 $*" >> "$CALLS"' "cp $PWD/good.json clblast_xgemm_1_32.json" \
         "cp $PWD/slow.json clblast_xgemm_2_32.json" 'echo "{" > clblast_half.json'
     export CALLS=$PWD/calls
