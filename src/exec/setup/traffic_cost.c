@@ -195,9 +195,9 @@ struct side {
     const struct mmul_context *context;
     struct mmul_peers peers;
     struct mmul_failure failure;
-    int *nodes;                    // owned
-    char *packet;                  // owned, and these two:
-    struct mmul_message *messages; // MPI's, too
+    int *nodes;   // owned
+    char *packet; // owned, and after an alarm MPI's; so are these two:
+    struct mmul_message *messages;
     bool thorough;
 };
 
