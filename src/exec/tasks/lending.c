@@ -168,7 +168,7 @@ static void reply(struct mmul_lending *lending, int rank, const struct mmul_loan
 }
 
 void mmul_lending_want(struct mmul_lending *lending, int rank, const int64_t *words) {
-    lending->waiting++;
+    lending->waiting += !lending->wants[rank].waits; // who asks twice waits once
     lending->wants[rank].waits = true;
     memcpy(lending->wants[rank].words, words, sizeof lending->wants[rank].words);
 }

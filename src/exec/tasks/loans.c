@@ -114,8 +114,11 @@ static bool has_no_answer(const struct mmul_loans *loans) {
     return state == MMUL_LOAN_WANTED || state == MMUL_LOAN_ASKED;
 }
 
+// Nothing any more in a run that was cancelled: who did not wait for an answer would ask for two.
 static void want(struct mmul_stage *stage, double free_at) {
     struct mmul_loans *loans = stage->site->loans;
+    if (is_cancelled(stage->site))
+        return;
     loans->asked_by = stage;
     loans->free_at = free_at;
     atomic_store(&loans->state, MMUL_LOAN_WANTED);
