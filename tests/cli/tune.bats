@@ -145,9 +145,9 @@ kept_files() {
     mkdir bin
     ln -s "$(command -v clblast_tuner_copy_fast)" "$(command -v ld)" bin/
     run --separate-stderr timeout 120 env PATH="$PWD/bin" "$MPIMATMUL" tune --device 0:0 --force --fraction 16 \
-        --size 256 --limit 60 < /dev/null
+        --limit 60 < /dev/null
     expect_status 0
-    [[ "$output" == *", a product of 256 x 256 x 256: "* ]]
+    [[ "$output" == *", a product of 1024 x 1024 x 1024: "* ]]
     grep -q '"COPY_DIMX"' cache/mpimatmul/tuned-*.json
 }
 

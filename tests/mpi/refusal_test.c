@@ -165,7 +165,7 @@ static void test_refusal(const struct refusal *r, int culprit) {
 }
 
 // Root's link is jammed from the second checksum on when MPI refuses it a send: it gives up what it has begun, goes
-// through the rest, and forgets all of it; only then does everything leave. Who awaits it finds the checksum as it was.
+// through the rest, and forgets all of it; only then does everything leave. Checksums are what they were, or nothing.
 static void test_late(void) {
     static unsigned char mine[CARGOES * LONGEST];
     struct mmul_transport t;
