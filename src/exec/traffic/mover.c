@@ -367,8 +367,9 @@ static bool advance(struct mmul_mover *m, enum mmul_route index) {
         moved = true;
     }
     moved |= mmul_channel_advance(&route->channel);
-    count(m, index);
+    // Spans end before ranks hear of it: what one then begins lies behind them in the trace.
     end_spans(m, route);
+    count(m, index);
     return moved;
 }
 
