@@ -352,18 +352,19 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
 static void compute_stages(struct mmul_run *run) {
     const int rank = run->site.context->comm->node_rank;
     struct mmul_report_rank *mine = &run->site.mine;
+    struct mmul_report_part part = {0};
+    if (run->parts != NULL) {
+        mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+        part = mmul_run_begin_part(run);
+    }
     for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
         struct mmul_stage *stage = &run->stages[run->stage_at_hand];
-        const bool is_looked_at = run->parts != NULL || stage->is.kind->copies;
-        struct mmul_report_part part = {0};
         struct mmul_error err; // a device that was replaced leaves its words in it
         if (run->site.trace != NULL)
             atomic_store(&run->site.trace->stage, run->stage_at_hand);
-        if (is_looked_at) // entered again, the watch adds up what goes on
+        if (stage->is.kind->copies) // entered again, the watch adds up what goes on
             mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
         const double computing_before = mine->compute_seconds;
-        if (run->parts != NULL)
-            part = mmul_run_begin_part(run);
         if (!stage->is_begun && !begin_stage(run, stage))
             return;
         stage->is_begun = true;
@@ -371,9 +372,10 @@ static void compute_stages(struct mmul_run *run) {
             keep_failure(stage, &err);
         if (mmul_stage_is_cancelled(stage))
             return;
-        if (is_looked_at)
+        if (run->parts != NULL || stage->is.kind->copies)
             mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
-        if (run->parts != NULL)
+        if (run->parts !=
+            NULL) // before others hear of it, who may be through with the next one first
             mmul_run_end_part(run, stage->index, &part);
         if (stage->is.kind->copies) { // what has been counted as computing since then
             mine->copy_seconds += mine->compute_seconds - computing_before;

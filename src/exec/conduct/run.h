@@ -58,9 +58,10 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *repor
 // Local. The last numbers, when outputs stand; `begin`: of the run; `committing`: when that began.
 void mmul_report_end(struct mmul_report *report, double begin, double committing);
 
-// Compute thread. What this rank does of a stage, from the one call to the other.
+// Compute thread. What this rank does of a stage, from the one call to the other. Then `part` is that of the
+// next one, which begins.
 struct mmul_report_part mmul_run_begin_part(struct mmul_run *run);
-void mmul_run_end_part(struct mmul_run *run, int stage, const struct mmul_report_part *begun);
+void mmul_run_end_part(struct mmul_run *run, int stage, struct mmul_report_part *part);
 
 // Collective. A recorder for this rank, when the job asks for one: of a size that depends on the number of ranks alone.
 enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err);

@@ -299,21 +299,22 @@ struct mmul_report_part mmul_run_begin_part(struct mmul_run *run) {
                                      .downloaded_bytes = traffic.downloaded};
 }
 
-void mmul_run_end_part(struct mmul_run *run, int stage, const struct mmul_report_part *begun) {
+void mmul_run_end_part(struct mmul_run *run, int stage, struct mmul_report_part *part) {
     const struct mmul_report_rank *mine = &run->site.mine;
     const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->site.worker);
     const double now = mmul_clock_now(),
-                 waited = mine->scatter_seconds + mine->gather_seconds - begun->wait_seconds,
-                 checked = mine->verify_seconds - begun->check_seconds;
+                 waited = mine->scatter_seconds + mine->gather_seconds - part->wait_seconds,
+                 checked = mine->verify_seconds - part->check_seconds;
     run->parts[stage] = (struct mmul_report_part){
-        .begin = begun->begin,
+        .begin = part->begin,
         .end = now,
         .wait_seconds = waited,
-        .work_seconds = fmax(now - begun->begin - waited - checked, 0),
+        .work_seconds = fmax(now - part->begin - waited - checked, 0),
         .check_seconds = checked,
-        .joules = mmul_effort_joules(run->site.context) - begun->joules,
-        .uploaded_bytes = mmul_larger(0, traffic.uploaded - begun->uploaded_bytes),
-        .downloaded_bytes = mmul_larger(0, traffic.downloaded - begun->downloaded_bytes)};
+        .joules = mmul_effort_joules(run->site.context) - part->joules,
+        .uploaded_bytes = mmul_larger(0, traffic.uploaded - part->uploaded_bytes),
+        .downloaded_bytes = mmul_larger(0, traffic.downloaded - part->downloaded_bytes)};
+    *part = mmul_run_begin_part(run);
 }
 
 static void describe_operation(const struct mmul_program_plan *plan, int step_index,
