@@ -211,13 +211,41 @@ MMUL_API const char *mmul_kept_name(const char *path);
 MMUL_API enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
                                            struct mmul_error *err);
 
+// Input files of one job, each of which is opened once: all matrices and lists that are opened through the set are of
+// one version of a file, although another file may take its name meanwhile (a training replaces its checkpoint, say).
+// Paths are compared as they are spelled and without links. Matrices and lists may outlive the set. For one thread.
+struct mmul_inputs;
+MMUL_API enum mmul_status mmul_inputs_create(struct mmul_inputs **inputs, struct mmul_error *err);
+MMUL_API void mmul_inputs_destroy(struct mmul_inputs *inputs); // NULL is legal
+
+// mmul_matrix_open and mmul_tensors_open, of a file of the set. NULL: of a file that is opened anew. Fail as those.
+struct mmul_tensors;
+MMUL_API enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char *path,
+                                                  struct mmul_matrix **matrix,
+                                                  struct mmul_error *err);
+MMUL_API enum mmul_status mmul_inputs_open_tensors(struct mmul_inputs *inputs, const char *path,
+                                                   struct mmul_tensors **tensors,
+                                                   struct mmul_error *err);
+
+// *fd: the open file at `path`, which is not empty; borrowed from the set. Fails with MMUL_ERR_NO_INPUT and
+// MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_inputs_open_file(struct mmul_inputs *inputs, const char *path,
+                                                int *fd, struct mmul_error *err);
+
+// Fails with MMUL_ERR_DATA: the file of the set was written to in place since it was opened (mmul_matrix_was_written).
+MMUL_API enum mmul_status mmul_inputs_check_file(const struct mmul_inputs *inputs, const char *path,
+                                                 struct mmul_error *err);
+
+// Reads all elements of an open matrix into memory and leaves the file: later changes of it are none of the matrix.
+// Fails with MMUL_ERR_DATA (the file was written to since it was opened), MMUL_ERR_NO_INPUT and MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_matrix_detach(struct mmul_matrix *matrix, struct mmul_error *err);
+
 // Wraps `data` (shape's elements of dtype, C order), borrowed until close.
 MMUL_API enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
                                              enum mmul_dtype dtype, const char *name,
                                              struct mmul_matrix **matrix, struct mmul_error *err);
 
 // The tensors of a file that may hold several, in the order in which they lie there.
-struct mmul_tensors;
 enum { MMUL_TENSOR_DIMENSIONS = 8 };
 struct mmul_tensors_info {
     enum mmul_format format;
@@ -241,6 +269,13 @@ MMUL_API struct mmul_tensors_info mmul_tensors_info(const struct mmul_tensors *t
 MMUL_API struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t index);
 // A text of the file's __metadata__ (.safetensors), the list's; NULL: there is none.
 MMUL_API const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name);
+
+// Reads all elements of the list's file and compares them with the checksums that files of several tensors, as this
+// library writes them, have in their metadata ("xxh3" and "xxh3:NAME": XXH3, 64 bits, 16 hexadecimal digits). A file
+// without checksums passes. Fails with MMUL_ERR_DATA (elements differ, or are of several versions of the file) and
+// MMUL_ERR_NO_INPUT.
+MMUL_API enum mmul_status mmul_tensors_check(const struct mmul_tensors *tensors,
+                                             struct mmul_error *err);
 
 MMUL_API void mmul_matrix_close(struct mmul_matrix *matrix);
 MMUL_API struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix);
@@ -270,7 +305,8 @@ MMUL_API enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix,
 // read twice counts twice.
 MMUL_API int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix);
 
-// Has somebody written to the file since it was opened? Never to memory.
+// True if the file may have been written to in place since it was opened: its size or time differs, or, where it was
+// opened within 20 ms of an earlier write, samples of it do. False for memory and for elements that were decoded.
 MMUL_API bool mmul_matrix_was_written(const struct mmul_matrix *matrix);
 
 // A matrix stack being written: a file under a temporary name, or the caller's memory.
@@ -1111,6 +1147,10 @@ MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
 MMUL_API enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char *folder,
                                                  const char *name, int *value,
                                                  struct mmul_error *err);
+
+// The checksum of the description of the set that the value was loaded from, which differs from set to set. 0: the
+// value is none of mmul_program_load_kept.
+MMUL_API uint64_t mmul_program_kept_version(const struct mmul_program *program, int value);
 
 // Leaves x as the set `name` when all of the program has run, in place of one that has this name: an earlier one
 // stays whole when anything fails before. no_sync: as mmul_output_set_sync. Fails with MMUL_ERR_USAGE (a name that

@@ -184,6 +184,13 @@ enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char
     return status == MMUL_OK ? mmul_program_append(program, &request, called, value, err) : status;
 }
 
+uint64_t mmul_program_kept_version(const struct mmul_program *program, int value) {
+    for (int i = 0; i < program->operation_count; i++)
+        if (program->operations[i].kind == MMUL_KEPT && program->operations[i].result == value)
+            return program->kept[program->operations[i].kept].description;
+    return 0;
+}
+
 enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const char *name,
                                    bool no_sync, struct mmul_error *err) {
     struct mmul_kept kept = {.is_made = true, .no_sync = no_sync};

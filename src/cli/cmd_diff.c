@@ -104,9 +104,13 @@ static enum mmul_status judge(const struct sides *sides, struct mmul_error *err)
 
 static enum mmul_status compare(const struct call *call, struct sides *sides,
                                 struct mmul_error *err) {
-    enum mmul_status status = mmul_matrix_open(call->operands[0], &sides->x, err);
+    struct mmul_inputs *inputs = NULL;
+    enum mmul_status status = mmul_inputs_create(&inputs, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_open(call->operands[1], &sides->y, err);
+        status = mmul_inputs_open_matrix(inputs, call->operands[0], &sides->x, err);
+    if (status == MMUL_OK)
+        status = mmul_inputs_open_matrix(inputs, call->operands[1], &sides->y, err);
+    mmul_inputs_destroy(inputs);
     if (status == MMUL_OK)
         status = mmul_diff(sides->x, sides->y, sides->tolerance, sides->relative,
                            &sides->difference, err);

@@ -105,7 +105,11 @@ static int axes_of(const struct mmul_matmul *args) {
 static enum mmul_status prepare(const struct call *call, struct job *job, struct mmul_error *err) {
     const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
     enum mmul_dtype dtype = MMUL_F32;
-    enum mmul_status status = mmul_operands_open(call, &job->args, err);
+    struct mmul_inputs *opened = NULL;
+    enum mmul_status status = mmul_inputs_create(&opened, err);
+    if (status == MMUL_OK)
+        status = mmul_operands_open(call, opened, &job->args, err);
+    mmul_inputs_destroy(opened);
     if (status == MMUL_OK)
         status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
     if (status == MMUL_OK)
@@ -160,17 +164,12 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
 
 // Root, after a run that went well.
 static enum mmul_status tell(const struct call *call, struct job *job, struct mmul_error *err) {
-    const char *const *warnings = NULL;
     FILE *tables = mmul_files_tables(job->output_path);
-    int count = mmul_report_warnings(job->report, &warnings);
     const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
-    bool is_doubtful = false; // then --quiet hides nothing of what the report warns of
+    bool is_doubtful = false;
     for (int i = 0; i < 3; i++)
         is_doubtful |= inputs[i] != NULL && mmul_matrix_was_written(inputs[i]);
-    for (int i = 0; is_doubtful && i < count; i++)
-        mmul_print_data_warning(call, "%s", warnings[i]);
-    if (!is_doubtful)
-        mmul_print_warnings(call, warnings, count);
+    mmul_print_report_warnings(call, job->report, is_doubtful);
     for (int i = 0; i < 3; i++)
         if (inputs[i] != NULL && mmul_matrix_overflows(inputs[i]) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",

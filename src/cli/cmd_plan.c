@@ -60,7 +60,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         return call->is_root ? simulate(call, err) : MMUL_OK;
     struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_plan *plan = NULL;
-    if (call->is_root && mmul_operands_open(call, &args, err) == MMUL_OK)
+    if (call->is_root && mmul_operands_open(call, NULL, &args, err) == MMUL_OK)
         expect_output(call, &args, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)

@@ -261,9 +261,10 @@ static enum mmul_status show_json(const struct job *job, struct mmul_error *err)
 
 static void warn(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
-    const char *const *lines = NULL;
-    const int count = mmul_report_warnings(mmul_values_report(job->values), &lines);
-    mmul_print_warnings(call, lines, count);
+    bool is_doubtful = false;
+    for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
+        is_doubtful |= mmul_matrix_was_written(matrix);
+    mmul_print_report_warnings(call, mmul_values_report(job->values), is_doubtful);
     for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
         if (mmul_matrix_overflows(matrix) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",

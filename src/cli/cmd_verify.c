@@ -43,16 +43,20 @@ static enum mmul_status judge(const struct call *call, const struct mmul_verdict
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_matmul args = mmul_operands_args(call);
+    struct mmul_inputs *inputs = NULL;
     struct mmul_matrix *c = NULL;
     struct mmul_verdict verdict = {0};
-    enum mmul_status status = mmul_operands_open(call, &args, err);
+    enum mmul_status status = mmul_inputs_create(&inputs, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_open(call->operands[2], &c, err);
+        status = mmul_operands_open(call, inputs, &args, err);
+    if (status == MMUL_OK)
+        status = mmul_inputs_open_matrix(inputs, call->operands[2], &c, err);
     if (status == MMUL_OK)
         status = mmul_verify(&args, c, &verdict, err);
     if (status == MMUL_OK)
         status = judge(call, &verdict, err);
     mmul_matrix_close(c);
+    mmul_inputs_destroy(inputs);
     mmul_operands_close(&args);
     return status;
 }

@@ -77,14 +77,14 @@ static void tell_conversions(const struct call *call, const struct mmul_matmul *
     }
 }
 
-enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul *args,
-                                    struct mmul_error *err) {
+enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs *inputs,
+                                    struct mmul_matmul *args, struct mmul_error *err) {
     const char *c_in = call->options.values[OPT_C_IN].text;
-    enum mmul_status status = mmul_matrix_open(call->operands[0], &args->a, err);
+    enum mmul_status status = mmul_inputs_open_matrix(inputs, call->operands[0], &args->a, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_open(call->operands[1], &args->b, err);
+        status = mmul_inputs_open_matrix(inputs, call->operands[1], &args->b, err);
     if (status == MMUL_OK && c_in != NULL)
-        status = mmul_matrix_open(c_in, &args->c_in, err);
+        status = mmul_inputs_open_matrix(inputs, c_in, &args->c_in, err);
     if (status == MMUL_OK)
         tell_conversions(call, args);
     // A zero that is given is meant; one that is not may well be a bias that was to be added.

@@ -13,9 +13,10 @@ enum mmul_status mmul_operands_check(const struct call *call, struct mmul_error 
 struct mmul_matmul mmul_operands_args(const struct call *call);
 
 // Opens A, B and, when given, C into args, and says which are read narrower than they are stored.
-// Local, for root; on failure what was opened is in args too: mmul_operands_close either way.
-enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul *args,
-                                    struct mmul_error *err);
+// Local, for root. Opens each file once, through the set. On failure the matrices that were opened are in args too:
+// mmul_operands_close either way.
+enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs *inputs,
+                                    struct mmul_matmul *args, struct mmul_error *err);
 
 // -o, or <A>x<B>_combined in the current folder, with the ending of --format or of both inputs' formats.
 // Fails with MMUL_ERR_USAGE.

@@ -67,6 +67,16 @@ void mmul_print_warnings(const struct call *call, const char *const *lines, int 
         mmul_print_remark(call, "warning: %s", lines[i]);
 }
 
+void mmul_print_report_warnings(const struct call *call, const struct mmul_report *report,
+                                bool are_about_data) {
+    const char *const *lines = NULL;
+    const int count = mmul_report_warnings(report, &lines);
+    if (!are_about_data)
+        mmul_print_warnings(call, lines, count);
+    for (int i = 0; are_about_data && i < count; i++)
+        mmul_print_data_warning(call, "%s", lines[i]);
+}
+
 enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_error *err) {
     const char *const *lines = NULL;
     enum mmul_status status = mmul_context_update_warnings(call->context, err);

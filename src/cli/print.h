@@ -22,6 +22,10 @@ void mmul_print_overflows(const struct call *call, const char *name, int64_t cou
 // "mpimatmul: warning: ..." for each line.
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count);
 
+// The same of a report. Warnings about data, such as an input that was written to, are printed in spite of --quiet.
+void mmul_print_report_warnings(const struct call *call, const struct mmul_report *report,
+                                bool are_about_data);
+
 // Collective: warnings that came up since the context was created, where no report tells them.
 enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_error *err);
 

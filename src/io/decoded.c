@@ -90,8 +90,9 @@ enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matr
         return status;
     if (fstat(decoded->fd, &found) != 0)
         return fail_space(decoded, errno, err);
-    close(matrix->fd); // read only: nothing can be lost
-    matrix->fd = decoded->fd;
+    if (mmul_matrix_was_written(matrix))
+        return mmul_matrix_fail_written(matrix->name, err);
+    matrix->fd = decoded->fd; // the file stays the matrix's, which is known by it
     decoded->fd = -1;
     matrix->stored = found.st_mtim;
     matrix->info.file_bytes = decoded->bytes;

@@ -5,8 +5,6 @@
 // file is read whole at once.
 #include "io/matrix_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,30 +34,11 @@ static enum mmul_dtype delivered_as(enum mmul_dtype stored) {
     return stored == MMUL_F16 || stored == MMUL_BF16 ? stored : MMUL_F32;
 }
 
-static enum mmul_status fail_open(int errnum, const char *path, struct mmul_error *err) {
-    bool exhausted = errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
-    return mmul_fail_errno(err, exhausted ? MMUL_ERR_SYSTEM : MMUL_ERR_NO_INPUT, errnum,
-                           "cannot open '%s'", path);
-}
-
-enum mmul_status mmul_matrix_open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
-    struct stat found;
-    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
-    if (matrix->fd < 0)
-        matrix->fd = open(matrix->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (matrix->fd < 0 || fstat(matrix->fd, &found) != 0)
-        return fail_open(errno, matrix->name, err);
-    if (!S_ISREG(found.st_mode)) {
-        const char *what = S_ISDIR(found.st_mode)    ? "a folder"
-                           : S_ISFIFO(found.st_mode) ? "a FIFO"
-                                                     : "not a regular file";
-        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': it is %s", matrix->name, what);
-    }
-    matrix->device = found.st_dev;
-    matrix->inode = found.st_ino;
-    matrix->stored = found.st_mtim;
-    matrix->info.file_bytes = found.st_size;
-    return MMUL_OK;
+void mmul_matrix_take_file(struct mmul_matrix *matrix, struct mmul_input_file *file) {
+    matrix->file = file;
+    matrix->fd = file->fd;
+    matrix->stored = file->opened.st_mtim;
+    matrix->info.file_bytes = file->opened.st_size;
 }
 
 // What a file begins with, and what it is therefore.
@@ -187,13 +166,16 @@ enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_
 enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **matrix,
                                         struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
+    struct mmul_input_file *file = NULL;
     enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK)
         status = mmul_copy_text(path, &opened->path, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_open_file(opened, err);
-    if (status == MMUL_OK)
+        status = mmul_input_file_open(path, -1, path, &file, err);
+    if (status == MMUL_OK) {
+        mmul_matrix_take_file(opened, file);
         status = mmul_matrix_load(opened, true, err);
+    }
     if (status == MMUL_OK)
         *matrix = opened;
     else
@@ -221,11 +203,43 @@ enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
     return MMUL_OK;
 }
 
+// The elements are in memory, or nobody wants them any more.
+static void leave_file(struct mmul_matrix *matrix) {
+    if (matrix->fd >= 0 && (matrix->file == NULL || matrix->fd != matrix->file->fd))
+        close(matrix->fd); // decoded elements
+    mmul_input_file_release(matrix->file);
+    matrix->file = NULL;
+    matrix->fd = -1;
+}
+
+enum mmul_status mmul_matrix_detach(struct mmul_matrix *matrix, struct mmul_error *err) {
+    int64_t count = 0;
+    if (matrix->memory == NULL && matrix->fortran == NULL) {
+        const enum mmul_dtype dtype = matrix->info.stored;
+        if (!mmul_shape_count(matrix->info.shape, &count))
+            return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked",
+                             matrix->name);
+        void *elements = mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a matrix", err);
+        enum mmul_status status = elements != NULL
+                                      ? mmul_matrix_read_run(matrix, 0, count, dtype, elements, err)
+                                      : err->status;
+        if (status == MMUL_OK && mmul_matrix_was_written(matrix))
+            status = mmul_matrix_fail_written(matrix->name, err);
+        if (status != MMUL_OK) {
+            mmul_free(elements);
+            return status;
+        }
+        matrix->memory = matrix->turned = elements;
+        matrix->info.big_endian = false;
+    }
+    leave_file(matrix);
+    return MMUL_OK;
+}
+
 void mmul_matrix_close(struct mmul_matrix *matrix) {
     if (matrix == NULL)
         return;
-    if (matrix->fd >= 0)
-        close(matrix->fd); // read only: nothing can be lost
+    leave_file(matrix);
     mmul_free(matrix->fortran);
     mmul_free(matrix->turned);
     mmul_free(matrix->name);

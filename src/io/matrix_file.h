@@ -2,25 +2,23 @@
 // What an open matrix is made of, for the files of this folder that open, read and compare it.
 #pragma once
 
-#include <sys/stat.h>
-
 #include "io/address.h"
+#include "io/input_file.h"
 
 struct mmul_matrix {
     char *name;   // owned, as the caller gave it
     char *path;   // owned, of the file; NULL: in memory
     char *tensor; // owned, the address in the file (io/address.h); NULL: none was given
     struct mmul_matrix_info info;
-    int fd; // -1: in memory
+    struct mmul_input_file *file; // a reference; NULL: in memory
+    int fd; // of the elements: the file's, or, of decoded elements, owned; -1: in memory
     int64_t data_offset;
     const void *memory;           // borrowed: `stored` elements in C order; NULL: a file
     void *turned;                 // owned: what `memory` is a part of; NULL: it is not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
     struct mmul_axis_range range; // of the first axis, to be taken when it is open
-    dev_t device;                 // of a file
-    ino_t inode;
-    struct timespec stored; // when it was last written to, as it was opened
-    int64_t overflows;      // changed by several threads at once: only through __atomic builtins
+    struct timespec stored;       // of fd: when it was last written to, as it was opened
+    int64_t overflows; // changed by several threads at once: only through __atomic builtins
 };
 
 struct mmul_tensors;
@@ -29,9 +27,8 @@ struct mmul_tensors;
 enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matrix,
                                     struct mmul_error *err);
 
-// Opens the file at `path`, if `fd` is not open already, and looks which one it is. Fails with MMUL_ERR_NO_INPUT or
-// MMUL_ERR_SYSTEM.
-enum mmul_status mmul_matrix_open_file(struct mmul_matrix *matrix, struct mmul_error *err);
+// Makes an open file the matrix's, which takes over the caller's reference. Its elements are not found yet.
+void mmul_matrix_take_file(struct mmul_matrix *matrix, struct mmul_input_file *file);
 
 // Of an open file: finds the elements of what is meant in it. Sizes of 0 are legal for rows and cols when
 // `empty_allowed`. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
@@ -64,6 +61,9 @@ enum mmul_status mmul_matrix_read_stored(struct mmul_matrix *matrix, struct mmul
 // Fails with MMUL_ERR_DATA: the file has lost its end since it was opened.
 enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
                                           struct mmul_error *err);
+
+// Fails with MMUL_ERR_DATA: the file changed while its elements were read, which may be partly old and partly new.
+enum mmul_status mmul_matrix_fail_written(const char *name, struct mmul_error *err);
 
 // What the matrix takes of this machine's memory beside buffers, as long as it is open: elements that have been turned
 // round, and a file without a name (decoded elements, a pipe's) where $TMPDIR is in memory.

@@ -45,11 +45,16 @@ const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
     return matrix->name;
 }
 
+// Decoded elements are a copy of what the file was.
 bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
-    struct stat now;
-    return matrix->fd >= 0 && fstat(matrix->fd, &now) == 0 &&
-           (now.st_mtim.tv_sec != matrix->stored.tv_sec ||
-            now.st_mtim.tv_nsec != matrix->stored.tv_nsec);
+    return matrix->file != NULL && matrix->fd == matrix->file->fd &&
+           mmul_input_file_was_written(matrix->file);
+}
+
+enum mmul_status mmul_matrix_fail_written(const char *name, struct mmul_error *err) {
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to while it was read", name);
+    mmul_hint(err, "a writer that renames a finished file over the old one disturbs no reader");
+    return err->status;
 }
 
 int64_t mmul_matrix_held_bytes(const struct mmul_matrix *matrix) {
@@ -68,5 +73,6 @@ int64_t mmul_matrix_held_bytes(const struct mmul_matrix *matrix) {
 }
 
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {
-    return matrix->fd >= 0 && matrix->device == file->st_dev && matrix->inode == file->st_ino;
+    return matrix->file != NULL && matrix->file->opened.st_dev == file->st_dev &&
+           matrix->file->opened.st_ino == file->st_ino;
 }

@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: MIT
-// Which file the name of a matrix means: a kept set that is put together, standard input, or a path, perhaps with the
-// address of a tensor behind it. What is in the file is matrix_file.c's matter.
+// Opens matrices and lists of tensors by name: a kept set that is put together, standard input, or a path, perhaps with
+// the address of a tensor behind it. A file of a set of inputs is opened once. matrix_file.c reads the content.
 #include "base/memory.h"
 #include "io/matrix_file.h"
 #include "io/shard_set.h"
 #include "io/standard_stream.h"
+#include "io/tensors.h"
 
-static enum mmul_status open_named(struct mmul_matrix *matrix, struct mmul_error *err) {
+static enum mmul_status open_file(const char *path, const char *name, struct mmul_input_file **file,
+                                  struct mmul_error *err) {
+    const char *kept = mmul_kept_name(name);
+    enum mmul_status status = MMUL_OK;
+    int fd = -1;
+    if (kept != NULL)
+        status = mmul_kept_open_file(kept, &fd, err);
+    else if (mmul_path_is_stdin(path))
+        status = mmul_stdin_open(&fd, err);
+    return status == MMUL_OK ? mmul_input_file_open(path, fd, name, file, err) : status;
+}
+
+static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matrix *matrix,
+                                   struct mmul_error *err) {
     struct mmul_address address = {0};
     const char *kept = mmul_kept_name(matrix->name);
     enum mmul_status status = kept != NULL ? mmul_copy_text(matrix->name, &address.path, err)
@@ -15,19 +29,24 @@ static enum mmul_status open_named(struct mmul_matrix *matrix, struct mmul_error
         return status;
     matrix->path = address.path; // ownership passes on
     matrix->tensor = address.tensor;
-    if (kept != NULL)
-        status = mmul_kept_open_file(kept, &matrix->fd, err);
-    else if (mmul_path_is_stdin(matrix->path))
-        status = mmul_stdin_open(&matrix->fd, err);
-    return status == MMUL_OK ? mmul_matrix_open_file(matrix, err) : status;
+    struct mmul_input_file *file = mmul_inputs_find(inputs, matrix->path);
+    if (file != NULL) {
+        mmul_matrix_take_file(matrix, mmul_input_file_share(file));
+        return MMUL_OK;
+    }
+    status = open_file(matrix->path, matrix->name, &file, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_matrix_take_file(matrix, file);
+    return mmul_inputs_add(inputs, file, err);
 }
 
-enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char *path,
+                                         struct mmul_matrix **matrix, struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
     enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK)
-        status = open_named(opened, err);
+        status = open_named(inputs, opened, err);
     if (status == MMUL_OK)
         status = mmul_matrix_load(opened, false, err);
     if (status == MMUL_OK)
@@ -37,18 +56,30 @@ enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
     return status;
 }
 
-enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tensors,
-                                   struct mmul_error *err) {
+enum mmul_status mmul_inputs_open_tensors(struct mmul_inputs *inputs, const char *path,
+                                          struct mmul_tensors **tensors, struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
     struct mmul_tensors *listed = NULL;
     const bool is_kept = mmul_kept_name(path) != NULL;
     enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK && !is_kept)
-        status = open_named(opened, err);
+        status = open_named(inputs, opened, err);
     if (status == MMUL_OK && !is_kept && opened->tensor == NULL)
         status = mmul_matrix_list(opened, &listed, err);
+    if (status == MMUL_OK && listed != NULL)
+        listed->file = mmul_input_file_share(opened->file);
     mmul_matrix_close(opened);
     if (status == MMUL_OK)
         *tensors = listed;
     return status;
+}
+
+enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
+                                  struct mmul_error *err) {
+    return mmul_inputs_open_matrix(NULL, path, matrix, err);
+}
+
+enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tensors,
+                                   struct mmul_error *err) {
+    return mmul_inputs_open_tensors(NULL, path, tensors, err);
 }

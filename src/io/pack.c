@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/archive.h"
+#include "io/checksums.h"
 #include "io/formats.h"
 #include "io/safetensors.h"
 #include "io/transfer.h"
@@ -46,9 +48,30 @@ static enum mmul_status pack_elements(const struct mmul_output *output,
                : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
 }
 
+// The texts of the first output, and checksums of all.
+static enum mmul_status make_metadata(const struct mmul_output *output,
+                                      const struct mmul_safetensors_tensor *tensors, int count,
+                                      struct json_t **metadata, struct mmul_error *err) {
+    struct mmul_checked *checked = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(checked, count, "checksums", err);
+    const struct mmul_output *o = output;
+    for (int i = 0; status == MMUL_OK && i < count; i++, o = o->next) {
+        checked[i].name = tensors[i].name;
+        const int errnum =
+            mmul_checksum_read(o->fd, o->data_offset, tensors[i].bytes, &checked[i].hash);
+        if (errnum != 0)
+            status = mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
+    }
+    if (status == MMUL_OK)
+        status = mmul_checksums_store(output->metadata, checked, count, metadata, err);
+    mmul_free(checked);
+    return status;
+}
+
 enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
                                        struct mmul_error *err) {
     struct mmul_safetensors_tensor *tensors = NULL;
+    struct json_t *metadata = NULL;
     unsigned char *header = NULL;
     size_t length = 0;
     int count = 0;
@@ -66,9 +89,11 @@ enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
         status = mmul_shape_bytes(o->shape, o->dtype, &t->bytes, err);
     }
     if (status == MMUL_OK)
-        status = mmul_safetensors_format(
-            &(struct mmul_safetensors_content){tensors, count, output->metadata}, header, capacity,
-            &length, err);
+        status = make_metadata(output, tensors, count, &metadata, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_safetensors_format(&(struct mmul_safetensors_content){tensors, count, metadata},
+                                    header, capacity, &length, err);
     if (status == MMUL_OK) {
         int errnum = mmul_pwrite_all(to, header, length, 0);
         if (errnum != 0)
@@ -76,6 +101,7 @@ enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
     }
     if (status == MMUL_OK)
         status = pack_elements(output, tensors, (int64_t)length, to, err);
+    json_decref(metadata);
     mmul_free(header);
     mmul_free(tensors);
     return status;

@@ -34,6 +34,7 @@ void mmul_tensors_close(struct mmul_tensors *tensors) {
         mmul_free(tensors->all[t].name);
     mmul_free(tensors->all);
     json_decref(tensors->metadata);
+    mmul_input_file_release(tensors->file);
     mmul_free(tensors);
 }
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 
 #include "io/address.h"
+#include "io/input_file.h"
 
 struct mmul_tensor_entry {
     char *name;       // owned
@@ -20,6 +21,7 @@ struct mmul_tensor_entry {
 };
 
 struct mmul_tensors {
+    struct mmul_input_file *file; // a reference; NULL: of bytes that lie elsewhere
     enum mmul_format format;
     int64_t file_bytes;
     int64_t count;

@@ -218,7 +218,7 @@ static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, co
     if (path == NULL)
         return e->err->status;
     snprintf(path, bytes, "%s:%s", w->path, name);
-    if (mmul_matrix_open(path, &lent->matrix, e->err) != MMUL_OK)
+    if (mmul_inputs_open_matrix(e->script->inputs, path, &lent->matrix, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, w->at);
     if (check_tensor(e, w, name, x, lent->matrix) != MMUL_OK)
         return e->err->status;
@@ -264,8 +264,12 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
     enum mmul_status status = take_file(e, &arguments[0], &w);
     if (status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT) // a first run
         return mmul_evaluator_tuple(e, pair, 2, result);
-    if (status == MMUL_OK && mmul_tensors_open(w.path, &tensors, e->err) != MMUL_OK)
+    if (status == MMUL_OK &&
+        (mmul_inputs_open_tensors(e->script->inputs, w.path, &tensors, e->err) != MMUL_OK ||
+         (tensors != NULL && mmul_tensors_check(tensors, e->err) != MMUL_OK))) {
+        mmul_tensors_close(tensors);
         return mmul_evaluator_locate(e, call);
+    }
     w.tensors = tensors;
     if (status == MMUL_OK)
         status = read_turn(e, &w);

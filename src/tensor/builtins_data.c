@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/guard.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -17,30 +18,28 @@
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
+#include "tensor/targets.h"
 
 enum { CODE_POINTS = 0x110000 };
 
 // ------------------------------------------------------------------------------------------ tokens
 
-static enum mmul_status map_file(const char *path, struct mmul_script_text *text,
-                                 struct mmul_error *err) {
+static enum mmul_status map_file(struct mmul_inputs *inputs, const char *path,
+                                 struct mmul_script_text *text, struct mmul_error *err) {
     struct stat there;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
-    if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0) {
-        close(fd);
-        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot open '%s': not a regular file, or empty",
-                         path);
-    }
+    int fd = -1;
+    enum mmul_status status = mmul_inputs_open_file(inputs, path, &fd, err);
+    if (status != MMUL_OK)
+        return status;
+    if (fstat(fd, &there) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
     text->bytes = there.st_size;
     text->mapped = mmap(NULL, (size_t)text->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int code = errno;
-    close(fd);
-    if (text->mapped != MAP_FAILED)
-        return MMUL_OK;
-    text->mapped = NULL;
-    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, code, "cannot map '%s'", path);
+    if (text->mapped == MAP_FAILED) {
+        text->mapped = NULL;
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot map '%s'", path);
+    }
+    return mmul_guard_create(text->mapped, text->bytes, &text->guard, err);
 }
 
 // The code point at `at` of UTF-8, of *length bytes; -1: it is none (RFC 3629: shortest forms, no surrogates).
@@ -130,10 +129,15 @@ enum mmul_status mmul_builtin_tokens(struct mmul_evaluator *e, const struct mmul
         return status;
     text->next = e->script->texts; // which owns it now
     e->script->texts = text;
-    status = map_file(path, text, e->err);
+    text->path = path;
+    status = mmul_target_copy_text(e, &text->path);
+    if (status == MMUL_OK)
+        status = map_file(e->script->inputs, path, text, e->err);
     if (status == MMUL_OK)
         status =
             kind == 0 ? read_chars(path, text, e->err) : read_numbers(path, kind, text, e->err);
+    if (status == MMUL_OK)
+        status = mmul_inputs_check_file(e->script->inputs, path, e->err);
     *result = (struct mmul_object){.kind = MMUL_OBJECT_TOKENS, .tokens = text};
     return status == MMUL_OK ? status : mmul_evaluator_locate(e, call);
 }
@@ -142,6 +146,7 @@ void mmul_script_texts_free(struct mmul_script *script) {
     while (script->texts != NULL) {
         struct mmul_script_text *text = script->texts;
         script->texts = text->next;
+        mmul_guard_destroy(text->guard);
         if (text->mapped != NULL)
             munmap(text->mapped, (size_t)text->bytes);
         mmul_free(text->ids);
@@ -226,6 +231,8 @@ static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node
             *y++ = token_at(text, begin + i + 1);
         }
     }
+    if (mmul_inputs_check_file(e->script->inputs, text->path, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
     pair[0].is_windows = pair[1].is_windows = true;
     return mmul_evaluator_tuple(e, pair, 2, result);
 }

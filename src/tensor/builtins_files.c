@@ -119,7 +119,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
         *result = mmul_matrix_object(e, file->value, file->axes);
         return MMUL_OK;
     }
-    if (mmul_matrix_open(path, &file->matrix, e->err) != MMUL_OK)
+    if (mmul_inputs_open_matrix(e->script->inputs, path, &file->matrix, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
     file->next = e->script->files;
     e->script->files = file;

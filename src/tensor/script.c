@@ -87,6 +87,11 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
         status = MMUL_ALLOCATE(made, 1, "a program", err);
     if (status != MMUL_OK)
         return status;
+    status = mmul_inputs_create(&made->inputs, err);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
     made->only_checked = all.only_checked;
     made->no_sync = all.no_sync;
     made->skips_nan = all.skips_nan;
@@ -136,6 +141,7 @@ void mmul_script_destroy(struct mmul_script *script) {
     mmul_script_texts_free(script);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         mmul_matrix_close(f->matrix);
+    mmul_inputs_destroy(script->inputs);
     json_decref(script->printed);
     mmul_arena_fini(&script->arena);
     mmul_free((void *)script->source.name);

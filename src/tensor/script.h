@@ -45,7 +45,9 @@ struct mmul_script_part {
 
 // A text of tokens: ids, or, NULL, numbers of so many bytes where the file is mapped.
 struct mmul_script_text {
-    void *mapped; // owned, `bytes` of it
+    const char *path;         // in the script's arena
+    void *mapped;             // owned, `bytes` of it
+    struct mmul_guard *guard; // owned: the file may become shorter
     int64_t bytes;
     int32_t *ids;   // owned
     int width;      // of a number
@@ -105,6 +107,7 @@ struct mmul_script {
     char *text;                   // owned
     struct mmul_arena arena;      // owned: what follows, but for files and the program
     struct mmul_program *program; // owned
+    struct mmul_inputs *inputs;   // owned: every file that the text reads is opened once
     struct mmul_script_file *files;
     struct mmul_script_output *outputs;
     struct mmul_script_view *views, *last_view;

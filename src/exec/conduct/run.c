@@ -574,9 +574,5 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     if (status == MMUL_OK)
         status = find_failure(run, err);
     mmul_mover_fini(&threads.mover);
-    status = mmul_comm_agree(comm, status, err);
-    for (int i = 0; status == MMUL_OK && comm->rank == 0 && i < run->stage_count; i++)
-        if (run->stages[i].is.kind->end != NULL)
-            run->stages[i].is.kind->end(&run->stages[i]);
-    return status;
+    return mmul_comm_agree(comm, status, err);
 }

@@ -67,7 +67,7 @@ enum mmul_status mmul_program_pack(const struct mmul_program *program, char **by
     bool has_files = false;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
-        has_files |= o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->memory == NULL);
+        has_files |= o->kind == MMUL_SAVE || (o->kind == MMUL_LOAD && o->matrix->path != NULL);
     }
     for (int i = 0; i < program->kept_count; i++)
         has_files |= program->kept[i].held == 0;

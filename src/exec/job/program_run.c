@@ -107,6 +107,19 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     return count + 1;
 }
 
+// Root. Each block is right for the numbers that it was made from. Nobody can tell whether those were of one version of
+// the file.
+static void warn_of_writes(struct mmul_context *context, const struct mmul_program *program) {
+    for (int i = 0; context->comm->rank == 0 && i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind == MMUL_LOAD && o->matrix != NULL && mmul_matrix_was_written(o->matrix))
+            mmul_context_warn(context,
+                              "'%s' was written to while it was used: the result may be partly "
+                              "of its old and partly of its new numbers",
+                              mmul_matrix_name(o->matrix));
+    }
+}
+
 static enum mmul_status run_stages(struct mmul_context *context,
                                    const struct mmul_program_plan *plan, struct mmul_values *values,
                                    struct mmul_stage_request *stages, struct mmul_error *err) {
@@ -121,6 +134,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
         values->run_segment_bytes = run->site.segment.bytes;
         status = mmul_run_stages(run, err);
         values->run_waits = run->site.waits;
+        warn_of_writes(context, plan->program);
     }
     if (status == MMUL_OK)
         status = mmul_run_report(run, values->report, err);

@@ -127,16 +127,3 @@ void mmul_product_count_mapped(struct mmul_stage *stage) {
         stage->product->files.done_bytes += bytes - stage->product->mapped_bytes;
     stage->product->mapped_bytes = bytes;
 }
-
-// All blocks were right, each for the numbers it was made from: whether those were the same for
-// all, nobody can tell.
-void mmul_product_end(struct mmul_stage *stage) {
-    const struct mmul_product_files *files = &stage->is.files;
-    const struct mmul_matrix *inputs[] = {files->a, files->b, files->c_in};
-    for (int i = 0; stage->product != NULL && i < 3; i++)
-        if (inputs[i] != NULL && mmul_matrix_was_written(inputs[i]))
-            mmul_context_warn(stage->site->context,
-                              "'%s' was written to while it was used: the result may be partly "
-                              "of its old and partly of its new numbers",
-                              mmul_matrix_name(inputs[i]));
-}

@@ -52,7 +52,6 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
 enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *err);
 enum mmul_status mmul_product_look(const struct mmul_stage *stage, struct mmul_error *err);
 enum mmul_status mmul_product_check(const struct mmul_stage *stage, struct mmul_error *err);
-void mmul_product_end(struct mmul_stage *stage);
 void mmul_product_fini(struct mmul_stage *stage);
 
 // Root, whose node computes into the mapped file: what there is of that is counted.

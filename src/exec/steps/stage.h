@@ -85,8 +85,6 @@ struct mmul_stage_kind {
     enum mmul_status (*look)(const struct mmul_stage *stage, struct mmul_error *err);
     // Local, when all is computed; an agreement follows. Was everything there that was read and written?
     enum mmul_status (*check)(const struct mmul_stage *stage, struct mmul_error *err);
-    // Root, when all of it went well: what is to be said of it.
-    void (*end)(struct mmul_stage *stage);
     // Local.
     void (*fini)(struct mmul_stage *stage);
 };

@@ -392,5 +392,4 @@ const struct mmul_stage_kind mmul_computing_kind = {.init = init,
                                                     .has_left = has_left,
                                                     .look = mmul_product_look,
                                                     .check = mmul_product_check,
-                                                    .end = mmul_product_end,
                                                     .fini = fini};

@@ -204,6 +204,8 @@ def _load():
     library.mmul_placements_find.restype = c.c_bool
     library.mmul_format_ending.restype = c.c_char_p
     library.mmul_program_is_rounded.restype = c.c_bool
+    library.mmul_program_kept_version.restype = c.c_uint64
+    library.mmul_matrix_was_written.restype = c.c_bool
     library.mmul_kept_name.restype = c.c_char_p
     library.mmul_output_file_length.restype = c.c_size_t
     library.mmul_values_part.argtypes = [c.c_void_p, c.c_int, c.c_int64]

@@ -261,6 +261,10 @@ class Program(Building):
 
     def load(self, matrix, value, name):
         self.matrices.append(matrix)
+        return self.load_shared(matrix, value, name)
+
+    def load_shared(self, matrix, value, name):
+        """Of a matrix that somebody else closes, after the program."""
         check(library.mmul_program_load, self.handle, matrix, c.byref(value))
         self.loaded.append((value.value, name))
         return value.value
@@ -300,8 +304,11 @@ class Program(Building):
 
     def hold(self, value):
         """Root: it stays where it is when the program has run, unless it does already or is made of nothing."""
-        if not value.operands or value.held is not None:
-            return
+        if value.operands and value.held is None:
+            self.hold_leaf(value)
+
+    def hold_leaf(self, value):
+        """Root: the same of what is made of nothing, or of a file."""
         number = c.c_int64()
         check(library.mmul_program_hold, self.handle, self.add(value), c.byref(number))
         self.holds.append((value, number.value))

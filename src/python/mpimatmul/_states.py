@@ -9,7 +9,7 @@ from . import _library as lib
 from ._begin import collective, session
 from ._library import Error, check, library
 from ._paths import as_path
-from ._values import as_value, load, save_all
+from ._values import as_value, hold_kept, load, loads, save_all
 
 
 def _state_path(path):
@@ -51,28 +51,25 @@ def save_file(tensors, path):
     save_all([(path + b":" + os.fsencode(name), as_value(value)) for name, value in tensors.items()], one_axis=True)
 
 
-@collective("load_file")
-def _names(path):
-    """Of root's file, on all ranks."""
-    s = session()
-
-    def read():
-        tensors = c.c_void_p()
-        check(library.mmul_tensors_open, path, c.byref(tensors))
+def _names(inputs, path):
+    """Root: of a file whose checksums hold."""
+    tensors = c.c_void_p()
+    check(library.mmul_inputs_open_tensors, inputs, path, c.byref(tensors))
+    try:
+        check(library.mmul_tensors_check, tensors)
         count = library.mmul_tensors_info(tensors).count
-        names = [library.mmul_tensors_get(tensors, c.c_int64(i)).name for i in range(count)]
+        return [library.mmul_tensors_get(tensors, c.c_int64(i)).name for i in range(count)]
+    finally:
         library.mmul_tensors_close(tensors)
-        return b"\0".join(names)
-
-    text = s.on_root(read) or b""
-    told = c.create_string_buffer(text, s.broadcast(c.c_int64(len(text) + 1)).value)
-    return s.broadcast(told).raw[:-1].split(b"\0")
 
 
+@collective("load_file")
 def load_file(path):
-    """The values of root's .safetensors file, by their names. Collective."""
+    """The values of root's .safetensors file, by their names: all of one version of the file, whose checksums are
+    compared, if it has some. Collective."""
     path = _state_path(path)
-    return {os.fsdecode(name): load(path + b":" + name) for name in _names(path)}
+    values = loads(lambda inputs: [path + b":" + name for name in _names(inputs, path)])
+    return {os.fsdecode(name[len(path) + 1:]): value for name, value in values.items()}
 
 
 @collective("keep")
@@ -88,5 +85,6 @@ def keep(name, part, axis=-2):
     rows, cols = held.shape
     own = lib.sized(lib.LocalPart, data=held.ctypes.data if held.size else None, rows=rows, cols=cols, row_step=cols,
                     dtype=lib.F64 if held.dtype == "f8" else lib.F32, axis=2 + axis)
+    hold_kept([name.encode()])
     check(library.mmul_keep_part, s.context, name.encode(), c.byref(own))
     return load("kept:" + name)

@@ -10,6 +10,7 @@ import ctypes as c
 import math
 import operator
 import os
+import weakref
 
 import numpy
 
@@ -255,37 +256,120 @@ def _stored(integers, is_double):
 
 @collective("load")
 def load(path):
-    """A file of root's, a tensor of it ("model.safetensors:name"), or what the ranks have kept ("kept:name").
-    Collective."""
-    s, path = session(), as_path(path)
-    kept = library.mmul_kept_name(path)
+    """A file of root's, a tensor of it ("model.safetensors:name"), or what the ranks have kept ("kept:name"), as it is
+    now: a file that takes its name later changes nothing. Collective."""
+    path = as_path(path)
+    return loads(lambda _: [path])[path]
 
-    def look():
-        """Sizes as the engine sees them; an array of one size is a row."""
+
+def loads(find):
+    """Collective: values by their paths, which find(inputs) gives on root. All tensors of a file are of one version of
+    it."""
+    s = session()
+    found = s.on_root(lambda: _open_all(find)) or []
+    text = b"\0".join(path for path, _, _ in found)
+    counts = s.broadcast((c.c_int64 * 2)(len(found), len(text)))
+    text = s.broadcast(c.create_string_buffer(text, counts[1] + 1)).raw[:-1]
+    told = (c.c_int64 * 8 * counts[0])()
+    for words, (_, _, sizes) in zip(told, found):
+        words[:] = sizes
+    s.broadcast(told)
+    sources = [source for _, source, _ in found] or [None] * counts[0]
+    return {path: _of_source(words, source, path) for words, source, path in zip(told, sources, text.split(b"\0"))}
+
+
+def _of_source(told, source, path):
+    value = Value(tuple(told[4 - told[5]:4]), lambda program, _: source.load(program), integers=bool(told[4]),
+                  name=os.fsdecode(path), is_row=bool(told[6]), stored=_stored(told[4], told[7]))
+    if isinstance(source, _Kept):
+        _kept_values.setdefault(source.name, []).append(weakref.ref(value))
+    return value
+
+
+def _open_all(find):
+    inputs = c.c_void_p()
+    check(library.mmul_inputs_create, c.byref(inputs))
+    try:
+        opened = []
+        for path in find(inputs):
+            kept = library.mmul_kept_name(path)
+            source = _Kept(kept) if kept is not None else _File(inputs, path)
+            opened.append((path, source, source.sizes()))
+        return opened
+    finally:
+        library.mmul_inputs_destroy(inputs)
+
+
+_SMALL_BYTES = 1 << 20  # read at once; larger files stay open
+
+
+class _Source:
+    """Root: where a loaded value comes from. Sizes are as the engine sees them."""
+
+    def sizes(self):
         with Program() as program:
-            value, integers = load_into(program, None), c.c_bool()
+            value, integers = self.load(program), c.c_bool()
             is_double = program.dtype(value) == lib.F64
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
-            if kept is not None:
-                return *sizes, integers.value, 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2, False, is_double
-            info = library.mmul_matrix_info(program.matrices[0])
-            return *sizes, integers.value, info.dimensions, info.one_dimensional, is_double
+            return *sizes, integers.value, *self.axes(sizes), is_double
 
-    def load_into(program, _):
-        matrix, value = c.c_void_p(), c.c_int()
-        if kept is not None:
-            check(library.mmul_program_load_kept, program.handle, s.shard_folder, kept, c.byref(value))
-            return value.value
-        check(library.mmul_matrix_open, path, c.byref(matrix))
-        return program.load(matrix, value, os.fsdecode(path))
 
-    found = s.on_root(look)
-    told = (c.c_int64 * 8)()
-    if found is not None:
-        told[:] = found
-    s.broadcast(told)
-    return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]), name=os.fsdecode(path),
-                 is_row=bool(told[6]), stored=_stored(told[4], told[7]))
+class _File(_Source):
+    """A matrix that stays open as long as a value is made of it."""
+
+    def __init__(self, inputs, path):
+        self.name, self.matrix = os.fsdecode(path), c.c_void_p()
+        check(library.mmul_inputs_open_matrix, inputs, path, c.byref(self.matrix))
+        weakref.finalize(self, library.mmul_matrix_close, self.matrix).atexit = False
+        self.info = library.mmul_matrix_info(self.matrix)
+        if self.info.file_bytes <= _SMALL_BYTES:
+            check(library.mmul_matrix_detach, self.matrix)
+
+    def axes(self, _):
+        """How many; an array of one is a row."""
+        return self.info.dimensions, self.info.one_dimensional
+
+    def load(self, program):
+        if library.mmul_matrix_was_written(self.matrix):
+            raise Error(65, f"'{self.name}' was written to after it was loaded",
+                        "load it again, or write new contents to another file and rename that")
+        return program.load_shared(self.matrix, c.c_int(), self.name)
+
+
+class _Kept(_Source):
+    """A set of the ranks, as it was found first."""
+
+    def __init__(self, name):
+        self.name, self.version = name, None
+
+    def axes(self, sizes):
+        return 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2, False
+
+    def load(self, program):
+        value = c.c_int()
+        check(library.mmul_program_load_kept, program.handle, session().shard_folder, self.name, c.byref(value))
+        version = library.mmul_program_kept_version(program.handle, value)
+        if self.version not in (None, version):
+            raise Error(65, f"'kept:{os.fsdecode(self.name)}' was kept anew after it was loaded", "load it again")
+        self.version = version
+        return value.value
+
+
+_kept_values = {}  # root: weak references to what was loaded of sets, by their names
+
+
+def hold_kept(names):
+    """Collective: values that were loaded of sets which are about to be replaced stay on the ranks as they are."""
+    with Program() as program:
+        def build():
+            for name in names:
+                for value in [reference() for reference in _kept_values.pop(name, ())]:
+                    if value is not None and value.held is None:
+                        program.hold_leaf(value)
+            return len(program.holds)
+        count = session().broadcast(c.c_int(session().on_root(build) or 0))
+        if count.value > 0:
+            program.run()
 
 
 def generate(shape, kind="uniform", seed=1):
@@ -374,12 +458,14 @@ def save(path, value):
 @collective("save")
 def save_all(saves, one_axis=False):
     """`one_axis`: what has one axis is written so."""
+    kept_names = [library.mmul_kept_name(path) for path, _ in saves]
+    if any(kept_names):
+        hold_kept(filter(None, kept_names))
     with Program() as program:
         def build():
             made = {}  # files: their first output, and tensors
             program.expect([value for _, value in saves])
-            for path, value in saves:
-                kept = library.mmul_kept_name(path)
+            for (path, value), kept in zip(saves, kept_names):
                 if kept is not None:
                     program.keep(value, kept)
                     continue
