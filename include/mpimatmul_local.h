@@ -182,6 +182,7 @@ struct mmul_matrix_info {
     bool one_dimensional; // in the file, and counts as a row
     bool fortran_order;   // .npy; reads deliver C order all the same
     bool big_endian;
+    bool has_header;    // .csv, .tsv: the first line names the columns and is no row
     int64_t file_bytes; // of a tensor in a file its elements alone
     int dimensions;     // as its file counts them, at least 2; else without leading sizes of 1
 };

@@ -122,7 +122,7 @@ static enum mmul_status multiply(const struct bench *bench, struct mmul_phases *
     mmul_report_destroy(report);
     mmul_plan_destroy(plan);
     mmul_output_destroy(args.output);
-    mmul_operands_close(&args);
+    mmul_operands_close(bench->call, &args);
     return status;
 }
 

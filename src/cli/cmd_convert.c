@@ -35,6 +35,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_matrix_open(call->operands[0], &in, err);
     if (status == MMUL_OK)
         status = convert(call, in, err);
+    mmul_print_header(call, in);
     mmul_matrix_close(in);
     return status;
 }

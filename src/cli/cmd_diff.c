@@ -130,6 +130,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct sides sides = {.tolerance = call->options.values[OPT_TOLERANCE].real,
                           .relative = call->options.values[OPT_RELATIVE].real};
     enum mmul_status status = compare(call, &sides, err);
+    mmul_print_header(call, sides.x);
+    mmul_print_header(call, sides.y);
     mmul_matrix_close(sides.y);
     mmul_matrix_close(sides.x);
     return status;

@@ -70,10 +70,10 @@ static void print_row(const struct entry *entry, bool is_quick, FILE *stream) {
     char shape[96], version[16] = "";
     if (info->version > 0)
         snprintf(version, sizeof version, " %d", info->version);
-    fprintf(stream, "%s%s%s%s\t%s\t%s\t%lld\t", mmul_format_name(info->format), version,
+    fprintf(stream, "%s%s%s%s%s\t%s\t%s\t%lld\t", mmul_format_name(info->format), version,
             info->fortran_order ? " Fortran" : "", info->big_endian ? " big" : "",
-            mmul_shape_format(info->shape, shape), mmul_dtype_name(info->stored),
-            (long long)info->file_bytes);
+            info->has_header ? " header" : "", mmul_shape_format(info->shape, shape),
+            mmul_dtype_name(info->stored), (long long)info->file_bytes);
     if (!is_quick)
         fprintf(stream, "%.6g\t%.6g\t%.6g\t%lld\t%lld\t", statistics->min, statistics->max,
                 statistics->mean, (long long)statistics->nan_count,
@@ -227,9 +227,11 @@ static void print_json_entry(const struct entry *entry, bool is_quick) {
     printf(", \"format\": \"%s\", \"version\": %d, \"dims\": [%lld, %lld, %lld, %lld]",
            mmul_format_name(info->format), info->version, (long long)shape.batch,
            (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
-    printf(", \"dtype\": \"%s\", \"bytes\": %lld, \"fortran_order\": %s, \"big_endian\": %s",
+    printf(", \"dtype\": \"%s\", \"bytes\": %lld, \"fortran_order\": %s, \"big_endian\": %s, "
+           "\"header\": %s",
            mmul_dtype_name(info->stored), (long long)info->file_bytes,
-           info->fortran_order ? "true" : "false", info->big_endian ? "true" : "false");
+           info->fortran_order ? "true" : "false", info->big_endian ? "true" : "false",
+           info->has_header ? "true" : "false");
     if (!is_quick)
         print_json_data(entry);
     putchar('}');
@@ -309,7 +311,9 @@ const struct command mmul_command_info = {
         "them, here\n"
         "and in every other command, and FILE:NAME[a:b] a range of its first axis, as in numpy.\n"
         "\n"
-        "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n"
+        "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian; "
+        "header:\n"
+        "the first line of a .csv names the columns and is no row.\n"
         "A file that cannot be read is told and left out; the exit code is that of the first "
         "one.\n",
     .doing = "reading",

@@ -219,7 +219,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     mmul_report_destroy(job.report);
     mmul_plan_destroy(job.plan);
     mmul_output_destroy(job.args.output);
-    mmul_operands_close(&job.args);
+    mmul_operands_close(call, &job.args);
     return status;
 }
 

@@ -72,7 +72,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         status = print_plan(call, plan, err);
     }
     mmul_plan_destroy(plan);
-    mmul_operands_close(&args);
+    mmul_operands_close(call, &args);
     return status;
 }
 

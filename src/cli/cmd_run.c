@@ -420,6 +420,13 @@ static enum mmul_status read_text(const struct call *call,
     return err->status;
 }
 
+// Root, in the end.
+static void tell_of_headers(const struct call *call, const struct mmul_script *script) {
+    const struct mmul_matrix *matrix;
+    for (int i = 0; script != NULL && (matrix = mmul_script_input(script, i, NULL)) != NULL; i++)
+        mmul_print_header(call, matrix);
+}
+
 static void tell_of_parts(const struct job *job) {
     if (job->parts.programs > 0)
         fprintf(stream_of(job), "%s%lld programs before that, %.3f s\n",
@@ -498,6 +505,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
         mmul_placements_read(placement, &job.placements, err);
     all.placements = job.placements;
     enum mmul_status status = carry_out(call, &all, &job, err);
+    tell_of_headers(call, job.script);
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
     mmul_script_destroy(job.script);

@@ -95,8 +95,9 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
         return status;
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     status = mmul_split(matrix, split, err);
-    mmul_matrix_close(matrix);
     mmul_progress_fini(call->progress);
+    mmul_print_header(call, matrix);
+    mmul_matrix_close(matrix);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
         status = print_shards(path, &info, split, err);
     return status;

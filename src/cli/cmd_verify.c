@@ -55,9 +55,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         status = mmul_verify(&args, c, &verdict, err);
     if (status == MMUL_OK)
         status = judge(call, &verdict, err);
+    mmul_print_header(call, c);
     mmul_matrix_close(c);
     mmul_inputs_destroy(inputs);
-    mmul_operands_close(&args);
+    mmul_operands_close(call, &args);
     return status;
 }
 

@@ -110,7 +110,10 @@ enum mmul_status mmul_operands_output_path(const struct call *call,
     return mmul_files_name_result(&name, path, capacity, err);
 }
 
-void mmul_operands_close(struct mmul_matmul *args) {
+void mmul_operands_close(const struct call *call, struct mmul_matmul *args) {
+    mmul_print_header(call, args->a);
+    mmul_print_header(call, args->b);
+    mmul_print_header(call, args->c_in);
     mmul_matrix_close(args->c_in);
     mmul_matrix_close(args->b);
     mmul_matrix_close(args->a);

@@ -24,5 +24,5 @@ enum mmul_status mmul_operands_output_path(const struct call *call,
                                            const enum mmul_format formats[2], char *path,
                                            size_t capacity, struct mmul_error *err);
 
-// Closes the matrices of args (not its output).
-void mmul_operands_close(struct mmul_matmul *args);
+// Closes the matrices of args (not its output), after a notice of each whose first line is a header.
+void mmul_operands_close(const struct call *call, struct mmul_matmul *args);

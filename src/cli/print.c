@@ -62,6 +62,12 @@ void mmul_print_overflows(const struct call *call, const char *name, int64_t cou
                                 (long long)count, count == 1 ? "" : "s", mmul_dtype_name(dtype));
 }
 
+void mmul_print_header(const struct call *call, const struct mmul_matrix *input) {
+    if (input != NULL && mmul_matrix_info(input).has_header)
+        mmul_print_remark(call, "notice: the first line of '%s' is a header and was skipped",
+                          mmul_matrix_name(input));
+}
+
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count) {
     for (int i = 0; i < count; i++)
         mmul_print_remark(call, "warning: %s", lines[i]);

@@ -19,6 +19,9 @@ void mmul_print_data_warning(const struct call *call, const char *format, ...)
 void mmul_print_overflows(const struct call *call, const char *name, int64_t count,
                           enum mmul_dtype dtype);
 
+// A notice: the first line of this input is a header. Nothing of others, and of NULL.
+void mmul_print_header(const struct call *call, const struct mmul_matrix *input);
+
 // "mpimatmul: warning: ..." for each line.
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count);
 

@@ -24,7 +24,7 @@ struct csv {
     char separator; // ' ': any number of blanks
     bool stops[256];
     enum first_line first;
-    int64_t first_row;         // line of it
+    int64_t first_row;         // its line
     char shown[SHOWN_MAX + 1]; // the header's first cell
     int64_t rows, cols;        // cols 0: not known yet
 };
@@ -82,20 +82,38 @@ static void show(const char *begin, const char *end, char shown[static SHOWN_MAX
              is_cut ? "..." : "");
 }
 
-// The first line is a header or numbers, all of it.
-static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_number,
+// A letter of ASCII, or the first byte of a UTF-8 letter. Signs of Latin-1, general punctuation (U+2212 is a minus),
+// Arabic digits and full-width digits are none.
+static bool is_letter(char c) {
+    const unsigned char byte = (unsigned char)c;
+    const bool is_latin = (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
+    return is_latin ||
+           (byte >= 0xC3 && byte != 0xD9 && byte != 0xDB && byte != 0xE2 && byte < 0xEF);
+}
+
+// Can a header have this cell? Only such lines are left out: numbers in an unusual form are refused instead.
+static bool is_heading(const char *begin, const char *end, bool is_quoted) {
+    if (!is_quoted)
+        return begin < end && is_letter(*begin);
+    while (begin < end && !is_letter(*begin))
+        begin++;
+    return begin < end;
+}
+
+// All cells of the first line are numbers, or all are headings.
+static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_number, bool is_heading,
                                    const char *shown, struct mmul_error *err) {
-    const bool is_header = csv->first == IS_HEADER;
-    if (csv->first == NOTHING_YET) {
+    if (csv->first == NOTHING_YET && (is_number || is_heading)) {
         csv->first = is_number ? IS_NUMBERS : IS_HEADER;
         mmul_text_copy(csv->shown, sizeof csv->shown, shown);
-    } else if (is_header == is_number) {
-        fail_text(csv, csv->reader.line, is_header ? 1 : column, is_header ? csv->shown : shown,
-                  err);
-        mmul_hint(err, "a first line is a header if none of its cells is a number");
-        return err->status;
     }
-    return MMUL_OK;
+    if (csv->first == IS_NUMBERS ? is_number : csv->first == IS_HEADER && is_heading)
+        return MMUL_OK;
+    // The column that does not fit: of a number among headings the first heading.
+    fail_text(csv, csv->reader.line, is_number ? 1 : column, is_number ? csv->shown : shown, err);
+    mmul_hint(err, "a first line is a header if each cell begins with a letter or is text "
+                   "in quotes");
+    return err->status;
 }
 
 static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *begin,
@@ -104,12 +122,14 @@ static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *b
     double value;
     while (end > begin && is_blank(csv, end[-1]))
         end--;
-    if (end - begin >= 2 && *begin == '"' && end[-1] == '"')
-        begin++, end--;
+    const bool is_quoted = end - begin >= 2 && *begin == '"' && end[-1] == '"';
+    begin += is_quoted;
+    end -= is_quoted;
     const bool is_number = mmul_number_parse(begin, end, &value);
     if (!is_number)
         show(begin, end, shown);
-    if (csv->cols == 0 && take_first(csv, column, is_number, shown, err) != MMUL_OK)
+    const bool heads = !is_number && is_heading(begin, end, is_quoted);
+    if (csv->cols == 0 && take_first(csv, column, is_number, heads, shown, err) != MMUL_OK)
         return err->status;
     if (is_number)
         return mmul_decoded_add(csv->to, &value, sizeof value, err);
@@ -164,6 +184,26 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
     return MMUL_OK;
 }
 
+// Is a line that begins with '#' a comment? Spreadsheets write such errors as a cell, of a row that counts.
+static bool is_comment(struct csv *csv, enum mmul_status *status, struct mmul_error *err) {
+    static const char *const errors[] = {"#N/A",  "#DIV/0!", "#REF!", "#VALUE!",
+                                         "#NUM!", "#NAME?",  "#NULL!"};
+    enum { LONGEST = 8 };
+    struct mmul_number_reader *reader = &csv->reader;
+    if (*reader->at != '#')
+        return false;
+    if (reader->end - reader->at < LONGEST && !reader->is_last)
+        *status = mmul_number_reader_more(reader, err);
+    const size_t has = (size_t)(reader->end - reader->at);
+    for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
+        const size_t length = strlen(errors[e]);
+        if (has >= length && memcmp(reader->at, errors[e], length) == 0 &&
+            (has == length || strchr("\t;,\r\n", reader->at[length]) != NULL))
+            return false;
+    }
+    return true;
+}
+
 static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
     struct mmul_number_reader *reader = &csv->reader;
     enum mmul_status status = mmul_number_reader_more(reader, err);
@@ -174,7 +214,10 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
         const bool has_more = skip_blanks(csv, &status, err);
         if (status != MMUL_OK || (!has_more && reader->at == reader->end))
             break;
-        if (!has_more || *reader->at == '#') {
+        const bool counts = has_more && !is_comment(csv, &status, err);
+        if (status != MMUL_OK)
+            break;
+        if (!counts) {
             status = mmul_number_reader_skip_line(reader, err);
             continue;
         }
@@ -190,7 +233,7 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
 }
 
 enum mmul_status mmul_csv_decode(int fd, const char *name, struct mmul_decoded *to,
-                                 struct mmul_shape *shape, struct mmul_error *err) {
+                                 struct mmul_matrix_info *info, struct mmul_error *err) {
     struct csv csv = {.to = to, .separator = '\t'}; // no tab is skipped before it is known
     enum mmul_status status = mmul_number_reader_init(&csv.reader, fd, name, 0, err);
     if (status == MMUL_OK)
@@ -198,8 +241,11 @@ enum mmul_status mmul_csv_decode(int fd, const char *name, struct mmul_decoded *
     if (status == MMUL_OK && csv.rows == 0)
         status = mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no numbers%s", name,
                            csv.first == IS_HEADER ? ": its only line is a header" : "");
-    if (status == MMUL_OK)
-        *shape = (struct mmul_shape){1, 1, csv.rows, csv.cols};
+    if (status == MMUL_OK) {
+        info->shape = (struct mmul_shape){1, 1, csv.rows, csv.cols};
+        info->stored = MMUL_F64;
+        info->has_header = csv.first == IS_HEADER;
+    }
     mmul_number_reader_fini(&csv.reader);
     return status;
 }
@@ -211,11 +257,10 @@ enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *
     (void)start, (void)count, (void)empty_allowed; // shards are .bin and .npy files
     enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
     if (status == MMUL_OK)
-        status = mmul_csv_decode(matrix->fd, matrix->name, &decoded, &matrix->info.shape, err);
+        status = mmul_csv_decode(matrix->fd, matrix->name, &decoded, &matrix->info, err);
     if (status == MMUL_OK)
         status = mmul_decoded_end(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
-    matrix->info.stored = MMUL_F64;
     matrix->info.file_bytes = file_bytes;
     return status;
 }

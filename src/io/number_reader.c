@@ -138,6 +138,11 @@ static const char *add_digits(struct decimal *d, const char *p, const char *end,
     return p;
 }
 
+// 'D' is Fortran's, of double precision.
+static bool is_exponent(char c) {
+    return c == 'e' || c == 'E' || c == 'd' || c == 'D';
+}
+
 static bool scan_decimal(const char *begin, const char *end, struct decimal *d) {
     enum { EXPONENT_MOST = 100000 };
     const char *p = add_digits(d, begin, end, false);
@@ -149,7 +154,7 @@ static bool scan_decimal(const char *begin, const char *end, struct decimal *d) 
     }
     if (digits == 0)
         return false;
-    if (p < end && (*p == 'e' || *p == 'E')) {
+    if (p < end && is_exponent(*p)) {
         const bool is_negative = p + 1 < end && p[1] == '-';
         p += 1 + (p + 1 < end && (p[1] == '-' || p[1] == '+'));
         if (p == end)
@@ -165,12 +170,13 @@ static bool parse_slowly(const char *begin, const char *end, double *value) {
     char text[NUMBER_MAX];
     if (end - begin >= NUMBER_MAX)
         return false;
-    memcpy(text, begin, (size_t)(end - begin));
+    for (const char *p = begin; p < end; p++)
+        text[p - begin] = is_exponent(*p) ? 'e' : *p;
     text[end - begin] = '\0';
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     *value = strtod_l(text, NULL, plain);
     freelocale(plain);
-    return isfinite(*value);
+    return true;
 }
 
 bool mmul_number_parse(const char *begin, const char *end, double *value) {

@@ -40,8 +40,8 @@ enum mmul_status mmul_number_reader_skip_line(struct mmul_number_reader *reader,
                                               struct mmul_error *err);
 
 // All of [begin, end) as a decimal number, nan, inf or infinity (any case, a sign before it), rounded to the nearest
-// double, whatever the locale. False: it is none, or beyond float64.
+// double, whatever the locale. 'd' may stand for 'e'. Beyond float64 it is infinite, or 0. False: it is none.
 bool mmul_number_parse(const char *begin, const char *end, double *value);
 
-// The same of whole numbers.
+// The same of whole numbers, without an exponent. False: it is none, or beyond int64.
 bool mmul_whole_number_parse(const char *begin, const char *end, int64_t *value);

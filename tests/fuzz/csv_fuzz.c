@@ -10,12 +10,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct mmul_decoded decoded;
-    struct mmul_shape shape;
+    struct mmul_matrix_info info = {0};
     struct mmul_error err;
     const int file = memfd_create("fuzz", MFD_CLOEXEC);
     FUZZ_EXPECT(file >= 0 && mmul_pwrite_all(file, data, size, 0) == 0);
     FUZZ_EXPECT(mmul_decoded_init(&decoded, "f", &err) == MMUL_OK);
-    if (mmul_csv_decode(file, "f", &decoded, &shape, &err) == MMUL_OK) {
+    if (mmul_csv_decode(file, "f", &decoded, &info, &err) == MMUL_OK) {
+        const struct mmul_shape shape = info.shape;
         FUZZ_EXPECT(shape.batch == 1 && shape.depth == 1 && shape.rows > 0 && shape.cols > 0);
         FUZZ_EXPECT(decoded.bytes == shape.rows * shape.cols * (int64_t)sizeof(double));
     }

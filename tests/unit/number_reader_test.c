@@ -78,6 +78,31 @@ static void numbers_are_the_nearest_doubles(void **state) {
     }
 }
 
+static void expect_number(const char *text, double expected) {
+    double value;
+    assert_true(parse(text, &value));
+    if (memcmp(&value, &expected, sizeof value) != 0)
+        fail_msg("'%s' is %.17g, expected %.17g", text, value, expected);
+}
+
+static void d_is_an_exponent(void **state) {
+    (void)state;
+    expect_number("1d5", 1e5);
+    expect_number("-2.5D+03", -2500);
+    expect_number("1D-300", 1e-300);
+    expect_number("123456789012345678901234567890d-10", 12345678901234567890.1234567890);
+}
+
+static void numbers_beyond_float64_are_infinite_or_0(void **state) {
+    (void)state;
+    expect_number("1e400", INFINITY);
+    expect_number("-1e400", -INFINITY);
+    expect_number("1.7976931348623159e308", INFINITY);
+    expect_number("-1D99999999999999999999", -INFINITY);
+    expect_number("1e-400", 0.0);
+    expect_number("-1e-400", -0.0);
+}
+
 static void words_are_numbers_too(void **state) {
     (void)state;
     double value;
@@ -89,9 +114,9 @@ static void words_are_numbers_too(void **state) {
 
 static void what_no_number_is(void **state) {
     (void)state;
-    static const char *const texts[] = {"",         "-",  "+",     ".",      "-.",  "e5",  "1e",
-                                        "1e+",      "1x", "0x10",  "1 2",    "1,5", "--1", "1.2.3",
-                                        "infinite", "na", "1e999", "-1e999", " 1",  "1 "};
+    static const char *const texts[] = {
+        "",    "-",   "+",     ".",        "-.", "e5", "1e",   "1e+", "1x", "0x10", "1 2",
+        "1,5", "--1", "1.2.3", "infinite", "na", "1d", "1ed5", " 1",  "1 ", "1d5x", "1_000"};
     double value = 5;
     int64_t whole = 5;
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
@@ -175,6 +200,8 @@ static void a_cell_longer_than_the_buffer_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_the_nearest_doubles),
+        cmocka_unit_test(d_is_an_exponent),
+        cmocka_unit_test(numbers_beyond_float64_are_infinite_or_0),
         cmocka_unit_test(words_are_numbers_too),
         cmocka_unit_test(what_no_number_is),
         cmocka_unit_test(whole_numbers_to_the_last_one),

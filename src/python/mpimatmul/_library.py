@@ -105,7 +105,8 @@ class LocalPart(c.Structure):
 class MatrixInfo(c.Structure):
     _fields_ = [("shape", Shape), ("stored", c.c_int), ("delivered", c.c_int), ("format", c.c_int),
                 ("version", c.c_int), ("one_dimensional", c.c_bool), ("fortran_order", c.c_bool),
-                ("big_endian", c.c_bool), ("file_bytes", c.c_int64), ("dimensions", c.c_int)]
+                ("big_endian", c.c_bool), ("has_header", c.c_bool), ("file_bytes", c.c_int64),
+                ("dimensions", c.c_int)]
 
 
 class OutputRequest(c.Structure):

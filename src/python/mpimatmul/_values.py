@@ -10,6 +10,7 @@ import ctypes as c
 import math
 import operator
 import os
+import warnings
 import weakref
 
 import numpy
@@ -322,6 +323,8 @@ class _File(_Source):
         check(library.mmul_inputs_open_matrix, inputs, path, c.byref(self.matrix))
         weakref.finalize(self, library.mmul_matrix_close, self.matrix).atexit = False
         self.info = library.mmul_matrix_info(self.matrix)
+        if self.info.has_header:
+            warnings.warn(f"the first line of '{self.name}' is a header and was skipped", stacklevel=_caller.depth())
         if self.info.file_bytes <= _SMALL_BYTES:
             check(library.mmul_matrix_detach, self.matrix)
 
