@@ -16,9 +16,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "io/lock_holder.h"
 #include "io/matrix_file.h"
 #include "io/standard_stream.h"
 #include "io/unfinished.h"
@@ -97,13 +99,22 @@ static enum mmul_status fail_input(const struct mmul_output *output, struct mmul
     return err->status;
 }
 
-// Locks the open file. File systems that know no locks are used without.
-static enum mmul_status lock(const struct mmul_output *output, int fd, struct mmul_error *err) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return MMUL_OK;
-    mmul_fail(err, MMUL_ERR_CREATE,
-              "cannot create '%s': another run is writing it ('%s' is locked)", output->name,
-              output->part);
+// Locks the open file; false: another run holds it. File systems that know no locks are used without.
+static bool lock(int fd) {
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+static enum mmul_status fail_held(const struct mmul_output *output,
+                                  const struct mmul_lock_holder *holder, struct mmul_error *err) {
+    if (holder->pid == 0)
+        mmul_fail(err, MMUL_ERR_CREATE,
+                  "cannot create '%s': another run is writing it ('%s' is locked)", output->name,
+                  output->part);
+    else
+        mmul_fail(err, MMUL_ERR_CREATE,
+                  "cannot create '%s': process %lld on %s (%s) is writing it ('%s' is locked)",
+                  output->name, (long long)holder->pid, holder->host, holder->program,
+                  output->part);
     mmul_hint(err, "wait for the other run, or give another output name");
     return err->status;
 }
@@ -140,11 +151,14 @@ static enum mmul_status check_left(const struct mmul_output *output, const struc
     return err->status;
 }
 
-// What a killed run has left goes, and with it the space it held. It is not written to: whoever has it open would
-// have the result open. Nothing is wrong when it is gone already, or is another run's by now: the next try tells.
+// Removes what a killed run has left, and with it the space it held. Nothing is written to it: a process that has it
+// open would have the result open. It may be gone already, or be another run's by now: the next try tells. *is_held: a
+// run that goes on, or is about to end, has it; `holder` is that run's process.
 static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matrix *const *inputs,
-                                    int input_count, struct mmul_error *err) {
+                                    int input_count, bool *is_held, struct mmul_lock_holder *holder,
+                                    struct mmul_error *err) {
     struct stat left;
+    *is_held = false;
     if (lstat(output->part, &left) != 0)
         return errno == ENOENT ? MMUL_OK : fail_part(output, errno, err);
     if (is_input(&left, inputs, input_count))
@@ -155,10 +169,12 @@ static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matr
     int fd = open(output->part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? MMUL_OK : fail_part(output, errno, err);
-    status = lock(output, fd, err);
-    if (status == MMUL_OK && fstat(fd, &left) != 0)
+    *is_held = !lock(fd);
+    if (fstat(fd, &left) != 0)
         status = fail_part(output, errno, err);
-    if (status == MMUL_OK && is_named(output, &left)) {
+    if (status == MMUL_OK && *is_held)
+        mmul_lock_holder_find(&left, holder);
+    if (status == MMUL_OK && !*is_held && is_named(output, &left)) {
         status = check_left(output, &left, err);
         if (status == MMUL_OK && unlink(output->part) != 0 && errno != ENOENT)
             status = fail_part(output, errno, err);
@@ -172,42 +188,61 @@ static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matr
 static enum mmul_status create_part(const struct mmul_output *output, int *locked,
                                     struct mmul_error *err) {
     struct stat made;
+    enum mmul_status status = MMUL_OK;
     // Until it takes the place of what may be nobody else's to read, it is nobody else's.
     int fd = open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                   output->replaces ? 0600 : 0666);
     *locked = -1;
     if (fd < 0)
         return errno == EEXIST ? MMUL_OK : fail_part(output, errno, err);
-    enum mmul_status status = lock(output, fd, err);
-    if (status == MMUL_OK && fstat(fd, &made) != 0)
+    const bool is_ours = lock(fd);
+    if (fstat(fd, &made) != 0)
         status = fail_part(output, errno, err);
-    if (status == MMUL_OK && is_named(output, &made))
+    if (status == MMUL_OK && is_ours && is_named(output, &made))
         *locked = fd;
     else
         close(fd);
     return status;
 }
 
+// A run whose mpirun was killed ends in a moment, and one that is interrupted in two seconds. A file that this very
+// process holds does not become free.
+static enum mmul_status take_part(struct mmul_output *output, struct mmul_matrix *const *inputs,
+                                  int input_count, int *fd, struct mmul_error *err) {
+    enum { TRIES = 100 };
+    const double deadline = mmul_clock_now() + MMUL_OUTPUT_WAIT_SECONDS;
+    int tries = 0;
+    while (tries < TRIES) {
+        struct mmul_lock_holder holder;
+        bool is_held = false;
+        enum mmul_status status = create_part(output, fd, err);
+        if (status != MMUL_OK || *fd >= 0)
+            return status;
+        status = remove_left(output, inputs, input_count, &is_held, &holder, err);
+        if (status != MMUL_OK)
+            return status;
+        if (is_held && (holder.pid == getpid() || mmul_clock_now() > deadline))
+            return fail_held(output, &holder, err);
+        if (is_held)
+            mmul_clock_nap(0.01);
+        else
+            tries++;
+    }
+    return fail_part(output, EBUSY, err);
+}
+
 enum mmul_status mmul_output_open_part(struct mmul_output *output,
                                        struct mmul_matrix *const *inputs, int input_count,
                                        struct mmul_error *err) {
-    enum { TRIES = 100 };
     struct stat found;
-    enum mmul_status status = MMUL_OK;
+    int fd = -1;
     if (output->path == NULL)
         return mmul_nameless_file(&output->fd, err);
     if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
         return fail_input(output, err);
-    int fd = -1;
-    for (int tries = 0; fd < 0; tries++) {
-        if (tries == TRIES)
-            return fail_part(output, EBUSY, err);
-        status = create_part(output, &fd, err);
-        if (status == MMUL_OK && fd < 0)
-            status = remove_left(output, inputs, input_count, err);
-        if (status != MMUL_OK)
-            return status;
-    }
+    enum mmul_status status = take_part(output, inputs, input_count, &fd, err);
+    if (status != MMUL_OK)
+        return status;
     output->fd = fd;
     output->has_part = true;
     return mmul_unfinished_begin(output->part, &output->unfinished, err);

@@ -9,9 +9,11 @@
 enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_length,
                                         struct mmul_error *err);
 
-// Makes and locks the temporary file, empty; one that a killed run of this user's has left goes. Fails with
-// MMUL_ERR_CREATE: the folder cannot be written to, another run holds it, the output is one of the inputs, what lies
-// under the temporary name is another user's, has several links or is no file.
+// Makes and locks the temporary file, empty; one that a killed run of this user's has left goes. Waits for another run
+// that holds it, MMUL_OUTPUT_WAIT_SECONDS at most. Fails with MMUL_ERR_CREATE: the folder cannot be written to, another
+// run holds it still, the output is one of the inputs, what lies under the temporary name is another user's, has
+// several links or is no file.
+#define MMUL_OUTPUT_WAIT_SECONDS 2.0
 enum mmul_status mmul_output_open_part(struct mmul_output *output,
                                        struct mmul_matrix *const *inputs, int input_count,
                                        struct mmul_error *err);

@@ -9,7 +9,11 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 
+#include "base/clock.h"
 #include "folder.h"
 #include "io/output_file.h"
 #include "model/dtype.h"
@@ -162,12 +166,55 @@ static void two_writers(void **state) {
     const char *path = folder_path(&folder, "C.bin");
     assert_int_equal(create(path, MMUL_F32, &first, &err), MMUL_OK);
     enum mmul_status status = create(path, MMUL_F32, &second, &err);
-    assert_failure(status, MMUL_ERR_CREATE, err, "another run is writing it");
+    char text[64];
+    snprintf(text, sizeof text, "process %lld on ", (long long)getpid());
+    assert_failure(status, MMUL_ERR_CREATE, err, text);
+    assert_non_null(strstr(err.text, "output_test) is writing it ("));
     write_values(first);
     assert_int_equal(mmul_output_commit(first, &err), MMUL_OK);
     assert_int_equal(create(path, MMUL_F32, &second, &err), MMUL_OK);
     mmul_output_destroy(second);
     assert_int_equal(folder_count(&folder), 1);
+    folder_destroy(&folder);
+}
+
+// Another process holds the temporary file for so long, or until it is killed.
+static pid_t hold(const char *part, double seconds) {
+    int ready[2];
+    char word;
+    assert_int_equal(pipe(ready), 0);
+    pid_t holder = fork();
+    if (holder == 0) {
+        int fd = open(part, O_WRONLY | O_CREAT, 0600);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0 || write(ready[1], "", 1) != 1)
+            _exit(1);
+        mmul_clock_nap(seconds);
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &word, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return holder;
+}
+
+static void a_writer_that_is_about_to_end(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_output *output;
+    char part[700], text[64];
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "C.bin");
+    snprintf(part, sizeof part, "%s.part", path);
+    pid_t holder = hold(part, 0.3);
+    assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
+    mmul_output_destroy(output);
+    assert_int_equal(waitpid(holder, NULL, 0), holder);
+    holder = hold(part, 60);
+    snprintf(text, sizeof text, "process %lld on ", (long long)holder);
+    assert_failure(create(path, MMUL_F32, &output, &err), MMUL_ERR_CREATE, err, text);
+    assert_int_equal(kill(holder, SIGKILL), 0);
+    assert_int_equal(waitpid(holder, NULL, 0), holder);
     folder_destroy(&folder);
 }
 
@@ -463,6 +510,7 @@ int main(void) {
         cmocka_unit_test(memory_as_output),
         cmocka_unit_test(files_appear_whole_or_not),
         cmocka_unit_test(two_writers),
+        cmocka_unit_test(a_writer_that_is_about_to_end),
         cmocka_unit_test(links_are_followed),
         cmocka_unit_test(refused_outputs),
         cmocka_unit_test(inputs_are_not_overwritten),
