@@ -411,6 +411,16 @@ MMUL_API enum mmul_abandoned mmul_outputs_abandon(void);
 // handler, too, and leaves the files alone.
 MMUL_API void mmul_outputs_abandon_at(int number);
 
+// From here on no output of the process can be committed (MMUL_ERR_STOPPED), also one that is created later, and no
+// report stored. Async-signal-safe.
+MMUL_API void mmul_outputs_end(void);
+
+// Ends this process, a rank, once the launcher that has started it has ended, also when that was killed: mpirun, its
+// daemon on this host, slurmstepd. All outputs are abandoned before, and none is committed after the launcher's death.
+// Scripts between launcher and rank do not count as launchers, and a process without a launcher is left alone. Call it
+// once, before MPI_Init. Needs Linux 5.3: before, Open MPI ends the ranks a second later.
+MMUL_API void mmul_process_end_with_launcher(void);
+
 // ------------------------------------------------------------------------- operations on files
 
 enum mmul_generator {

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/ending.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -179,11 +180,14 @@ static enum mmul_status store_renamed(const char *path, const char *part,
     const int written = fill(fd, text);
     if (errnum == 0)
         errnum = written;
-    if (errnum == 0 && rename(part, path) != 0)
+    const bool is_stopped = mmul_ending_has_begun();
+    if (errnum == 0 && !is_stopped && rename(part, path) != 0)
         errnum = errno;
-    if (errnum == 0)
+    if (errnum == 0 && !is_stopped)
         return MMUL_OK;
     (void)unlink(part); // the failure that counts is already known
+    if (errnum == 0)
+        return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: the run was stopped", path);
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
 }
 

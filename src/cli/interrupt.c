@@ -72,6 +72,8 @@ static void handle(int number) {
     enum mmul_abandoned abandoned = leaves ? mmul_outputs_abandon() : MMUL_ABANDONED_FINISHED;
     if (leaves && atomic_load(&goes_on) && abandoned == MMUL_ABANDONED_FINISHED)
         abandoned = MMUL_ABANDONED_REST;
+    if (abandoned != MMUL_ABANDONED_FINISHED)
+        mmul_outputs_end(); // other threads go on until this one has ended the process
     if (is_first && (!prints || abandoned == MMUL_ABANDONED_FINISHED))
         begin_grace();
     else if (is_first || number != SIGALRM || atomic_fetch_add(&ticks, 1) + 1 == GRACE_TICKS)

@@ -227,6 +227,7 @@ static int answer(const char *question, int code, const struct launcher *launche
 static int run(int argc, char **argv) {
     const struct launcher launcher = mmul_launcher_find();
     const bool is_asked = launcher.is_first || launcher.is_mixed;
+    mmul_process_end_with_launcher();
     mmul_interrupt_begin(launcher.is_first, launcher.is_several);
     if (asks_for_help(argc, argv))
         return answer("--help", is_asked ? print_help(argc, argv) : EXIT_SUCCESS, &launcher);

@@ -246,7 +246,7 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
         return mmul_stdout_send(output->fd, err);
     if (!mmul_unfinished_end(output->unfinished, true)) {
         output->has_part = false;
-        return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: a signal has stopped it",
+        return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: the run was stopped",
                          output->name);
     }
     output->unfinished = NULL;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/ending.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -66,6 +67,11 @@ enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished 
 }
 
 bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished) {
+    if (finished && mmul_ending_has_begun()) {
+        if (place != NULL && move(place, OPEN, FREE))
+            (void)unlink(place->path); // the lock is still held, so the file is ours
+        return false;
+    }
     atomic_fetch_add(&finished_count, finished); // first: a handler must not find neither
     if (place == NULL || move(place, OPEN, FREE))
         return true;
@@ -85,6 +91,18 @@ enum mmul_abandoned mmul_outputs_abandon(void) {
     if (atomic_load(&finished_count) > 0)
         return result == MMUL_ABANDONED_NONE ? MMUL_ABANDONED_FINISHED : MMUL_ABANDONED_REST;
     return result;
+}
+
+void mmul_outputs_end(void) {
+    mmul_ending_begin();
+}
+
+static void abandon_all(void) {
+    (void)mmul_outputs_abandon();
+}
+
+void mmul_process_end_with_launcher(void) {
+    mmul_ending_watch(abandon_all);
 }
 
 static pid_t owner; // of the outputs: a child of it has none

@@ -12,6 +12,7 @@ struct mmul_unfinished;
 enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished **place,
                                        struct mmul_error *err);
 
-// Takes it out again: the file is the caller's to remove, or, when it is `finished`, to rename. False:
-// a signal has been faster and has removed it. NULL is legal, and always the caller's.
+// Takes it out again: the file is the caller's to remove, or, when it is `finished`, to rename. False: a signal has
+// been faster and has removed it, or the file is finished and the end of the process has begun (base/ending.h), which
+// removes it here. NULL is legal, and has no file to be removed.
 bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished);

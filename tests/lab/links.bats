@@ -155,3 +155,68 @@ expect_next_run() {
     lab_clear > /dev/null
     expect_next_run
 }
+
+# start_turns HOSTS ARGUMENTS...: a loop that leaves a checkpoint in every turn; waits for the first one.
+start_turns() {
+    local on=$1 i
+    shift
+    printf '%s\n' 'x = generate((4, 4), seed=1)' 'for i in loop(100000000):' '    x = tanh(x * 0.9 + 0.1)' \
+        '    checkpoint("c.safetensors", (x, x * 2), turn=i + 1)' > turns.py
+    lab_mpirun "$on" "$@" -n 2 "$MPIMATMUL" run turns.py > job.out 2> job.err 3>&- &
+    job=$!
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e c.safetensors ] || break
+        sleep 0.1
+    done
+    [ -n "$(lab_program_pids node1)" ] && [ -n "$(lab_program_pids node2)" ]
+}
+
+# The process of mpirun: in the launcher's space, and no agent of one of the hosts.
+launcher_pid() {
+    local pid
+    for pid in $(ip netns pids "$LAB_NAME-launcher"); do
+        [ "$(cat "/proc/$pid/comm")" != mpirun ] || echo "$pid"
+    done
+}
+
+expect_all_gone() {
+    local host
+    for host in node1 node2; do
+        [ -z "$(lab_program_pids $host)" ] || { echo "ranks still run on $host"; return 1; }
+    done
+}
+
+# expect_no_more_commits: of the checkpoint, and it is whole.
+expect_no_more_commits() {
+    local before
+    before=$(stat -c '%i %Z' c.safetensors)
+    sleep 1.2
+    [ "$(stat -c '%i %Z' c.safetensors)" = "$before" ]
+    "$MPIMATMUL" info c.safetensors > info.out
+}
+
+@test "ranks of both hosts end when mpirun is killed, whose daemons are their launchers" {
+    start_turns $hosts
+    kill -KILL "$(launcher_pid)"
+    wait "$job" || true
+    sleep 0.5
+    expect_all_gone
+    expect_no_more_commits
+}
+
+# Both sides notice it after the seconds that mpimatmul.tune gives, mpirun and the daemon of the host.
+@test "ranks of both hosts end when root's host is cut off" {
+    local i
+    start_turns $hosts --tune "$REPO/scripts/mpimatmul.tune"
+    lab_cut node1
+    wait "$job" || true
+    for ((i = 0; i < 120; i++)); do
+        [ -n "$(lab_program_pids node1)$(lab_program_pids node2)" ] || break
+        sleep 0.1
+    done
+    expect_all_gone
+    expect_no_more_commits
+    lab_mend node1
+    lab_clear > /dev/null
+    expect_next_run
+}

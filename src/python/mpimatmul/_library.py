@@ -333,6 +333,7 @@ class Session:
         self.brief = set()  # likenesses of computations that took a moment
         self.report = None  # root: of the last program that has run and was recorded, as JSON
         mpi.MPI_Initialized(c.byref(begun))
+        library.mmul_process_end_with_launcher()
         wish = device.encode() if device else None
         probing = sized(ProbeOptions, limit_seconds=30.0, device=wish)
         if not begun.value:  # drivers are asked in a child process, which must come first

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// Finds the launcher among the ancestors and waits for its end on a thread. A parent-death signal (PR_SET_PDEATHSIG)
+// would not do: a script may stand between, and the signal comes when the thread of mpirun ends that has started the
+// rank. What a rank leaves behind is not cleaned here.
+#include "base/ending.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mpimatmul_local.h"
+
+static _Atomic bool has_begun;
+static _Atomic int launcher = -1; // a pidfd; -1: none is watched
+static int bell = -1; // an eventfd: time to look for the connection to mpirun; -1: there is none
+static void (*last_call)(void);
+
+// --------------------------------------------------------------------------------------- the launcher
+
+// The parent of a process; 0: none, or the process has ended.
+static pid_t parent_of(pid_t pid) {
+    char path[64], line[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    const char *name_end = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
+    if (name_end == NULL || sscanf(name_end, ") %*c %d", &parent) != 1)
+        parent = 0;
+    fclose(file);
+    return parent;
+}
+
+// Did the process start with this variable, "NAME=VALUE"? Another user's process cannot be read, and is no script of
+// this job.
+static bool starts_with(pid_t pid, const char *variable) {
+    char path[64], *entry = NULL;
+    size_t capacity = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%lld/environ", (long long)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !found && getdelim(&entry, &capacity, '\0', file) > 0)
+        found = strcmp(entry, variable) == 0;
+    if (file != NULL)
+        fclose(file);
+    free(entry);
+    return found;
+}
+
+static pid_t find_launcher(void) {
+    const char *job = getenv("PMIX_NAMESPACE");
+    char variable[512];
+    if (job == NULL ||
+        snprintf(variable, sizeof variable, "PMIX_NAMESPACE=%s", job) >= (int)sizeof variable)
+        return 0;
+    pid_t pid = getppid();
+    while (pid > 1 && starts_with(pid, variable))
+        pid = parent_of(pid);
+    return pid;
+}
+
+static int open_process(pid_t pid) {
+    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+// A number may have been given to another process between the two looks.
+static int open_launcher(void) {
+    pid_t found = find_launcher(), again;
+    int fd = open_process(found);
+    while (fd >= 0 && (again = find_launcher()) != found) {
+        close(fd);
+        fd = open_process(found = again);
+    }
+    return fd;
+}
+
+// ----------------------------------------------------------------------------- mpirun on another host
+
+// Is there a connection from this host to mpirun's port, as its daemon here has? OMPI_MCA_orte_hnp_uri is
+// "NUMBER;tcp://ADDRESS,...:PORT;tcp6://...:PORT". Daemons of more than 64 hosts are connected to each other instead.
+static bool has_connection_in(const char *table, const char *uri) {
+    char line[512];
+    unsigned port, state;
+    bool found = false;
+    FILE *file = fopen(table, "re");
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
+        enum { ESTABLISHED = 1 };
+        if (sscanf(line, " %*d: %*[0-9A-F]:%*x %*[0-9A-F]:%x %x", &port, &state) != 2 ||
+            state != ESTABLISHED)
+            continue;
+        for (const char *at = strstr(uri, "://"); at != NULL && !found;
+             at = strstr(at + 1, "://")) {
+            size_t length = strcspn(at, ";");
+            while (length > 0 && at[length - 1] != ':')
+                length--;
+            found = strtoul(at + length, NULL, 10) == port;
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static bool is_connected(void) {
+    const char *uri = getenv("OMPI_MCA_orte_hnp_uri");
+    return uri != NULL &&
+           (has_connection_in("/proc/net/tcp", uri) || has_connection_in("/proc/net/tcp6", uri));
+}
+
+// ------------------------------------------------------------------------------------------ the end
+
+bool mmul_ending_has_begun(void) {
+    struct pollfd ended = {.fd = atomic_load(&launcher), .events = POLLIN};
+    return atomic_load(&has_begun) || (ended.fd >= 0 && poll(&ended, 1, 0) > 0);
+}
+
+void mmul_ending_begin(void) {
+    atomic_store(&has_begun, true);
+}
+
+static void *wait_for_end(void *unused) {
+    struct pollfd events[] = {{.fd = atomic_load(&launcher), .events = POLLIN},
+                              {.fd = bell, .events = POLLIN}};
+    uint64_t rung;
+    while (events[0].revents == 0) {
+        if (poll(events, 2, -1) <= 0)
+            continue;
+        if (events[1].revents != 0 && read(bell, &rung, sizeof rung) > 0 && !is_connected())
+            break;
+    }
+    mmul_ending_begin();
+    last_call();
+    _exit(MMUL_ERR_STOPPED);
+    return unused;
+}
+
+// A daemon of Open MPI sends its ranks SIGCONT as soon as it has lost mpirun, SIGTERM a second later.
+static void ring(int number) {
+    const int errnum = errno;
+    const uint64_t one = 1;
+    (void)number;
+    if (write(bell, &one, sizeof one) < 0)
+        errno = errnum;
+}
+
+static void watch_connection(void) {
+    const struct sigaction ours = {.sa_handler = ring, .sa_flags = SA_RESTART};
+    struct sigaction before;
+    if (sigaction(SIGCONT, NULL, &before) != 0 || before.sa_handler != SIG_DFL || !is_connected())
+        return;
+    bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bell >= 0)
+        sigaction(SIGCONT, &ours, NULL);
+}
+
+// Without memory for a thread the process ends when Open MPI ends it, and still puts nothing in its place.
+void mmul_ending_watch(void (*last)(void)) {
+    enum { STACK_BYTES = 256 << 10 }; // address space may be limited
+    sigset_t all, before;
+    pthread_attr_t small;
+    pthread_t thread;
+    if (atomic_load(&launcher) >= 0 || pthread_attr_init(&small) != 0)
+        return;
+    last_call = last;
+    atomic_store(&launcher, open_launcher());
+    pthread_attr_setstacksize(&small, STACK_BYTES);
+    pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all); // signals are for threads that know what to do with them
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (atomic_load(&launcher) >= 0) {
+        watch_connection();
+        (void)pthread_create(&thread, &small, wait_for_end, NULL);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&small);
+}
