@@ -35,12 +35,13 @@ struct piece {
     enum mmul_dtype dtype;
 };
 
-// As they are stored where that is wanted, in double to float64, else as float32.
+// As they are stored where that is wanted, in double from and to float64, else as float32.
 static enum mmul_status read_piece(struct mmul_matrix *in, struct piece p, void *buffer,
                                    struct mmul_error *err) {
-    if (mmul_matrix_info(in).stored == p.dtype)
+    const enum mmul_dtype stored = mmul_matrix_info(in).stored;
+    if (stored == p.dtype)
         return mmul_matrix_read_stored(in, p.region, p.begin, p.end, buffer, err);
-    if (p.dtype == MMUL_F64)
+    if (p.dtype == MMUL_F64 || stored == MMUL_F64)
         return mmul_matrix_read_double(in, p.region, p.begin, p.end, buffer, err);
     return mmul_matrix_read_float(in, p.region, p.begin, p.end, buffer, err);
 }
@@ -49,7 +50,8 @@ static enum mmul_status copy_block(struct mmul_matrix *in, struct mmul_region fr
                                    struct mmul_output *out, struct mmul_region to, void *buffer,
                                    struct mmul_error *err) {
     enum mmul_dtype wanted = mmul_output_dtype(out);
-    bool as_is = wanted == MMUL_F64 || mmul_matrix_info(in).stored == wanted;
+    const enum mmul_dtype stored = mmul_matrix_info(in).stored;
+    const bool as_is = wanted == MMUL_F64 || stored == wanted;
     int64_t count = mmul_region_count(from);
     for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
         int64_t end = mmul_smaller(begin + BUFFER_ELEMENTS, count);
@@ -57,8 +59,9 @@ static enum mmul_status copy_block(struct mmul_matrix *in, struct mmul_region fr
             read_piece(in, (struct piece){from, begin, end, wanted}, buffer, err);
         if (status != MMUL_OK)
             return status;
-        status = as_is ? mmul_output_write(out, to, begin, end, buffer, err)
-                       : mmul_output_write_float(out, to, begin, end, buffer, err);
+        status = as_is                ? mmul_output_write(out, to, begin, end, buffer, err)
+                 : stored == MMUL_F64 ? mmul_output_write_double(out, to, begin, end, buffer, err)
+                                      : mmul_output_write_float(out, to, begin, end, buffer, err);
         if (status != MMUL_OK)
             return status;
     }

@@ -155,7 +155,7 @@ static enum mmul_status widen(struct mmul_matrix *matrix, const void *elements, 
     }
     mmul_dtype_widen(stored, elements, count, to.at);
     if (stored == MMUL_F64)
-        __atomic_fetch_add(&matrix->overflows, mmul_dtype_overflows64(elements, count),
+        __atomic_fetch_add(&matrix->overflows, mmul_dtype_overflows64(MMUL_F32, elements, count),
                            __ATOMIC_RELAXED);
     return MMUL_OK;
 }

@@ -63,20 +63,16 @@ static enum mmul_status put_narrowed_doubles(struct mmul_output *output, int64_t
                                              int64_t count, const double *src,
                                              struct mmul_error *err) {
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
-    float floats[BUFFER_BYTES / sizeof(double)];
     const int64_t capacity = BUFFER_BYTES / (int64_t)sizeof(double);
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0, now; status == MMUL_OK && done < count; done += now) {
         now = count - done < capacity ? count - done : capacity;
         mmul_dtype_narrow_double(output->dtype, src + done, now, buffer);
         int64_t overflows = 0;
-        if (mmul_dtype_is_integer(output->dtype)) {
+        if (mmul_dtype_is_integer(output->dtype))
             status = check_fits(output, now, src + done, err);
-        } else {
-            mmul_dtype_narrow_double(MMUL_F32, src + done, now, floats);
-            overflows = mmul_dtype_overflows64(src + done, now) +
-                        mmul_dtype_overflows(output->dtype, floats, now);
-        }
+        else
+            overflows = mmul_dtype_overflows64(output->dtype, src + done, now);
         __atomic_fetch_add(&output->overflows, overflows, __ATOMIC_RELAXED);
         if (status == MMUL_OK)
             status = put(output, first + done, now, buffer, err);

@@ -220,11 +220,23 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
     }
 }
 
+// Rounds to odd: what float32 does not hold becomes the neighbour whose last bit is 1. So a second rounding, to a type
+// with at least two bits less, gives what one rounding of the double gives (Boldo and Melquiond 2008).
+static float round_to_odd(double value) {
+    const float nearest = (float)value;
+    uint32_t bits = float_bits(nearest);
+    if ((double)nearest == value || isnan(value))
+        return nearest;
+    if (fabs((double)nearest) > fabs(value))
+        bits--; // towards 0
+    return bits_float(bits | 1);
+}
+
 void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t count, void *dst) {
     const size_t each = mmul_dtype_bytes(dtype);
     unsigned char *bytes = dst;
     for (int64_t e = 0; e < count; e++) {
-        const float value = (float)src[e];
+        const float value = each == 2 ? round_to_odd(src[e]) : (float)src[e];
         const int64_t whole = mmul_dtype_is_integer(dtype) ? nearest_integer(src[e], dtype) : 0;
         if (mmul_dtype_is_integer(dtype))
             memcpy(bytes + (size_t)e * each, &whole, each);
@@ -237,21 +249,29 @@ void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t 
 
 // ---------------------------------------------------------------------------------------- overflow
 
+// The least value that rounds to infinity: half a last place beyond the largest finite one.
+static double overflow_limit(enum mmul_dtype dtype) {
+    return dtype == MMUL_F16    ? 65520
+           : dtype == MMUL_BF16 ? 0x1.FFp127
+           : dtype == MMUL_F32  ? 0x1.FFFFFFp127
+                                : (double)INFINITY;
+}
+
 int64_t mmul_dtype_overflows(enum mmul_dtype dtype, const float *values, int64_t count) {
-    // The least values that round to infinity: half a last place beyond the largest finite one.
-    float limit = dtype == MMUL_F16 ? 65520 : dtype == MMUL_BF16 ? 0x1.FFp127F : INFINITY;
+    const float limit = dtype == MMUL_F32 ? INFINITY : (float)overflow_limit(dtype);
     int64_t found = 0;
     for (int64_t e = 0; e < count; e++)
         found += fabsf(values[e]) >= limit && fabsf(values[e]) < INFINITY;
     return found;
 }
 
-int64_t mmul_dtype_overflows64(const void *values, int64_t count) {
+int64_t mmul_dtype_overflows64(enum mmul_dtype dtype, const void *values, int64_t count) {
+    const double limit = overflow_limit(dtype);
     int64_t found = 0;
     for (int64_t e = 0; e < count; e++) {
         double value;
         memcpy(&value, (const char *)values + 8 * e, sizeof value);
-        found += fabs(value) >= 0x1.FFFFFFp127 && fabs(value) < (double)INFINITY;
+        found += fabs(value) >= limit && fabs(value) < (double)INFINITY;
     }
     return found;
 }

@@ -37,11 +37,11 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
 // gives 0, what is beyond the type its limit.
 void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, void *dst);
 
-// Same, from float64; to 16-bit types by way of float32.
+// Same, from float64: one rounding, to 16-bit types as well.
 void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t count, void *dst);
 
 // How many finite values of float32 become infinite in `dtype`, rounded to nearest even.
 int64_t mmul_dtype_overflows(enum mmul_dtype dtype, const float *values, int64_t count);
 
-// How many finite values of float64, on any address, become infinite in float32.
-int64_t mmul_dtype_overflows64(const void *values, int64_t count);
+// The same of float64, on any address.
+int64_t mmul_dtype_overflows64(enum mmul_dtype dtype, const void *values, int64_t count);

@@ -439,3 +439,25 @@ for dims in (5, 3), (3, 5, 3), (2, 3, 5, 3), (2, 1, 5, 3):
     expect("joined.npy", a)
 END
 }
+
+@test "float64, and decimal text, become 16-bit types in one rounding" {
+    need_numpy
+    python << 'END'
+import numpy as np
+x = np.array([[1 + 2**-11 + 2**-40, 65519.99999999, -65519.99999999, 2**-25 + 2**-60, 3 * 2**-25 - 2**-70,
+               1 + 2**-8 + 2**-40]])
+np.save("x.npy", x)
+open("x.csv", "w").write(",".join("%.17g" % v for v in x[0]) + "\n")
+END
+    for input in x.npy x.csv; do
+        program convert $input half.npy --dtype float16
+        expect_quiet_success
+        "$MPIMATMUL" convert $input b.safetensors --dtype bfloat16
+        "$MPIMATMUL" convert b.safetensors b.npy --dtype float32
+        python << 'END'
+import numpy as np
+assert np.array_equal(np.load("half.npy"), np.load("x.npy").astype("f2"))
+assert np.load("b.npy")[0, 5] == 1.0078125
+END
+    done
+}

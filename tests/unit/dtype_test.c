@@ -89,6 +89,55 @@ static void bfloat_ties_go_to_even(void **state) {
     ties_go_to_even(MMUL_BF16, 0x7F80);
 }
 
+static uint16_t narrow_double(enum mmul_dtype dtype, double value) {
+    uint16_t bits;
+    mmul_dtype_narrow_double(dtype, &value, 1, &bits);
+    return bits;
+}
+
+// Every tie between two neighbours, subnormal ones and that to infinity among them, and doubles next to it that float32
+// would round to the tie.
+static void doubles_round_once(enum mmul_dtype dtype, uint16_t infinity) {
+    for (uint16_t bits = 0; bits < infinity; bits++) {
+        const uint16_t next = bits + 1, even = bits % 2 == 0 ? bits : next;
+        const double below = value_of(dtype, bits);
+        const double above =
+            next == infinity ? 2 * below - value_of(dtype, bits - 1) : value_of(dtype, next);
+        const double tie = below + (above - below) / 2;
+        const double beside[] = {nextafter(tie, 0), tie - (above - below) * 0x1p-30};
+        const double beyond[] = {nextafter(tie, INFINITY), tie + (above - below) * 0x1p-30};
+        assert_int_equal(narrow_double(dtype, below), bits);
+        assert_int_equal(narrow_double(dtype, tie), even);
+        assert_int_equal(narrow_double(dtype, -tie), even | 0x8000);
+        assert_int_equal(mmul_dtype_overflows64(dtype, &tie, 1), next == infinity);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(narrow_double(dtype, beside[i]), bits);
+            assert_int_equal(narrow_double(dtype, -beside[i]), bits | 0x8000);
+            assert_int_equal(narrow_double(dtype, beyond[i]), next);
+            assert_int_equal(narrow_double(dtype, -beyond[i]), next | 0x8000);
+            assert_int_equal(mmul_dtype_overflows64(dtype, &beside[i], 1), 0);
+        }
+    }
+    assert_int_equal(narrow_double(dtype, 0x1p-1074), 0);
+    assert_int_equal(narrow_double(dtype, -0x1p-1074), 0x8000);
+    assert_int_equal(narrow_double(dtype, 1e300), infinity);
+    assert_int_equal(narrow_double(dtype, -INFINITY), infinity | 0x8000);
+    assert_true(narrow_double(dtype, (double)NAN) > infinity);
+}
+
+static void doubles_to_half(void **state) {
+    (void)state;
+    doubles_round_once(MMUL_F16, 0x7C00);
+    assert_int_equal(narrow_double(MMUL_F16, 1 + 0x1p-11 + 0x1p-40), 0x3C01);
+    assert_int_equal(narrow_double(MMUL_F16, 65519.99999999), 0x7BFF);
+}
+
+static void doubles_to_bfloat(void **state) {
+    (void)state;
+    doubles_round_once(MMUL_BF16, 0x7F80);
+    assert_int_equal(narrow_double(MMUL_BF16, 1 + 0x1p-8 + 0x1p-40), 0x3F81);
+}
+
 static void special_values(void **state) {
     (void)state;
     static const struct {
@@ -208,9 +257,9 @@ static void overflows_are_counted(void **state) {
     const double doubles[] = {0x1.FFFFFEFFFFFFFp127, 0x1.FFFFFFp127, -1e300,
                               (double)INFINITY,      (double)NAN,    0};
     for (int e = 0; e < 6; e++)
-        assert_int_equal(mmul_dtype_overflows64(doubles + e, 1),
+        assert_int_equal(mmul_dtype_overflows64(MMUL_F32, doubles + e, 1),
                          isinf((float)doubles[e]) && isfinite(doubles[e]));
-    assert_int_equal(mmul_dtype_overflows64(doubles, 6), 2);
+    assert_int_equal(mmul_dtype_overflows64(MMUL_F32, doubles, 6), 2);
 }
 
 int main(void) {
@@ -219,7 +268,8 @@ int main(void) {
         cmocka_unit_test(half_ties_go_to_even),  cmocka_unit_test(bfloat_ties_go_to_even),
         cmocka_unit_test(special_values),        cmocka_unit_test(float_and_double),
         cmocka_unit_test(unaligned_and_empty),   cmocka_unit_test(names_and_sizes),
-        cmocka_unit_test(overflows_are_counted),
+        cmocka_unit_test(overflows_are_counted), cmocka_unit_test(doubles_to_half),
+        cmocka_unit_test(doubles_to_bfloat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
