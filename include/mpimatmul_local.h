@@ -1001,7 +1001,8 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              of (.., m, n) (.., m, n, cols)
 //     add_at                                   3: table x with rows z added at its rows y, an index for each
 //     one_hot                                  1, count: of (m, n) (m, n, count), of (d, m, n) (d, m, n, count):
-//                                              1 at the index
+//                                              1 at the index, 0 elsewhere; other numbers than 0 to count - 1 are
+//                                              refused when it runs (MMUL_ERR_DATA)
 //     cross_entropy                            2: of logits (.., n, v) and indices (.., n) or (.., n, 1) the mean
 //                                              of -log softmax at the index (torch's)
 //     mse, binary_cross_entropy                2: means over all elements; of logits and numbers from 0 to 1

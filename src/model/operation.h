@@ -184,7 +184,7 @@ struct mmul_operation_row {
     // Of the class of attention, of each operand for row i: row i (r), all (a), all in the columns of the block (c),
     // column i (i).
     const char *parts;
-    int indices; // the operand that holds indices, and which the run looks at before; 0: none
+    int indices; // which operand, from 1, holds indices, which the run checks before; 0: none
     // NULL: the first operand's. Fails with MMUL_ERR_DATA, naming operands and sizes, or MMUL_ERR_USAGE
     // (parameters).
     enum mmul_status (*shape)(const struct mmul_operation_row *row,

@@ -444,7 +444,9 @@ enum mmul_status mmul_shape_of_sum_at(const struct mmul_operation_row *row,
 int64_t mmul_operation_index_limit(enum mmul_operation_kind kind,
                                    const struct mmul_operation_call *call) {
     const struct mmul_shape first = call->operands[0].shape;
-    return kind == MMUL_TAKE ? first.rows : kind == MMUL_SUM_AT ? call->with->count : first.cols;
+    return kind == MMUL_TAKE                             ? first.rows
+           : kind == MMUL_SUM_AT || kind == MMUL_ONE_HOT ? call->with->count
+                                                         : first.cols;
 }
 
 // ----------------------------------------------------------------------------------------- rules

@@ -97,6 +97,13 @@ refuses() {
         "2:5: 'i.npy' has 5: cross_entropy takes whole numbers from 0 to 3 here"
     refuses 'y = add_at(x, load("i.npy"), x)' "2:5: 'i.npy' has 5: sum_at takes whole numbers from 0 to 2 here"
     refuses 'y = cross_entropy(x, x)' "2:5: cross_entropy of 'x' (3 x 4) by 'x' (3 x 4): expected an index per row"
+    refuses 'y = one_hot(load("i.npy"), 5)' "2:5: 'i.npy' has 5: one_hot takes whole numbers from 0 to 4 here"
+    refuses 'y = one_hot(0 - ones((1, 2)), 5)' \
+        "2:5: '0 - ones((1, 2))' has -1: one_hot takes whole numbers from 0 to 4 here"
+    refuses 'y = one_hot(ones((2, 2)) / 2, 5)' \
+        "2:5: 'ones((2, 2)) / 2' has 0.5: one_hot takes whole numbers from 0 to 4 here"
+    refuses 'y = one_hot(sqrt(0 - ones((2, 2))), 5)' \
+        "2:5: 'sqrt(0 - ones((2, 2)))' has nan: one_hot takes whole numbers from 0 to 4 here"
     refuses 'y = one_hot(x, 0)' '2:5: one_hot of 0 classes: expected 1 to 16777216'
     refuses 'y = mse(x, x.T)' "2:5: cannot apply mse to 'x' (3 x 4) and 'x.T' (4 x 3): sizes differ"
     refuses 'y = add_at(x, argmax(x), x[:, 1:])' \

@@ -2,6 +2,8 @@
 // Parts of operands as steps between elements, whatever is transposed, repeats, or is permuted.
 #include "exec/steps/maps.h"
 
+#include <math.h>
+
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/setup/pipeline.h"
@@ -150,11 +152,16 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pa
     return m;
 }
 
+// NaN without its sign, which means nothing to a reader.
+static double shown(double id) {
+    return isnan(id) ? fabs(id) : id;
+}
+
 static bool is_index(double id, int64_t count) {
     return id >= 0 && id < (double)count && id == (double)(int64_t)id;
 }
 
-// Where an operand holds indices (but for a lookup, which says more): are they some?
+// Refuses numbers that are no indices, where an operand holds indices. A lookup has a check of its own, which says more.
 static enum mmul_status check_indices(const struct making *m, const struct mmul_host_map *host,
                                       struct mmul_error *err) {
     const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
@@ -163,7 +170,7 @@ static enum mmul_status check_indices(const struct making *m, const struct mmul_
         return MMUL_OK;
     const struct mmul_operation_call call = mmul_program_call(m->program, m->operation, infos);
     const int64_t limit = mmul_operation_index_limit(m->operation->kind, &call);
-    const struct mmul_host_operand *o = &host->operands[row->indices];
+    const struct mmul_host_operand *o = &host->operands[row->indices - 1];
     for (int64_t t = 0; t < m->matrices; t++) {
         const void *at =
             mmul_dtype_ahead(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, t));
@@ -171,9 +178,9 @@ static enum mmul_status check_indices(const struct making *m, const struct mmul_
             const double id = mmul_dtype_real(
                 o->dtype, at, e / o->cols * o->row_step + e % o->cols * o->col_step);
             if (!is_index(id, limit))
-                return mmul_fail(err, MMUL_ERR_DATA,
-                                 "'%s' has %g: %s takes whole numbers from 0 to %lld here",
-                                 infos[row->indices].name, id, row->name, (long long)(limit - 1));
+                return mmul_fail(
+                    err, MMUL_ERR_DATA, "'%s' has %g: %s takes whole numbers from 0 to %lld here",
+                    infos[row->indices - 1].name, shown(id), row->name, (long long)(limit - 1));
         }
     }
     return MMUL_OK;
@@ -479,7 +486,7 @@ enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, in
         const double id = mmul_dtype_real(dtype, ids, i * step);
         if (is_index(id, rows))
             continue;
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", id,
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", shown(id),
                          table->name, (long long)rows);
     }
     return MMUL_OK;

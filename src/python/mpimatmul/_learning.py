@@ -12,7 +12,8 @@ from ._values import Value, apply, as_value, no_grad
 
 
 def one_hot(ids, v):
-    """An axis more, of size v: 1 at the index, 0 elsewhere."""
+    """An axis more, of size v: 1 at the index, 0 elsewhere. Indices are whole numbers from 0 to v - 1; others are
+    refused."""
     ids = as_value(ids)
     v, = _sizes("v", v)
     return apply("one_hot", [ids], ndim=ids.ndim + 1, count=v)
