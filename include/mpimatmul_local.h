@@ -576,6 +576,11 @@ struct mmul_device_info {
 // to start when it was loaded? Where it is not they wait for ever. Fails with MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_process_check(struct mmul_error *err);
 
+// Is the limit on the size of files (ulimit -f) of this process, a rank, large enough for the memory that Open MPI
+// shares between ranks? Where it is not MPI_Init does not return, so ask before. A process without a launcher shares
+// none. Fails with MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_process_check_files(struct mmul_error *err);
+
 // Has a thread of this process been left behind in a call of a device that hangs? What the driver registered to be
 // called at exit would take away what that thread still works with: a program ends with _exit then.
 MMUL_API bool mmul_process_has_abandoned_threads(void);

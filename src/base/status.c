@@ -4,8 +4,10 @@
 // so that one failure stays one line. It prints nothing: only the program does.
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static void set_text(struct mmul_error *err, enum mmul_status status, const char *text) {
     size_t length = strlen(text);
@@ -29,15 +31,31 @@ enum mmul_status mmul_fail(struct mmul_error *err, enum mmul_status status, cons
     return status;
 }
 
+// Also of memory that processes share, which is a file.
+static bool is_limit_of_files(int errnum, int64_t *bytes) {
+    struct rlimit limit;
+    if (errnum != EFBIG || getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return false;
+    *bytes = limit.rlim_cur < INT64_MAX ? (int64_t)limit.rlim_cur : INT64_MAX;
+    return true;
+}
+
 enum mmul_status mmul_fail_errno(struct mmul_error *err, enum mmul_status status, int errnum,
                                  const char *format, ...) {
-    char text[sizeof err->text];
+    char text[sizeof err->text], allowed[32];
+    int64_t limit;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     size_t length = strlen(text);
-    snprintf(text + length, sizeof text - length, ": %s", strerror(errnum));
+    if (is_limit_of_files(errnum, &limit)) {
+        snprintf(text + length, sizeof text - length,
+                 ": the limit on the size of files (ulimit -f) is %s",
+                 mmul_bytes_format(limit, allowed));
+        status = MMUL_ERR_SYSTEM;
+    } else
+        snprintf(text + length, sizeof text - length, ": %s", strerror(errnum));
     set_text(err, status, text);
     return status;
 }

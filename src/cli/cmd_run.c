@@ -25,8 +25,9 @@ struct job {
     bool is_silent;                     // what it prints is part of the JSON in the end
     struct mmul_placements *placements; // root's; NULL: none
     FILE *metrics;                      // root's; NULL: not asked for, or not yet begun
-    struct mmul_page *page;             // root's; NULL: not asked for, or not yet begun
-    FILE *lines;                        // root's: of the page, the same as the metrics, into ...
+    int metrics_errnum;     // of the first write to them that failed; 0: none, or not known
+    struct mmul_page *page; // root's; NULL: not asked for, or not yet begun
+    FILE *lines;            // root's: of the page, the same as the metrics, into ...
     char *told; // ... this, so many bytes, of which the metrics have those of the beginning
     size_t told_bytes, copied_bytes;
     bool is_recorded; // root's: what is written beside them has been, of the last turn
@@ -129,12 +130,13 @@ static enum mmul_status end_metrics(const struct call *call, struct job *job,
     FILE *metrics = job->metrics;
     if (metrics == NULL)
         return MMUL_OK;
+    char what[512];
     job->metrics = NULL;
     const bool has_failed = ferror(metrics) != 0;
     if (fclose(metrics) == 0 && !has_failed)
         return MMUL_OK;
-    return mmul_cli_fail(err, MMUL_ERR_IO, "cannot write the metrics to '%s'",
-                         call->options.values[OPT_METRICS].text);
+    snprintf(what, sizeof what, "the metrics to '%s'", call->options.values[OPT_METRICS].text);
+    return mmul_cli_fail_write(err, what, has_failed ? job->metrics_errnum : errno);
 }
 
 // Root. With all that was printed, when all has run.
@@ -174,6 +176,7 @@ static void print_lines(struct job *job) {
         return;
     if (stream != NULL)
         mmul_progress_clear(job->progress);
+    errno = 0;
     mmul_script_print(job->script, job->plan, stream,
                       job->lines != NULL ? job->lines : job->metrics);
     if (job->lines != NULL)
@@ -183,6 +186,9 @@ static void print_lines(struct job *job) {
         fflush(job->metrics);
         job->copied_bytes = job->told_bytes;
     }
+    if (job->metrics != NULL && job->metrics_errnum == 0 &&
+        (fflush(job->metrics) != 0 || ferror(job->metrics)))
+        job->metrics_errnum = errno;
     if (stream != NULL)
         fflush(stream);
 }

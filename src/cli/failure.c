@@ -2,7 +2,10 @@
 // Text of failures. The program sees the library's public header only, so it has its own pair.
 #include "cli/failure.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
 
 enum mmul_status mmul_cli_fail(struct mmul_error *err, enum mmul_status status, const char *format,
                                ...) {
@@ -14,6 +17,17 @@ enum mmul_status mmul_cli_fail(struct mmul_error *err, enum mmul_status status, 
     va_end(arguments);
     mmul_make_printable(err->text);
     return status;
+}
+
+enum mmul_status mmul_cli_fail_write(struct mmul_error *err, const char *what, int errnum) {
+    char allowed[32];
+    struct rlimit limit;
+    if (errnum == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM,
+                             "cannot write %s: the limit on the size of files (ulimit -f) is %s",
+                             what, mmul_bytes_format((int64_t)limit.rlim_cur, allowed));
+    return mmul_cli_fail(err, MMUL_ERR_IO, "cannot write %s: %s", what,
+                         errnum != 0 ? strerror(errnum) : "an earlier write failed");
 }
 
 enum mmul_status mmul_cli_hint(struct mmul_error *err, const char *format, ...) {

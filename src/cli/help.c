@@ -12,7 +12,7 @@ static const char exit_codes[] =
     "  66  input missing, unreadable, a directory or a FIFO\n"
     "  69  a device asked for by name is absent, or failed under --no-fallback\n"
     "  70  internal error\n"
-    "  71  memory, system or MPI failure, versions that differ between ranks\n"
+    "  71  memory, a limit (ulimit), system or MPI failure, versions of ranks differ\n"
     "  73  output cannot be created, or is one of the inputs\n"
     "  74  write error or no space\n"
     "  75  stopped part-way: SIGINT, SIGTERM, SIGHUP\n"

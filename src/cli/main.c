@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -169,10 +170,22 @@ static int run_alone(struct call *call, struct mmul_error *err) {
     return report(call, err);
 }
 
+// MPI cannot start, so the ranks cannot agree on a line. Root prints it at once, and mpirun then ends the others. One
+// of these prints it later if root's host has a larger limit.
+static int report_without_mpi(const struct launcher *launcher, const struct mmul_error *err) {
+    const struct timespec later = {.tv_sec = 3}; // mpirun takes one to end them
+    if (launcher->is_first || nanosleep(&later, NULL) == 0)
+        report(NULL, err);
+    return (int)err->status;
+}
+
 static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
                             struct mmul_error *err) {
     struct session session = {.launcher = launcher};
+    struct mmul_error no_start = {0};
     call->is_root = launcher->is_first;
+    if (mmul_process_check_files(&no_start) != MMUL_OK)
+        return report_without_mpi(launcher, &no_start);
     if (launcher->unmet_nodes > 0) // before MPI starts, which may be the end
         mmul_print_remark(call,
                           "warning: srun's %d nodes may not wait for each other when MPI starts, "

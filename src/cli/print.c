@@ -188,6 +188,5 @@ enum mmul_status mmul_print_flush(struct mmul_error *err) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return MMUL_OK;
-    return mmul_cli_fail(err, MMUL_ERR_IO, "cannot write to standard output: %s",
-                         errno != 0 ? strerror(errno) : "an earlier write failed");
+    return mmul_cli_fail_write(err, "to standard output", errno);
 }

@@ -214,7 +214,12 @@ enum mmul_status mmul_archive_write(const struct mmul_archive_content *content, 
         zip_source_free(target);
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
     } else if (!is_added || zip_close(archive) != 0) {
-        status = mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name, zip_strerror(archive));
+        const int errnum = zip_error_system_type(zip_get_error(archive)) == ZIP_ET_SYS
+                               ? zip_error_code_system(zip_get_error(archive))
+                               : 0;
+        status = errnum != 0 ? mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", name)
+                             : mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name,
+                                         zip_strerror(archive));
         zip_discard(archive);
     }
     zip_error_fini(&sink.problem);

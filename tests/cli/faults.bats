@@ -381,7 +381,7 @@ wait_for_segment() {
 
 # A result of 16 bits is written, one of 32 is computed where it lies. The limit comes while rank 1 computes: the
 # file's space is reserved, the node's segment is there.
-@test "a limit on file size that strikes in mid-run ends all ranks with 74" {
+@test "a limit on file size that strikes in mid-run ends all ranks with 71" {
     write_script record 'echo $$ > pid' 'exec "$@"'
     {
         wait_for_segment
@@ -389,7 +389,7 @@ wait_for_segment() {
     } 3>&- &
     wrap_0=./record device_job faulty:delay=2s:cpu --dtype float16
     wait $!
-    expect_refusal 74 "cannot write 'D.bin': File too large"
+    expect_refusal 71 "cannot write 'D.bin': the limit on the size of files (ulimit -f) is 4.0 KiB"
 }
 
 @test "a disk that is too small ends all ranks with 74" {

@@ -99,6 +99,44 @@ space (ulimit -v) is 371.1 MiB
 @test "a result above the limit on the size of files: free space is not spoken of" {
     "$MPIMATMUL" gen A.bin --dims 500x500 --kind integer --seed 1
     limited -f 900 mul A.bin A.bin -o C.bin --device cpu --quiet
-    expect_failure 74 "cannot write 'C.bin': 1000020 bytes (976.6 KiB) needed: File too large"
+    expect_failure 71 "cannot write 'C.bin': 1000020 bytes (976.6 KiB) needed: the limit on the size of files \
+(ulimit -f) is 900.0 KiB"
     expect_only_files A.bin
+}
+
+# ulimit -f: of results, of memory that processes share, of what is written beside results.
+limit_files() {
+    run --separate-stderr timeout -k 5 60 bash -c 'ulimit -f 100; exec "$@"' limited "$@" < /dev/null
+}
+
+@test "a limit on the size of files is named, alone and on ranks" {
+    local count file limit='the limit on the size of files (ulimit -f) is 100.0 KiB'
+    "$MPIMATMUL" gen a.npy --dims 300x300 --seed 1 --quiet
+    "$MPIMATMUL" gen s.npy --dims 100x100 --seed 1 --quiet
+    for file in o.npy o.csv o.npz o.safetensors; do
+        limit_files "$MPIMATMUL" mul a.npy a.npy -o $file
+        expect_status 71
+        [[ "$stderr" =~ ^"mpimatmul: cannot write '$file': "[0-9]+" bytes (35"[0-9.]+" KiB) needed: $limit"$ ]]
+    done
+    printf '%s\n' 'x = load("s.npy")' 'save("o.npz:a", x)' 'save("o.npz:b", x)' 'save("o.npz:c", x)' > several.py
+    limit_files "$MPIMATMUL" run several.py
+    expect_failure 71 "cannot write 'o.npz:a': $limit"
+    printf '%s\n' 'x = load("s.npy")' 'for i in loop(2):' '    x = x + 1' \
+        '    checkpoint("c.safetensors", (x, x, x), turn=i)' 'save("x.npy", x)' > turns.py
+    limit_files "$MPIMATMUL" run turns.py
+    expect_failure 71 "turn 0: cannot write 'c.safetensors:0': $limit"
+    printf '%s\n' 'x = load("a.npy")' 'y = tanh(x) @ x' 'save("y.npy", y[:10, :10])' > shared.py
+    limit_files "$MPIMATMUL" run shared.py
+    [ "$status" -eq 71 ]
+    [[ "$stderr" =~ ^"mpimatmul: cannot allocate "[0-9.]+" "[KM]"iB of shared memory: $limit"$ ]]
+    printf '%s\n' 'x = load("s.npy")' 'for i in loop(2000):' \
+        "    print(\"$(printf 'word %.0s' {1..20})\", x[0, 0] * i)" 'save("z.npy", x)' > words.py
+    limit_files "$MPIMATMUL" run words.py --metrics m.jsonl --quiet --progress none
+    [ "$status" -eq 71 ] && [ "$stderr" = "mpimatmul: cannot write the metrics to 'm.jsonl': $limit" ]
+    rm z.npy m.jsonl
+    for count in 1 2; do
+        limit_files "${launch[@]}" -n $count "$MPIMATMUL" mul a.npy a.npy -o o.npy
+        expect_failure 71 "cannot start MPI: $limit, Open MPI shares files of 4100 KiB" "ulimit -f unlimited"
+    done
+    expect_only_files a.npy s.npy several.py shared.py turns.py words.py
 }

@@ -84,7 +84,7 @@ END
     expect_only_files e.py
     run --separate-stderr "$MPIMATMUL" run e.py --metrics /dev/full --quiet
     output=''
-    expect_failure 74 "cannot write the metrics to '/dev/full'"
+    expect_failure 74 "cannot write the metrics to '/dev/full': No space left on device"
     program mul e.py e.py --metrics m
     expect_status 64
 }

@@ -359,6 +359,11 @@ class Session:
         """All ranks wait in there for each other, without a word."""
         place, seconds = _caller.place(), wait_seconds()
         rank = os.environ.get("OMPI_COMM_WORLD_RANK", "")
+        try:
+            check(library.mmul_process_check_files)
+        except Error:
+            time.sleep(0 if rank == "0" else 3)  # root shows it, and mpirun takes a second to end the others
+            raise
 
         def tell():
             say(f"rank {rank} has waited {seconds:g} s in init() ({place}) for ranks that have not begun")
