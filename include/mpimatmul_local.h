@@ -430,6 +430,7 @@ enum mmul_generator {
     MMUL_GENERATE_IDENTITY, // 1 where row = column
     MMUL_GENERATE_ZEROS,
     MMUL_GENERATE_ONES,
+    MMUL_GENERATE_RAND, // [0, 1), multiples of 2^-24
 };
 
 // Element e (index in C order over the whole stack) depends on (seed, e) alone, so any part can

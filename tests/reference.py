@@ -487,6 +487,8 @@ def generate(shape, kind="uniform", seed=1):
     z = _drawn(seed, np.arange(count + count % 2))
     if kind == "uniform":
         made = ((z >> np.uint64(40)).astype(np.int64) - (1 << 23)) * 2.0 ** -23
+    elif kind == "rand":
+        made = (z >> np.uint64(40)).astype(np.int64) * 2.0 ** -24
     elif kind == "integer":
         made = ((z >> np.uint64(32)) * np.uint64(9) >> np.uint64(32)).astype(np.int64) - 4
     elif kind == "normal":
@@ -498,6 +500,9 @@ def generate(shape, kind="uniform", seed=1):
     else:
         made = np.broadcast_to(np.eye(*shape[-2:]), shape)
     return matrix(np.reshape(made.reshape(-1)[:count], shape))
+
+
+rand = (lambda shape, seed=1: generate(shape, "rand", seed))
 
 
 def _tensor(path, name):

@@ -32,10 +32,8 @@ static enum mmul_status choose_seed(const struct call *call, uint64_t *seed,
 }
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
-    static const enum mmul_generator kinds[] = {MMUL_GENERATE_UNIFORM, MMUL_GENERATE_NORMAL,
-                                                MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY};
     const struct option_value *values = call->options.values;
-    enum mmul_generator kind = kinds[values[OPT_KIND].number];
+    const enum mmul_generator kind = (enum mmul_generator)values[OPT_KIND].number; // in that order
     uint64_t seed = 0;
     struct mmul_output_request request = {
         .path = call->operands[0],
@@ -51,7 +49,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         status = choose_seed(call, &seed, err);
     if (status == MMUL_OK)
         status = mmul_generate_file(kind, seed, &request, err);
-    bool is_random = kind != MMUL_GENERATE_IDENTITY;
+    const bool is_random =
+        kind != MMUL_GENERATE_IDENTITY && kind != MMUL_GENERATE_ZEROS && kind != MMUL_GENERATE_ONES;
     if (status == MMUL_OK && is_random && values[OPT_SEED].text == NULL)
         mmul_print_remark(call, "seed %llu", (unsigned long long)seed);
     return status;
@@ -69,7 +68,8 @@ const struct command mmul_command_gen = {
     .operands_most = 1,
     .summary = "a matrix from a seed",
     .notes =
-        "uniform: [-1, 1); normal: mean 0, deviation 1; integer: -4 .. 4; identity, zeros, ones.\n"
+        "uniform: [-1, 1); normal: mean 0, deviation 1; integer: -4 .. 4; identity, zeros, ones;\n"
+        "rand: [0, 1).\n"
         "The ending of OUT chooses the format, without one it is .bin; - is standard output.\n"
         "\n"
         "  mpimatmul gen A.bin --dims 4096x1024 --seed 7\n",

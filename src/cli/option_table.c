@@ -17,7 +17,7 @@ static const struct option_row rows[OPT_COUNT] = {
                          "result; - is stdout", 0, 0},
     [OPT_DIMS] = {"dims", 0, OPTION_TEXT, 0, "DIMS", NULL, "none, must be given",
                   "RxC, DxRxC or BxDxRxC", 0, 0},
-    [OPT_KIND] = {"kind", 0, OPTION_CHOICE, 0, "uniform|normal|integer|identity|zeros|ones",
+    [OPT_KIND] = {"kind", 0, OPTION_CHOICE, 0, "uniform|normal|integer|identity|zeros|ones|rand",
                   "uniform", NULL, "", 0, 0},
     [OPT_SEED] = {"seed", 0, OPTION_INTEGER, 0, "N", NULL, "random, printed",
                   "same seed, same bytes", 0, 9223372036854774784.0},

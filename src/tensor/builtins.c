@@ -93,6 +93,7 @@ static const struct mmul_builtin TABLE[] = {
     {"linear", "x, w, b=None", mmul_builtin_linear, NULL, NULL},
     {"place", "x, placement, ranks=None", mmul_builtin_place, NULL, NULL},
     {"generate", "shape, kind=\"uniform\", seed=1", mmul_builtin_generate, NULL, NULL},
+    {"rand", "shape, seed=1", mmul_builtin_rand, NULL, NULL},
     {"zeros", "shape", mmul_builtin_filled, NULL, NULL},
     {"ones", "shape", mmul_builtin_filled, NULL, NULL},
     {"arange", "start, stop=None, step=1", mmul_builtin_arange, NULL, NULL},

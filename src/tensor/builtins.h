@@ -53,6 +53,7 @@ MMUL_BUILTIN(mmul_builtin_concat);
 MMUL_BUILTIN(mmul_builtin_take);
 MMUL_BUILTIN(mmul_builtin_place);
 MMUL_BUILTIN(mmul_builtin_generate);
+MMUL_BUILTIN(mmul_builtin_rand);
 MMUL_BUILTIN(mmul_builtin_filled);
 MMUL_BUILTIN(mmul_builtin_len);
 

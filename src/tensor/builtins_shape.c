@@ -189,30 +189,46 @@ static enum mmul_status generate(struct mmul_evaluator *e, const struct mmul_nod
     return MMUL_OK;
 }
 
+static enum mmul_status draw(struct mmul_evaluator *e, const struct mmul_node *call,
+                             enum mmul_generator kind, const struct mmul_argument *shape,
+                             const struct mmul_argument *seeded, struct mmul_object *result) {
+    int64_t sizes[MMUL_AXES_MOST], seed = 1;
+    int count = 0;
+    enum mmul_status status = take_shape(e, shape, sizes, &count);
+    if (status == MMUL_OK && seeded->node != NULL)
+        status = mmul_take_whole(e, seeded, "seed", &seed);
+    if (status == MMUL_OK && seed < 0)
+        return mmul_evaluator_fail(e, seeded->node, "seed must be at least 0");
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_generated generated = {
+        .kind = kind, .seed = (uint64_t)seed, .shape = shape_of(sizes, count)};
+    return generate(e, call, generated, count, result);
+}
+
 enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                        const struct mmul_node *call,
                                        const struct mmul_argument *arguments,
                                        struct mmul_object *result) {
     static const char *const words[] = {"uniform", "normal", "integer", "identity",
-                                        "zeros",   "ones",   NULL};
-    static const enum mmul_generator kinds[] = {MMUL_GENERATE_UNIFORM, MMUL_GENERATE_NORMAL,
-                                                MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY,
-                                                MMUL_GENERATE_ZEROS,   MMUL_GENERATE_ONES};
-    int64_t sizes[MMUL_AXES_MOST], seed = 1;
-    int count = 0, choice = 0;
+                                        "zeros",   "ones",   "rand",    NULL};
+    static const enum mmul_generator kinds[] = {
+        MMUL_GENERATE_UNIFORM, MMUL_GENERATE_NORMAL, MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY,
+        MMUL_GENERATE_ZEROS,   MMUL_GENERATE_ONES,   MMUL_GENERATE_RAND};
+    int choice = 0;
     (void)builtin;
-    enum mmul_status status = take_shape(e, &arguments[0], sizes, &count);
-    if (status == MMUL_OK)
-        status = mmul_take_choice(e, &arguments[1], "kind", words, &choice);
-    if (status == MMUL_OK && arguments[2].node != NULL)
-        status = mmul_take_whole(e, &arguments[2], "seed", &seed);
-    if (status == MMUL_OK && seed < 0)
-        return mmul_evaluator_fail(e, arguments[2].node, "seed must be at least 0");
-    if (status != MMUL_OK)
-        return status;
-    const struct mmul_generated generated = {
-        .kind = kinds[choice], .seed = (uint64_t)seed, .shape = shape_of(sizes, count)};
-    return generate(e, call, generated, count, result);
+    enum mmul_status status = mmul_take_choice(e, &arguments[1], "kind", words, &choice);
+    return status == MMUL_OK ? draw(e, call, kinds[choice], &arguments[0], &arguments[2], result)
+                             : status;
+}
+
+// torch's rand.
+enum mmul_status mmul_builtin_rand(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    (void)builtin;
+    return draw(e, call, MMUL_GENERATE_RAND, &arguments[0], &arguments[1], result);
 }
 
 // numpy's zeros and ones, of one size a row.

@@ -153,3 +153,24 @@ END
     "$MPIMATMUL" gen - --dims 3000x1000 --seed 1 --progress plain --quiet 2> err | { sleep 2.8; cat > /dev/null; }
     [ ! -s err ]
 }
+
+@test "kinds without a seed, and numbers from 0 to 1, which are half of uniform's and a half" {
+    need_numpy
+    for kind in zeros ones identity; do
+        program gen $kind.npy --dims 3x2 --kind $kind
+        expect_quiet_success
+    done
+    "$MPIMATMUL" gen u.npy --dims 500x33 --seed 7
+    "$MPIMATMUL" gen r.npy --dims 500x33 --seed 7 --kind rand
+    python << 'END'
+import numpy as np
+assert not np.load("zeros.npy").any() and (np.load("ones.npy") == 1).all()
+assert np.array_equal(np.load("identity.npy"), np.eye(3, 2))
+r = np.load("r.npy")
+assert np.array_equal(r, np.load("u.npy") / 2 + 0.5) and 0 <= r.min() < 0.01 and 0.99 < r.max() < 1
+END
+    script 'assert_close(rand((500, 33), seed=7), load("r.npy"), 0)
+print(rand((2, 3)))'
+    ranks 2 run e.py --quiet
+    expect_status 0
+}

@@ -23,7 +23,7 @@ from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, at
                           softmax, sort, sqrt, std, sum, take, tanh, topk, transpose, var, where, zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
-from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, save
+from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, rand, save
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -390,6 +390,11 @@ def generate(shape, kind="uniform", seed=1):
     return Value(shape, lambda program, _: program.generate(shape, number.value, seed, program.word("generate")))
 
 
+def rand(shape, seed=1):
+    """Uniform in [0, 1), as torch's; `generate` with its kind "uniform" is of [-1, 1)."""
+    return generate(shape, "rand", seed)
+
+
 # ------------------------------------------------------------------------------------ evaluation
 
 
