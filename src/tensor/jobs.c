@@ -391,8 +391,16 @@ void mmul_jobs_leave(struct mmul_evaluator *e) {
         e->arena = &e->script->arena; // what names have stays where it is until the end
 }
 
+// A file's value belongs to one program alone, so the file itself remembers what that program has done.
+static void note_rounded(struct mmul_evaluator *e) {
+    for (struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
+        if (f->job == e->job)
+            f->is_rounded |= mmul_program_is_rounded(e->program, f->value);
+}
+
 static enum mmul_status begin_program(struct mmul_evaluator *e) {
     struct mmul_script *script = e->script;
+    note_rounded(e);
     mmul_program_destroy(script->program);
     mmul_script_lent_free(script);
     script->program = e->program = NULL;
@@ -456,6 +464,7 @@ enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn) {
 }
 
 enum mmul_status mmul_jobs_end(struct mmul_evaluator *e) {
+    note_rounded(e);
     for (struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next) {
         if (!o->is_waiting)
             continue;

@@ -173,7 +173,7 @@ const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, in
     while (file != NULL && (file->matrix == NULL || index-- > 0)) // what is kept is no file
         file = file->next;
     if (file != NULL && is_rounded != NULL)
-        *is_rounded = mmul_program_is_rounded(script->program, file->value);
+        *is_rounded = file->is_rounded;
     return file != NULL ? file->matrix : NULL;
 }
 

@@ -10,6 +10,7 @@ struct mmul_script_file {
     const char *path;
     struct mmul_matrix *matrix; // owned; NULL: a kept set
     int value, axes, job;       // value: of that job's program
+    bool is_rounded;            // a program has read its float64 as float32
     struct mmul_script_file *next;
 };
 

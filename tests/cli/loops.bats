@@ -334,3 +334,31 @@ first, second = (r["calibrated_flops_per_second"] for r in json.load(open("repor
 assert 0 < 10 * second < first if int(sys.argv[1]) >= 1049 else first == second == 0, (first, second)' "$rows"
     done
 }
+
+@test "a loop is the last statement: lines, checkpoints, saves and nothing, each with a summary and a page" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("d.npy", np.arange(6.).reshape(2, 3))
+np.save("f.npy", np.arange(6, dtype="f4").reshape(2, 3))
+END
+    for file in d f; do
+        for last in 'print(mean(x, axis=None))' 's = s + x' 'checkpoint("c.safetensors", s + x, turn=i + 1)' \
+            'save(f"s_{i}.npy", s + x)' 'assert_close(x, x, 0)'; do
+            script "x = load(\"$file.npy\")
+s = zeros((2, 3))
+for i in loop(3):
+    $last"
+            for count in 1 2; do
+                rm -f page.html
+                ranks $count run e.py --html page.html
+                expect_status 0
+                grep -q '^wall ' <<< "$output" || { show; return 1; }
+                grep -q '</html>' page.html
+                [[ "$last" != print* ]] || [ "$(grep -c -x 2.5 <<< "$output")" -eq 3 ]
+            done
+        done
+    done
+    program run e.py --quiet
+    expect_quiet_success
+}

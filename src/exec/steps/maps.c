@@ -161,7 +161,7 @@ static bool is_index(double id, int64_t count) {
     return id >= 0 && id < (double)count && id == (double)(int64_t)id;
 }
 
-// Refuses numbers that are no indices, where an operand holds indices. A lookup has a check of its own, which says more.
+// Refuses numbers that are no indices, where an operand holds indices. A lookup has its own check, which says more.
 static enum mmul_status check_indices(const struct making *m, const struct mmul_host_map *host,
                                       struct mmul_error *err) {
     const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
