@@ -8,7 +8,7 @@
 // each work-item keeps 2 x 8 in registers. It goes over the keys, KEYS at a time: their scores, in parts of DEPTH
 // columns of x and y; then, with 4 work-items per row, the largest so far, by which what was added up before is
 // scaled; then the values. Local memory: 15 KiB.
-// A row that counts no key is zeros, one that has only seen -inf NaN.
+// A row is zeros if no key counts, or if each score is -inf: the sum of its weights is 0 then.
 // Tunables: none; the three sizes are what GROUP work-items make 2 x 4 scores and 2 x 8 results each of.
 // Must equal: make_attention (device/reference_map.c).
 // Built for one kernel at a time, which is defined in front of the text (device/opencl_map.c).
@@ -118,13 +118,12 @@ MAP_KERNEL(map_attention) {
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint a = 0; a < 2; a++) {
         const uint r = 2 * ty + a, i = first + r;
-        const bool is_zero = counted(whole.y, whole.z, i, keys) == 0;
         float all = 0.0f;
         for (uint s = 0; s < SHARE; s++)
             all += scratch[r * SHARE + s];
         for (uint b = 0; b < 8; b++)
             if (i < rows && left + tx + 8 * b < cols)
-                WRITE(i, left + tx + 8 * b, is_zero ? 0.0f : sums[a][b] / all)
+                WRITE(i, left + tx + 8 * b, all == 0.0f ? 0.0f : sums[a][b] / all)
     }
     CARRY_END
 }
@@ -132,7 +131,8 @@ MAP_KERNEL(map_attention) {
 
 // --------------------------------------------------------------------------------------- gradients
 //
-// attention_sums (q, k, y, dy, mask): of every row of scores log(sum(exp)), of y and dy the sum of products.
+// attention_sums (q, k, y, dy, mask): of every row of scores log(sum(exp)), of y and dy the sum of products. The log of
+// a sum of 0 is kept as +inf, so that each power below is 0.
 // attention_backward_* (q, k, v, dy, sums, mask): row r of the result, query or (of k, v) key, by all others, KEYS at a
 // time: powers exp(score - sums 0), times dy v^T - sums 1 where they are slopes, times rows of the others.
 // whole: columns of q and k; of v; others that row 0 counts or, of k and v, the first one that counts it; others.
@@ -186,7 +186,7 @@ MAP_KERNEL(map_attention_sums) {
             sum += scratch[id + s];
             along += scores[row][s];
         }
-        WRITE(i, 0, most + log(sum))
+        WRITE(i, 0, sum == 0.0f ? INFINITY : most + log(sum))
         WRITE(i, 1, along)
     }
     CARRY_END

@@ -325,7 +325,10 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
     if q.ndim > 2 and k.shape[-3] != q.shape[-3]:
         k, v = (_repeated(y, q.shape[-3] // y.shape[-3]) for y in (k, v))
     scores = q @ k.T * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    return softmax(scores if mask is None else scores + mask, causal) @ v
+    scores = scores if mask is None else scores + mask
+    counted = np.tril(np.ones(scores.shape[-2:]), scores.shape[-1] - scores.shape[-2]) if causal else 1
+    seen = np.any((np.asarray(scores) != -np.inf) & (counted != 0), axis=-1, keepdims=True)
+    return where(seen, softmax(where(seen, scores, 0 * np.asarray(q @ k.T)), causal) @ v, np.zeros(v.shape[-1:]))
 
 
 def _repeated(x, times):

@@ -162,10 +162,10 @@ static void add_values(const struct attention *a, const struct tile *t, mmul_rea
     }
 }
 
-// A row of which no key counts is 0.
+// A row is 0 if no key counts, or if each score is -infinity: the sum of its powers is 0 then.
 static void finish(const struct attention *a, const struct tile *t, mmul_real *out, int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
-        const bool is_empty = counted(a, t->row + r) == 0;
+        const bool is_empty = t->sums[r] == 0;
         for (int64_t j = 0; is_empty && j < a->map->cols; j++)
             out[r * ld + j] = 0;
         if (!is_empty)
@@ -173,7 +173,8 @@ static void finish(const struct attention *a, const struct tile *t, mmul_real *o
     }
 }
 
-// Of rows of scores the log of their powers' sum, and of rows of the result and its gradient the sum of products.
+// Each row has the log of its powers' sum, then the sum of products of the result and its gradient. The log of a sum
+// of 0 is kept as +infinity: a gradient subtracts the log from the scores, so each power of the row is 0 there.
 static void finish_sums(const struct attention *a, const struct tile *t, mmul_real *out,
                         int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
@@ -182,7 +183,8 @@ static void finish_sums(const struct attention *a, const struct tile *t, mmul_re
         double sum = 0;
         for (int64_t j = 0; j < a->map->operands[2].cols; j++)
             sum += (double)y.at[j * y.col_step] * (double)dy.at[j * dy.col_step];
-        out[r * ld] = (mmul_real)((double)t->most[r] + log(t->sums[r]));
+        out[r * ld] =
+            (mmul_real)(t->sums[r] == 0 ? INFINITY : (double)t->most[r] + log(t->sums[r]));
         out[r * ld + 1] = (mmul_real)sum;
     }
 }

@@ -562,7 +562,8 @@ static double score(const struct mmul_map *map, int64_t i, int64_t p) {
            (mask < map->operand_count ? element(map, mask, i, p) : 0);
 }
 
-// softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017.
+// softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017. A row is 0 if no key counts, or if
+// each score is -infinity.
 static void attend(const struct mmul_map *map, int64_t i, double *scores) {
     const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
@@ -571,18 +572,19 @@ static void attend(const struct mmul_map *map, int64_t i, double *scores) {
         scores[p] = score(map, i, p);
         most = larger(most, scores[p]);
     }
-    for (int64_t p = 0; p < count; p++)
+    const bool is_empty = most == -INFINITY;
+    for (int64_t p = 0; p < count && !is_empty; p++)
         sum += (long double)(scores[p] = (double)power_of_difference(scores[p], most));
     for (int64_t j = 0; j < map->cols; j++) {
         long double value = 0;
-        for (int64_t p = 0; p < count; p++)
+        for (int64_t p = 0; p < count && !is_empty; p++)
             value += (long double)(scores[p] * element(map, 2, p, j)) / sum;
         set(map, i, j, (double)value);
     }
 }
 
-// Of every row of scores the log of the sum of its powers, -infinity where none counts or all are that, and the sum of
-// products of the result and its gradient.
+// Each row has the log of the sum of its powers, then the sum of products of the result and its gradient. A row without
+// a power has the log +infinity: exp(score - log) is 0 in its gradients.
 static void attention_sums(const struct mmul_map *map, int64_t i) {
     const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
@@ -591,7 +593,7 @@ static void attention_sums(const struct mmul_map *map, int64_t i) {
         most = larger(most, score(map, i, p));
     for (int64_t p = 0; p < count && most != -INFINITY; p++)
         sum += power_of_difference(score(map, i, p), most);
-    set(map, i, 0, most == -INFINITY ? most : (double)((long double)most + logl(sum)));
+    set(map, i, 0, most == -INFINITY ? INFINITY : (double)((long double)most + logl(sum)));
     set(map, i, 1, along(map, 2, i, 3, i));
 }
 

@@ -175,3 +175,49 @@ END
 g = np.load("g.npy")
 assert g.dtype == np.float64 and (g == 1 / 3).all(), g'
 }
+
+# masked_rows OPTION...: a row of attention whose keys are all masked is 0, and so are its gradients. The values are
+# closed forms: the row that sees one key is its value.
+masked_rows() {
+    run "$MPIMATMUL" run masked.py --quiet "$@" < /dev/null
+    [ "$status" -eq 0 ]
+    py -c '
+import numpy as np
+def has(name, expected):
+    found = np.load(name + ".npy")
+    assert np.array_equal(found, expected), (name, found)
+has("a", [[1], [0]])
+for name, expected in (("q", [[1], [0]]), ("k", [[0], [0]]), ("v", [[2], [0]]), ("m", [[0, 0], [0, 0]])):
+    has("d" + name, expected)
+has("b", np.zeros((2, 1)))
+has("c", np.zeros((400, 3)))
+has("dc", np.zeros((400, 3)))'
+}
+
+@test "a row of attention whose keys are all masked is 0, and has the gradient 0" {
+    py -c '
+import numpy as np
+np.save("q.npy", [[1.0], [2.0]])
+np.save("m.npy", [[0, -np.inf], [-np.inf, -np.inf]])
+np.save("far.npy", np.full((400, 500), -np.inf))'
+    cat > masked.py << 'END'
+q, m = load("q.npy"), load("m.npy")
+a = attention(q, q, q, mask=m)
+save("a.npy", a)
+save("dq.npy", grad(sum(a[0:1]), q))
+k, v = load("q.npy") * 1, load("q.npy") * 1
+s = sum(attention(q, k, v, mask=m) * 2)
+g = grad(s, (k, v, m))
+save("dk.npy", g[0])
+save("dv.npy", g[1])
+save("dm.npy", g[2])
+save("b.npy", attention(q, q, q, causal=True, mask=m) * (q > 1))
+x, y = generate((400, 3), seed=1), generate((500, 3), seed=2)
+c = attention(x, y, y, mask=load("far.npy"))
+save("c.npy", c)
+save("dc.npy", grad(sum(c * x), x) - c - attention(x, y, y, mask=load("far.npy")))
+END
+    masked_rows
+    masked_rows --dtype float32
+    ! "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || masked_rows --dtype float32 --device 0:0
+}

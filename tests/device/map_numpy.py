@@ -70,6 +70,7 @@ def rope(case, x):
 def attention(case, q, k, v, mask=0.0):
     scores = q @ k.T * case["scale"] + mask
     count = counted(case, len(q), len(k))
+    count = [n if np.any(row[:n] != -np.inf) else 0 for row, n in zip(scores, count)]  # a masked row is 0
     powers = softmax(scores, count)
     return np.array([row[:n] @ v[:n] if n > 0 else np.zeros(v.shape[1]) for row, n in zip(powers, count)])
 
@@ -79,7 +80,7 @@ def attention_sums(case, q, k, y, dy, mask=0.0):
     sums = np.zeros((len(q), 2), dtype=q.dtype)
     for row, into, n in zip(scores, sums, counted(case, len(q), len(k))):
         most = np.max(row[:n], initial=-np.inf)
-        into[0] = most + np.log(np.sum(np.exp(row[:n] - most))) if most > -np.inf else most
+        into[0] = np.inf if most == -np.inf else most + np.log(np.sum(np.exp(row[:n] - most)))
     sums[:, 1] = np.sum(y * dy, axis=-1)
     return sums
 

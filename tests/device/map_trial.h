@@ -266,7 +266,7 @@ static inline void shape_rows(struct trial *t, int64_t cols) {
         struct source *s = &t->sources[i];
         s->rows = i < row->by_row ? t->rows : 1;
         s->cols = is_hot || (is_loss && i > 0) ? 1 : cols;
-        if (is_hot || (i > 0 && i == row->indices)) {
+        if (i + 1 == row->indices) {
             s->flavour = INDICES;
             s->limit = cols;
         }

@@ -93,9 +93,8 @@ static float *filled(int64_t count, uint64_t seed, int64_t below) {
 
 // How many an operand may count or pick from; 0: it holds no indices. All tables and rows here have 50 at least.
 static int64_t index_limit(const struct block *b, int operand) {
-    const bool is_hot = b->kind == MMUL_ONE_HOT, is_take = b->kind == MMUL_TAKE && operand == 1;
-    const int indices = mmul_operation_row(b->kind)->indices;
-    return is_hot || is_take || (operand > 0 && operand == indices) ? 50 : 0;
+    const bool is_take = b->kind == MMUL_TAKE && operand == 1;
+    return is_take || operand + 1 == mmul_operation_row(b->kind)->indices ? 50 : 0;
 }
 
 // The block on the CPU; operands and result are the caller's.

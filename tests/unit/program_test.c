@@ -597,8 +597,8 @@ static void operands_by_row_come_first(void **state) {
         const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
         const bool is_by_row = row->class == MMUL_CLASS_ROWS;
         if (is_by_row != (row->by_row > 0) || row->by_row > row->least ||
-            (row->indices > 0 && row->indices >= row->most) ||
-            (is_by_row && row->indices >= row->by_row) || (row->picks && !is_by_row))
+            row->indices > row->most || (is_by_row && row->indices > row->by_row) ||
+            (row->picks && !is_by_row))
             fail_msg("%s", row->name);
     }
 }
