@@ -402,3 +402,19 @@ object file: No such file or directory; MPIMATMUL_LIBRARY may name it, as \
 MPIMATMUL_LIBRARY=/usr/local/lib/libmpimatmul.so.0" ]
     [ "$status" -eq 1 ]
 }
+
+@test "the header of a table is skipped with a warning" {
+    printf 'a,"1 b"\n1,2\n3,4\n' > h.csv
+    printf '1,2\n3,4\n' > n.csv
+    cat > header.py << 'END'
+import warnings
+import mpimatmul as mm
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    assert mm.load("h.csv").numpy().tolist() == [[1, 2], [3, 4]]
+    mm.load("n.csv")
+assert [str(w.message) for w in told] == ["the first line of 'h.csv' is a header and was skipped"], told
+END
+    run --separate-stderr "$PYTHON" header.py
+    expect_quiet_success
+}
