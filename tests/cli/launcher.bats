@@ -4,6 +4,11 @@
 # shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
 load helper
 
+# An mpirun that was killed leaves its shared segments behind.
+setup_file() {
+    export OMPI_MCA_btl_vader_backing_directory=$BATS_FILE_TMPDIR
+}
+
 # A training in small: every turn leaves a checkpoint.
 turns() {
     printf '%s\n' 'x = generate((4, 4), seed=1)' 'for i in loop(100000000):' '    x = tanh(x * 0.9 + 0.1)' \

@@ -329,6 +329,7 @@ assert archive.files == ["x", "layer.y", "i", "stack"]
 bytes_ = open("m.safetensors", "rb").read()
 data = 8 + int.from_bytes(bytes_[:8], "little")
 head = json.loads(bytes_[8:data])
+assert all(key.startswith("xxh3") for key in head.pop("__metadata__")), head
 types = {"F32": np.float32, "I32": np.int32}
 tensors = {name: np.frombuffer(bytes_[data + t["data_offsets"][0]:data + t["data_offsets"][1]],
                                types[t["dtype"]]).reshape(t["shape"]) for name, t in head.items()}
