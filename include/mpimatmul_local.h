@@ -977,8 +977,9 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 // Formulas and their sources: src/device/reference_map.c. Axes count from the end: -1 columns, -2 rows.
 //
 //     matmul, transpose                        as below
-//     neg exp log sqrt rsqrt abs relu          1: element by element; sizes of x
-//     sigmoid tanh silu gelu gelu_tanh sin cos
+//     neg exp log log1p sqrt rsqrt abs relu    1: element by element; sizes of x
+//     sigmoid tanh silu gelu gelu_tanh
+//     softplus sin cos
 //     add subtract multiply divide             2 n: element by element; sizes of 1 repeat. As numpy's
 //     floor_divide remainder power             functions of these names; comparisons give 0 and 1
 //     maximum minimum equal not_equal less
@@ -1013,7 +1014,10 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              of -log softmax at the index (torch's)
 //     mse, binary_cross_entropy                2: means over all elements; of logits and numbers from 0 to 1
 //                                              (torch's with logits)
-//     norm                                     1, axis (0: all): the root of the sum of squares
+//     norm, logsumexp                          1, axis (0: all): the root of the sum of squares, log(sum(exp(x)));
+//                                              neither overflows on the way
+//     scale_for_squares                        1: of the largest size of an element, or several: 1, or a power of two
+//                                              with which squares of such elements neither overflow nor vanish
 //     clip                                     1 and two numbers, which may be infinite: no less, no more
 //     stop_gradient                            1: x, through which no gradient goes
 //     dropout                                  1 and three numbers, p, seed, turn: 0 with probability p (below 1), else
@@ -1054,7 +1058,8 @@ MMUL_API enum mmul_status mmul_program_apply(struct mmul_program *program,
 
 // Gradients of y, which has one element, by `count` of the program's values: gradients[i] has the sizes and the type
 // of xs[i]. Adds the operations that make them. Where several elements are as large as a maximum they share; relu and
-// abs have 0 at 0. Fails with MMUL_ERR_DATA (y has more elements; one of xs holds whole numbers, or y does not depend
+// abs have 0 at 0. Where the gradient of a result is exactly 0, so are those of its operands, also if a slope there is
+// infinite or NaN. Fails with MMUL_ERR_DATA (y has more elements; one of xs holds whole numbers, or y does not depend
 // on it; an operation that has no derivative, by its name), MMUL_ERR_USAGE (no such value), MMUL_ERR_SYSTEM (memory);
 // the program is as before then. Local.
 struct mmul_gradient_request {

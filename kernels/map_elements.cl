@@ -39,14 +39,19 @@ float sigmoid(const float a) {
     return 1.0f / (1.0f + exp(-a));
 }
 
+// a, or the lowest number where a is -infinity: the limit of a times a function that goes to 0 there is 0.
+float finite_below(const float a) {
+    return a < -FLT_MAX ? -FLT_MAX : a;
+}
+
 // 1 + erf(a / sqrt 2) = erfc(-a / sqrt 2)
 float gelu(const float a) {
-    return 0.5f * a * erfc(-a * 0.70710678f);
+    return 0.5f * finite_below(a) * erfc(-a * 0.70710678f);
 }
 
 // (1 + tanh(u)) / 2 = sigmoid(2 u), 2 sqrt(2 / pi) = 1.5957691
 float gelu_tanh(const float a) {
-    return a * sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
+    return finite_below(a) * sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
 }
 
 // Derivatives: 0 or 1 far from 0, infinities included.
@@ -89,13 +94,14 @@ ELEMENTS(map_cast, a)
 ELEMENTS(map_neg, -a)
 ELEMENTS(map_exp, exp(a))
 ELEMENTS(map_log, log(a))
+ELEMENTS(map_log1p, log1p(a))
 ELEMENTS(map_sqrt, sqrt(a))
 ELEMENTS(map_rsqrt, 1.0f / sqrt(a))
 ELEMENTS(map_abs, fabs(a))
 ELEMENTS(map_relu, a < 0.0f ? 0.0f : a)
 ELEMENTS(map_sigmoid, sigmoid(a))
 ELEMENTS(map_tanh, tanh(a))
-ELEMENTS(map_silu, a *sigmoid(a))
+ELEMENTS(map_silu, finite_below(a) * sigmoid(a))
 ELEMENTS(map_gelu, gelu(a))
 ELEMENTS(map_gelu_tanh, gelu_tanh(a))
 ELEMENTS(map_sin, sin(a))
@@ -119,6 +125,8 @@ PAIRS(map_greater_equal, a >= b ? 1.0f : 0.0f)
 PAIRS(map_silu_backward, silu_slope(a) * b)
 PAIRS(map_gelu_backward, gelu_slope(a) * b)
 PAIRS(map_gelu_tanh_backward, gelu_tanh_slope(a) * b)
+PAIRS(map_multiply_backward, a == 0.0f ? 0.0f : a * b)
+PAIRS(map_divide_backward, a == 0.0f ? 0.0f : a / b)
 
 ELEMENTS(map_where, a != 0.0f ? OPERAND(y, i, j) : OPERAND(z, i, j))
 

@@ -71,6 +71,10 @@ CASES += [("take(x, i)", {"x": (7, 5), "i": (1, 9, "ids", 7)}), ("take(x, i)", {
           ("one_hot(i, 5) * x", {"x": (6, 5), "i": (1, 6, "ids", 5)}),
           ("add_at(x, i, y)", {"x": (7, 5), "y": (9, 5), "i": (1, 9, "ids", 7)}),
           ("add_at(x, i, y * y)", {"x": (7, 5), "y": (3, 4, 5), "i": (3, 4, "ids", 7)})]
+CASES += [("log1p(x)", {"x": (6, 5, "positive")})]
+CASES += [(text, {"x": (6, 5)}) for text in (
+    "softplus(x)", "softplus(x * 900)", "logsumexp(x)", "logsumexp(x, axis=-1)", "logsumexp(x * 900, axis=0)",
+    "norm(x * 1e25) * 1e-25", "std(x * 1e-25, axis=0) * 1e25", "x ** 0")]
 
 
 def made(rng, shape):

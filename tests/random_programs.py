@@ -118,6 +118,7 @@ class Writer:
         x = self.pick()
         form = self.rng.choice(("-{}", "neg({})", "exp(minimum({}, 4))", "log(abs({}) + 0.5)", "sqrt(abs({}) + 0.1)",
                                 "rsqrt({} * {} + 0.5)", "abs({})", "relu({})", "sigmoid({})", "tanh({})", "silu({})",
+                                "softplus({})", "log1p(abs({}))", "logsumexp({}, axis=-1)",
                                 "gelu({})", 'gelu({}, approximate="tanh")', "sin({})", "cos({})",
                                 "{} ** 2", "(abs({}) + 0.1) ** 0.5", "dropout({}, 0.3, 5, n)"))
         return self.add(f"{self.fresh()} = {form.replace('{}', x)}",

@@ -77,16 +77,23 @@ _DERIVATIVES = {
     np.subtract: (lambda g, y, a, b: g, lambda g, y, a, b: -g),
     np.multiply: (lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
     np.divide: (lambda g, y, a, b: g / b, lambda g, y, a, b: -g * a / b ** 2),
-    np.power: (lambda g, y, a, b: g * b * a ** (b - 1), lambda g, y, a, b: g * np.where(a == 0, 0, y * np.log(a))),
+    np.power: (lambda g, y, a, b: g * np.where(b == 0, 0, b * a ** (b - 1)),
+               lambda g, y, a, b: g * np.where(a == 0, 0, y * np.log(a))),
     np.remainder: (lambda g, y, a, b: g, lambda g, y, a, b: -g * np.floor(a / b)),
     np.matmul: (lambda g, y, a, b: g @ _swapped(b), lambda g, y, a, b: _swapped(a) @ g),
     np.maximum: _ties(np.greater), np.minimum: _ties(np.less),
     np.negative: (lambda g, y, a: -g,), np.exp: (lambda g, y, a: g * y,), np.log: (lambda g, y, a: g / a,),
+    np.log1p: (lambda g, y, a: g / (1 + a),),
     np.sqrt: (lambda g, y, a: g / (2 * y),), np.absolute: (lambda g, y, a: g * np.sign(a),),
     np.sin: (lambda g, y, a: g * np.cos(a),), np.cos: (lambda g, y, a: -g * np.sin(a),),
     np.tanh: (lambda g, y, a: g * (1 - y * y),), np.square: (lambda g, y, a: 2 * g * a,),
     np.reciprocal: (lambda g, y, a: -g * y * y,),
 }
+
+
+def _guarded(ufunc, g, made):
+    """Where the gradient of a result is 0, so is what it gives, whatever it is times or over."""
+    return made if ufunc is np.matmul else np.where(g == 0, 0, made)
 
 
 class Taped(Matrix):
@@ -100,7 +107,8 @@ class Taped(Matrix):
         if method == "reduce" and ufunc in (np.add, np.maximum, np.minimum):
             return taped(y, (inputs[0], _spread(plain[0], y, ufunc)))
         rules = _DERIVATIVES.get(ufunc, ()) if method == "__call__" else ()
-        return taped(y, *((x, lambda g, rule=rule, at=at: _summed(rule(g, y, *plain), plain[at].shape))
+        return taped(y, *((x, lambda g, rule=rule, at=at:
+                           _summed(_guarded(ufunc, g, rule(g, y, *plain)), plain[at].shape))
                           for at, (x, rule) in enumerate(zip(inputs, rules))))
 
     def __getitem__(self, key):
@@ -149,7 +157,9 @@ def grad(y, x):
             known[id(parent)] = known.get(id(parent), 0) + back(known[id(at)]) if id(at) in known else 0
 
     def of(x):
-        return tuple(map(of, x)) if isinstance(x, tuple) else matrix(np.array(known[id(x)]))
+        if isinstance(x, tuple):
+            return tuple(map(of, x))
+        return matrix(np.array(known.get(id(x), np.zeros(x.shape))))  # numpy's x ** 0 is not taped
     return of(x)
 
 
@@ -172,10 +182,11 @@ def _erf(x):
                  (x, lambda g: g * 2 / math.sqrt(math.pi) * np.exp(-np.asarray(x) ** 2)))
 
 
-neg, exp, log, sqrt, sin, cos = np.negative, np.exp, np.log, np.sqrt, np.sin, np.cos
+neg, exp, log, log1p, sqrt, sin, cos = np.negative, np.exp, np.log, np.log1p, np.sqrt, np.sin, np.cos
 tanh, maximum, minimum = np.tanh, np.maximum, np.minimum
 loop, stop_gradient = (lambda first, *end: range(first, *end)), (lambda x: matrix(np.array(x)))
 rsqrt, sigmoid, silu = (lambda x: 1 / np.sqrt(x)), (lambda x: 1 / (1 + np.exp(-x))), (lambda x: x / (1 + np.exp(-x)))
+softplus = (lambda x: maximum(x, 0) + log1p(exp(-abs(x))))
 relu = (lambda x: taped(np.maximum(np.asarray(x), 0), (x, lambda g: g * (np.asarray(x) > 0)))
         if isinstance(x, np.ndarray) else builtins.max(x, 0))
 _flag = {0: False, 1: True}.__getitem__
@@ -277,9 +288,26 @@ def _reduction(of_array):
 
 sum, mean, max, min = (_reduction(lambda x, axis, f=f: f(x, axis=axis, keepdims=True))
                        for f in (np.add.reduce, np.mean, np.maximum.reduce, np.minimum.reduce))
-norm = _reduction(lambda x, axis: (lambda s: where(s == 0, 0, np.sqrt(where(s == 0, 1, s))))(sum(x * x, axis)))
+
+
+def _root(of, x, axis):
+    """Of a sum or mean of squares, each divided by the largest size; no slope at 0."""
+    most = np.max(np.abs(np.asarray(x)), axis, keepdims=True)
+    most = np.where((most == 0) | ~np.isfinite(most), 1, most)
+    squares = of((x / most) ** 2, axis)
+    return most * where(squares == 0, 0, np.sqrt(where(squares == 0, 1, squares)))
+
+
+def _logsumexp(x, axis):
+    most = np.max(np.asarray(x), axis, keepdims=True)
+    infinite = np.isinf(most)
+    shift = np.where(infinite, 0, most)
+    return where(infinite, max(x, axis), shift + np.log(sum(np.exp(x - shift), axis)))
+
+
+norm, logsumexp = _reduction(lambda x, axis: _root(sum, x, axis)), _reduction(_logsumexp)
 var = _reduction(lambda x, axis: mean((x - mean(x, axis)) ** 2, axis))
-std = _reduction(lambda x, axis: np.sqrt(var(x, axis)))
+std = _reduction(lambda x, axis: _root(mean, x - mean(x, axis), axis))
 
 cumsum = (lambda x, axis: taped(np.cumsum(np.asarray(x), axis), (
     x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis))))

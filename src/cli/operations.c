@@ -49,9 +49,9 @@ static enum mmul_status run_transpose(const struct call *call, struct mmul_error
 }
 
 static const char *const maps[] = {
-    "neg",        "exp",    "log",    "sqrt", "rsqrt",   "abs",     "relu",      "sigmoid",
-    "tanh",       "silu",   "gelu",   "sin",  "cos",     "softmax", "normalize", "rms_norm",
-    "layer_norm", "argmax", "argmin", "sort", "argsort", NULL};
+    "neg",       "exp",      "log",        "log1p",  "sqrt",     "rsqrt", "abs",     "relu",
+    "sigmoid",   "tanh",     "silu",       "gelu",   "softplus", "sin",   "cos",     "softmax",
+    "normalize", "rms_norm", "layer_norm", "argmax", "argmin",   "sort",  "argsort", NULL};
 static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std", NULL};
 
 // OP, one of a list of words.
@@ -189,12 +189,12 @@ const struct command mmul_command_map = {
     .operands_least = 2,
     .operands_most = 2,
     .summary = "relu, gelu, softmax, ... of a matrix",
-    .notes =
-        "OP is of every element: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu sin cos;\n"
-        "or of every row: softmax normalize rms_norm layer_norm (both without weights) argmax\n"
-        "argmin sort argsort. The program y = OP(load(A)) of `mpimatmul run`.\n"
-        "\n"
-        "  mpimatmul map gelu X.npy -o Y.npy\n",
+    .notes = "OP is of every element: neg exp log log1p sqrt rsqrt abs relu sigmoid tanh silu\n"
+             "gelu softplus sin cos; or of every row: softmax normalize rms_norm layer_norm\n"
+             "(both without weights) argmax argmin sort argsort. The program y = OP(load(A)) of "
+             "`mpimatmul run`.\n"
+             "\n"
+             "  mpimatmul map gelu X.npy -o Y.npy\n",
     .options = options,
     .refused = mmul_run_refused,
     .needs_mpi = true,

@@ -4,6 +4,8 @@
 // (glibc's libmvec: up to 4 units of the last place).
 #pragma once
 
+#include <float.h>
+
 #include "device/cpu_map_float.h"
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
@@ -12,6 +14,8 @@
 extern double exp(double);
 #pragma omp declare simd notinbranch
 extern double log(double);
+#pragma omp declare simd notinbranch
+extern double log1p(double);
 #pragma omp declare simd notinbranch
 extern double tanh(double);
 #pragma omp declare simd notinbranch
@@ -31,6 +35,9 @@ MMUL_INLINE double mmul_exp(double x) {
 MMUL_INLINE double mmul_log(double x) {
     return log(x);
 }
+MMUL_INLINE double mmul_log1p(double x) {
+    return log1p(x);
+}
 MMUL_INLINE double mmul_sqrt(double x) {
     return sqrt(x);
 }
@@ -43,13 +50,18 @@ MMUL_INLINE double mmul_tanh(double x) {
 MMUL_INLINE double mmul_sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
+// As that of floats, which see.
+MMUL_INLINE double mmul_finite_below(double x) {
+    return x < -DBL_MAX ? -DBL_MAX : x;
+}
 MMUL_INLINE double mmul_gelu(double x) {
-    return 0.5 * x * erfc(-x * 0.70710678118654752);
+    return 0.5 * mmul_finite_below(x) * erfc(-x * 0.70710678118654752);
 }
 
 // 0.5 (1 + tanh u) is the sigmoid of 2 u.
 MMUL_INLINE double mmul_gelu_tanh(double x) {
-    return x * mmul_sigmoid(x * (1.5957691216057308 + 0.071354816272600246 * x * x));
+    return mmul_finite_below(x) *
+           mmul_sigmoid(x * (1.5957691216057308 + 0.071354816272600246 * x * x));
 }
 
 MMUL_INLINE double mmul_slope_range(double x) {

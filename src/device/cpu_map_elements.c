@@ -87,13 +87,14 @@ enum { STEP = 64 };
 ONE(negate, -x)
 FUNCTION(exponential, REAL(exp)(x))
 FUNCTION(logarithm, REAL(log)(x))
+FUNCTION(logarithm_1p, REAL(log1p)(x))
 ONE(square_root, REAL(sqrt)(x))
 ONE(reciprocal_root, 1 / REAL(sqrt)(x))
 ONE(size, REAL(abs)(x))
 ONE(relu, x < 0 ? 0 : x)
 FUNCTION(sigmoid, REAL(sigmoid)(x))
 FUNCTION(tangent, REAL(tanh)(x))
-FUNCTION(silu, x *REAL(sigmoid)(x))
+FUNCTION(silu, REAL(finite_below)(x) * REAL(sigmoid)(x))
 FUNCTION(gelu, REAL(gelu)(x))
 FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
 
@@ -135,6 +136,8 @@ TWO(add, x + y)
 TWO(subtract, x - y)
 TWO(multiply, x *y)
 TWO(divide, x / y)
+TWO(multiply_backward, x != 0 ? x * y : 0)
+TWO(divide_backward, x != 0 ? x / y : 0)
 TWO(larger, (x >= y) | (x != x) ? x : y)
 TWO(smaller, (x <= y) | (x != x) ? x : y)
 TWO(equal, x == y ? 1 : 0)
@@ -266,6 +269,7 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_NEGATE] = negate,
     [MMUL_EXP] = exponential,
     [MMUL_LOG] = logarithm,
+    [MMUL_LOG1P] = logarithm_1p,
     [MMUL_SQRT] = square_root,
     [MMUL_RSQRT] = reciprocal_root,
     [MMUL_ABS] = size,
@@ -280,6 +284,8 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_SILU_BACKWARD] = silu_slope,
     [MMUL_GELU_BACKWARD] = gelu_slope,
     [MMUL_GELU_TANH_BACKWARD] = gelu_tanh_slope,
+    [MMUL_MULTIPLY_BACKWARD] = multiply_backward,
+    [MMUL_DIVIDE_BACKWARD] = divide_backward,
     [MMUL_ADD] = add,
     [MMUL_SUBTRACT] = subtract,
     [MMUL_MULTIPLY] = multiply,

@@ -84,6 +84,18 @@ MMUL_INLINE float mmul_logf(float x) {
     return x < 0.0f ? NAN : y;
 }
 
+// u = 1 + x has a rounding, which the ratio of x and u - 1 takes out again (Higham, "Accuracy and Stability of
+// Numerical Algorithms", 2002, section 1.14.1): 4 ulp. Where u is 1, log(1 + x) is x.
+MMUL_INLINE float mmul_log1pf(float x) {
+    const float u = 1.0f + x, ratio = x / (u - 1.0f), log = mmul_logf(u);
+    return u == 1.0f ? x : u > 3.40282347e38f ? u : log * ratio;
+}
+
+// x, or the lowest number where x is -infinity. x f(x) is 0 there if f(x) is, as its limit is.
+MMUL_INLINE float mmul_finite_belowf(float x) {
+    return x < -3.40282347e38f ? -3.40282347e38f : x;
+}
+
 // e^-|x| does not overflow: 1 / (1 + it), or it / (1 + it) where x is negative: 4 ulp.
 MMUL_INLINE float mmul_sigmoidf(float x) {
     const float power = mmul_expf(-fabsf(x));
@@ -136,12 +148,13 @@ MMUL_INLINE float mmul_normal_tailf(float x) {
 
 MMUL_INLINE float mmul_geluf(float x) {
     const float half = mmul_normal_tailf(x);
-    return x * (x < 0.0f ? half : 1.0f - half * 0x1p-32f) * (x < 0.0f ? 0x1p-32f : 1.0f);
+    return mmul_finite_belowf(x) * (x < 0.0f ? half : 1.0f - half * 0x1p-32f) *
+           (x < 0.0f ? 0x1p-32f : 1.0f);
 }
 
 // 0.5 (1 + tanh u) is the sigmoid of 2 u.
 MMUL_INLINE float mmul_gelu_tanhf(float x) {
-    return x * mmul_sigmoidf(x * (1.59576912f + 0.0713548163f * x * x));
+    return mmul_finite_belowf(x) * mmul_sigmoidf(x * (1.59576912f + 0.0713548163f * x * x));
 }
 
 // Their derivatives, which are 0 or 1 far from 0, infinities included. Of gelu: the part of the distribution below x,

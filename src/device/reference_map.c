@@ -4,6 +4,7 @@
 // device must agree with it.
 #include "device/reference_map.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -35,15 +36,20 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
+// x, or the lowest number where x is -infinity: the limit of x times a function that goes to 0 there is 0.
+static double finite_below(double x) {
+    return x < -DBL_MAX ? -DBL_MAX : x;
+}
+
 // 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016. 1 + erf z is erfc(-z), in
 // which nothing cancels ...
 static double gelu(double x) {
-    return 0.5 * x * erfc(-x / sqrt(2));
+    return 0.5 * finite_below(x) * erfc(-x / sqrt(2));
 }
 
 // ... and its approximation there, torch's approximate="tanh".
 static double gelu_tanh(double x) {
-    return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    return 0.5 * finite_below(x) * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
 // Their derivatives, which are 0 or 1 far from 0, infinities included.
@@ -109,6 +115,8 @@ static double of_one(enum mmul_operation_kind kind, double x) {
         return exp(x);
     case MMUL_LOG:
         return log(x);
+    case MMUL_LOG1P:
+        return log1p(x);
     case MMUL_SQRT:
         return sqrt(x);
     case MMUL_RSQRT:
@@ -122,7 +130,7 @@ static double of_one(enum mmul_operation_kind kind, double x) {
     case MMUL_TANH:
         return tanh(x);
     case MMUL_SILU:
-        return x * sigmoid(x);
+        return finite_below(x) * sigmoid(x);
     case MMUL_GELU:
         return gelu(x);
     case MMUL_GELU_TANH:
@@ -172,6 +180,10 @@ static double of_two(enum mmul_operation_kind kind, double x, double y) {
         return gelu_slope(x) * y;
     case MMUL_GELU_TANH_BACKWARD:
         return gelu_tanh_slope(x) * y;
+    case MMUL_MULTIPLY_BACKWARD:
+        return x == 0 ? 0 : x * y;
+    case MMUL_DIVIDE_BACKWARD:
+        return x == 0 ? 0 : x / y;
     default: // MMUL_GREATER_EQUAL
         return x >= y;
     }

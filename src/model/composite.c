@@ -45,6 +45,16 @@ static int reduction(struct mmul_build *b, const struct mmul_composite_call *cal
     return reduce_along(b, kind, call->operands[0], axis_of(b, call, true));
 }
 
+// Another value of the same elements, through which no gradient goes.
+static int stopped(struct mmul_build *b, int value) {
+    const struct mmul_term x = mmul_value_term(value);
+    const struct mmul_parameters with = {.shape = mmul_build_shape(b, value)};
+    const int made = mmul_build_apply(b, MMUL_RESHAPE, &x, 1, &with);
+    if (made != MMUL_NO_VALUE)
+        b->program->values[made].stops_gradient = true;
+    return made;
+}
+
 // numpy's, ddof 0: the mean of the squares of what is off the mean.
 static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0], axis = axis_of(b, call, true);
@@ -52,8 +62,67 @@ static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
     return reduce_along(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off), axis);
 }
 
+static int chosen(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y) {
+    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
+    return mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+}
+
+// Where a group's largest element is so large or so small that squares would overflow or vanish: a power of two by
+// which they neither do (Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978). 1 elsewhere,
+// so that usual elements are squared as they are.
+static int scale_for_squares(struct mmul_build *b, int x, int axis) {
+    const bool is_double = b->err->status == MMUL_OK && b->program->values[x].dtype == MMUL_F64;
+    const double limit = is_double ? 0x1p400 : 0x1p50, scale = is_double ? 0x1p600 : 0x1p80;
+    const int most = reduce_along(b, MMUL_MAX, mmul_build_one(b, MMUL_ABS, x), axis);
+    const int is_large = mmul_build_number(b, MMUL_GREATER, most, limit),
+              is_small = mmul_build_number(b, MMUL_LESS, most, 1 / limit);
+    const int up = chosen(b, is_small, mmul_number_term(scale), mmul_number_term(1));
+    return chosen(b, is_large, mmul_number_term(1 / scale), mmul_value_term(up));
+}
+
+static int scale_of_all(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return scale_for_squares(b, call->operands[0], 0);
+}
+
+// The root of the sum or of the mean of squares. At 0 it is the root of a number, which has no slope: torch's gradient
+// is 0 there.
+static int root_of_squares(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
+    const int scale = scale_for_squares(b, x, axis);
+    const int scaled = mmul_build_both(b, MMUL_MULTIPLY, x, scale);
+    const int sum = reduce_along(b, kind, mmul_build_both(b, MMUL_MULTIPLY, scaled, scaled), axis);
+    const int is_none = mmul_build_number(b, MMUL_EQUAL, sum, 0);
+    const int root =
+        mmul_build_one(b, MMUL_SQRT, chosen(b, is_none, mmul_number_term(0), mmul_value_term(sum)));
+    return mmul_build_both(b, MMUL_DIVIDE, root, scale);
+}
+
+int mmul_composite_norm(struct mmul_build *b, int x, int axis) {
+    return root_of_squares(b, MMUL_SUM, x, axis);
+}
+
+static int norm(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return mmul_composite_norm(b, call->operands[0], axis_of(b, call, true));
+}
+
 static int standard_deviation(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return mmul_build_one(b, MMUL_SQRT, var(b, call));
+    const int x = call->operands[0], axis = axis_of(b, call, true);
+    const int off = mmul_build_both(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
+    return root_of_squares(b, MMUL_MEAN, off, axis);
+}
+
+// log(sum(exp(x))): the largest element is taken off before and added afterwards. An infinite one is the result, and
+// its place has the gradient.
+static int logsumexp(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0], axis = axis_of(b, call, true);
+    const int most = reduce_along(b, MMUL_MAX, x, axis);
+    const int is_infinite =
+        mmul_build_number(b, MMUL_EQUAL, mmul_build_one(b, MMUL_ABS, most), INFINITY);
+    const int shift =
+        stopped(b, chosen(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
+    const int powers = mmul_build_one(b, MMUL_EXP, mmul_build_both(b, MMUL_SUBTRACT, x, shift));
+    const int sum = reduce_along(b, MMUL_SUM, powers, axis);
+    const int finite = mmul_build_both(b, MMUL_ADD, shift, mmul_build_one(b, MMUL_LOG, sum));
+    return chosen(b, is_infinite, mmul_value_term(most), mmul_value_term(finite));
 }
 
 // Its own inverse: an axis changes places with the last one. Rows and columns do where they lie.
@@ -97,15 +166,16 @@ static int softmax(struct mmul_build *b, const struct mmul_composite_call *call)
     return turned(b, call, MMUL_SOFTMAX);
 }
 
-// The root of the sum of squares: numpy's of all elements, or of vectors along an axis. Its slope at 0 is 0, as torch
-// has it: there the root is of a number.
-static int norm(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const int x = call->operands[0];
-    const int sum =
-        reduce_along(b, MMUL_SUM, mmul_build_both(b, MMUL_MULTIPLY, x, x), axis_of(b, call, true));
-    const struct mmul_term operands[] = {mmul_value_term(mmul_build_number(b, MMUL_EQUAL, sum, 0)),
-                                         mmul_number_term(0), mmul_value_term(sum)};
-    return mmul_build_one(b, MMUL_SQRT, mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL));
+// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), in which nothing overflows and no small term is lost.
+static int softplus_of(struct mmul_build *b, int x) {
+    const int above = mmul_build_number(b, MMUL_MAXIMUM, x, 0);
+    const int power =
+        mmul_build_one(b, MMUL_EXP, mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_ABS, x)));
+    return mmul_build_both(b, MMUL_ADD, above, mmul_build_one(b, MMUL_LOG1P, power));
+}
+
+static int softplus(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return softplus_of(b, call->operands[0]);
 }
 
 // numpy's: high where that is the smaller one of the two. The slope is 1 at a bound, as torch has it.
@@ -118,10 +188,8 @@ static int clip(struct mmul_build *b, const struct mmul_composite_call *call) {
             mmul_build_fail(b, MMUL_ERR_USAGE, "clip: a bound is not a number");
         if (isinf(bound) && (bound > 0) == (i == 1))
             continue;
-        const struct mmul_term operands[] = {
-            mmul_value_term(mmul_build_number(b, beyond[i], x, bound)), mmul_number_term(bound),
-            mmul_value_term(x)};
-        x = mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+        x = chosen(b, mmul_build_number(b, beyond[i], x, bound), mmul_number_term(bound),
+                   mmul_value_term(x));
     }
     return x;
 }
@@ -201,30 +269,17 @@ static int mse(struct mmul_build *b, const struct mmul_composite_call *call) {
     return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off));
 }
 
-// max(x, 0) - x y + log(1 + exp(-|x|)): torch's with logits, which overflows nowhere. The larger of x and 0 as
-// (x + |x|) / 2, whose slope at 0 is the one that all of it has there.
+// softplus(x) - x y: torch's with logits.
 static int binary_cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
     require_alike(b, call);
     const int x = call->operands[0], y = call->operands[1];
-    const int size = mmul_build_one(b, MMUL_ABS, x);
-    const int power = mmul_build_number(
-        b, MMUL_ADD, mmul_build_one(b, MMUL_EXP, mmul_build_one(b, MMUL_NEGATE, size)), 1);
-    const int positive =
-        mmul_build_number(b, MMUL_MULTIPLY, mmul_build_both(b, MMUL_ADD, x, size), 0.5);
-    const int linear =
-        mmul_build_both(b, MMUL_SUBTRACT, positive, mmul_build_both(b, MMUL_MULTIPLY, x, y));
-    const int each = mmul_build_both(b, MMUL_ADD, linear, mmul_build_one(b, MMUL_LOG, power));
+    const int each = mmul_build_both(b, MMUL_SUBTRACT, softplus_of(b, x),
+                                     mmul_build_both(b, MMUL_MULTIPLY, x, y));
     return reduce_all(b, MMUL_MEAN, each);
 }
 
-// Another value of the same elements, through which no gradient goes.
 static int stop_gradient(struct mmul_build *b, const struct mmul_composite_call *call) {
-    const struct mmul_term x = mmul_value_term(call->operands[0]);
-    const struct mmul_parameters with = {.shape = mmul_build_shape(b, x.value)};
-    const int made = mmul_build_apply(b, MMUL_RESHAPE, &x, 1, &with);
-    if (made != MMUL_NO_VALUE)
-        b->program->values[made].stops_gradient = true;
-    return made;
+    return stopped(b, call->operands[0]);
 }
 
 // ---------------------------------------------------------------------------------------- dropout
@@ -251,9 +306,7 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
     const int is_left =
         mmul_build_number(b, MMUL_GREATER_EQUAL, drawn, floor(p * 0x1p24) * 0x1p-23 - 1);
     const int scaled = mmul_build_number(b, MMUL_MULTIPLY, x, 1 / (1 - p));
-    const struct mmul_term operands[] = {mmul_value_term(is_left), mmul_value_term(scaled),
-                                         mmul_number_term(0)};
-    return mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+    return chosen(b, is_left, mmul_value_term(scaled), mmul_number_term(0));
 }
 
 // ------------------------------------------------------------------------------------- the table
@@ -278,6 +331,9 @@ static const struct {
     {"var", 1, 0, var, NONE},
     {"std", 1, 0, standard_deviation, NONE},
     {"norm", 1, 0, norm, NONE},
+    {"scale_for_squares", 1, 0, scale_of_all, NONE},
+    {"logsumexp", 1, 0, logsumexp, NONE},
+    {"softplus", 1, 0, softplus, NONE},
     {"cumsum", 1, 0, cumsum, NONE},
     {"sort", 1, 0, sort, OF_ROWS},
     {"argsort", 1, 0, argsort, OF_ROWS},

@@ -4,7 +4,7 @@
 // They are what mmul_program_apply does with a name that the table of operations has not, or has for fewer axes.
 #pragma once
 
-#include "model/program.h"
+#include "model/build.h"
 
 // What is asked for by name: operands and parameters as in the public struct mmul_call.
 struct mmul_composite_call {
@@ -23,3 +23,7 @@ bool mmul_is_composite(const struct mmul_composite_call *call);
 enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err);
+
+// The root of the sum of squares along an axis, or of all elements (axis 0): numpy's norm. Squares neither overflow nor
+// vanish. Its slope is 0 where the root is 0, as torch has it.
+int mmul_composite_norm(struct mmul_build *b, int x, int axis);

@@ -2,9 +2,13 @@
 // The rule of every operation: what of the gradient of its result is that of each operand. Derivatives are those of
 // textbooks; where numpy, torch or jax choose (at kinks, of ties) the choice stands beside the rule. dy is the gradient
 // of the result y, which may have fewer sizes (model/gradient.h).
+//
+// Where dy is exactly 0 the gradient of every operand is 0, also if the slope is infinite or NaN: a branch of `where`
+// that is not taken gives no gradient. Rules whose slope has no bound multiply and divide by guarded operations.
 #include <math.h>
 
 #include "base/integer.h"
+#include "model/composite.h"
 #include "model/gradient.h"
 #include "model/gradient_pieces.h"
 #include "model/matrix.h"
@@ -37,6 +41,25 @@ static int times(const struct mmul_backward *w, int x, int y) {
     return mmul_build_both(w->b, MMUL_MULTIPLY, x, y);
 }
 
+// dy times or over a factor, 0 where dy is 0.
+static int guarded(const struct mmul_backward *w, int dy, int factor) {
+    return mmul_build_both(w->b, MMUL_MULTIPLY_BACKWARD, dy, factor);
+}
+
+static int guarded_over(const struct mmul_backward *w, int dy, int divisor) {
+    return mmul_build_both(w->b, MMUL_DIVIDE_BACKWARD, dy, divisor);
+}
+
+// The same by a term; a finite number needs no guard.
+static int guarded_by(const struct mmul_backward *w, bool divides, struct mmul_term factor) {
+    const bool is_plain =
+        factor.value == MMUL_NUMBER && isfinite(factor.number) && (factor.number != 0 || !divides);
+    const enum mmul_operation_kind kind = divides
+                                              ? (is_plain ? MMUL_DIVIDE : MMUL_DIVIDE_BACKWARD)
+                                              : (is_plain ? MMUL_MULTIPLY : MMUL_MULTIPLY_BACKWARD);
+    return mmul_build_two(w->b, kind, mmul_value_term(w->gradient), factor);
+}
+
 static int scaled(const struct mmul_backward *w, int x, double number) {
     return number == 1 ? x : mmul_build_number(w->b, MMUL_MULTIPLY, x, number);
 }
@@ -63,6 +86,13 @@ static int less(const struct mmul_backward *w, double number, int x) {
     return mmul_build_two(w->b, MMUL_SUBTRACT, mmul_number_term(number), mmul_value_term(x));
 }
 
+// x where the condition is not 0, else y
+static int chosen(const struct mmul_backward *w, int condition, struct mmul_term x,
+                  struct mmul_term y) {
+    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
+    return mmul_build_apply(w->b, MMUL_WHERE, operands, 3, NULL);
+}
+
 // --------------------------------------------------------------------------------------- elements
 
 static void negate_rule(struct mmul_backward *w) {
@@ -70,35 +100,40 @@ static void negate_rule(struct mmul_backward *w) {
 }
 
 static void exp_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, times(w, w->gradient, w->operation.result));
+    mmul_give(w, 0, guarded(w, w->gradient, w->operation.result));
+}
+
+// dy / x. Of an infinite x the divisor is 2^100, not infinity: x may be e^z that has overflowed, and then dy times e^z
+// must not become 0 without a word. (1 / x is 0 up to rounding all the same.)
+static void give_over(struct mmul_backward *w, int x) {
+    const int is_infinite = mmul_build_number(w->b, MMUL_EQUAL, x, INFINITY);
+    const int divisor = chosen(w, is_infinite, mmul_number_term(0x1p100), mmul_value_term(x));
+    mmul_give(w, 0, guarded_over(w, w->gradient, divisor));
 }
 
 static void log_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, mmul_build_both(w->b, MMUL_DIVIDE, w->gradient, value_of(w, 0)));
+    give_over(w, value_of(w, 0));
+}
+
+static void log1p_rule(struct mmul_backward *w) {
+    give_over(w, mmul_build_number(w->b, MMUL_ADD, value_of(w, 0), 1));
 }
 
 static void sqrt_rule(struct mmul_backward *w) {
     const int half = scaled(w, w->gradient, 0.5);
-    mmul_give(w, 0, mmul_build_both(w->b, MMUL_DIVIDE, half, w->operation.result));
+    mmul_give(w, 0, guarded_over(w, half, w->operation.result));
 }
 
 static void rsqrt_rule(struct mmul_backward *w) { // -y^3 / 2
     const int y = w->operation.result;
-    mmul_give(w, 0, times(w, scaled(w, w->gradient, -0.5), times(w, y, times(w, y, y))));
+    mmul_give(w, 0, guarded(w, scaled(w, w->gradient, -0.5), times(w, y, times(w, y, y))));
 }
 
 static void abs_rule(struct mmul_backward *w) { // 0 at 0
     const int x = value_of(w, 0);
     const int above = mmul_build_number(w->b, MMUL_GREATER, x, 0),
               below = mmul_build_number(w->b, MMUL_LESS, x, 0);
-    mmul_give(w, 0, times(w, w->gradient, mmul_build_both(w->b, MMUL_SUBTRACT, above, below)));
-}
-
-// condition ? x : otherwise, or the other way round
-static int chosen(const struct mmul_backward *w, int condition, struct mmul_term x,
-                  struct mmul_term y) {
-    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
-    return mmul_build_apply(w->b, MMUL_WHERE, operands, 3, NULL);
+    mmul_give(w, 0, guarded(w, mmul_build_both(w->b, MMUL_SUBTRACT, above, below), w->gradient));
 }
 
 static void relu_rule(struct mmul_backward *w) { // 0 at 0
@@ -117,12 +152,12 @@ static void tanh_rule(struct mmul_backward *w) {
 }
 
 static void sin_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, times(w, w->gradient, mmul_build_one(w->b, MMUL_COS, value_of(w, 0))));
+    mmul_give(w, 0, guarded(w, w->gradient, mmul_build_one(w->b, MMUL_COS, value_of(w, 0))));
 }
 
 static void cos_rule(struct mmul_backward *w) {
     mmul_give(w, 0,
-              times(w, negated(w, w->gradient), mmul_build_one(w->b, MMUL_SIN, value_of(w, 0))));
+              guarded(w, negated(w, w->gradient), mmul_build_one(w->b, MMUL_SIN, value_of(w, 0))));
 }
 
 static void slope_rule(struct mmul_backward *w) {
@@ -149,17 +184,16 @@ static void subtract_rule(struct mmul_backward *w) {
 }
 
 static void multiply_rule(struct mmul_backward *w) {
-    const struct mmul_term dy = mmul_value_term(w->gradient);
     for (int i = 0; i < 2; i++)
         if (is_wanted(w, i))
-            mmul_give_summed(w, i, mmul_build_two(w->b, MMUL_MULTIPLY, dy, operand(w, 1 - i)));
+            mmul_give_summed(w, i, guarded_by(w, false, operand(w, 1 - i)));
 }
 
 static void divide_rule(struct mmul_backward *w) { // 1 / b, -y / b
-    const int each = mmul_build_two(w->b, MMUL_DIVIDE, mmul_value_term(w->gradient), operand(w, 1));
+    const int each = guarded_by(w, true, operand(w, 1));
     mmul_give_summed(w, 0, each);
     if (is_wanted(w, 1))
-        mmul_give_summed(w, 1, negated(w, times(w, each, w->operation.result)));
+        mmul_give_summed(w, 1, negated(w, guarded(w, each, w->operation.result)));
 }
 
 // dy - floor(a / b) dy
@@ -167,35 +201,45 @@ static void remainder_rule(struct mmul_backward *w) {
     mmul_give_summed(w, 0, w->gradient);
     if (is_wanted(w, 1)) {
         const int quotient = mmul_build_two(w->b, MMUL_FLOOR_DIVIDE, operand(w, 0), operand(w, 1));
-        mmul_give_summed(w, 1, negated(w, times(w, w->gradient, quotient)));
+        mmul_give_summed(w, 1, negated(w, guarded(w, w->gradient, quotient)));
     }
 }
 
-// b a^(b - 1), and y log a, which is 0 where a is 0 (as torch).
+// b a^(b - 1), which is 0 where b is 0.
+static int slope_by_base(const struct mmul_backward *w, struct mmul_term a, struct mmul_term b) {
+    if (b.value != MMUL_NUMBER) {
+        const int power =
+            mmul_build_two(w->b, MMUL_POWER, a,
+                           mmul_value_term(mmul_build_number(w->b, MMUL_SUBTRACT, b.value, 1)));
+        return guarded(w, b.value, power);
+    }
+    if (b.number == 0)
+        return mmul_build_filled(w->b, mmul_build_shape(w->b, a.value), false);
+    return scaled(
+        w, b.number == 2 ? a.value : mmul_build_number(w->b, MMUL_POWER, a.value, b.number - 1),
+        b.number);
+}
+
+// y log a, which is 0 where a is 0 and b is not negative (as torch).
+static int slope_by_exponent(const struct mmul_backward *w, struct mmul_term a,
+                             struct mmul_term b) {
+    if (a.value == MMUL_NUMBER && a.number != 0)
+        return scaled(w, w->operation.result, log(a.number));
+    const struct mmul_term zero = mmul_number_term(0);
+    const int is_least = mmul_build_number(w->b, MMUL_GREATER_EQUAL, b.value, 0);
+    if (a.value == MMUL_NUMBER)
+        return chosen(w, is_least, zero, mmul_number_term(-INFINITY));
+    const int raised = times(w, w->operation.result, mmul_build_one(w->b, MMUL_LOG, a.value));
+    const int none = times(w, mmul_build_number(w->b, MMUL_EQUAL, a.value, 0), is_least);
+    return chosen(w, none, zero, mmul_value_term(raised));
+}
+
 static void power_rule(struct mmul_backward *w) {
     const struct mmul_term a = operand(w, 0), b = operand(w, 1);
-    if (is_wanted(w, 0)) {
-        const struct mmul_term one_less =
-            is_number(w, 1) ? mmul_number_term(b.number - 1)
-                            : mmul_value_term(mmul_build_number(w->b, MMUL_SUBTRACT, b.value, 1));
-        const int power = is_number(w, 1) && b.number == 2
-                              ? a.value
-                              : mmul_build_two(w->b, MMUL_POWER, a, one_less);
-        mmul_give_summed(
-            w, 0,
-            times(w, w->gradient, mmul_build_two(w->b, MMUL_MULTIPLY, mmul_value_term(power), b)));
-    }
-    if (!is_wanted(w, 1))
-        return;
-    int slope;
-    if (is_number(w, 0)) {
-        slope = scaled(w, w->operation.result, a.number == 0 ? 0 : log(a.number));
-    } else {
-        const int raised = times(w, w->operation.result, mmul_build_one(w->b, MMUL_LOG, a.value));
-        const int none = mmul_build_number(w->b, MMUL_EQUAL, a.value, 0);
-        slope = chosen(w, none, mmul_number_term(0), mmul_value_term(raised));
-    }
-    mmul_give_summed(w, 1, times(w, w->gradient, slope));
+    if (is_wanted(w, 0))
+        mmul_give_summed(w, 0, guarded(w, w->gradient, slope_by_base(w, a, b)));
+    if (is_wanted(w, 1))
+        mmul_give_summed(w, 1, guarded(w, w->gradient, slope_by_exponent(w, a, b)));
 }
 
 // To the larger (smaller) one; what is alike shares equally.
@@ -209,7 +253,7 @@ static void extreme_rule(struct mmul_backward *w) {
             continue;
         const enum mmul_operation_kind wins = is_most == (i == 0) ? MMUL_GREATER : MMUL_LESS;
         const int share = mmul_build_both(w->b, MMUL_ADD, mmul_build_two(w->b, wins, a, b), ties);
-        mmul_give_summed(w, i, times(w, w->gradient, share));
+        mmul_give_summed(w, i, guarded(w, share, w->gradient));
     }
 }
 
@@ -235,8 +279,7 @@ static void softmax_rule(struct mmul_backward *w) {
 // Rows of length 1, or what is too short for that over 1e-12: (dy - y sum(dy y)) / length.
 static void normalize_rule(struct mmul_backward *w) {
     const int x = value_of(w, 0), y = w->operation.result;
-    const int squares = mmul_build_reduce(w->b, MMUL_SUM, times(w, x, x), -1);
-    const int root = mmul_build_one(w->b, MMUL_SQRT, squares);
+    const int root = mmul_composite_norm(w->b, x, -1);
     const int length = mmul_build_number(w->b, MMUL_MAXIMUM, root, 1e-12);
     const int along = mmul_build_reduce(w->b, MMUL_SUM, times(w, whole(w), y), -1);
     const int counts = mmul_build_number(w->b, MMUL_GREATER, root, 1e-12);
@@ -352,7 +395,7 @@ static void largest_rule(struct mmul_backward *w) {
     const int is_there = mmul_build_both(w->b, MMUL_EQUAL, value_of(w, 0), w->operation.result);
     const int count = mmul_build_reduce(w->b, MMUL_SUM, is_there, w->operation.with.axis);
     const int each = mmul_build_both(w->b, MMUL_DIVIDE, w->gradient, count);
-    mmul_give(w, 0, times(w, is_there, each));
+    mmul_give(w, 0, guarded(w, is_there, each));
 }
 
 static void sum_at_rule(struct mmul_backward *w) {
@@ -500,6 +543,7 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_NEGATE] = negate_rule,
     [MMUL_EXP] = exp_rule,
     [MMUL_LOG] = log_rule,
+    [MMUL_LOG1P] = log1p_rule,
     [MMUL_SQRT] = sqrt_rule,
     [MMUL_RSQRT] = rsqrt_rule,
     [MMUL_ABS] = abs_rule,
@@ -515,6 +559,8 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_SUBTRACT] = subtract_rule,
     [MMUL_MULTIPLY] = multiply_rule,
     [MMUL_DIVIDE] = divide_rule,
+    [MMUL_MULTIPLY_BACKWARD] = multiply_rule,
+    [MMUL_DIVIDE_BACKWARD] = divide_rule,
     [MMUL_REMAINDER] = remainder_rule,
     [MMUL_POWER] = power_rule,
     [MMUL_MAXIMUM] = extreme_rule,

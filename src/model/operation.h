@@ -48,6 +48,7 @@ enum mmul_operation_kind {
     MMUL_NEGATE,
     MMUL_EXP,
     MMUL_LOG,
+    MMUL_LOG1P, // log(1 + x)
     MMUL_SQRT,
     MMUL_RSQRT,
     MMUL_ABS,
@@ -79,6 +80,9 @@ enum mmul_operation_kind {
     MMUL_SILU_BACKWARD,
     MMUL_GELU_BACKWARD,
     MMUL_GELU_TANH_BACKWARD,
+    // (gradients: of the result's gradient and a factor; 0 where that gradient is 0)
+    MMUL_MULTIPLY_BACKWARD,
+    MMUL_DIVIDE_BACKWARD,
     // of three.
     MMUL_WHERE,
     // Row by row.

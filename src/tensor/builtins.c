@@ -21,13 +21,18 @@ static double sigmoid(double x) {
 }
 
 static double silu(double x) {
-    return x * sigmoid(x);
+    return x == -INFINITY ? -0.0 : x * sigmoid(x);
+}
+
+static double softplus(double x) {
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
 }
 
 static const struct mmul_builtin TABLE[] = {
     {"neg", "x", mmul_builtin_unary, "neg", negate},
     {"exp", "x", mmul_builtin_unary, "exp", exp},
     {"log", "x", mmul_builtin_unary, "log", log},
+    {"log1p", "x", mmul_builtin_unary, "log1p", log1p},
     {"sqrt", "x", mmul_builtin_unary, "sqrt", sqrt},
     {"rsqrt", "x", mmul_builtin_unary, "rsqrt", rsqrt},
     {"abs", "x", mmul_builtin_unary, "abs", fabs},
@@ -35,6 +40,7 @@ static const struct mmul_builtin TABLE[] = {
     {"sigmoid", "x", mmul_builtin_unary, "sigmoid", sigmoid},
     {"tanh", "x", mmul_builtin_unary, "tanh", tanh},
     {"silu", "x", mmul_builtin_unary, "silu", silu},
+    {"softplus", "x", mmul_builtin_unary, "softplus", softplus},
     {"sin", "x", mmul_builtin_unary, "sin", sin},
     {"cos", "x", mmul_builtin_unary, "cos", cos},
     {"gelu", "x, approximate=\"none\"", mmul_builtin_gelu, "gelu", NULL},
@@ -59,6 +65,7 @@ static const struct mmul_builtin TABLE[] = {
     {"var", "x, axis=None, keepdims=True", mmul_builtin_reduce, "var", NULL},
     {"std", "x, axis=None, keepdims=True", mmul_builtin_reduce, "std", NULL},
     {"norm", "x, axis=None, keepdims=True", mmul_builtin_reduce, "norm", NULL},
+    {"logsumexp", "x, axis=None, keepdims=True", mmul_builtin_reduce, "logsumexp", NULL},
     {"cumsum", "x, axis", mmul_builtin_cumsum, "cumsum", NULL},
     {"reshape", "x, shape", mmul_builtin_reshape, "reshape", NULL},
     {"permute", "x, axes", mmul_builtin_permute, "permute", NULL},

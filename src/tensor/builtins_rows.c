@@ -39,8 +39,8 @@ enum mmul_status mmul_builtin_gelu(struct mmul_evaluator *e, const struct mmul_b
                                    arguments, 1, result);
     const double number = mmul_object_number(x);
     const double inner = sqrt(2 / acos(-1)) * (number + 0.044715 * number * number * number);
-    *result = mmul_object_from_real(0.5 * number *
-                                    (1 + (choice == 0 ? erf(number / sqrt(2)) : tanh(inner))));
+    const double part = choice == 0 ? erfc(-number / sqrt(2)) : 1 + tanh(inner);
+    *result = mmul_object_from_real(part == 0 ? -0.0 : 0.5 * number * part);
     return MMUL_OK;
 }
 

@@ -69,12 +69,16 @@ static struct mmul_object beside(struct writer *w, struct mmul_object x, struct 
     return row;
 }
 
-static struct mmul_object sum_of(struct writer *w, struct mmul_object x) {
-    struct mmul_object sum = {0};
+static struct mmul_object reduced(struct writer *w, const char *operation, struct mmul_object x) {
+    struct mmul_object made = {0};
     if (w->status == MMUL_OK)
-        w->status = mmul_reduce_all(w->e, w->at, "sum", &x, &sum);
-    sum.axes = 2;
-    return sum;
+        w->status = mmul_reduce_all(w->e, w->at, operation, &x, &made);
+    made.axes = 2;
+    return made;
+}
+
+static struct mmul_object sum_of(struct writer *w, struct mmul_object x) {
+    return reduced(w, "sum", x);
 }
 
 // ------------------------------------------------------------------------------------- structures
@@ -174,13 +178,35 @@ static enum mmul_status give_state(struct writer *w, const struct kept *kept, in
 
 // ---------------------------------------------------------------------------------------- gradients
 
-// Of each matrix of x the sum of its elements, or of their squares, in a row; behind `row`.
-static struct mmul_object list_sums(struct writer *w, const struct mmul_object *x, bool of_squares,
-                                    struct mmul_object row) {
+// A number of a matrix: the sum of its elements, their largest size, the sum of the squares of x times a scale.
+typedef struct mmul_object number_of(struct writer *w, struct mmul_object x,
+                                     const struct mmul_object *scale);
+
+static struct mmul_object sum_of_elements(struct writer *w, struct mmul_object x,
+                                          const struct mmul_object *scale) {
+    (void)scale;
+    return sum_of(w, x);
+}
+
+static struct mmul_object largest_size(struct writer *w, struct mmul_object x,
+                                       const struct mmul_object *scale) {
+    (void)scale;
+    return reduced(w, "max", one(w, "abs", x));
+}
+
+static struct mmul_object sum_of_squares(struct writer *w, struct mmul_object x,
+                                         const struct mmul_object *scale) {
+    const struct mmul_object scaled = two(w, "multiply", x, *scale);
+    return sum_of(w, two(w, "multiply", scaled, scaled));
+}
+
+// The numbers of all matrices of x in a row, behind `row`.
+static struct mmul_object list_numbers(struct writer *w, const struct mmul_object *x, number_of *of,
+                                       const struct mmul_object *scale, struct mmul_object row) {
     if (x->kind == MMUL_OBJECT_MATRIX)
-        return beside(w, row, sum_of(w, of_squares ? two(w, "multiply", *x, *x) : *x));
+        return beside(w, row, of(w, *x, scale));
     for (int i = 0; x->kind == MMUL_OBJECT_TUPLE && i < x->count; i++)
-        row = list_sums(w, &x->items[i], of_squares, row);
+        row = list_numbers(w, &x->items[i], of, scale, row);
     return row;
 }
 
@@ -200,9 +226,11 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
     (void)builtin;
     if (mmul_take_real(e, &arguments[1], "most", 0, &most) != MMUL_OK)
         return e->err->status;
-    const struct mmul_object squares =
-        list_sums(&w, &kept.gradient, true, (struct mmul_object){.kind = MMUL_OBJECT_NONE});
-    const struct mmul_object norm = one(&w, "sqrt", sum_of(&w, squares));
+    const struct mmul_object none = {.kind = MMUL_OBJECT_NONE};
+    const struct mmul_object sizes = list_numbers(&w, &kept.gradient, largest_size, NULL, none);
+    const struct mmul_object by = one(&w, "scale_for_squares", sizes);
+    const struct mmul_object squares = list_numbers(&w, &kept.gradient, sum_of_squares, &by, none);
+    const struct mmul_object norm = two(&w, "divide", one(&w, "sqrt", sum_of(&w, squares)), by);
     const struct mmul_object factor =
         two(&w, "minimum", two(&w, "divide", number(most), two(&w, "add", norm, number(1e-6))),
             number(1));
@@ -221,7 +249,8 @@ static void look_at(struct writer *w, const struct mmul_argument *gradient,
                             g->items == clipped->items && g->value == clipped->value;
     const struct mmul_object sums =
         is_clipped ? w->e->squares
-                   : list_sums(w, g, false, (struct mmul_object){.kind = MMUL_OBJECT_NONE});
+                   : list_numbers(w, g, sum_of_elements, NULL,
+                                  (struct mmul_object){.kind = MMUL_OBJECT_NONE});
     if (w->status != MMUL_OK || sums.kind != MMUL_OBJECT_MATRIX) // what else it is, walk says
         return;
     if (w->e->apart == NULL && w->e->script->only_checked)

@@ -52,7 +52,7 @@ struct mmul_evaluator {
                              const struct mmul_object *arguments, struct mmul_object *result);
     const struct mmul_node *named; // an expression whose value gets the name ...
     const char *name;              // ... that it is assigned to
-    // What clip_grad_norm has made last, and of each gradient that it was given the sum of the squares, in a row.
+    // The last result of clip_grad_norm, and a row with the sum of the scaled squares of each gradient that it got.
     struct mmul_object clipped, squares;
     struct mmul_error *err; // borrowed
 };

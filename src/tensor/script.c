@@ -237,6 +237,14 @@ static bool is_wrong_gradient(const struct mmul_script_view *view, char text[sta
     return find_wrong(&view->gradient, is_not_finite, &sums, text, 128);
 }
 
+static bool calls(const struct mmul_source *source, const char *function) {
+    const int length = (int)strlen(function);
+    for (int i = 0; i + length <= source->length; i++)
+        if (memcmp(source->text + i, function, (size_t)length) == 0)
+            return true;
+    return false;
+}
+
 static enum mmul_status accept_view(const struct mmul_script *script,
                                     const struct mmul_script_view *view, struct mmul_error *err) {
     char text[128];
@@ -250,7 +258,11 @@ static enum mmul_status accept_view(const struct mmul_script *script,
     else
         return MMUL_OK;
     if (view->kind == MMUL_VIEW_GRADIENT)
-        mmul_hint(err, "--on-nan skip leaves such steps out");
+        mmul_hint(err, "--on-nan skip leaves such steps out%s",
+                  calls(&script->source, "log(") && calls(&script->source, "exp(")
+                      ? "; softplus(x) for log(1 + exp(x)), logsumexp(x) for log(sum(exp(x))) "
+                        "do not overflow"
+                      : "");
     mmul_source_locate(&script->source, view->at, err);
     return MMUL_ERR_WRONG;
 }

@@ -26,7 +26,7 @@ gradients() {
     run py "$REPO/tests/gradients.py" compare . "$tolerance"
     echo "# $ranks rank(s) $*: $output" >&3
     [ "$status" -eq 0 ]
-    [ "$output" = '203 gradients' ]
+    [ "$output" = '212 gradients' ]
 }
 
 @test "gradients of every function are its central differences, on any number of ranks" {
@@ -220,4 +220,28 @@ END
     masked_rows
     masked_rows --dtype float32
     ! "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || masked_rows --dtype float32 --device 0:0
+}
+
+@test "gradients where a slope has no bound: at zeros, subnormal, huge and infinite numbers" {
+    need_numpy
+    local type device devices=("cpu" "reference")
+    if "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"'; then
+        devices+=("0:0")
+    fi
+    for type in float32 float64; do
+        py "$REPO/tests/edges.py" write . "$type"
+        for device in "${devices[@]}"; do
+            rm -f z*.npy g*.npy
+            "$MPIMATMUL" run edges.py --quiet --device "$device"
+            run py "$REPO/tests/edges.py" compare . "$type"
+            [ "$status$output" = "047 cases" ] || { show; return 1; }
+        done
+        rm -f z*.npy g*.npy
+        "${launch[@]}" -n 3 "$MPIMATMUL" run edges.py --quiet
+        py "$REPO/tests/edges.py" compare . "$type"
+    done
+    if "$PYTHON" -c 'import torch' 2> /dev/null; then
+        run "$PYTHON" "$REPO/tests/edges.py" torch
+        [ "$status$output" = "012 cases as torch" ] || { show; return 1; }
+    fi
 }

@@ -90,8 +90,17 @@ ends() {
 @test "what is not finite is named as the text names it, outside of loops as well" {
     ends $'g = w / 0\ns = sgd(sgd_state(w), g, 0.1)' "3:5: gradient 'g' is not finite"
     ends $'s = adamw(adamw_state((w, w)), (w, log(w - 9)), 0, 0.1)' "2:5: gradient '(w, log(w - 9))[1]' is not finite"
-    ends $'g = (w * 1e30, w * 0)\ns = sgd(sgd_state((w, w)), clip_grad_norm(g, 1), 0.1)' \
+    ends $'g = (w * 1e30 * 1e30, w * 0)\ns = sgd(sgd_state((w, w)), clip_grad_norm(g, 1), 0.1)' \
         "3:5: gradient 'clip_grad_norm(g, 1)[0]' is not finite" # nor is its norm
+    script $'w = ones((3, 4))\ns = sgd(sgd_state((w, w)), clip_grad_norm((w * 1e30, w * 1e-30), 1), 1)
+print(s[0][0][0, 0], s[0][1][0, 0])'
+    run "$MPIMATMUL" run e.py --quiet
+    [ "$output" = "0.711325 1" ]
+    script $'w = generate((3, 4)) * 99\ns = sgd(sgd_state(w), grad(sum(log(1 + exp(w * 9))), w), 0.1)'
+    program run e.py --quiet
+    expect_failure 79 "e.py:2:5: gradient 'grad(sum(log(1 + exp(w * 9))), w)' is not finite" \
+        "--on-nan skip leaves such steps out; softplus(x) for log(1 + exp(x)), logsumexp(x) for log(sum(exp(x))) do$(
+        ) not overflow"
     script $'w = generate((3, 4))\ns = sgd(sgd_state(w), w * 1e30, 1e-30)\nprint(max(abs(s[0])) <= 2)'
     run "$MPIMATMUL" run e.py --quiet
     [ "$output" = 1 ]

@@ -197,8 +197,8 @@ END
     expect_failure 64 "map: unknown operation 'rely', did you mean 'relu'?"
     program map zzzz A.npy
     expect_failure 64 "map: unknown operation 'zzzz'" \
-        "expected one of: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu sin cos softmax normalize$(
-        ) rms_norm layer_norm argmax argmin sort argsort"
+        "expected one of: neg exp log log1p sqrt rsqrt abs relu sigmoid tanh silu gelu softplus sin cos softmax$(
+        ) normalize rms_norm layer_norm argmax argmin sort argsort"
     program add A.npy nowhere.npy
     expect_failure 66 "cannot open 'nowhere.npy': No such file or directory"
     program add A.npy B.npy

@@ -169,18 +169,26 @@ def gelu_tanh_slope(x):
     return logistic_slope(y, root * (y + 0.044715 * y**3), root * (1 + 0.134145 * y**2))
 
 
+def bounded(x):
+    """The limit of x times what goes to 0 at -infinity is 0."""
+    return np.maximum(x, -np.finfo(float).max)
+
+
 ELEMENTS = {
-    "neg": np.negative, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "abs": np.abs,
+    "neg": np.negative, "exp": np.exp, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "abs": np.abs,
     "relu": lambda x: np.maximum(x, 0), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh,
-    "silu": lambda x: x / (1 + np.exp(-x)),
-    "gelu": over_all(lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2))),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: bounded(x) / (1 + np.exp(-x)),
+    "gelu": over_all(lambda x: 0.5 * bounded(x) * math.erfc(-x / math.sqrt(2))),
+    "gelu_tanh": lambda x: 0.5 * bounded(x) * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "sin": np.sin, "cos": np.cos,
     **{name: lambda x, dy, slope=slope: slope(x).astype(float) * dy  # what is 0 as a double is nothing times infinity
        for name, slope in (("silu_backward", silu_slope), ("gelu_backward", gelu_slope),
                            ("gelu_tanh_backward", gelu_tanh_slope))},
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
     "floor_divide": np.floor_divide, "remainder": np.remainder, "power": np.power,
+    "multiply_backward": lambda dy, x: np.where(dy == 0, 0, dy * x),
+    "divide_backward": lambda dy, x: np.where(dy == 0, 0, dy / x),
     "maximum": np.maximum, "minimum": np.minimum, "equal": np.equal, "not_equal": np.not_equal, "less": np.less,
     "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
     "where": lambda x, y, z: np.where(x != 0, y, z),

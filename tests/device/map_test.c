@@ -14,8 +14,8 @@ static const int64_t sizes[][2] = {{1, 1},    {1, 7},    {7, 1},    {63, 65}, {6
                                    {3, 1001}, {1001, 3}, {130, 67}, {1, 5003}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-// What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log 3, sqrt 3, rsqrt 2, x / y 2.5, tanh 5,
-// erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close to 0
+// What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log 3, log1p 2, sqrt 3, rsqrt 2, x / y 2.5,
+// tanh 5, erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close to 0
 // (gelu below -3) an error of theirs counts as it is. What is rounded once is equal. sin, cos 4; an angle is reduced
 // in double at least, of which 2e-8 is left over near a multiple of pi. Slopes have x times the error of 1 less a
 // sigmoid, up to 80 ulp in all, and where they are 0 that of their terms (of gelu_tanh 1 + tanh and 1 - tanh^2 of the
@@ -31,6 +31,10 @@ static const struct element_case {
     {MMUL_EXP, {SPECIAL}, {3, 0}},
     {MMUL_LOG, {POSITIVE}, {3, 1e-7}},
     {MMUL_LOG, {SPECIAL}, {3, 1e-7}},
+    {MMUL_LOG1P, {POSITIVE}, {4, 0}},
+    {MMUL_LOG1P, {REAL}, {4, 0}},
+    {MMUL_LOG1P, {EDGES}, {4, 0}},
+    {MMUL_LOG1P, {SPECIAL}, {4, 0}},
     {MMUL_SQRT, {POSITIVE}, {3, 0}},
     {MMUL_SQRT, {SPECIAL}, {3, 0}},
     {MMUL_RSQRT, {POSITIVE}, {4, 0}},
@@ -95,6 +99,12 @@ static const struct element_case {
     {MMUL_GELU_TANH_BACKWARD, {SPECIAL, REAL}, {96, 1e-5}},
     {MMUL_GELU_TANH_BACKWARD, {EDGES, EDGES}, {96, 1e-5}},
     {MMUL_GELU_TANH_BACKWARD, {POSITIVE, SPECIAL}, {96, 1e-5}},
+    {MMUL_MULTIPLY_BACKWARD, {REAL, REAL}, {0, 0}},
+    {MMUL_MULTIPLY_BACKWARD, {WHOLE, SPECIAL}, {0, 0}},
+    {MMUL_MULTIPLY_BACKWARD, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_DIVIDE_BACKWARD, {REAL, REAL}, {2.5, 0}},
+    {MMUL_DIVIDE_BACKWARD, {WHOLE, SPECIAL}, {2.5, 0}},
+    {MMUL_DIVIDE_BACKWARD, {SPECIAL, SPECIAL}, {2.5, 0}},
     {MMUL_WHERE, {SPECIAL, REAL, SPECIAL}, {0, 0}},
 };
 

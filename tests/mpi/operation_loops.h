@@ -27,6 +27,7 @@ static double loop_one(const struct mmul_call *c, double x) {
     return is_called(c, "neg")       ? -x
            : is_called(c, "exp")     ? exp(x)
            : is_called(c, "log")     ? log(x)
+           : is_called(c, "log1p")   ? log1p(x)
            : is_called(c, "sqrt")    ? sqrt(x)
            : is_called(c, "rsqrt")   ? pow(x, -0.5)
            : is_called(c, "abs")     ? fabs(x)
@@ -54,22 +55,24 @@ static double loop_slope(const struct mmul_call *c, double x) {
 }
 
 static double loop_two(const struct mmul_call *c, double x, double y) {
-    return is_called(c, "add")             ? x + y
-           : is_called(c, "subtract")      ? x - y
-           : is_called(c, "multiply")      ? x * y
-           : is_called(c, "divide")        ? x / y
-           : is_called(c, "floor_divide")  ? (y == 0 ? x / y : floor(x / y))
-           : is_called(c, "remainder")     ? (y == 0 ? NAN : x - floor(x / y) * y)
-           : is_called(c, "power")         ? pow(x, y)
-           : is_called(c, "maximum")       ? (x > y ? x : y)
-           : is_called(c, "minimum")       ? (x < y ? x : y)
-           : is_called(c, "equal")         ? x == y
-           : is_called(c, "not_equal")     ? x != y
-           : is_called(c, "less")          ? x < y
-           : is_called(c, "less_equal")    ? x <= y
-           : is_called(c, "greater")       ? x > y
-           : is_called(c, "greater_equal") ? x >= y
-                                           : loop_slope(c, x) * y;
+    return is_called(c, "add")                 ? x + y
+           : is_called(c, "subtract")          ? x - y
+           : is_called(c, "multiply")          ? x * y
+           : is_called(c, "divide")            ? x / y
+           : is_called(c, "multiply_backward") ? (x == 0 ? 0 : x * y)
+           : is_called(c, "divide_backward")   ? (x == 0 ? 0 : x / y)
+           : is_called(c, "floor_divide")      ? (y == 0 ? x / y : floor(x / y))
+           : is_called(c, "remainder")         ? (y == 0 ? NAN : x - floor(x / y) * y)
+           : is_called(c, "power")             ? pow(x, y)
+           : is_called(c, "maximum")           ? (x > y ? x : y)
+           : is_called(c, "minimum")           ? (x < y ? x : y)
+           : is_called(c, "equal")             ? x == y
+           : is_called(c, "not_equal")         ? x != y
+           : is_called(c, "less")              ? x < y
+           : is_called(c, "less_equal")        ? x <= y
+           : is_called(c, "greater")           ? x > y
+           : is_called(c, "greater_equal")     ? x >= y
+                                               : loop_slope(c, x) * y;
 }
 
 // ------------------------------------------------------------------------------------------ rows

@@ -139,8 +139,9 @@ static bool every_placement(struct mmul_context *context, const struct example *
 
 static bool of_one_value(struct mmul_context *context, const char *weights) {
     static const char *const exact[] = {"neg", "abs", "relu"};
-    static const char *const names[] = {"exp",  "log",  "sqrt",      "rsqrt",     "sigmoid", "tanh",
-                                        "silu", "gelu", "gelu_tanh", "normalize", "sin",     "cos"};
+    static const char *const names[] = {"exp",       "log",  "log1p", "sqrt", "rsqrt",
+                                        "sigmoid",   "tanh", "silu",  "gelu", "gelu_tanh",
+                                        "normalize", "sin",  "cos"};
     bool right = true;
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
         right = every_rule(context, &(struct example){exact[i], {STACK}, 1, NONE, 0, 0}, weights) &&
@@ -154,12 +155,26 @@ static bool of_one_value(struct mmul_context *context, const char *weights) {
 
 // What repeats, in either operand, and numbers.
 static bool of_two_values(struct mmul_context *context, const char *weights) {
-    static const char *const names[] = {"add",           "subtract",      "multiply",
-                                        "divide",        "maximum",       "minimum",
-                                        "equal",         "not_equal",     "remainder",
-                                        "less_equal",    "greater",       "greater_equal",
-                                        "less",          "power",         "floor_divide",
-                                        "silu_backward", "gelu_backward", "gelu_tanh_backward"};
+    static const char *const names[] = {"add",
+                                        "subtract",
+                                        "multiply",
+                                        "divide",
+                                        "maximum",
+                                        "minimum",
+                                        "equal",
+                                        "not_equal",
+                                        "remainder",
+                                        "less_equal",
+                                        "greater",
+                                        "greater_equal",
+                                        "less",
+                                        "power",
+                                        "floor_divide",
+                                        "silu_backward",
+                                        "gelu_backward",
+                                        "gelu_tanh_backward",
+                                        "multiply_backward",
+                                        "divide_backward"};
     static const struct mmul_shape shapes[][2] = {
         {{2, 3, 4, 6}, {2, 3, 4, 6}}, {{2, 3, 4, 6}, {1, 1, 1, 6}}, {{2, 3, 4, 1}, {2, 3, 4, 6}},
         {{2, 3, 1, 6}, {2, 1, 4, 6}}, {{2, 3, 4, 6}, {0}},          {{0}, {1, 1, 1, 1}}};

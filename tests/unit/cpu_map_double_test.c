@@ -52,6 +52,8 @@ static const struct function {
 } functions[] = {
     {"exp", MMUL_EXP, expl, -745, 709, 4, 0},
     {"log", MMUL_LOG, logl, 0, 1e300, 4, 0},
+    {"log1p", MMUL_LOG1P, log1pl, -1, 1e300, 4, 0},
+    {"log1p", MMUL_LOG1P, log1pl, -1e-3, 1e-3, 4, 0},
     {"tanh", MMUL_TANH, tanhl, -25, 25, 5, 0},
     {"sigmoid", MMUL_SIGMOID, sigmoid, -700, 40, 8, 0},
     {"silu", MMUL_SILU, silu, -700, 40, 9, 0},

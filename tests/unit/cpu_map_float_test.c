@@ -65,6 +65,9 @@ static float one_exp(float x) {
 static float one_log(float x) {
     return mmul_logf(x);
 }
+static float one_log1p(float x) {
+    return mmul_log1pf(x);
+}
 static float one_tanh(float x) {
     return mmul_tanhf(x);
 }
@@ -124,6 +127,7 @@ static void test_functions(void **state) {
     (void)state;
     compare(one_exp, exp, (struct tolerance){2, 0, 0, 0});
     compare(one_log, log, (struct tolerance){2, 0, 0, 0});
+    compare(one_log1p, log1p, (struct tolerance){4, 0, 0, 0});
     compare(one_tanh, tanh, (struct tolerance){3, 0, 0, 0});
     compare(one_sigmoid, sigmoid, (struct tolerance){4, 0, 0, 0});
     compare(one_gelu, gelu, (struct tolerance){12, 3, 0, 0});

@@ -18,9 +18,10 @@ from ._begin import init, rank, size
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
 from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos, cumsum,
-                          exp, gelu, layer_norm, linear, log, max, maximum, mean, min, minimum, neg, norm, normalize,
-                          ones, permute, place, print, relu, reshape, rms_norm, rope, rsqrt, sigmoid, silu, sin,
-                          softmax, sort, sqrt, std, sum, take, tanh, topk, transpose, var, where, zeros)
+                          exp, gelu, layer_norm, linear, log, log1p, logsumexp, max, maximum, mean, min, minimum, neg,
+                          norm, normalize, ones, permute, place, print, relu, reshape, rms_norm, rope, rsqrt, sigmoid,
+                          silu, sin, softmax, softplus, sort, sqrt, std, sum, take, tanh, topk, transpose, var, where,
+                          zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
 from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, rand, save

@@ -21,18 +21,26 @@ def _unary(name, what, plain):
     return operation
 
 
+def _sigmoid(x):
+    power = math.exp(-builtins.abs(x))
+    return (1 if x >= 0 else power) / (1 + power)
+
+
 neg = _unary("neg", "-x", lambda x: -x)
 exp = _unary("exp", "e to the power", math.exp)
 log = _unary("log", "The natural logarithm", math.log)
+log1p = _unary("log1p", "log(1 + x), exact for small x,", math.log1p)
 sqrt = _unary("sqrt", "The square root", math.sqrt)
 rsqrt = _unary("rsqrt", "1 / sqrt(x)", lambda x: 1 / math.sqrt(x))
 abs = _unary("abs", "The absolute value", builtins.abs)  # pylint: disable=redefined-builtin
 relu = _unary("relu", "max(x, 0)", lambda x: builtins.max(x, 0))
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x))", lambda x: 1 / (1 + math.exp(-x)))
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid)
 tanh = _unary("tanh", "The hyperbolic tangent", math.tanh)
 sin = _unary("sin", "The sine", math.sin)
 cos = _unary("cos", "The cosine", math.cos)
-silu = _unary("silu", "x * sigmoid(x)", lambda x: x / (1 + math.exp(-x)))
+silu = _unary("silu", "x * sigmoid(x)", lambda x: _sigmoid(x) and x * _sigmoid(x))
+softplus = _unary("softplus", "log(1 + exp(x)), without overflow,",
+                  lambda x: builtins.max(x, 0) + math.log1p(math.exp(-builtins.abs(x))))
 
 
 def gelu(x, approximate="none"):
@@ -41,7 +49,8 @@ def gelu(x, approximate="none"):
         raise Error(64, f"no gelu of '{approximate}': expected none, tanh")
     if is_number(x):
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
-        return 0.5 * x * (1 + (math.tanh(inner) if approximate == "tanh" else math.erf(x / math.sqrt(2))))
+        part = 1 + math.tanh(inner) if approximate == "tanh" else math.erfc(-x / math.sqrt(2))
+        return 0.5 * part and 0.5 * x * part
     return apply("gelu_tanh" if approximate == "tanh" else "gelu", [x])
 
 
@@ -292,6 +301,7 @@ mean = _reduction("mean", "The mean")
 var = _reduction("var", "The variance (ddof 0)")
 std = _reduction("std", "The standard deviation (ddof 0)")
 norm = _reduction("norm", "The root of the sum of squares")
+logsumexp = _reduction("logsumexp", "log(sum(exp(x))), without overflow,")
 
 
 def sort(x, axis=-1, descending=False):
@@ -402,8 +412,9 @@ def _sizes_method(function):
     return method
 
 
-for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip, softmax, topk,
-                  argmax, argmin, sort, argsort, sum, mean, max, min, var, std, norm, cumsum, take, transpose):
+for _function in (neg, exp, log, log1p, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip,
+                  softmax, topk, argmax, argmin, sort, argsort, sum, mean, max, min, var, std, norm, logsumexp, cumsum,
+                  take, transpose):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))

@@ -16,10 +16,14 @@ import random
 
 from ._learning import dropout, stop_gradient
 from ._library import Error
-from ._operations import attention, layer_norm, linear, minimum, rms_norm, sqrt, take
+from ._operations import abs as sizes_of
+from ._operations import attention, concat, layer_norm, linear
+from ._operations import max as largest_of
+from ._operations import minimum, rms_norm, sqrt
 from ._operations import sum as sum_of
+from ._operations import take
 from ._states import matched
-from ._values import Slot, Value, as_value, generate, no_grad
+from ._values import Slot, Value, apply, as_value, generate, no_grad
 
 __all__ = ("Dropout", "Embedding", "LayerNorm", "Linear", "Module", "ModuleList", "MultiHeadAttention", "Parameter",
            "RMSNorm", "Sequential", "clip_grad_norm_", "manual_seed")
@@ -297,11 +301,19 @@ class MultiHeadAttention(Module):
         return self.out_proj(heads.permute(0, 2, 1, 3).reshape(heads.shape[0], heads.shape[2], self.embed_dim))
 
 
+def _scale_for_squares(parameters):
+    """1, or a power of two with which squares of gradients neither overflow nor vanish."""
+    sizes = [largest_of(sizes_of(p.grad)) for p in parameters]
+    return apply("scale_for_squares", [concat(sizes, axis=-1)]) if sizes else 1
+
+
 def clip_grad_norm_(parameters, max_norm):
     """Makes the gradients shorter where all together are longer than max_norm. Their norm, 1 x 1."""
     parameters = [p for p in parameters if p.grad is not None]
     with no_grad():
-        norm = sqrt(sum((sum_of(p.grad * p.grad) for p in parameters), 0))
+        scale = _scale_for_squares(parameters)
+        squares = (sum_of((p.grad * scale) * (p.grad * scale)) for p in parameters)
+        norm = sqrt(sum(squares, 0)) / scale
         factor = minimum(max_norm / (norm + 1e-6), 1)
         for p in parameters:
             p.grad = p.grad * factor
