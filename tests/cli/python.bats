@@ -239,8 +239,8 @@ for owner in owners:
         if not name.startswith("_") and name != "args" and not inspect.getdoc(inspect.getattr_static(owner, name)):
             print(owner, name)
 methods = "T abs argmax argmin argsort backward clip cos cumsum current dtype exp grad item local log log1p " \
-          "logsumexp max maximum mean min minimum ndim neg norm numpy permute relu requires_grad reshape rsqrt sigmoid " \
-          "sin softmax sort sqrt std sum take tanh topk transpose var where"
+          "logsumexp max maximum mean min minimum ndim neg norm numpy permute relu requires_grad reshape " \
+          "rsqrt sigmoid sin softmax sort sqrt std sum take tanh topk transpose var where"
 assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), dir(mm.Value)'
     [ "$output$status" = 0 ]
     run --separate-stderr "$PYTHON" -m mpimatmul --help
