@@ -1,18 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Kills jobs and starts them again: restarts.py KILLS SEED [KIND...]
+Cuts the host of root off instead of each kill: restarts.py --cut KILLS SEED [KIND...]
 
 Each series is a job of one kind on 1, 2 or 3 ranks. Its mpirun is killed (SIGKILL) after a random delay, and the same
 command starts again at once, until the job ends. Then its outcome is compared with that of an undisturbed job: printed
 turns line by line, files byte by byte. The last line counts kills, series and differences; a difference ends with 1.
 
-The program is MPIMATMUL, and PYTHONPATH and MPIMATMUL_LIBRARY lead to the package. Needs numpy.
+The program is MPIMATMUL, and PYTHONPATH and MPIMATMUL_LIBRARY lead to the package. RESTARTS_MPIRUN, if set, is the
+command that launches a job in place of `mpirun -q --oversubscribe`. Needs numpy.
+
+--cut: RESTARTS_CUT is the command that cuts root's host off, RESTARTS_MEND the one that joins it again, and
+RESTARTS_MPIRUN_LEFT launches on the hosts that are left. The ranks of the host that was cut off run on for some seconds,
+so the next starts may be refused (73, another process writes the file) until they have ended.
 """
 import collections
 import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +31,7 @@ import numpy as np
 REPO = pathlib.Path(__file__).resolve().parents[1]
 MPIMATMUL = os.environ.get("MPIMATMUL", str(REPO / "build/release/bin/mpimatmul"))
 LIMIT_SECONDS = 60
+IS_HELD = 73  # the exit code of a job whose outputs another process writes
 KILLS_OF_A_JOB = 2, 3
 
 # Many tensors, and a checkpoint in every turn: whatever reads it while another job replaces it meets two of them.
@@ -108,9 +116,10 @@ def write_inputs(folder):
 class Job:
     """One start of a command on ranks."""
 
-    def __init__(self, folder, ranks, command):
+    def __init__(self, folder, ranks, command, launcher="RESTARTS_MPIRUN"):
         environment = dict(os.environ, MPIMATMUL_SHARD_DIR=str(folder / "shards"))
-        launch = ["mpirun", "-q", "--oversubscribe", "--mca", "btl_vader_backing_directory", os.environ["TMPDIR"]]
+        launch = shlex.split(os.environ.get(launcher, "mpirun -q --oversubscribe"))
+        launch += ["--mca", "btl_vader_backing_directory", os.environ["TMPDIR"]]
         self.out, self.errors = folder / "out", folder / "errors"
         self.begin = time.monotonic()
         with open(self.out, "wb") as out, open(self.errors, "wb") as errors:
@@ -153,8 +162,8 @@ class Reference:
 class Series:
     """A job that is killed and started again until it ends."""
 
-    def __init__(self, folder, name, ranks, reference):
-        self.folder, self.name, self.ranks, self.reference = folder, name, ranks, reference
+    def __init__(self, folder, name, ranks, reference, cuts):
+        self.folder, self.name, self.ranks, self.reference, self.cuts = folder, name, ranks, reference, cuts
         self.kind, self.kills, self.problems = KINDS[name], 0, []
         folder.mkdir()
         write_inputs(folder)
@@ -177,10 +186,30 @@ class Series:
         return {name: (self.folder / name).read_bytes() if (self.folder / name).exists() else None
                 for name in self.kind.results}
 
+    def cut(self, job):
+        """The first job on the hosts that are left that is not refused."""
+        subprocess.run(shlex.split(os.environ["RESTARTS_CUT"]), check=True)
+        self.kills += 1
+        job.ends_within(LIMIT_SECONDS)
+        job.kill()
+        self.compare_turns(job.turns())
+        begin = time.monotonic()
+        while True:
+            job = Job(self.folder, self.ranks, self.kind.command, "RESTARTS_MPIRUN_LEFT")
+            if not job.ends_within(LIMIT_SECONDS) or job.process.returncode != IS_HELD:
+                break
+            if time.monotonic() - begin > LIMIT_SECONDS:
+                break
+        subprocess.run(shlex.split(os.environ["RESTARTS_MEND"]), check=True)
+        return job
+
     def run(self, kills, draw):
         job = Job(self.folder, self.ranks, self.kind.command)
         while self.kills < kills:
             if job.ends_within(draw.uniform(0.1, 0.8 * self.reference.seconds)):
+                break
+            if self.cuts:
+                job = self.cut(job)
                 break
             job.kill()
             self.kills += 1
@@ -205,7 +234,9 @@ class Series:
 
 
 def main():
-    kills, seed, names = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] or list(KINDS)
+    cuts = sys.argv[1] == "--cut"
+    arguments = sys.argv[1 + cuts:]
+    kills, seed, names = int(arguments[0]), int(arguments[1]), arguments[2:] or list(KINDS)
     draw, done, series, references = random.Random(seed), 0, 0, {}
     counts = collections.Counter()
     with tempfile.TemporaryDirectory(prefix="restarts.") as top:
@@ -214,7 +245,7 @@ def main():
             name, ranks = names[series % len(names)], draw.randint(1, 3)
             if (name, ranks) not in references:
                 references[name, ranks] = Reference(pathlib.Path(top, "reference"), KINDS[name], ranks)
-            one = Series(pathlib.Path(top, "job"), name, ranks, references[name, ranks])
+            one = Series(pathlib.Path(top, "job"), name, ranks, references[name, ranks], cuts)
             problems = one.run(min(draw.randint(*KILLS_OF_A_JOB), kills - done), draw)
             series, done = series + 1, done + one.kills
             counts[name, "kills"] += one.kills

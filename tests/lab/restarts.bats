@@ -1,0 +1,44 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Jobs on two hosts whose mpirun is killed, or whose first host is cut off, and that start again at once end as if
+# nothing had happened. More of them: tests/restarts.py.
+load ../cli/helper
+load hosts
+
+setup_file() {
+    lab_up 3
+}
+
+teardown_file() {
+    lab_down
+}
+
+setup() {
+    need_plain "python is not linked against the sanitizer"
+    need_numpy
+    lab_begin_test || return 1
+    local inside="ip netns exec $LAB_NAME-launcher mpirun -q --bind-to none --mca plm_rsh_agent $LAB_FOLDER/agent"
+    export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
+    export RESTARTS_MPIRUN="$inside --tune $REPO/scripts/mpimatmul.tune -H node1:1,node2:2"
+    export RESTARTS_MPIRUN_LEFT="$inside -H node2:1,node3:2"
+    export RESTARTS_CUT="ip -n $LAB_NAME-launcher link set node1 nomaster"
+    export RESTARTS_MEND="ip -n $LAB_NAME-launcher link set node1 master bridge"
+    # Kept sets are shards of the hosts' own disks: those of other hosts are not read.
+    kinds=(training product saves script)
+}
+
+# expect_right OPTION KILLS SEED
+expect_right() {
+    run "$PYTHON" "$REPO/tests/restarts.py" "$@" "${kinds[@]}"
+    echo "# ${lines[-1]}" >&3
+    # shellcheck disable=SC2154 # status and lines are set by bats
+    [ "$status" -eq 0 ] && [[ "${lines[-1]}" == *" 0 wrong" ]] || { show; return 1; }
+}
+
+@test "four kills of mpirun on two hosts" {
+    expect_right 4 1
+}
+
+@test "a cut of root's host" {
+    expect_right --cut 1 1
+}
