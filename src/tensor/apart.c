@@ -379,7 +379,8 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     const int count = count_nodes(e);
     mmul_jobs_enter(e, t->call);
     enum mmul_status status = spread_all(e, t->call, &t->state);
-    e->pinned = &t->state;
+    struct mmul_pin pin = {&t->state, e->pins};
+    e->pins = &pin;
     if (status == MMUL_OK)
         status = mmul_job_run(e, NULL);
     if (status == MMUL_OK)
@@ -396,7 +397,7 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     if (status == MMUL_OK)
         status = give_parts(e, &t->state, parts, result);
     mmul_free(before);
-    e->pinned = NULL;
+    e->pins = pin.outer;
     mmul_jobs_leave(e);
     return status == MMUL_OK ? tell_left_out(e, t->call) : status;
 }

@@ -27,6 +27,12 @@ struct mmul_frame {
     struct mmul_frame *caller;
 };
 
+// A value that has no name, which jobs hold like those of names.
+struct mmul_pin {
+    struct mmul_object *object; // borrowed
+    struct mmul_pin *outer;     // borrowed; NULL: none
+};
+
 struct mmul_evaluator {
     const struct mmul_source *source; // borrowed
     struct mmul_arena *arena;         // borrowed
@@ -37,11 +43,11 @@ struct mmul_evaluator {
     int64_t steps;
     int operations, depth;
     // Jobs (tensor/jobs.h): the program's number, values that were made in it, how many loops there are around, where
-    // the outermost one begins, what is a leaf already, memory of this job and of the next one.
+    // the outermost `for` around these begins, what is a leaf already, memory of this job and of the next one.
     int job, uses, loops, loop_begin;
     struct mmul_job_leaf *leaves;
     struct mmul_arena arenas[2], *next_arena; // owned
-    struct mmul_object *pinned; // borrowed: held by a job like what names have; NULL: nothing is
+    struct mmul_pin *pins;                    // borrowed, the innermost one; NULL: none
     // What nodes do apart (tensor/apart.h): the one at hand, NULL: none; where its programs run, else all.
     struct mmul_apart *apart;
     struct mmul_left_out *left_out;     // of the turns so far

@@ -126,10 +126,13 @@ static bool is_read(const struct mmul_node *node, const char *name, int from) {
     return false;
 }
 
-static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *holds,
-                                 struct mmul_object *pinned) {
-    if (e->pinned != NULL && mmul_hold_object(e, holds, e->pinned, pinned) != MMUL_OK)
-        return e->err->status;
+static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *holds) {
+    for (struct mmul_pin *pin = e->pins; pin != NULL; pin = pin->outer) {
+        struct mmul_object held;
+        if (mmul_hold_object(e, holds, pin->object, &held) != MMUL_OK)
+            return e->err->status;
+        *pin->object = held;
+    }
     for (struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next) {
         struct mmul_object held;
         if (b->object.kind == MMUL_OBJECT_NONE)
@@ -166,8 +169,9 @@ static bool has_held(const struct mmul_object *x, int64_t held) {
 }
 
 static bool is_had(const struct mmul_evaluator *e, int64_t held) {
-    if (e->pinned != NULL && has_held(e->pinned, held))
-        return true;
+    for (const struct mmul_pin *pin = e->pins; pin != NULL; pin = pin->outer)
+        if (has_held(pin->object, held))
+            return true;
     for (const struct mmul_binding *b = e->top->bindings; b != NULL; b = b->next)
         if (has_held(&b->object, held))
             return true;
@@ -378,10 +382,22 @@ enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mm
 
 // -------------------------------------------------------------------------------------------- jobs
 
+// Where the outermost `for` around a place begins, or the place: one over range(...) or a tuple repeats what stands
+// before a loop inside of it.
+static int find_outermost_for(const struct mmul_node *around, int place) {
+    while (around->kind != MMUL_NODE_FOR && around->first != NULL) {
+        const struct mmul_node *inner = around->first;
+        for (const struct mmul_node *n = inner; n != NULL && n->at.begin <= place; n = n->next)
+            inner = n;
+        around = inner;
+    }
+    return around->kind == MMUL_NODE_FOR ? around->at.begin : place;
+}
+
 void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop) {
     if (e->loops++ > 0)
         return;
-    e->loop_begin = loop->at.begin;
+    e->loop_begin = find_outermost_for(e->tree->root, loop->at.begin);
     e->arena = &e->arenas[0];
     e->next_arena = &e->arenas[1];
 }
@@ -435,22 +451,13 @@ static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
     return turn != NULL ? mmul_job_name_turn(e, *turn) : e->err->status;
 }
 
-// What is pinned has gone over, too.
-static enum mmul_status settle_job(struct mmul_evaluator *e, const struct mmul_holds *holds,
-                                   const struct mmul_object *pinned) {
-    if (e->pinned != NULL)
-        *e->pinned = *pinned;
-    return mmul_holds_settle(e, holds, true);
-}
-
 enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn) {
     struct mmul_holds holds = {NULL};
-    struct mmul_object pinned;
-    enum mmul_status status = hold_all(e, &holds, &pinned);
+    enum mmul_status status = hold_all(e, &holds);
     if (status == MMUL_OK && (e->uses > 0 || e->script->views != NULL))
         status = run(e, turn);
     if (status == MMUL_OK)
-        status = settle_job(e, &holds, &pinned);
+        status = mmul_holds_settle(e, &holds, true);
     if (status == MMUL_OK)
         status = begin_program(e);
     mmul_free(holds.all);

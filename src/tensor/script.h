@@ -128,7 +128,7 @@ struct mmul_script {
     int node_count;
     int node_jobs;   // programs of nodes so far
     int64_t windows; // that batches have taken
-    int last_loop;   // where the last loop of the text begins; -1: there is none
+    int last_loop;   // where the last statement that has a loop in it ends; -1: there is none
     bool use_float32;
     struct mmul_placements *placements; // borrowed; NULL: none
     struct mmul_script_text *texts;     // owned

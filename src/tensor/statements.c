@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Statements: loops are unrolled, functions are defined, and a program is carried out from its first line to its last.
+#include <limits.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -131,7 +132,7 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     return status;
 }
 
-// Over the elements of a tuple.
+// Over the elements of a tuple. Loops inside are jobs of their own, after which the next element is still wanted.
 static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul_node *node,
                                      bool *returned, struct mmul_object *result) {
     const struct mmul_node *over = node->first->next;
@@ -144,6 +145,8 @@ static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul
             mmul_hint(e->err, "for i in range(len(x)): x[i] is a row");
         return MMUL_ERR_DATA;
     }
+    struct mmul_pin pin = {&items, e->pins};
+    e->pins = &pin;
     for (int i = 0; status == MMUL_OK && !*returned && i < items.count; i++) {
         status = mmul_evaluator_step(e, node);
         if (status == MMUL_OK)
@@ -151,6 +154,7 @@ static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul
         if (status == MMUL_OK)
             status = mmul_evaluate_block(e, node->last, returned, result);
     }
+    e->pins = pin.outer;
     return status;
 }
 
@@ -268,14 +272,23 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
     return status;
 }
 
-// Where the last one begins at the top of the text.
+static bool has_loop(const struct mmul_node *node) {
+    const char *kind = node->kind == MMUL_NODE_FOR ? mmul_node_range(node) : NULL;
+    if (kind != NULL && strcmp(kind, "loop") == 0)
+        return true;
+    for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
+        if (has_loop(child))
+            return true;
+    return false;
+}
+
+// Where the last statement at the top of the text that has a loop in it ends.
 static int find_last_loop(const struct mmul_node *root) {
-    int last = -1;
+    int end = -1;
     for (const struct mmul_node *s = root->first; s != NULL; s = s->next)
-        if (s->kind == MMUL_NODE_FOR && mmul_node_range(s) != NULL &&
-            strcmp(mmul_node_range(s), "loop") == 0)
-            last = s->at.begin;
-    return last;
+        if (has_loop(s))
+            end = s->next != NULL ? s->next->at.begin : INT_MAX;
+    return end;
 }
 
 enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mmul_tree *tree) {

@@ -83,6 +83,41 @@ save("total.npy", total)'
     as_reference
 }
 
+@test "loops inside of unrolled ones: names and files of before them are there in every round" {
+    need_numpy
+    script "$integers
+for k in range(2):
+    y = x @ w
+    save(f\"round_{k}.npy\", y)
+    for i in loop(2):
+        total = total + y
+    for a in (1, 2.5):
+        if k < a:
+            z = w * a
+        for i in loop(1, 3):
+            total = total - z[:1]
+            save(f\"turn_{k}_{a}_{i}.npy\", total)
+for left, number in ((x, 1), (x @ w, 2)):
+    for i in loop(2):
+        for right, a in ((w, 1), (w + 1, 2.5)):
+            for j in loop(2):
+                total = total + number * (left @ right)
+                print(number, i, a, j)
+save(\"after.npy\", total)"
+    as_reference
+    script 'x = ones((2, 2))
+save("before.npy", x)
+for k in range(2):
+    save(f"round_{k}.npy", x)
+    for i in loop(2):
+        save(f"turn_{k}_{i}.npy", x)
+    assert_close(x, k + 1, 0)'
+    rm -f ./*.npy
+    program run e.py
+    expect_failure 79 'e.py:7:5: not close: the largest difference is 1, the tolerance 0'
+    [ "$(echo ./*.npy)" = './turn_0_0.npy ./turn_0_1.npy ./turn_1_0.npy ./turn_1_1.npy' ]
+}
+
 @test "what a turn assigns to before it reads it may have had another size" {
     need_numpy
     script "$integers"'
