@@ -5,15 +5,17 @@
     tests/random_programs.py make FOLDER COUNT SEED [RANKS]
                                                          p0.py, p1.py, ... and the files that they load; with values on
                                                          some of so many ranks
-    tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares what they saved
+    tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares what they saved, and what
+                                                         they printed (p0.py.txt, ...)
     tests/random_programs.py mutate FOLDER COUNT SEED    m0.py, ...: programs with something wrong in them
 
 A statement is written down when the reference can carry it out, on sizes of up to four axes. What jumps (comparisons,
 quotients rounded down, places of largest elements) is only asked of whole numbers, which float32 has exactly; how far a
 result may be off is what the reference itself is off in float32, so that a program that shrinks or blows up its
-rounding errors is no matter of taste. Three of five end with gradients of what
-they have made. Files are of float32, of float64 or of both; what comes out as float64 has to
-be as exact. Programs of which float32 keeps less than two digits are left out.
+rounding errors is no matter of taste. Three of five have gradients of what they have made. All save their last three
+values, and end with a statement of any kind: a loop of one of those, a nested one, a definition, a line that is
+printed. Files are of float32, of float64 or of both; what comes out as float64 has to be as exact. Programs of which
+float32 keeps less than two digits are left out.
 """
 import math
 import pathlib
@@ -34,7 +36,7 @@ class Writer:
 
     def __init__(self, rng, folder, number, ranks):
         self.rng, self.folder, self.number, self.ranks = rng, folder, number, ranks
-        self.lines, self.names, self.exact = [], dict(reference.NAMES), set()
+        self.lines, self.names, self.exact = [], {**reference.NAMES, **_recorders({}, [])}, set()
         self.count = 0
         self.types = rng.choice((["f4"], ["f4"], ["f4"], ["f8"], ["f8"], ["f4", "f8"]))  # of its files
 
@@ -272,6 +274,45 @@ class Writer:
         return self.add(f'{name} = place({x}, "{self.rng.choice(("rows", "cols", "replicate"))}", ranks={ranks})',
                         x in self.exact)
 
+    def statement(self, turns):
+        """One of any kind, which perhaps has others inside; `turns`: names of the loops around it. A file is not
+        written twice in a turn: its name has those of all loops, of a checkpoint those of the loops that are unrolled,
+        which have longer names."""
+        rng, x, y, depth = self.rng, self.pick(), self.fresh(), len(turns)
+        inner = f"{self.rng.choice('ijk')}{self.count % 100}"
+        places = "".join(f"_{{{turn}}}" for turn in turns)
+        state = f"p{self.number}_{y}{''.join(f'_{{{turn}}}' for turn in turns if len(turn) > 3)}.safetensors"
+        kinds = [
+            f"print({', '.join(['n', *turns, f'mean({x}, axis=None)'])})",
+            f'print("a line", f"n is {{n}}", n / 3)',
+            f'save(f"p{self.number}_{y}{places}.npy", {x} * {rng.choice(["0.5", *turns, "n"])})',
+            f'checkpoint(f"{state}", ({x}, ({x} - 1, {x} * 2)), turn={rng.choice(["n", "7"])})',
+            f"assert_close({x}, {x} + 0, 0)",
+            f"{y} = {x} * 2",
+            f"{y}, k{y} = {x} @ {x}.T, n",
+            f"{x} += 0.25",
+            f"n = n + 1",
+            f"mean({x})",
+            f"pass_{y} = ({x}, ({x}, n))",
+        ]
+        if depth == 0:
+            kinds += [f"def f{y}(x, k=2):\n    return x * k"] * 2
+            kinds += [f"def f{y}(x, k=2):\n    return x * k\nprint(f{y}(n))"]
+        if depth < 3:
+            kinds += [f"for {inner} in {over}:\n" for over in ("loop(3)", "loop(1, 3)", "loop(2)")
+                      for _ in range(7 if depth == 0 else 2)]
+            kinds += [f"for unrolled_{inner} in range(2):\n"] * 3
+            kinds += [f"if n {rng.choice(('>', '<='))} {rng.randint(1, 9)}:\n"] * 2
+            kinds += [f"for unrolled_{inner} in (1, 2.5):\n", "for i in loop(2, 2):\n"]
+        kind = rng.choice(kinds)
+        if not kind.endswith(":\n"):
+            return kind
+        turns = turns if kind.startswith("if") else [*turns, kind.split()[1]]
+        body = "\n".join(self.statement(turns) for _ in range(rng.choice((1, 1, 2))))
+        text = kind + _indented(body)
+        return text + "\nelse:\n" + _indented(self.statement(turns)) if kind.startswith("if") and rng.random() < 0.5 \
+            else text
+
     def write(self):
         rng = self.rng
         self.lines.append(f"n = {rng.randint(1, 9)}")
@@ -288,54 +329,93 @@ class Writer:
             rng.choice(kinds)()
         if rng.random() < 0.6:
             any(self.gradient() for _ in range(20))
-        results = self.matrices()[-3:]
-        for i, name in enumerate(results):
+        for i, name in enumerate(self.matrices()[-3:]):
             self.lines.append(f'save(f"p{self.number}_out{{{i}}}.npy", {name})')
-        return "\n".join(self.lines) + "\n", results
+        any(self.add(self.statement([])) for _ in range(20))
+        return "\n".join(self.lines) + "\n"
 
 
-def outputs(text, results, folder, precision):
-    """What a program makes of its last names, in that precision."""
+def _indented(text):
+    return "\n".join("    " + line for line in text.split("\n"))
+
+
+def _recorders(saved, words):
+    """In place of what writes: arrays by the names of files and tensors, words of what is printed."""
+    def checkpoint(file, state, turn):
+        def keep(x, name):
+            for i, part in enumerate(x if isinstance(x, tuple) else ()):
+                keep(part, f"{name}.{i}".lstrip("."))
+            if not isinstance(x, tuple):
+                saved[f"{file}:{name}"] = np.array(x, dtype=np.float64)
+        keep(state, "")
+    return {"save": lambda file, x: saved.update({file: np.array(x, dtype=np.float64)}),
+            "print": lambda *things, _called=(): words.extend(" ".join(map(str, things)).split()),
+            "checkpoint": checkpoint}
+
+
+def outputs(text, folder, precision):
+    """What a program saves and prints, in that precision: arrays by their names, words."""
     reference.PRECISION, kind = precision, reference.KIND
-    here = {"load": lambda file: reference.load(folder / file), "save": lambda file, x: None}
-    made = reference.run(text, names=here)
+    saved, words = {}, []
+    reference.run(text, names={"load": lambda file: reference.load(folder / file), **_recorders(saved, words)})
     reference.KIND, reference.PRECISION = kind, np.float64
-    return [np.asarray(made[name], dtype=np.float64) for name in results]
+    return saved, words
 
 
-def results_of(text):
-    return [line.rsplit(", ", 1)[1][:-1] for line in text.splitlines() if line.startswith("save(")]
-
-
-def is_fit(text, results, folder):
-    exactly = outputs(text, results, folder, np.float64)
-    roughly = outputs(text, results, folder, np.float32)
-    return all(np.isfinite(x).all() and np.abs(x - y).max() < 1e-2 * max(1.0, np.abs(x).max())
-               for x, y in zip(exactly, roughly))
+def is_fit(text, folder):
+    exactly, _ = outputs(text, folder, np.float64)
+    roughly, _ = outputs(text, folder, np.float32)
+    return all(np.isfinite(x).all() and np.abs(x - roughly[name]).max() < 1e-2 * max(1.0, np.abs(x).max())
+               for name, x in exactly.items())
 
 
 def make(folder, count, seed, ranks="1"):
     folder.mkdir(exist_ok=True)
     for number in range(count):
         for attempt in range(100):
-            text, results = Writer(random.Random(f"{seed} {number} {attempt}"), folder, number, int(ranks)).write()
-            if is_fit(text, results, folder):
+            text = Writer(random.Random(f"{seed} {number} {attempt}"), folder, number, int(ranks)).write()
+            if is_fit(text, folder):
                 break
         (folder / f"p{number}.py").write_text(text)
 
 
+def _load(path, name):
+    file, colon, tensor = name.partition(".safetensors:")
+    return reference._tensor(path / (file + ".safetensors"), tensor) if colon else np.load(path / name)
+
+
+def _are_close(found, exactly, roughly):
+    """Two words: the same, or numbers of six digits."""
+    try:
+        numbers = [float(word) for word in (found, exactly, roughly)]
+    except ValueError:
+        return found == exactly
+    scale = max(1.0, abs(numbers[1]))
+    return abs(numbers[0] - numbers[1]) <= 2e-5 * scale + 30 * abs(numbers[2] - numbers[1])
+
+
+def compare_words(path, exactly, roughly):
+    """The number of programs whose lines are not as expected: 0 or 1."""
+    found = path.read_text().split()
+    if len(found) == len(exactly) and all(map(_are_close, found, exactly, roughly)):
+        return 0
+    print(f"{path.name}: printed {' '.join(found)}, expected {' '.join(exactly)}")
+    return 1
+
+
 def compare(folder, count):
-    wrong, saved, doubles, worst, where = 0, 0, 0, 0.0, ""
+    wrong, saved, doubles, printed, worst, where = 0, 0, 0, 0, 0.0, ""
     for number in range(count):
         text = (folder / f"p{number}.py").read_text()
-        results = results_of(text)
-        exactly = outputs(text, results, folder, np.float64)
-        roughly = outputs(text, results, folder, np.float32)
-        for i, (x, y) in enumerate(zip(exactly, roughly)):
-            scale = max(1.0, np.abs(x).max())
+        exactly, words = outputs(text, folder, np.float64)
+        roughly, rough_words = outputs(text, folder, np.float32)
+        printed += len(words)
+        wrong += compare_words(folder / f"p{number}.py.txt", words, rough_words)
+        for name, x in exactly.items():
+            scale, y = max(1.0, np.abs(x).max()), roughly[name]
             try:
-                found = np.load(folder / f"p{number}_out{i}.npy")
-            except OSError as error:
+                found = _load(folder, name)
+            except (OSError, KeyError) as error:
                 print(f"p{number}.py: {error}")
                 wrong += 1
                 continue
@@ -346,11 +426,11 @@ def compare(folder, count):
             least, factor = (1e-13, 100 * 2.0 ** -29) if is_double else (2e-5, 30)
             error = np.abs(found - x).max() / scale if found.shape == x.shape else math.inf
             if not error <= least + factor * np.abs(x - y).max() / scale:
-                print(f"p{number}.py: {results[i]} {found.shape}, expected {x.shape}: off by {error:.3g} of its size")
+                print(f"p{number}.py: {name} {found.shape}, expected {x.shape}: off by {error:.3g} of its size")
                 wrong += 1
             elif error > worst:
                 worst, where = error, f"p{number}.py"
-    print(f"{count} programs, {saved} results ({doubles} in float64), {wrong} wrong; "
+    print(f"{count} programs, {saved} results ({doubles} in float64), {printed} words, {wrong} wrong; "
           f"largest error {worst:.3g} of a result's size ({where})")
     return 1 if wrong else 0
 
