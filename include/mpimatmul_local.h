@@ -1392,6 +1392,10 @@ MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *er
 MMUL_API bool mmul_script_skipped(const struct mmul_script *script, int index,
                                   char line[static 256]);
 
+// The next warning about the text, "FILE:LINE:COLUMN: ..."; each place has one. As long as the script. False: no other
+// so far. Local, root.
+MMUL_API bool mmul_script_warning(struct mmul_script *script, const char **line);
+
 // For the program's `arrived`: a value is in root's memory.
 MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);
 

@@ -152,6 +152,26 @@ with warnings.catch_warnings(record=True) as warned:
     assert mm.rank() > 0 or (mixed.dtype == np.float32 and
                              [(str(w.message), w.filename) for w in warned] ==
                              [("'d' is float64 and is read as float32", __file__)])
+labels = np.argmax(X, -1)
+assert (mm.argmax(x) == labels).mean().item() == 1 and mm.argmax(x).shape == (1, len(X))
+for axis in (-1, -2, 0, 1):
+    show(f"argmin {axis}", mm.argmin(x, axis).numpy(), np.argmin(X, axis)[None], 0)
+stack = X[:32].reshape(4, 8, -1)
+show("argmax of a stack", mm.argmax(mm.array(stack), 1).numpy(), np.argmax(stack, 1), 0)
+show("argmax that stays", x.argmax(keepdims=True).numpy(), np.argmax(X, -1)[:, None], 0)
+row, column = mm.array(np.arange(5.)), mm.array(np.arange(5.)[:, None])
+assert (row * 2 - row).is_row and not (row + column).is_row
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    for value in (column == row, row.T < row, mm.mean((column - row) ** 2), mm.sum(abs(row - column))):
+        value.numpy()
+    for value in (row == row, column * row + column, column - row, mm.maximum(column, row), row[:, :4].T > row,
+                  mm.mean(column - row, axis=-1), mm.mean(column * row), row == 3, row[:, :1] == row[:, :1]):
+        value.numpy()
+    assert mm.rank() > 0 or [(str(w.message), w.filename) for w in warned] == [
+        (text, __file__) for text in ("all pairs of 5 x 1 and 1 x 5 are compared",) * 2 + (
+            "mean is of the differences of all pairs of 5 x 1 and 1 x 5",
+            "sum is of the differences of all pairs of 5 x 1 and 1 x 5")], [str(w) for w in warned]
 show("big-endian", mm.array(D.astype(">f8")).numpy(), D, 0)
 show("whole", mm.array(D.astype(">i2")).numpy(), D.astype("i2"), 0)
 plain = (mm.maximum(2, 3), mm.minimum(2, 3), mm.where(0, 2, 3), mm.concat((x, X)).shape, mm.sum(X, axis=-1).shape)

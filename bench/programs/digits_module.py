@@ -36,5 +36,5 @@ for step in range(turns):
     if step % every == every - 1:
         mm.print(step, loss)
 with mm.no_grad():
-    mm.print("read rightly of what was held back:", mm.mean(mm.argmax(model(held_back)) == answers.T, axis=None))
+    mm.print("read rightly of what was held back:", mm.mean(mm.argmax(model(held_back)) == answers, axis=None))
 mm.save_file(model.state_dict(), "digits.safetensors")

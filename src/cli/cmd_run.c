@@ -265,6 +265,13 @@ static enum mmul_status show_json(const struct job *job, struct mmul_error *err)
         stream_of(job));
 }
 
+// Of the text, as far as it has been read.
+static void warn_of_text(const struct call *call, const struct job *job) {
+    const char *line;
+    while (mmul_script_warning(job->script, &line))
+        mmul_print_data_warning(call, "%s", line);
+}
+
 static void warn(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_doubtful = false;
@@ -356,6 +363,7 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
     job->script = script;
     if (begin_beside(call, job, err) != MMUL_OK)
         return err->status;
+    warn_of_text(call, job);
     if (mmul_script_is_over(script))
         return print_alone(job, err);
     const bool in_loop = mmul_script_turn(script, &turn);
@@ -447,6 +455,8 @@ static enum mmul_status carry_out(const struct call *call,
     read_text(call, request, job, &word, err);
     if (call->is_root && err->status == MMUL_OK)
         begin_beside(call, job, err);
+    if (call->is_root && err->status == MMUL_OK)
+        warn_of_text(call, job);
     if (call->is_root && err->status == MMUL_OK)
         tell_of_types(call, job);
     if (call->is_root && err->status == MMUL_OK)

@@ -265,6 +265,11 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
         status = mmul_take_bool(e, &arguments[2], "keepdims", &stays);
     if (status == MMUL_OK)
         status = reduce(e, call, builtin->operation, all ? 0 : axis - x->axes, x, result);
+    const bool is_sum = strcmp(builtin->name, "mean") == 0 || strcmp(builtin->name, "sum") == 0;
+    if (status == MMUL_OK && x->are_pairs && all && is_sum)
+        status = mmul_evaluator_warn(
+            e, call, "%s is of the differences of all pairs of %lld x 1 and 1 x %lld",
+            builtin->name, (long long)x->shape.rows, (long long)x->shape.rows);
     if (status != MMUL_OK || stays)
         return status;
     const struct mmul_object reduced = *result;

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "tensor/script.h"
 
 enum mmul_status mmul_evaluator_fail(struct mmul_evaluator *e, const struct mmul_node *at,
                                      const char *format, ...) {
@@ -17,6 +18,29 @@ enum mmul_status mmul_evaluator_fail(struct mmul_evaluator *e, const struct mmul
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return mmul_source_fail(e->source, at->at, e->err, "%s", text);
+}
+
+enum mmul_status mmul_evaluator_warn(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const char *format, ...) {
+    struct mmul_script_warning **end = &e->script->warnings;
+    char place[96], *line;
+    for (; *end != NULL; end = &(*end)->next)
+        if ((*end)->begin == at->at.begin)
+            return MMUL_OK;
+    struct mmul_script_warning *warning =
+        mmul_arena_allocate(&e->script->arena, sizeof *warning, e->err);
+    line = warning != NULL ? mmul_arena_allocate(&e->script->arena, 256, e->err) : NULL;
+    if (line == NULL)
+        return e->err->status;
+    const int used = snprintf(line, 256, "%s: ", mmul_source_place(e->source, at->at, place));
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + used, 256 - (size_t)used, format, arguments);
+    va_end(arguments);
+    warning->line = line;
+    warning->begin = at->at.begin;
+    *end = warning;
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_evaluator_locate(struct mmul_evaluator *e, const struct mmul_node *at) {

@@ -72,6 +72,10 @@ struct mmul_argument {
 enum mmul_status mmul_evaluator_fail(struct mmul_evaluator *e, const struct mmul_node *at,
                                      const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+// A warning with its place, which the script keeps; the second one of a place is left out.
+enum mmul_status mmul_evaluator_warn(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 // Of the library's error: says where in the text, and that the text is wrong. Returns the status.
 enum mmul_status mmul_evaluator_locate(struct mmul_evaluator *e, const struct mmul_node *at);
 

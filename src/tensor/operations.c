@@ -136,6 +136,28 @@ static const char *verb_of(const char *operation) {
     return strcmp(operation, "power") == 0 ? "raise" : "compare";
 }
 
+// n x 1 and 1 x n, n > 1: both repeat. Often one of them was meant to be transposed.
+static bool are_column_and_row(const struct mmul_object *x, const struct mmul_object *y) {
+    const struct mmul_shape a = x->shape, b = y->shape;
+    return (a.cols == 1 && b.rows == 1 && a.rows == b.cols && a.rows > 1) ||
+           (a.rows == 1 && b.cols == 1 && a.cols == b.rows && a.cols > 1);
+}
+
+// All pairs in sums and products are common; in comparisons, and in means of differences, they are often a slip.
+static enum mmul_status warn_of_pairs(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      const char *operation, const struct mmul_argument *operands,
+                                      struct mmul_object *result) {
+    char left[160], right[160];
+    if (!are_column_and_row(&operands[0].object, &operands[1].object))
+        return MMUL_OK;
+    result->are_pairs |= strcmp(operation, "subtract") == 0;
+    if (strcmp(verb_of(operation), "compare") != 0 || strcmp(operation, "maximum") == 0 ||
+        strcmp(operation, "minimum") == 0)
+        return MMUL_OK;
+    return mmul_evaluator_warn(e, at, "all pairs of %s and %s are compared",
+                               describe(e, &operands[0], left), describe(e, &operands[1], right));
+}
+
 enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul_node *at,
                                      const char *operation, const struct mmul_argument *operands,
                                      int count, struct mmul_object *result) {
@@ -169,7 +191,12 @@ enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul
     }
     struct mmul_call call = {.operation = operation, .operand_count = count};
     result->axes = axes;
-    return mmul_apply(e, at, &call, objects, result);
+    enum mmul_status status = mmul_apply(e, at, &call, objects, result);
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        result->are_pairs |= objects[i].kind == MMUL_OBJECT_MATRIX && objects[i].are_pairs;
+    const bool are_two = count == 2 && objects[0].kind == objects[1].kind;
+    return status == MMUL_OK && are_two ? warn_of_pairs(e, at, operation, operands, result)
+                                        : status;
 }
 
 enum mmul_status mmul_apply_operator(struct mmul_evaluator *e, const struct mmul_node *node,

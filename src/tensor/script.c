@@ -321,6 +321,17 @@ bool mmul_script_skipped(const struct mmul_script *script, int index, char line[
     return false;
 }
 
+bool mmul_script_warning(struct mmul_script *script, const char **line) {
+    struct mmul_script_warning *next = script->warnings;
+    while (next != NULL && next->is_told)
+        next = next->next;
+    if (next == NULL)
+        return false;
+    next->is_told = true;
+    *line = next->line;
+    return true;
+}
+
 // Lines are printed in order, so what arrives belongs to one of the next.
 void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output) {
     for (struct mmul_script_view *view = script->next_view; view != NULL; view = view->next)

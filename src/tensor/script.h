@@ -103,6 +103,14 @@ struct mmul_script_view {
     struct mmul_script_view *next;
 };
 
+// A line about a place of the text, each place once.
+struct mmul_script_warning {
+    const char *line;
+    int begin; // of the place
+    bool is_told;
+    struct mmul_script_warning *next;
+};
+
 struct mmul_script {
     struct mmul_source source;
     char *text;                   // owned
@@ -111,6 +119,7 @@ struct mmul_script {
     struct mmul_inputs *inputs;   // owned: every file that the text reads is opened once
     struct mmul_script_file *files;
     struct mmul_script_output *outputs;
+    struct mmul_script_warning *warnings; // in the order of the run
     struct mmul_script_view *views, *last_view;
     struct mmul_script_view *next_view; // the first that has not been printed; NULL: all have been
     const char *shard_folder;           // borrowed; NULL: the standard one

@@ -164,3 +164,29 @@ END
     agree
     py "$REPO/tests/reference.py" e.py | grep -c nan | grep -qx 0
 }
+
+@test "comparisons, and means of differences, of all pairs of a column and a row have a warning each" {
+    script 'p = generate((5, 1), kind="integer")
+y = ones((1, 5))
+hits = mean(p == y)
+loss = mean((p - y) ** 2)
+none = sum(p * y + p) + mean(p - y, axis=-1) + maximum(p, y) + (y[:, :1] == p)
+four = y[:, :4] < p
+def closest(x, y):
+    return sum(abs(y - x))
+for i in loop(3):
+    print(hits, loss, mean(y >= p), closest(p, y), closest(p, y * 2))'
+    pairs='all pairs of' of='is of the differences of all pairs of 5 x 1 and 1 x 5'
+    for count in 1 2; do
+        ranks "$count" run e.py --quiet
+        expect_status 0
+        [ "$stderr" = "mpimatmul: warning: e.py:3:13: $pairs p (5 x 1) and y (1 x 5) are compared
+mpimatmul: warning: e.py:4:8: mean $of
+mpimatmul: warning: e.py:10:28: $pairs y (1 x 5) and p (5 x 1) are compared
+mpimatmul: warning: e.py:8:12: sum $of" ] || { show; return 1; }
+    done
+    script 'x = ones((5, 1))
+y = mse(x, x.T)'
+    program run e.py
+    expect_failure 65 "e.py:2:5: cannot apply mse to 'x' (5 x 1) and 'x.T' (1 x 5): sizes differ"
+}

@@ -47,6 +47,12 @@ learned by item ok
 persistent ok
 gradient of it ok
 float64 ok
+argmin -1 ok
+argmin -2 ok
+argmin 0 ok
+argmin 1 ok
+argmax of a stack ok
+argmax that stays ok
 big-endian ok
 whole ok
 large whole ok
@@ -143,6 +149,9 @@ x = np.load("x.npy").astype("f8")
 for i in range(2):
     x = np.maximum(x @ x.T @ x, 0) / 100
 assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
+    echo 'save("places.npy", argmax(load("x.npy")))' > p.py
+    "$PYTHON" -m mpimatmul p.py
+    "$PYTHON" -c 'import numpy as np; assert (np.load("places.npy") == [[3], [3], [3]]).all()' # as `mpimatmul run` has it
     "$PYTHON" -c 'import numpy as np; np.save("row.npy", np.arange(4, dtype="f4"))'
     echo 'save("z.npy", max(load("row.npy"), axis=1))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
@@ -338,7 +347,7 @@ no job has been recorded
     row 72 77.1429 82.2857 87.4286 92.5714 97.7143)$(
     row 77.1429 82.8571 88.5714 94.2857 100 105.714)$(row 82.2857 88.5714 94.8571 101.143 107.429 113.714)$(
     row 87.4286 94.2857 101.143 108 114.857 121.714)$(row $more $more $more $more $more $more)</table>
-<div><b>Value</b> 4 &times; 1, int32, computed, rows 0 4</div><table>$(row 5)$(row 5)$(row 5)$(row 5)</table>
+<div><b>Value</b> 1 &times; 4, int32, computed, rows 0 1</div><table>$(row 5 5 5 5)</table>
 <div><b>Value</b> 2 &times; 2 &times; 6, float64, computed, rows 0 4</div><table>$(
     row 0 1 2 3 4 5)$(row 6 7 8 9 10 11)$(
     row $more $more $more $more $more $more)</table>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """python3 -m mpimatmul FILE: a program of `mpimatmul run` under Python, computed in one job at its end."""
+import functools
 import os
 import sys
 import traceback
@@ -45,6 +46,8 @@ def main():
         sys.exit((sys.stderr.write(USAGE.splitlines()[0] + "\n"), 64)[1])
     path = sys.argv[1]
     names = {name: getattr(mpimatmul, name) for name in mpimatmul.__all__}
+    for name in ("argmax", "argmin"):  # of programs they keep their axis
+        names[name] = functools.partial(names[name], keepdims=True)
     try:
         with open(path, encoding="utf-8") as file:
             text = compile(file.read(), path, "exec")

@@ -10,7 +10,7 @@ import numpy
 from ._begin import collective, rank, session
 from ._library import Error, PlacementWish
 from ._placements import place_as
-from ._values import Value, apply, array, as_value, evaluate, evaluate_named, generate, is_number
+from ._values import Value, apply, array, as_value, evaluate, evaluate_named, generate, is_number, warn
 
 
 def _unary(name, what, plain):
@@ -252,16 +252,6 @@ def topk(x, k):
     return values, places
 
 
-def argmax(x):
-    """Column of the largest element of each row."""
-    return apply("argmax", [x])
-
-
-def argmin(x):
-    """Column of the smallest element of each row."""
-    return apply("argmin", [x])
-
-
 def _axis(axis, ndim):
     """Counted from the end, as the library does."""
     if not -ndim <= operator.index(axis) < ndim:
@@ -278,6 +268,22 @@ def _along(name, x, axis):
     return along
 
 
+def _place(name, what):
+    def operation(x, axis=-1, keepdims=False):
+        x = as_value(x)
+        along, order = _along(name, x, axis), list(range(x.ndim))
+        order[along], order[-1] = order[-1], order[along]
+        places = apply(name, [x]) if along == -1 else permute(apply(name, [permute(x, order)]), order)
+        return _without(places, [not keepdims and i == x.ndim + along for i in range(x.ndim)])
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = f"The place of the {what} element along an axis, which goes unless keepdims=True."
+    return operation
+
+
+argmax = _place("argmax", "largest")
+argmin = _place("argmin", "smallest")
+
+
 def _reduction(name, what):
     def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
         if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
@@ -285,6 +291,8 @@ def _reduction(name, what):
         if dtype is not None or out is not None:  # as numpy's own functions ask for it
             raise Error(64, f"{name}: in the type of the operand: no dtype, out")
         x, axis = as_value(x), more[0] if more else axis
+        if axis is None and x.are_pairs and name in ("sum", "mean"):
+            warn(f"{name} is of the differences of all pairs of {x.shape[-1]} x 1 and 1 x {x.shape[-1]}")
         if axis is None:
             return _without(apply(name, [x], axis=0), [not keepdims] * x.ndim)
         along = _along(name, x, axis)

@@ -16,7 +16,7 @@ import weakref
 import numpy
 
 from . import _caller, _html, _library as lib
-from ._begin import OPTIONS, collective, session
+from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
 from ._program import Building, Expression, Program, as_shape, known_result, stack, try_operation
@@ -67,6 +67,7 @@ class Value(Expression):
         super().__init__(shape, make, operands, integers, name, stored, operation)
         self.is_row = is_row  # of a file or array of one axis, where it has two here
         self.is_windows = False  # a row is one of several texts, also where there is one
+        self.are_pairs = False  # made of differences of all pairs, of a column and a row of as many elements
         self.corner = None  # root: its first rows and columns, when they have been computed
         if _is_taping and not integers:
             self.leaves = _leaves(operands)
@@ -174,8 +175,14 @@ def as_value(x):
     return x.current() if isinstance(x, Value) else array(x)
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 # No gradient goes through these.
-_STEPS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor_divide", "stop_gradient")
+_STEPS = _COMPARISONS + ("floor_divide", "stop_gradient")
+# Element by element.
+_ELEMENTS = frozenset(_COMPARISONS + (
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "where",
+    "clip", "neg", "exp", "log", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "sin", "cos", "gelu",
+    "gelu_tanh"))
 # Of whole numbers these are whole numbers.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 
@@ -199,7 +206,26 @@ def apply(name, operands, ndim=None, **parameters):
     result = Value(shape[4 - ndim:], make, operands, integers or moved, operation=name)
     if name in _STEPS:
         result.leaves = {}
+    if name in _ELEMENTS:
+        values = [v for v in operands if type(v) is not float]
+        result.is_row = all(v.is_row for v in values)
+        result.are_pairs = any(v.are_pairs for v in values)
+        if len(values) == 2 and _are_column_and_row(*sizes):
+            result.are_pairs |= name == "subtract"
+            if name in _COMPARISONS:
+                warn("all pairs of {} and {} are compared".format(*(" x ".join(map(str, size)) for size in sizes)))
     return result
+
+
+def _are_column_and_row(x, y):
+    """n x 1 and 1 x n, n > 1: both repeat. Often one of them was meant to be transposed."""
+    return x[-2:] == y[-1:-3:-1] and 1 in x[-2:] and x[-2:] != (1, 1)
+
+
+def warn(text):
+    """Root: at the script's line."""
+    if not begun() or begun().rank == 0:
+        warnings.warn(text, stacklevel=_caller.depth())
 
 
 # ---------------------------------------------------------------------------------------- leaves
