@@ -151,7 +151,7 @@ for i in range(2):
 assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
     echo 'save("places.npy", argmax(load("x.npy")))' > p.py
     "$PYTHON" -m mpimatmul p.py
-    "$PYTHON" -c 'import numpy as np; assert (np.load("places.npy") == [[3], [3], [3]]).all()' # as `mpimatmul run` has it
+    "$PYTHON" -c 'import numpy as np; assert (np.load("places.npy") == [[3], [3], [3]]).all()'
     "$PYTHON" -c 'import numpy as np; np.save("row.npy", np.arange(4, dtype="f4"))'
     echo 'save("z.npy", max(load("row.npy"), axis=1))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
