@@ -190,3 +190,20 @@ y = mse(x, x.T)'
     program run e.py
     expect_failure 65 "e.py:2:5: cannot apply mse to 'x' (5 x 1) and 'x.T' (1 x 5): sizes differ"
 }
+
+@test "places in rows that hold NaN have a warning, one for a statement and job" {
+    script 'x = sqrt(generate((40, 7), kind="normal"))
+y = generate((40, 7))
+a, b = argmax(x), argmin(y)
+v, i = topk(log(y), 2)
+w, j = topk(y, 2)
+s, t = topk(y @ x.T, 3)
+save("all.npy", concat((argmin(reshape(tanh(x) * 2, (5, 8, 7))), argmax(reshape(y, (5, 8, 7)))), axis=-1))
+print(sum(a), sum(b), sum(i), sum(j), sum(t))'
+    for count in 1 2 3; do
+        ranks "$count" run e.py --device cpu
+        expect_status 0
+        [ "$(sort <<< "$stderr")" = "$(printf 'mpimatmul: warning: e.py:%s of a row that holds NaN\n' \
+            '3:8: argmax' '4:8: topk' '6:8: topk' '7:25: argmin')" ] || { show; return 1; }
+    done
+}

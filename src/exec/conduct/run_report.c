@@ -401,12 +401,25 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
 
 // --------------------------------------------------------------------------------------- the whole
 
+// A place that NaN has is a place all the same: nothing else says so.
+static void warn_of_nan(const struct mmul_run *run) {
+    for (int i = 0; i < run->stage_count; i++) {
+        const struct mmul_operation *o = atomic_load(&run->stages[i].nan_in);
+        if (o == NULL)
+            continue;
+        const enum mmul_operation_kind kind = o->kind == MMUL_SEARCH ? MMUL_TOPK : o->kind;
+        mmul_context_warn(run->site.context, "%s%s%s of a row that holds NaN", o->origin,
+                          o->origin[0] != '\0' ? ": " : "", mmul_operation_row(kind)->name);
+    }
+}
+
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
                                  struct mmul_error *err) {
     struct mmul_context *context = run->site.context;
     const bool is_product = run->stage_count == 1 && run->stages[0].is.schedule != NULL &&
                             run->stages[0].epilogue.step == NULL;
     describe_self(run, is_product);
+    warn_of_nan(run);
     enum mmul_status status =
         mmul_comm_share(context->comm, &run->site.mine, sizeof run->site.mine, report->ranks, err);
     if (status == MMUL_OK)

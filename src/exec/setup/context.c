@@ -19,20 +19,27 @@ void mmul_context_warn(struct mmul_context *context, const char *format, ...) {
     mmul_text_add(&context->warnings, "\n");
 }
 
-// Cuts `text` at its line ends; lines point into it.
+static bool has_line(const char *const *lines, int count, const char *line) {
+    while (count > 0 && strcmp(lines[count - 1], line) != 0)
+        count--;
+    return count > 0;
+}
+
+// Cuts `text` at its line ends; lines point into it. The same line of several ranks is one.
 static enum mmul_status cut_lines(char *text, const char ***lines, int *count,
                                   struct mmul_error *err) {
     int found = 0;
     for (const char *c = text; *c != '\0'; c++)
         found += *c == '\n';
     enum mmul_status status = MMUL_ALLOCATE(*lines, found + 1, "warnings", err);
+    *count = 0;
     for (int i = 0; status == MMUL_OK && i < found; i++) {
-        (*lines)[i] = text;
+        char *line = text;
         text = strchr(text, '\n');
         *text++ = '\0';
+        if (!has_line(*lines, *count, line))
+            (*lines)[(*count)++] = line;
     }
-    if (status == MMUL_OK)
-        *count = found;
     return status;
 }
 

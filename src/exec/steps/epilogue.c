@@ -179,7 +179,10 @@ static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'", (long long)tile->row,
              (long long)(tile->row + tile->rows), (long long)tile->matrix,
              program->values[program->operations[fused->operation].result].name);
-    return mmul_stage_map(stage, &host, place, err);
+    enum mmul_status status = mmul_stage_map(stage, &host, place, err);
+    if (status == MMUL_OK)
+        mmul_stage_look_for_nan(stage, &program->operations[fused->operation], &host);
+    return status;
 }
 
 // Does one of the fused operations from the first-th on read what the step makes there?
@@ -289,6 +292,10 @@ static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct t
         status = count > 1
                      ? mmul_host_map_make_together(maps, count, stage->site->context->device, err)
                      : mmul_host_map_make(&maps[0], stage->site->context->device, err);
+        const int last = fused_of(stage, i + count - 1)->operation;
+        if (status == MMUL_OK)
+            mmul_stage_look_for_nan(stage, &stage->plan->program->operations[last],
+                                    &maps[count - 1]);
         if (status == MMUL_OK && ends_apart(stage, i + count - 1))
             copy_apart(&to, tile);
     }

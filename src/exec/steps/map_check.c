@@ -275,3 +275,31 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
     mmul_watchdog_end(&stage->site->watchdog);
     return status;
 }
+
+// The place of the first element of a row that was found is NaN's where the row holds any.
+static bool is_row_nan(const struct mmul_host_map *host, int64_t matrix, int64_t row) {
+    const struct mmul_host_operand *o = &host->operands[0];
+    const int64_t first = host->map.kind == MMUL_TOPK ? host->map.with->count : 0;
+    const double place = mmul_dtype_real(host->dtype, host->result,
+                                         matrix * host->map.result_step + row * host->ld + first);
+    if (!(place >= 0 && place < (double)o->cols))
+        return false;
+    const void *at =
+        mmul_dtype_ahead(o->dtype, o->at, mmul_stack_offset(&host->map, o->stack, matrix));
+    return isnan(mmul_dtype_real(o->dtype, at, row * o->row_step + (int64_t)place * o->col_step));
+}
+
+void mmul_stage_look_for_nan(struct mmul_stage *stage, const struct mmul_operation *operation,
+                             const struct mmul_host_map *host) {
+    const enum mmul_operation_kind kind = host->map.kind;
+    if ((kind != MMUL_TOPK && kind != MMUL_ARGMAX && kind != MMUL_ARGMIN) ||
+        atomic_load(&stage->nan_in) != NULL ||
+        !mmul_device_can_borrow(stage->site->context->device))
+        return;
+    for (int64_t t = 0; t < host->map.matrices; t++)
+        for (int64_t i = 0; i < host->map.rows; i++)
+            if (is_row_nan(host, t, i)) {
+                atomic_store(&stage->nan_in, operation);
+                return;
+            }
+}

@@ -16,6 +16,11 @@
 enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host_map *host,
                                 const char *place, struct mmul_error *err);
 
+// Notes in stage->nan_in whether argmax, argmin or topk had a row that holds NaN: that is the place that they give.
+// Reads an element of each row, where host memory has what the device makes. By any thread.
+void mmul_stage_look_for_nan(struct mmul_stage *stage, const struct mmul_operation *operation,
+                             const struct mmul_host_map *host);
+
 // Rows of the sample that are wrong, of *looked_at. `judge` works in host memory. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mmul_device *judge,
                                      uint64_t seed, int64_t *wrong, int64_t *looked_at,

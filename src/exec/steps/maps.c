@@ -213,7 +213,10 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld%s of '%.90s'",
              (long long)to.row_begin, (long long)to.row_end, (long long)m->block.matrix, more,
              m->program->values[m->operation->result].name);
-    return mmul_stage_map(m->stage, &host, place, err);
+    enum mmul_status status = mmul_stage_map(m->stage, &host, place, err);
+    if (status == MMUL_OK)
+        mmul_stage_look_for_nan(m->stage, m->operation, &host);
+    return status;
 }
 
 // ------------------------------------------------------------------------- elements, rows, axes

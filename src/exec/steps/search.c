@@ -113,7 +113,10 @@ static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *t
         .result = stage->search->best,
         .dtype = dtype_of(stage),
         .ld = 2 * tile->best};
-    return mmul_stage_map(stage, &host, place, err);
+    enum mmul_status status = mmul_stage_map(stage, &host, place, err);
+    if (status == MMUL_OK)
+        mmul_stage_look_for_nan(stage, stage->operation, &host);
+    return status;
 }
 
 // The largest elements of a row, the first ones first, and behind `most` of them their columns.

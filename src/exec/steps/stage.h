@@ -116,6 +116,8 @@ struct mmul_stage {
     bool
         is_carried; // move: by the leaders, or by root's from or to a file; else ranks copy all of it
     bool is_begun; // by the compute thread
+    // An operation that has looked for the largest or smallest elements of a row with NaN in it; NULL: none.
+    const struct mmul_operation *_Atomic nan_in;
 };
 
 // Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
