@@ -1378,6 +1378,10 @@ MMUL_API bool mmul_script_writes_stdout(const struct mmul_script *script);
 MMUL_API const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index,
                                                      bool *is_rounded);
 
+// Values that a loop carries on and that get another type in it, index 0, 1, ...: a line each ("'x' is float64 and
+// becomes float32 in the loop of line 3"). NULL: no other. Borrowed.
+MMUL_API const char *mmul_script_note(const struct mmul_script *script, int index);
+
 // Is `path` the text, or a file that it loads or saves?
 MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *path);
 

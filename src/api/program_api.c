@@ -227,7 +227,9 @@ enum mmul_status mmul_program_load_held(struct mmul_program *program,
                                      .shape = info.shape,
                                      .wish = info.kind,
                                      .dtype = info.dtype,
-                                     .is_integer = info.is_integer};
+                                     .is_integer = info.is_integer,
+                                     .is_open = info.is_open,
+                                     .is_exact = info.is_exact};
     request.team = MMUL_TEAM_ALL;
     request.is_placed = info.is_placed;
     if (info.team != NULL &&

@@ -300,6 +300,9 @@ static void tell_of_types(const struct call *call, const struct job *job) {
                            mmul_matrix_info(matrix).stored == MMUL_F64))
             mmul_print_remark(call, "notice: '%s' is float64 and is read as float32",
                               mmul_matrix_name(matrix));
+    const char *change;
+    for (int i = 0; (change = mmul_script_note(job->script, i)) != NULL; i++)
+        mmul_print_remark(call, "notice: %s", change);
 }
 
 // ------------------------------------------------------------------------------------------- parts

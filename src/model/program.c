@@ -141,11 +141,18 @@ struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, i
 }
 
 enum mmul_dtype mmul_program_value_dtype(const struct mmul_program *program, int value) {
-    return program->values[value].dtype;
+    const struct mmul_value *v = &program->values[value];
+    return v->is_open ? MMUL_F32 : v->dtype;
 }
 
 bool mmul_program_is_rounded(const struct mmul_program *program, int value) {
     return program->values[value].is_rounded;
+}
+
+void mmul_program_hold_open(struct mmul_program *program, bool is_double) {
+    struct mmul_operation *o = &program->operations[program->operation_count - 1];
+    program->kept[o->kept].stays_open = true;
+    o->dtype = is_double ? MMUL_F64 : MMUL_F32;
 }
 
 void mmul_program_use_float32(struct mmul_program *program) {
@@ -242,7 +249,8 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     made->is_exact = made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
     if (o->kind == MMUL_KEPT) { // what is there has the type that it has
         made->dtype = o->dtype;
-        made->is_open = false;
+        made->is_open = o->is_open;
+        made->is_exact |= o->is_exact;
     }
     if (o->operand_count == 0)
         return;

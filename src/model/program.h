@@ -40,10 +40,12 @@ struct mmul_operation {
     int operand_count;
     int result; // a value; -1: none
     struct mmul_parameters with;
-    struct mmul_scale scale;       // matmul
-    struct mmul_shape shape;       // load and generate: of the result
-    bool is_integer;               // load and generate: the result is whole numbers
-    enum mmul_dtype dtype;         // load and kept: of the file, or the set
+    struct mmul_scale scale; // matmul
+    struct mmul_shape shape; // load and generate: of the result
+    bool is_integer;         // load and generate: the result is whole numbers
+    enum mmul_dtype
+        dtype; // load and kept: of the file, or the set; keep: as a later program wants it
+    bool is_open, is_exact;        // kept: of the value (struct mmul_value)
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
     // place; kept: rows, cols, or, what is held, replicate, partial; MMUL_PLACE_FILE: any, of what is handed on
@@ -62,6 +64,7 @@ struct mmul_kept {
     char name[MMUL_KEPT_NAME_BYTES];
     bool is_made;            // else read
     int64_t held;            // in memory of the ranks instead, under that number; 0: it is not
+    bool stays_open;         // made and held: what fits both types still does when it is loaded
     bool no_sync;            // made: it may be lost in a power cut
     struct mmul_shape shape; // read: of the whole
     uint64_t description;    // read: checksum of its description, as root had it
@@ -132,6 +135,17 @@ int mmul_program_add_like(struct mmul_program *program, int value);
 
 // Of every value the operation that makes it, or the last one that reads it.
 void mmul_program_find_last_uses(struct mmul_program *program);
+
+// Which types the operations that read a value want of it: a bit each.
+enum { MMUL_WANTS_F32 = 1, MMUL_WANTS_F64 = 2 };
+
+// Gives every value its type. wants: of every value, bits that are wanted beside those that the program itself wants,
+// which are added.
+void mmul_program_choose_types(struct mmul_program *program, unsigned char *wants);
+
+// The last operation holds a value (mmul_program_hold). If that fits both types, it does so still where it is loaded;
+// it is held in float64 where is_double says so, or its program wants it.
+void mmul_program_hold_open(struct mmul_program *program, bool is_double);
 
 // Gives every value its type and puts casts where types meet: then all operands and the result of an operation
 // have one type, but for casts and what is saved. Values keep their indices; others come after them. Fails with

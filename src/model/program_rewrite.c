@@ -14,34 +14,34 @@
 
 // ----------------------------------------------------------------------------------------- types
 
-// Which types the operations that read a value want of it: a bit each.
-enum { WANTS_F32 = 1, WANTS_F64 = 2 };
-
 // The result has the elements of its operand, or of a file, and may as well be made in float32.
 static bool only_moves(enum mmul_operation_kind kind) {
     const struct mmul_operation_row *row = mmul_operation_row(kind);
     return kind == MMUL_LOAD || kind == MMUL_TAKE || row->is_view || row->class == MMUL_CLASS_COPY;
 }
 
-static void choose_types(struct mmul_program *p, unsigned char *wants) {
+void mmul_program_choose_types(struct mmul_program *p, unsigned char *wants) {
     for (int i = p->operation_count - 1; i >= 0; i--) {
         const struct mmul_operation *o = &p->operations[i];
         if (o->result >= 0) {
             struct mmul_value *v = &p->values[o->result];
-            if (v->is_open)
-                v->dtype = wants[o->result] & WANTS_F64 ? MMUL_F64 : MMUL_F32;
-            else if (wants[o->result] == WANTS_F32 && only_moves(o->kind))
+            if (o->kind == MMUL_KEPT) // it lies in memory in the type that it has
+                ;
+            else if (v->is_open)
+                v->dtype = wants[o->result] & MMUL_WANTS_F64 ? MMUL_F64 : MMUL_F32;
+            else if (wants[o->result] == MMUL_WANTS_F32 && only_moves(o->kind))
                 v->dtype = MMUL_F32;
         }
         for (int j = 0; j < o->operand_count; j++) {
             if (o->operands[j] == MMUL_NUMBER)
                 continue;
-            // What is saved is as it is.
+            // What is saved is as it is; what is held may be wanted in float64 by a later program.
             const struct mmul_value *as = &p->values[o->result >= 0 ? o->result : o->operands[j]];
-            const bool says_nothing = o->result < 0 && as->is_open;
-            wants[o->operands[j]] |= says_nothing            ? 0
-                                     : as->dtype == MMUL_F64 ? WANTS_F64
-                                                             : WANTS_F32;
+            const bool is_left = o->result < 0 && as->is_open;
+            const enum mmul_dtype dtype = is_left ? o->dtype : as->dtype;
+            wants[o->operands[j]] |= dtype == MMUL_F64 ? MMUL_WANTS_F64
+                                     : is_left         ? 0
+                                                       : MMUL_WANTS_F32;
         }
     }
 }
@@ -107,7 +107,7 @@ enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_er
         MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(wants, program->value_count),
                           MMUL_WANT(twins, program->value_count));
     if (status == MMUL_OK)
-        choose_types(program, wants);
+        mmul_program_choose_types(program, wants);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++)
         for (int j = 0; j < program->operations[i].operand_count; j++)
             meets |= needs_cast(program, &program->operations[i], j);

@@ -83,15 +83,16 @@ static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, in
     return MMUL_OK;
 }
 
-// Of the node at hand: x is held, whole on its ranks, under the number that all nodes have for it.
+// Of the node at hand: x is held, whole on its ranks, under the number that all nodes have for it. is_result: of the
+// call, whose types are foreseen.
 static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
                              const struct mmul_node *at, const struct mmul_object *x,
-                             struct mmul_object *held) {
+                             bool is_result, struct mmul_object *held) {
+    struct mmul_holds *holds = p->apart.node == 0 ? &p->holds : &p->others;
     struct mmul_object spread;
     enum mmul_status status = mmul_job_spread(e, at, x, &spread);
-    return status == MMUL_OK
-               ? mmul_hold_object(e, p->apart.node == 0 ? &p->holds : &p->others, &spread, held)
-               : status;
+    holds->place = (struct mmul_hold_place){at->at.begin, true, is_result ? "" : NULL, 0};
+    return status == MMUL_OK ? mmul_hold_object(e, holds, &spread, held) : status;
 }
 
 static enum mmul_status run(struct mmul_evaluator *e, const struct programs *p) {
@@ -185,7 +186,7 @@ static enum mmul_status hold_marked(struct mmul_evaluator *e, struct programs *p
     enum mmul_status status = MMUL_OK;
     for (struct mmul_left_out *m = p->apart.marked; status == MMUL_OK && m != NULL; m = m->next) {
         const struct mmul_object marks = m->marks;
-        status = hold(e, p, at, &marks, &m->marks);
+        status = hold(e, p, at, &marks, false, &m->marks);
         if (status == MMUL_OK && p->apart.node == 0)
             status = append_left_out(e, list, m, turn);
     }
@@ -237,7 +238,7 @@ static enum mmul_status tell_left_out(struct mmul_evaluator *e, const struct mmu
         if (status == MMUL_OK)
             status = join_marks(e, call, all, &joined);
         if (status == MMUL_OK)
-            status = hold(e, &p, call, &joined, node == 0 ? &held : &again);
+            status = hold(e, &p, call, &joined, false, node == 0 ? &held : &again);
     }
     if (status == MMUL_OK)
         status = run(e, &p);
@@ -285,7 +286,7 @@ static enum mmul_status run_turn(struct mmul_evaluator *e, struct turns *t) {
         if (status == MMUL_OK)
             status = evaluate_turn(e, t, &made);
         if (status == MMUL_OK)
-            status = hold(e, &p, t->call, &made, node == 0 ? &next : &again);
+            status = hold(e, &p, t->call, &made, true, node == 0 ? &next : &again);
         if (status == MMUL_OK)
             status = hold_marked(e, &p, t->call, &t->left_out, t->at);
     }
@@ -382,7 +383,7 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     struct mmul_pin pin = {&t->state, e->pins};
     e->pins = &pin;
     if (status == MMUL_OK)
-        status = mmul_job_run(e, NULL);
+        status = mmul_job_run(e, t->call, NULL);
     if (status == MMUL_OK)
         status = begin(e);
     if (status == MMUL_OK)
@@ -402,17 +403,26 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     return status == MMUL_OK ? tell_left_out(e, t->call) : status;
 }
 
-// A turn is planned, on all nodes together; what it may not read, or do, is what it may not when it runs.
-static enum mmul_status check_apart(struct mmul_evaluator *e, const struct turns *t, int64_t turns,
+// A turn is planned, on all nodes together; what it may not read, or do, is what it may not when it runs. Of a first
+// reading more are made, until types stay what they are.
+static enum mmul_status check_apart(struct mmul_evaluator *e, struct turns *t, int64_t turns,
                                     struct mmul_object *result) {
     static const double all = 1;
     int64_t windows = 0;
     struct mmul_apart together = {.nodes = 1, .shares = &all, .windows = &windows};
     struct mmul_script_apart *checked = NULL;
     enum mmul_status status = mmul_checked_apart_begin(e, t->call, turns, &checked);
+    bool is_over = false;
+    if (status == MMUL_OK && e->script->is_first_reading)
+        status = mmul_foreseen_note(e, t->call, false, &t->state);
     e->apart = &together;
-    if (status == MMUL_OK)
+    for (int64_t i = 0; status == MMUL_OK && !is_over && i < turns; i++, t->at++) {
         status = evaluate_turn(e, t, result);
+        is_over = !e->script->is_first_reading || i >= MMUL_FORESEEN_TURNS;
+        if (status == MMUL_OK && !is_over)
+            status = mmul_foreseen_turn(e, t->call, result, NULL, &is_over);
+        t->state = *result;
+    }
     e->apart = NULL;
     if (status != MMUL_OK)
         return status;
@@ -507,6 +517,8 @@ enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmu
     if (map(e, call, check, &x, &made) != MMUL_OK)
         return e->err->status;
     if (e->script->only_checked) {
+        if (e->script->is_first_reading && mmul_foreseen_note(e, call, true, &made) != MMUL_OK)
+            return e->err->status;
         return give_parts(e, &made, NULL, result) == MMUL_OK ? mmul_checked_mean(e, result, true)
                                                              : e->err->status;
     }
@@ -517,7 +529,7 @@ enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmu
         if (status == MMUL_OK)
             status = map(e, call, weigh, &x, &made);
         if (status == MMUL_OK)
-            status = hold(e, &p, call, &made, node == 0 ? &held : &again);
+            status = hold(e, &p, call, &made, true, node == 0 ? &held : &again);
     }
     if (status == MMUL_OK)
         status = run(e, &p);

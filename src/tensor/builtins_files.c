@@ -86,6 +86,32 @@ static enum mmul_status add_file(struct mmul_evaluator *e, struct mmul_script_fi
                                   &file->value, e->err);
 }
 
+// Standard input can be read once: a first reading of the text leaves it open for the second one.
+static enum mmul_status open_file(struct mmul_evaluator *e, struct mmul_script_file *file) {
+    struct mmul_script *later = mmul_path_is_stdin(file->path) ? e->script->later : NULL;
+    struct mmul_inputs *inputs = later != NULL ? later->inputs : e->script->inputs;
+    if (mmul_inputs_open_matrix(inputs, file->path, &file->matrix, e->err) != MMUL_OK)
+        return e->err->status;
+    if (later == NULL)
+        return MMUL_OK;
+    struct mmul_script_file *left = mmul_arena_allocate(&later->arena, sizeof *left, e->err);
+    const size_t bytes = strlen(file->path) + 1;
+    char *path = mmul_arena_allocate(&later->arena, bytes, e->err);
+    if (left == NULL || path == NULL) {
+        mmul_matrix_close(file->matrix);
+        return e->err->status;
+    }
+    memcpy(path, file->path, bytes);
+    *left = (struct mmul_script_file){.path = path,
+                                      .matrix = file->matrix,
+                                      .axes = mmul_matrix_info(file->matrix).dimensions,
+                                      .job = INT_MIN, // of no program
+                                      .next = later->files};
+    later->files = left;
+    file->is_borrowed = true;
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -119,7 +145,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
         *result = mmul_matrix_object(e, file->value, file->axes);
         return MMUL_OK;
     }
-    if (mmul_inputs_open_matrix(e->script->inputs, path, &file->matrix, e->err) != MMUL_OK)
+    if (open_file(e, file) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
     file->next = e->script->files;
     e->script->files = file;

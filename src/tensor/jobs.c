@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/program.h"
 #include "mpimatmul.h"
 #include "tensor/script.h"
 
@@ -82,6 +83,7 @@ static enum mmul_status find_hold(struct mmul_evaluator *e, struct mmul_holds *h
     *held = holds->like != NULL ? holds->like->all[holds->count].held : 0;
     if (mmul_program_hold(e->program, value, held, e->err) != MMUL_OK)
         return e->err->status;
+    mmul_program_hold_open(e->program, mmul_foreseen_is_double(e->script->foreseen, holds->place));
     holds->all[holds->count++] = (struct mmul_hold){value, *held};
     return MMUL_OK;
 }
@@ -103,8 +105,12 @@ static enum mmul_status hold_items(struct mmul_evaluator *e, struct mmul_holds *
 enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *holds,
                                   const struct mmul_object *x, struct mmul_object *held) {
     *held = *x;
-    if (x->kind == MMUL_OBJECT_MATRIX && x->job == e->job)
-        return find_hold(e, holds, x->value, &held->held);
+    if (x->kind == MMUL_OBJECT_MATRIX) {
+        const enum mmul_status status =
+            x->job == e->job ? find_hold(e, holds, x->value, &held->held) : MMUL_OK;
+        holds->place.index++;
+        return status;
+    }
     if (x->kind == MMUL_OBJECT_STRING) {
         char *copy = mmul_arena_allocate(e->next_arena, strlen(x->text) + 1, e->err);
         if (copy == NULL)
@@ -127,6 +133,7 @@ static bool is_read(const struct mmul_node *node, const char *name, int from) {
 }
 
 static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *holds) {
+    holds->place.name = "";
     for (struct mmul_pin *pin = e->pins; pin != NULL; pin = pin->outer) {
         struct mmul_object held;
         if (mmul_hold_object(e, holds, pin->object, &held) != MMUL_OK)
@@ -142,10 +149,13 @@ static enum mmul_status hold_all(struct mmul_evaluator *e, struct mmul_holds *ho
                 b->object = (struct mmul_object){.kind = MMUL_OBJECT_NONE, .is_unknown = true};
             continue;
         }
+        holds->place.name = b->name;
+        holds->place.index = 0;
         if (mmul_hold_object(e, holds, &b->object, &held) != MMUL_OK)
             return e->err->status;
         b->object = held;
     }
+    holds->place.name = NULL;
     for (struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next) {
         struct mmul_object held;
         if (!o->is_waiting)
@@ -451,8 +461,9 @@ static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
     return turn != NULL ? mmul_job_name_turn(e, *turn) : e->err->status;
 }
 
-enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn) {
-    struct mmul_holds holds = {NULL};
+enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *at,
+                              const int64_t *turn) {
+    struct mmul_holds holds = {.place = {.at = at->at.begin, .is_behind = turn != NULL}};
     enum mmul_status status = hold_all(e, &holds);
     if (status == MMUL_OK && (e->uses > 0 || e->script->views != NULL))
         status = run(e, turn);

@@ -6,7 +6,7 @@
 // which was there before the loop.
 #pragma once
 
-#include "tensor/evaluator.h"
+#include "tensor/foreseen.h"
 
 // The value of a matrix in the program at hand; -1: failed.
 int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -16,9 +16,10 @@ int mmul_job_value(struct mmul_evaluator *e, const struct mmul_node *at,
 void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop);
 void mmul_jobs_leave(struct mmul_evaluator *e);
 
-// Runs what there is so far, with its prints and files, and begins another program. turn: which one it was, for errors;
-// NULL: none.
-enum mmul_status mmul_job_run(struct mmul_evaluator *e, const int64_t *turn);
+// Runs what there is so far, with its prints and files, and begins another program. at: the loop, or the call, that it
+// stands before, or that it is a turn of. turn: which one it was; NULL: none.
+enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *at,
+                              const int64_t *turn);
 
 // After a failure.
 enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn);
@@ -32,6 +33,7 @@ struct mmul_holds {
     int count, capacity;
     const struct mmul_holds
         *like; // their numbers are to be those of these, in order; NULL: new ones
+    struct mmul_hold_place place; // of the next object, for its types
 };
 
 // A copy of x in memory of the next job, whose matrices are held.

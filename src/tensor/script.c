@@ -52,12 +52,56 @@ static enum mmul_status read_text(const char *path, struct mmul_script *script,
 
 // ---------------------------------------------------------------------------------------- program
 
+static enum mmul_status create(const struct mmul_script_request *request, struct mmul_script *later,
+                               struct mmul_script **script, struct mmul_error *err);
+
+// Types of what jobs hold, from a first reading of the text. Where that fails the second one says so in its place, or
+// goes on: with files that only a turn writes.
+static enum mmul_status read_first(const struct mmul_script_request *request,
+                                   struct mmul_script *script, struct mmul_error *err) {
+    struct mmul_script *first = NULL;
+    struct mmul_script_request all = *request;
+    struct mmul_error ignored;
+    all.text = script->source.text;
+    all.text_bytes = (size_t)script->source.length;
+    all.only_checked = true;
+    all.placements = NULL;
+    if (mmul_foreseen_create(&script->foreseen, err) != MMUL_OK)
+        return err->status;
+    create(&all, script, &first, &ignored);
+    mmul_script_destroy(first);
+    return MMUL_OK;
+}
+
+static enum mmul_status tell_types(struct mmul_script *script, struct mmul_error *err) {
+    struct mmul_script_note **end = &script->notes;
+    const char *text;
+    for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
+        f->is_rounded |= mmul_foreseen_is_rounded(script->foreseen, f->path);
+    for (int i = 0; (text = mmul_foreseen_change(script->foreseen, i)) != NULL; i++) {
+        const size_t bytes = strlen(text) + 1;
+        struct mmul_script_note *note = mmul_arena_allocate(&script->arena, sizeof *note, err);
+        char *copy = mmul_arena_allocate(&script->arena, bytes, err);
+        if (note == NULL || copy == NULL)
+            return err->status;
+        memcpy(copy, text, bytes);
+        *note = (struct mmul_script_note){.text = copy};
+        *end = note;
+        end = &note->next;
+    }
+    return MMUL_OK;
+}
+
 static enum mmul_status build(const struct mmul_script_request *request, struct mmul_script *script,
                               struct mmul_error *err) {
     struct mmul_tree tree;
     enum mmul_status status = mmul_tree_parse(&script->source, &script->arena, &tree, err);
     for (int i = 0; status == MMUL_OK && i < request->setting_count; i++)
         status = mmul_setting_apply(&tree, request->settings[i], err);
+    const bool needs_types = status == MMUL_OK && !script->is_first_reading &&
+                             !request->use_float32 && mmul_foreseen_is_needed(tree.root);
+    if (needs_types)
+        status = read_first(request, script, err);
     if (status == MMUL_OK)
         status = mmul_program_create(&script->program, err);
     if (status == MMUL_OK && request->use_float32)
@@ -75,16 +119,23 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
         evaluator.job == 0)
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
                            mmul_source_name(&script->source));
+    struct mmul_error ignored;
+    if (script->is_first_reading) // also of what stands before a failure
+        mmul_foreseen_end(script->foreseen, script, &ignored);
+    if (needs_types && status == MMUL_OK)
+        status = tell_types(script, err);
+    if (needs_types)
+        mmul_foreseen_destroy(script->foreseen);
+    script->foreseen = NULL;
     return status;
 }
 
-enum mmul_status mmul_script_create(const struct mmul_script_request *request,
-                                    struct mmul_script **script, struct mmul_error *err) {
-    struct mmul_script_request all;
+// later: the script whose first reading it is; NULL: none's.
+static enum mmul_status create(const struct mmul_script_request *request, struct mmul_script *later,
+                               struct mmul_script **script, struct mmul_error *err) {
+    const struct mmul_script_request all = *request;
     struct mmul_script *made = NULL;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_script_request, request, &all, err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made, 1, "a program", err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a program", err);
     if (status != MMUL_OK)
         return status;
     status = mmul_inputs_create(&made->inputs, err);
@@ -107,6 +158,9 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     made->apart = all.apart;
     made->use_float32 = all.use_float32;
     made->last_loop = -1;
+    made->later = later;
+    made->is_first_reading = later != NULL;
+    made->foreseen = later != NULL ? later->foreseen : NULL;
     made->begun_seconds = mmul_clock_now();
     if (all.text == NULL)
         status = read_text(all.path, made, err);
@@ -128,6 +182,13 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
     return status;
 }
 
+enum mmul_status mmul_script_create(const struct mmul_script_request *request,
+                                    struct mmul_script **script, struct mmul_error *err) {
+    struct mmul_script_request all;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_script_request, request, &all, err);
+    return status == MMUL_OK ? create(&all, NULL, script, err) : status;
+}
+
 void mmul_script_destroy(struct mmul_script *script) {
     if (script == NULL)
         return;
@@ -140,7 +201,8 @@ void mmul_script_destroy(struct mmul_script *script) {
     mmul_script_lent_free(script);
     mmul_script_texts_free(script);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
-        mmul_matrix_close(f->matrix);
+        if (!f->is_borrowed)
+            mmul_matrix_close(f->matrix);
     mmul_inputs_destroy(script->inputs);
     json_decref(script->printed);
     mmul_arena_fini(&script->arena);
@@ -183,6 +245,13 @@ static bool is_same_file(const char *x, const char *y) {
         return true;
     return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
            x_stat.st_ino == y_stat.st_ino;
+}
+
+const char *mmul_script_note(const struct mmul_script *script, int index) {
+    const struct mmul_script_note *note = script->notes;
+    while (note != NULL && index-- > 0)
+        note = note->next;
+    return note != NULL ? note->text : NULL;
 }
 
 bool mmul_script_uses(const struct mmul_script *script, const char *path) {

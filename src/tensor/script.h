@@ -3,7 +3,7 @@
 // A text and what it has made: a program, the files that it reads and writes, and what it wants to be seen.
 #pragma once
 
-#include "tensor/evaluator.h"
+#include "tensor/foreseen.h"
 
 // A matrix that was loaded, once however often the text asks for it.
 struct mmul_script_file {
@@ -11,6 +11,7 @@ struct mmul_script_file {
     struct mmul_matrix *matrix; // owned; NULL: a kept set
     int value, axes, job;       // value: of that job's program
     bool is_rounded;            // a program has read its float64 as float32
+    bool is_borrowed;           // the matrix is of the script that reads the text for good
     struct mmul_script_file *next;
 };
 
@@ -111,6 +112,11 @@ struct mmul_script_warning {
     struct mmul_script_warning *next;
 };
 
+struct mmul_script_note {
+    const char *text;
+    struct mmul_script_note *next;
+};
+
 struct mmul_script {
     struct mmul_source source;
     char *text;                   // owned
@@ -152,6 +158,12 @@ struct mmul_script {
     double begun_seconds;           // by the clock
     struct json_t *printed;         // owned, an array: what no stream has got; NULL: nothing
     bool is_over;                   // nothing is left to be run
+    // Borrowed while the text is read: what its first reading has found, or is finding (is_first_reading, for the
+    // script `later`). NULL: it needs none.
+    struct mmul_foreseen *foreseen;
+    struct mmul_script *later;
+    bool is_first_reading;
+    struct mmul_script_note *notes; // of types that change
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // as of the request
 };

@@ -97,7 +97,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     if (e->script->run == NULL)
         return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
     mmul_jobs_enter(e, node);
-    enum mmul_status status = mmul_job_run(e, NULL);
+    enum mmul_status status = mmul_job_run(e, node, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
     for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++) {
@@ -107,7 +107,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
         e->steps = 0;
         status = evaluate_turn(e, node, i, &carried);
         if (status == MMUL_OK) // as a job of its own
-            status = mmul_job_run(e, &i);
+            status = mmul_job_run(e, node, &i);
     }
     if (e->loops == 1)
         e->script->turn = (struct mmul_script_turn){0};
@@ -116,16 +116,67 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     return status;
 }
 
-// One turn is planned like the others.
+// Does the condition of an `if` in the block come out in this turn as in none before? One that needs more than the
+// turn's number and what there is now counts as one that does not.
+static bool chooses_otherwise(struct mmul_evaluator *e, const struct mmul_node *block) {
+    bool is_other = false;
+    for (const struct mmul_node *s = block->first; !is_other && s != NULL; s = s->next) {
+        const struct mmul_error before = *e->err;
+        struct mmul_object condition;
+        if (s->kind == MMUL_NODE_FOR)
+            is_other = chooses_otherwise(e, s->last);
+        if (s->kind != MMUL_NODE_IF)
+            continue;
+        if (mmul_evaluate(e, s->first, &condition) == MMUL_OK && mmul_object_is_number(&condition))
+            is_other = !mmul_foreseen_has_chosen(e->script->foreseen, s,
+                                                 mmul_object_number(&condition) != 0);
+        *e->err = before;
+        for (const struct mmul_node *b = s->first->next; !is_other && b != NULL; b = b->next)
+            is_other = chooses_otherwise(e, b);
+    }
+    return is_other;
+}
+
+// The next turn with such a condition; `end`: none.
+static int64_t find_other_turn(struct mmul_evaluator *e, const struct mmul_node *node, int64_t from,
+                               int64_t end) {
+    enum { MOST = 100000 };
+    const int64_t last = end - from > MOST ? from + MOST : end;
+    for (int64_t i = from; i < last; i++) {
+        const struct mmul_object index = mmul_object_from_integer(i);
+        e->steps = 0;
+        if (mmul_evaluator_bind(e, node->first->text, &index) != MMUL_OK)
+            return end;
+        if (chooses_otherwise(e, node->last))
+            return i;
+    }
+    return end;
+}
+
+// One turn is planned like the others. Of a first reading more are made, until types stay what they are.
 static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_node *node,
                                    const int64_t bounds[3]) {
     struct mmul_carried carried = {NULL};
     struct mmul_script_loop *checked = NULL;
+    bool is_over = false;
     enum mmul_status status = mmul_checked_loop_begin(e, node, bounds, &checked);
+    if (status == MMUL_OK && e->script->is_first_reading)
+        status = mmul_foreseen_note(e, node, false, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
-    if (status == MMUL_OK)
-        status = evaluate_turn(e, node, bounds[0], &carried);
+    int turns = 0;
+    for (int64_t i = bounds[0]; status == MMUL_OK && !is_over && i < bounds[1]; i++) {
+        status = evaluate_turn(e, node, i, &carried);
+        is_over = !e->script->is_first_reading || ++turns == MMUL_FORESEEN_TURNS;
+        if (status != MMUL_OK || is_over)
+            break;
+        status = mmul_foreseen_turn(e, node, NULL, &carried, &is_over);
+        if (is_over) {
+            const int64_t other = find_other_turn(e, node, i + 1, bounds[1]);
+            is_over = other == bounds[1];
+            i = other - 1;
+        }
+    }
     if (status == MMUL_OK)
         mmul_checked_loop_end(e, checked);
     mmul_carried_fini(&carried);
@@ -204,7 +255,10 @@ static enum mmul_status branch(struct mmul_evaluator *e, const struct mmul_node 
         return MMUL_ERR_DATA;
     }
     const struct mmul_node *block = node->first->next;
-    if (mmul_object_number(&condition) == 0)
+    const bool is_true = mmul_object_number(&condition) != 0;
+    if (e->script->is_first_reading && mmul_foreseen_choose(e, node, is_true) != MMUL_OK)
+        return e->err->status;
+    if (!is_true)
         block = block->next;
     return block != NULL ? mmul_evaluate_block(e, block, returned, result) : MMUL_OK;
 }

@@ -397,3 +397,211 @@ for i in loop(3):
     program run e.py --quiet
     expect_quiet_success
 }
+
+# as_range: the text in $1 with loops that run makes the same bits, types and lines as with range, on 1 and 2 ranks.
+as_range() {
+    printf '%s\n' "$1" > loop.py
+    sed 's/ in loop(/ in range(/' loop.py > range.py
+    for count in 1 2; do
+        for kind in loop range; do
+            rm -rf "$kind" && mkdir "$kind"
+            run --separate-stderr "${launch[@]}" -n "$count" "$MPIMATMUL" run $kind.py --quiet --verify off
+            expect_status 0
+            touch $kind/printed
+            [ -z "$output" ] || placeless > $kind/printed
+            mv ./*_o.npy $kind/
+        done
+        diff loop/printed range/printed || return 1
+        py -c '
+import glob, sys
+import numpy as np
+for f in sorted(glob.glob("*.npy", root_dir="range")):
+    made, expected = np.load("loop/" + f), np.load("range/" + f)
+    assert made.dtype == expected.dtype, (f, made.dtype, expected.dtype)
+    assert made.tobytes() == expected.tobytes(), (f, abs(made - expected).max())
+    assert f[0] not in "dt" or made.dtype == np.float64, (f, made.dtype)
+    assert f[0] != "d" or (made.astype("f4") != made).any(), f
+assert glob.glob("*.npy", root_dir="range")' || return 1
+    done
+}
+
+# Sums of these are exact in float64 for three turns, and not in float32.
+make_doubles() {
+    py -c '
+import numpy as np
+r = np.random.default_rng(1)
+np.save("x.npy", r.integers(-1, 2, (8, 7)).astype("f8"))
+np.save("y.npy", r.integers(-4, 5, (8, 1)) + 2.0 ** -26)
+np.save("e.npy", r.integers(-4, 5, (8, 7)) + 2.0 ** -26)
+np.save("s.npy", r.integers(-4, 5, (8, 7)).astype("f4"))'
+}
+
+# What is called d has digits that float32 does not hold.
+@test "what is made and then carried takes the type of what it meets, as with range" {
+    need_numpy
+    make_doubles
+    as_range 'x, y = load("x.npy"), load("y.npy")
+w = zeros((7, 1))
+for i in loop(3):
+    w = w - x.T @ (x @ w - y) / 4
+    print(i, sum(w))
+save("d_o.npy", w)'
+    [ "$stderr" = "" ]
+    as_range 'x = load("x.npy")
+p = (generate((7, 7), kind="normal", seed=1) * 0.1, (zeros((7, 7)), ones((8, 1))))
+for i in loop(3):
+    p = (p[0] * 0.3 + p[1][0], (p[1][0] - 0.1, p[1][1] * x[:, :1]))
+save("d1_o.npy", place(p[0], "replicate") + x[:7, :])
+save("t_o.npy", p[1][1])'
+    as_range 's = load("s.npy")
+w = generate((8, 7), kind="normal", seed=1) * 0.1
+for i in loop(3):
+    w = w * 0.3 - s
+save("s_o.npy", w)'
+    py -c 'import numpy as np; assert np.load("loop/s_o.npy").dtype == np.float32'
+}
+
+# In the first turn a is made of numbers alone; in the second one b, which has met x by then, makes it float64. The
+# values of a that only numbers were added to are read as float64 behind the loop.
+@test "one of two values that are carried gives the other one its type a turn later, or behind the loop" {
+    need_numpy
+    make_doubles
+    as_range 'x = load("e.npy")
+a, b = generate((8, 7), kind="normal", seed=1) * 0.1, zeros((8, 7))
+for i in loop(4):
+    a = a * 0.3 + b
+    b = b + x
+    print(i, sum(a))
+save("d_o.npy", a)
+save("db_o.npy", b)'
+    as_range 'x = load("e.npy")
+a, b = zeros((8, 7)), generate((8, 7), kind="normal", seed=2) * 0.1
+for i in loop(4):
+    a = b
+    b = b * 0.3
+save("d_o.npy", x * a)'
+    as_range 'x = load("e.npy")
+a, b, c, d = zeros((8, 7)), zeros((8, 7)), zeros((8, 7)), zeros((8, 7))
+for i in loop(6):
+    d = d * 0.3 + c
+    c = c * 0.3 + b
+    b = b * 0.3 + a
+    a = a * 0.3 + x
+save("d_o.npy", d)'
+}
+
+@test "types of what nested loops carry are as with range" {
+    need_numpy
+    make_doubles
+    as_range 'x = load("e.npy")
+w = generate((8, 7), kind="normal", seed=1) * 0.1
+v = generate((8, 7), kind="normal", seed=2) * 0.1
+for i in loop(3):
+    part = zeros((8, 7))
+    for j in loop(3):
+        v = v * 0.3 + w
+        part = part * 0.3 + v
+    w = w + part / 3
+save("d_o.npy", w * x)'
+    as_range 'x, s = load("e.npy"), load("s.npy")
+total = zeros((8, 7))
+for i in loop(2):
+    w = generate((8, 7), kind="normal", seed=1) * 0.1
+    for j in loop(3):
+        w = w * 0.3
+        if i == 1:
+            w = w + x
+    total = total + w
+    t = s * 0.1
+    for j in loop(2):
+        t = t + s / 3
+save("d_o.npy", total)'
+}
+
+@test "a state that starts as zeros is float64 in its checkpoint, and goes on to the same bits" {
+    need_numpy
+    make_doubles
+    script 'turns = 5
+x, y = load("e.npy"), load("y.npy")
+state, first = restore("s.safetensors", (zeros((7, 1)), generate((7, 1), kind="normal", seed=1) * 0.1))
+for i in loop(first, turns):
+    w, m = state
+    m = 0.3 * m + mean(x * y, axis=-2).T
+    state = (w - 0.1 * m, m)
+    checkpoint("s.safetensors", state, turn=i + 1)
+save("w.npy", state[0])'
+    for count in 1 2; do
+        rm -f s.safetensors
+        ranks "$count" run e.py --quiet --reproducible
+        expect_quiet_success
+        mv w.npy once.npy
+        rm s.safetensors
+        ranks "$count" run e.py --quiet --reproducible turns=2
+        expect_quiet_success
+        ranks "$count" run e.py --quiet --reproducible
+        expect_quiet_success
+        cmp w.npy once.npy
+        py -c '
+import numpy as np
+e, y = np.load("e.npy"), np.load("y.npy")
+w = np.load("w.npy")
+assert w.dtype == np.float64
+assert (w.astype("f4") != w).any()'
+    done
+}
+
+@test "float64 that is held before a loop and meets float32 in it has the notice that it has without a loop" {
+    need_numpy
+    make_doubles
+    script 'x, s = load("e.npy"), load("s.npy")
+for i in loop(2):
+    save(f"y_{i}.npy", x * 0.5 + s)'
+    for count in 1 2; do
+        rm -f y_*
+        ranks "$count" run e.py
+        expect_status 0
+        [ "$stderr" = "mpimatmul: notice: 'e.npy' is float64 and is read as float32" ] || { show; false; }
+    done
+    program run e.py --check
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'e.npy' is float64 and is read as float32" ] || { show; false; }
+    script 'x, s = load("e.npy"), load("s.npy")
+
+acc = x * 0.5
+for i in loop(2):
+    acc = acc * 0.5 + s
+save("acc.npy", acc)'
+    program run e.py
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'e.npy' is float64 and is read as float32
+mpimatmul: notice: 'acc' is float64 and becomes float32 in the loop of line 4" ] || { show; false; }
+    script 'x, s = load("e.npy"), load("s.npy")
+acc, other = s, x
+for i in loop(3):
+    acc, other = other, acc
+save("acc.npy", acc)'
+    program run e.py
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'acc' is float32 and becomes float64 in the loop of line 3
+mpimatmul: notice: 'other' is float64 and becomes float32 in the loop of line 3
+mpimatmul: notice: 'acc' is float64 and becomes float32 in the loop of line 3
+mpimatmul: notice: 'other' is float32 and becomes float64 in the loop of line 3" ] || { show; false; }
+}
+
+@test "a text of standard input, and a matrix of it, are read once" {
+    need_numpy
+    make_doubles
+    script 'x, y = load("-"), load("y.npy")
+w = zeros((7, 1))
+for i in loop(3):
+    w = w - x.T @ (x @ w - y) / 4
+save("w.npy", w)'
+    run --separate-stderr "$MPIMATMUL" run e.py --quiet < x.npy
+    expect_quiet_success
+    mv w.npy first.npy
+    sed 's/"-"/"x.npy"/' e.py > f.py
+    run --separate-stderr "$MPIMATMUL" run - --quiet < f.py
+    expect_quiet_success
+    cmp w.npy first.npy
+    py -c 'import numpy as np; assert np.load("w.npy").dtype == np.float64'
+}

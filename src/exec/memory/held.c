@@ -195,8 +195,13 @@ static enum mmul_status hold(struct mmul_context *context, const struct mmul_val
     memcpy(made->parts, v->kept_parts + (int64_t)place * v->node_size,
            (size_t)v->node_size * sizeof *made->parts);
     made->number = v->plan->program->kept[kept].held;
-    made->info = (struct mmul_held_info){value->shape,      value->dtype,     p->kind,
-                                         value->is_integer, value->is_placed, NULL};
+    made->info = (struct mmul_held_info){.shape = value->shape,
+                                         .dtype = value->dtype,
+                                         .kind = p->kind,
+                                         .is_integer = value->is_integer,
+                                         .is_placed = value->is_placed};
+    made->info.is_open = v->plan->program->kept[kept].stays_open && value->is_open;
+    made->info.is_exact = made->info.is_open && value->is_exact;
     const struct mmul_team *team = mmul_program_team(v->plan->program, value->team);
     if (team != NULL) {
         made->team = *team;

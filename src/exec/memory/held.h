@@ -22,7 +22,9 @@ struct mmul_held_info {
     enum mmul_dtype dtype;
     enum mmul_placement_kind kind;
     bool is_integer;
-    bool is_placed;               // where that was asked for
+    bool is_placed; // where that was asked for
+    bool is_open,
+        is_exact; // as of struct mmul_value, where the program that made it wanted that to go on
     const struct mmul_team *team; // that has it, borrowed of the held value; NULL: all ranks
 };
 struct mmul_held_info mmul_held_info(const struct mmul_context *context,

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+// Notes values of the first reading of a text in the order of the text, and chooses their types when it is over.
+#include "tensor/foreseen.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/program.h"
+#include "tensor/jobs.h"
+#include "tensor/script.h"
+
+enum type { FITS_BOTH, FLOAT32, FLOAT64 };
+
+struct note {
+    struct mmul_hold_place place;
+    int group; // notes of one moment
+    int value;
+    enum type type;
+    int before;     // the same matrix at the beginning of the turn; -1: not known
+    bool is_last;   // of the last turn of the first reading: its value is read by all later turns
+    bool is_double; // the type that was chosen
+};
+
+struct line {
+    const char *text;
+    struct line *next;
+};
+
+struct choice {
+    const struct mmul_node *branch;
+    bool is_true;
+    struct choice *next;
+};
+
+struct mmul_foreseen {
+    struct mmul_arena arena; // of names and lines
+    struct note *notes;      // owned
+    int count, capacity, groups;
+    struct choice *choices;
+    struct line *rounded; // paths
+    struct line *changes; // in their order
+};
+
+bool mmul_foreseen_is_needed(const struct mmul_node *node) {
+    if (node->kind == MMUL_NODE_NAME &&
+        (strcmp(node->text, "loop") == 0 || strcmp(node->text, "apart") == 0))
+        return true;
+    for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
+        if (mmul_foreseen_is_needed(child))
+            return true;
+    return false;
+}
+
+enum mmul_status mmul_foreseen_create(struct mmul_foreseen **foreseen, struct mmul_error *err) {
+    return MMUL_ALLOCATE(*foreseen, 1, "types of values", err);
+}
+
+void mmul_foreseen_destroy(struct mmul_foreseen *foreseen) {
+    if (foreseen == NULL)
+        return;
+    mmul_arena_fini(&foreseen->arena);
+    mmul_free(foreseen->notes);
+    mmul_free(foreseen);
+}
+
+static enum mmul_status copy_text(struct mmul_foreseen *f, const char *text, const char **copy,
+                                  struct mmul_error *err) {
+    const size_t bytes = strlen(text) + 1;
+    char *made = mmul_arena_allocate(&f->arena, bytes, err);
+    if (made == NULL)
+        return err->status;
+    memcpy(made, text, bytes);
+    *copy = made;
+    return MMUL_OK;
+}
+
+static enum mmul_status add_line(struct mmul_foreseen *f, struct line **end, const char *text,
+                                 struct mmul_error *err) {
+    struct line *made = mmul_arena_allocate(&f->arena, sizeof *made, err);
+    if (made == NULL)
+        return err->status;
+    made->next = NULL;
+    *end = made;
+    return copy_text(f, text, &made->text, err);
+}
+
+// ------------------------------------------------------------------------------ the first reading
+
+static enum mmul_status grow(struct mmul_foreseen *f, struct mmul_error *err) {
+    struct note *more = NULL;
+    const int capacity = 2 * f->capacity + 64;
+    if (f->count < f->capacity)
+        return MMUL_OK;
+    if (MMUL_ALLOCATE(more, capacity, "types of values", err) != MMUL_OK)
+        return err->status;
+    if (f->count > 0)
+        memcpy(more, f->notes, (size_t)f->count * sizeof *more);
+    mmul_free(f->notes);
+    f->notes = more;
+    f->capacity = capacity;
+    return MMUL_OK;
+}
+
+static enum mmul_status note_object(struct mmul_evaluator *e, const struct mmul_object *x,
+                                    struct mmul_hold_place *place) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    enum mmul_status status = MMUL_OK;
+    if (x->kind == MMUL_OBJECT_MATRIX) {
+        const struct mmul_value *v = &e->program->values[x->value];
+        if (grow(f, e->err) != MMUL_OK)
+            return e->err->status;
+        f->notes[f->count++] = (struct note){.place = *place,
+                                             .group = f->groups,
+                                             .value = x->value,
+                                             .type = v->is_open             ? FITS_BOTH
+                                                     : v->dtype == MMUL_F64 ? FLOAT64
+                                                                            : FLOAT32,
+                                             .before = -1};
+        place->index++;
+    }
+    for (int i = 0; x->items != NULL && status == MMUL_OK && i < x->count; i++)
+        status = note_object(e, &x->items[i], place);
+    return status;
+}
+
+enum mmul_status mmul_foreseen_note(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    bool is_behind, const struct mmul_object *given) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    struct mmul_hold_place place = {at->at.begin, is_behind, "", 0};
+    enum mmul_status status = MMUL_OK;
+    f->groups++;
+    e->steps = 0; // a job of its own, later
+    e->operations = 0;
+    if (given != NULL)
+        status = note_object(e, given, &place);
+    for (const struct mmul_binding *b = e->top->bindings; status == MMUL_OK && b != NULL;
+         b = b->next) {
+        if (b->object.kind != MMUL_OBJECT_MATRIX && b->object.kind != MMUL_OBJECT_TUPLE)
+            continue;
+        place.index = 0;
+        status = copy_text(f, b->name, &place.name, e->err);
+        if (status == MMUL_OK)
+            status = note_object(e, &b->object, &place);
+    }
+    return status;
+}
+
+// Where the notes of a group begin, those before index `end` that are of this loop.
+static int find_group(const struct mmul_foreseen *f, int at, int end) {
+    int last = end - 1;
+    while (last >= 0 && f->notes[last].place.at != at)
+        last--;
+    int first = last;
+    while (first > 0 && f->notes[first - 1].group == f->notes[last].group)
+        first--;
+    return first;
+}
+
+static bool is_carried(const struct mmul_carried *carried, const char *name) {
+    if (carried == NULL)
+        return *name == '\0';
+    for (int i = 0; i < carried->count; i++)
+        if (strcmp(carried->names[i].binding->name, name) == 0)
+            return !carried->names[i].is_new;
+    return false;
+}
+
+static enum mmul_status tell_change(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct note *before, const struct note *now) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    struct line **end = &f->changes;
+    char text[256];
+    if (before->type == FITS_BOTH || now->type == FITS_BOTH || before->type == now->type)
+        return MMUL_OK;
+    const char *name = *now->place.name != '\0' ? now->place.name : "the state";
+    snprintf(text, sizeof text, "'%.100s' is %s and becomes %s in %s of line %d", name,
+             before->type == FLOAT64 ? "float64" : "float32",
+             now->type == FLOAT64 ? "float64" : "float32",
+             at->kind == MMUL_NODE_FOR ? "the loop" : "apart",
+             mmul_source_line(e->source, at->at.begin));
+    for (; *end != NULL; end = &(*end)->next)
+        if (strcmp((*end)->text, text) == 0)
+            return MMUL_OK;
+    return add_line(f, end, text, e->err);
+}
+
+enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_object *given,
+                                    const struct mmul_carried *carried, bool *is_settled) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    const int now = f->count;
+    const int from = find_group(f, at->at.begin, now);
+    enum mmul_status status = mmul_foreseen_note(e, at, true, given);
+    *is_settled = true;
+    // Names are in the order of the text from the last one on.
+    for (int i = f->count - 1; status == MMUL_OK && from >= 0 && i >= now; i--) {
+        struct note *n = &f->notes[i];
+        int j = from;
+        if (!is_carried(carried, n->place.name))
+            continue;
+        while (j < now && f->notes[j].group == f->notes[from].group &&
+               (f->notes[j].place.index != n->place.index ||
+                strcmp(f->notes[j].place.name, n->place.name) != 0))
+            j++;
+        if (j == now || f->notes[j].group != f->notes[from].group)
+            continue;
+        n->before = j;
+        n->is_last = true;
+        f->notes[j].is_last = false;
+        *is_settled &= f->notes[j].type == n->type;
+        status = tell_change(e, at, &f->notes[j], n);
+    }
+    return status;
+}
+
+bool mmul_foreseen_has_chosen(const struct mmul_foreseen *foreseen, const struct mmul_node *branch,
+                              bool is_true) {
+    const struct choice *c = foreseen->choices;
+    while (c != NULL && (c->branch != branch || c->is_true != is_true))
+        c = c->next;
+    return c != NULL;
+}
+
+enum mmul_status mmul_foreseen_choose(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                      bool is_true) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    if (mmul_foreseen_has_chosen(f, branch, is_true))
+        return MMUL_OK;
+    struct choice *made = mmul_arena_allocate(&f->arena, sizeof *made, e->err);
+    if (made == NULL)
+        return e->err->status;
+    *made = (struct choice){branch, is_true, f->choices};
+    f->choices = made;
+    return MMUL_OK;
+}
+
+// A value that the last turn leaves is read by the next one as that turn's own first values were: it wants what they
+// have.
+static bool carry_over(const struct mmul_foreseen *f, const struct mmul_program *program,
+                       unsigned char *wants) {
+    bool is_new = false;
+    for (int i = 0; i < f->count; i++) {
+        const struct note *n = &f->notes[i];
+        if (!n->is_last || n->type != FITS_BOTH || (wants[n->value] & MMUL_WANTS_F64) != 0)
+            continue;
+        const struct note *before = &f->notes[n->before];
+        if (before->type != FITS_BOTH || program->values[before->value].dtype != MMUL_F64)
+            continue;
+        wants[n->value] |= MMUL_WANTS_F64;
+        is_new = true;
+    }
+    return is_new;
+}
+
+enum mmul_status mmul_foreseen_end(struct mmul_foreseen *foreseen, struct mmul_script *script,
+                                   struct mmul_error *err) {
+    struct mmul_program *program = script->program;
+    unsigned char *wants = NULL;
+    if (program == NULL)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(wants, program->value_count + 1, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    do
+        mmul_program_choose_types(program, wants);
+    while (carry_over(foreseen, program, wants));
+    for (int i = 0; i < foreseen->count; i++) {
+        struct note *n = &foreseen->notes[i];
+        n->is_double = n->type == FITS_BOTH && program->values[n->value].dtype == MMUL_F64;
+    }
+    for (const struct mmul_script_file *file = script->files; status == MMUL_OK && file != NULL;
+         file = file->next)
+        if (mmul_program_is_rounded(program, file->value)) {
+            struct line *others = foreseen->rounded;
+            status = add_line(foreseen, &foreseen->rounded, file->path, err);
+            if (status == MMUL_OK)
+                foreseen->rounded->next = others;
+        }
+    mmul_free(wants);
+    return status;
+}
+
+// ----------------------------------------------------------------------------- the second reading
+
+bool mmul_foreseen_is_double(const struct mmul_foreseen *foreseen, struct mmul_hold_place place) {
+    for (int i = 0; foreseen != NULL && place.name != NULL && i < foreseen->count; i++) {
+        const struct note *n = &foreseen->notes[i];
+        if (n->is_double && n->place.at == place.at && n->place.is_behind == place.is_behind &&
+            n->place.index == place.index && strcmp(n->place.name, place.name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool mmul_foreseen_is_rounded(const struct mmul_foreseen *foreseen, const char *path) {
+    for (const struct line *l = foreseen->rounded; l != NULL; l = l->next)
+        if (strcmp(l->text, path) == 0)
+            return true;
+    return false;
+}
+
+const char *mmul_foreseen_change(const struct mmul_foreseen *foreseen, int index) {
+    const struct line *l = foreseen->changes;
+    while (l != NULL && index-- > 0)
+        l = l->next;
+    return l != NULL ? l->text : NULL;
+}
