@@ -92,6 +92,19 @@ show("joined", mm.concat((b, b, w[:1]), axis=-1).numpy(), np.concatenate((B, B, 
 show("stacked", mm.concat((b, b), axis=-2).numpy(), np.stack((B, B)), 0)
 show("permute", mm.permute(q, (1, 0, 2)).numpy(), Q.transpose(1, 0, 2), 0)
 show("take", mm.take(x, np.array([5, 0, 63])).numpy(), X[[5, 0, 63]], 0)
+for name, ids, of in (
+        ("one axis", mm.arange(5), np.arange(5)), ("of one axis", mm.arange(5) * 2, np.arange(5) * 2),
+        ("one row", np.array([[5, 0, 63]]), np.array([[5, 0, 63]])),
+        ("of one row", mm.array([[5, 0, 63]])[:, 1:], np.array([[0, 63]])),
+        ("sorted", mm.argsort(x[0]), np.argsort(X[0], kind="stable")),
+        ("sorted row", mm.argsort(x[:1]), np.argsort(X[:1], kind="stable")),
+        ("column", mm.array([[5], [0]]), np.array([[5], [0]])), ("joined ids", mm.concat([mm.arange(3)] * 2, -1),
+                                                                [0, 1, 2, 0, 1, 2]),
+        ("placed", mm.place(mm.arange(3), "replicate"), np.arange(3))):
+    assert mm.take(x, ids).shape == X[of].shape, name
+    show("take of " + name, mm.take(x, ids).numpy(), X[of], 0)
+for ids in np.arange(5), np.zeros((1, 5), int), np.zeros((2, 5), int), np.zeros((5, 1), int):
+    assert mm.nn.Embedding(7, 3)(ids).shape == (*ids.shape, 3), ids.shape
 show("where", mm.where(x > 0, x, 0.5 - x).numpy(), np.where(X > 0, X, 0.5 - X), 0)
 show("layer_norm", mm.layer_norm(x).numpy(),
      (X - X.mean(-1, keepdims=True)) / np.sqrt(X.astype("f8").var(-1, keepdims=True) + 1e-5), 1e-5)

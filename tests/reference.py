@@ -24,8 +24,12 @@ class Matrix(np.ndarray):
     def T(self):
         return self.swapaxes(-1, -2)
 
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **how):
+        y = getattr(ufunc, method)(*(np.asarray(x) if isinstance(x, Matrix) else x for x in inputs), **how)
+        return _kept_row(y.view(Matrix), inputs, method, ufunc) if isinstance(y, np.ndarray) else y
+
     def __getitem__(self, key):
-        return _row(super().__getitem__(key))
+        return _row(super().__getitem__(key), self, key)
 
     def __str__(self):
         if self.size != 1:
@@ -47,11 +51,23 @@ def matrix(array):
     return (array[None, :] if array.ndim == 1 else array).view(KIND)
 
 
-def _row(array):
-    """What has one axis, or none, is a row here."""
+def _row(array, of=None, key=None):
+    """What has one axis, or none, is a row here; a part of such a row is one, too."""
     made = matrix(np.reshape(array, (1, -1)) if np.ndim(array) < 2 else array)
-    made.is_row = np.ndim(array) == 1
+    keys = key if isinstance(key, tuple) else (key,)
+    made.is_row = np.ndim(array) == 1 or (
+        getattr(of, "is_row", False) and all(isinstance(k, slice) for k in keys))
     return made
+
+
+def _kept_row(y, operands, method="__call__", ufunc=None):
+    """Element by element, of what has one axis; of one element nothing is known."""
+    operands = [x for x in operands if isinstance(x, np.ndarray)]
+    longer = [x for x in operands if x.size > 1]
+    y.is_row = (method == "__call__" and ufunc is not np.matmul and y.shape[:-1] == (1,) and
+                any(getattr(x, "is_row", False) for x in operands) and
+                all(getattr(x, "is_row", False) for x in longer) and (y.size > 1 or not longer))
+    return y
 
 
 # --------------------------------------------------------------------------------- gradients: a tape
@@ -107,16 +123,20 @@ class Taped(Matrix):
         if method == "reduce" and ufunc in (np.add, np.maximum, np.minimum):
             return taped(y, (inputs[0], _spread(plain[0], y, ufunc)))
         rules = _DERIVATIVES.get(ufunc, ()) if method == "__call__" else ()
-        return taped(y, *((x, lambda g, rule=rule, at=at:
+        made = taped(y, *((x, lambda g, rule=rule, at=at:
                            _summed(_guarded(ufunc, g, rule(g, y, *plain)), plain[at].shape))
                           for at, (x, rule) in enumerate(zip(inputs, rules))))
+        return _kept_row(made, inputs, method, ufunc)
 
     def __getitem__(self, key):
         def back(g):
             whole = np.zeros(self.shape)
             np.add.at(whole, key, g.reshape(whole[key].shape))
             return whole
-        return taped(_row(np.asarray(self)[key]), (self, back))
+        part = _row(np.asarray(self)[key], self, key)
+        made = taped(part, (self, back))
+        made.is_row = part.is_row
+        return made
 
     @property
     def T(self):
@@ -172,7 +192,8 @@ def dropout(x, p, seed, turn):
 
 for _name, _compare in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
                         "eq": np.equal, "ne": np.not_equal}.items():
-    setattr(Matrix, f"__{_name}__", lambda x, y, compare=_compare: matrix(compare(np.asarray(x), np.asarray(y))))
+    setattr(Matrix, f"__{_name}__", lambda x, y, compare=_compare:
+            _kept_row(matrix(compare(np.asarray(x), np.asarray(y))), (x, y)))
 
 
 def _erf(x):
@@ -184,7 +205,7 @@ def _erf(x):
 
 neg, exp, log, log1p, sqrt, sin, cos = np.negative, np.exp, np.log, np.log1p, np.sqrt, np.sin, np.cos
 tanh, maximum, minimum = np.tanh, np.maximum, np.minimum
-loop, stop_gradient = (lambda first, *end: range(first, *end)), (lambda x: matrix(np.array(x)))
+loop, stop_gradient = (lambda first, *end: range(first, *end)), (lambda x: _kept_row(matrix(np.array(x)), (x,)))
 rsqrt, sigmoid, silu = (lambda x: 1 / np.sqrt(x)), (lambda x: 1 / (1 + np.exp(-x))), (lambda x: x / (1 + np.exp(-x)))
 softplus = (lambda x: maximum(x, 0) + log1p(exp(-abs(x))))
 relu = (lambda x: taped(np.maximum(np.asarray(x), 0), (x, lambda g: g * (np.asarray(x) > 0)))
@@ -201,8 +222,9 @@ def gelu(x, approximate="none"):
 def where(condition, x, y):
     first = np.asarray(condition) != 0
     made = np.where(first, np.asarray(x), np.asarray(y))
-    return taped(matrix(made), (x, lambda g: _summed(np.where(first, g, 0), np.shape(x))),
+    made = taped(matrix(made), (x, lambda g: _summed(np.where(first, g, 0), np.shape(x))),
                  (y, lambda g: _summed(np.where(first, 0, g), np.shape(y))))
+    return _kept_row(made, (condition, x, y))
 
 
 def clip(x, low, high):
@@ -245,19 +267,21 @@ def _gathered(x, order, axis=-1):
 def topk(x, k):
     plain = np.asarray(x)
     order = np.lexsort((-plain, ~np.isnan(plain)), axis=-1)[..., :k]  # NaN before all, as torch has it
-    return _gathered(x, order), _whole(matrix(order))
+    values, places = _gathered(x, order), _whole(matrix(order), x)
+    values.is_row = places.is_row
+    return values, places
 
 
-def _whole(x, is_windows=False):
-    x.is_whole, x.is_windows = True, is_windows
+def _whole(x, of=None):
+    x.is_whole, x.is_row = True, getattr(of, "is_row", False)
     return x
 
 
 argmax, argmin = (lambda x, f=f: _whole(matrix(f(np.asarray(x), -1)[..., None])) for f in (np.argmax, np.argmin))
 _order = (lambda x, axis, descending:  # NaN behind all
           np.argsort((-1 if _flag(descending) else 1) * np.asarray(x), axis, kind="stable"))
-argsort = (lambda x, axis=-1, descending=False: _whole(matrix(_order(x, axis, descending))))
-sort = (lambda x, axis=-1, descending=False: _gathered(x, _order(x, axis, descending), axis))
+argsort = (lambda x, axis=-1, descending=False: _whole(matrix(_order(x, axis, descending)), x))
+sort = (lambda x, axis=-1, descending=False: _kept_row(_gathered(x, _order(x, axis, descending), axis), [x]))
 
 
 def rope(x, base=10000.0, interleaved=False):
@@ -309,8 +333,8 @@ norm, logsumexp = _reduction(lambda x, axis: _root(sum, x, axis)), _reduction(_l
 var = _reduction(lambda x, axis: mean((x - mean(x, axis)) ** 2, axis))
 std = _reduction(lambda x, axis: _root(mean, x - mean(x, axis), axis))
 
-cumsum = (lambda x, axis: taped(np.cumsum(np.asarray(x), axis), (
-    x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis))))
+cumsum = (lambda x, axis: _kept_row(taped(np.cumsum(np.asarray(x), axis), (
+    x, lambda g: np.flip(np.cumsum(np.flip(g, axis), axis), axis))), (x,)))
 reshape, permute = (lambda x, shape: taped(np.reshape(np.asarray(x), shape), (x, lambda g: g.reshape(x.shape)))), (
     lambda x, axes: taped(np.transpose(np.asarray(x), axes), (x, lambda g: np.transpose(g, np.argsort(axes)))))
 
@@ -319,16 +343,16 @@ def concat(matrices, axis=0):
     if axis >= 0 and any(getattr(m, "is_row", False) for m in matrices):
         raise ValueError("a file of one axis is a row here: axis=-1 joins elements, axis=-2 rows")
     ends = np.cumsum([m.shape[axis] for m in matrices])
-    return taped(np.concatenate([np.asarray(m) for m in matrices], axis),
+    made = taped(np.concatenate([np.asarray(m) for m in matrices], axis),
                  *((m, lambda g, i=i: np.split(g, ends[:-1], axis)[i]) for i, m in enumerate(matrices)))
+    return _kept_row(made, matrices if axis == -1 else ())
 
 
-def _indices(ids, is_row=False):
-    is_row, ids = is_row and not getattr(ids, "is_windows", False), np.asarray(ids).astype(int)
-    return ids[0] if is_row and ids.ndim == 2 and ids.shape[0] == 1 else ids
+def _indices(ids):
+    return np.asarray(ids).astype(int)
 
 
-take = (lambda table, ids: matrix(table)[_indices(ids, is_row=True)])
+take = (lambda table, ids: matrix(table)[_indices(ids)[0] if getattr(ids, "is_row", False) else _indices(ids)])
 one_hot = (lambda ids, v: matrix(np.eye(v)[_indices(ids)]))
 
 
@@ -460,7 +484,7 @@ def batch(text, count, length, seed, turn):
     starts = [int(_drawn(seed, turn * count + w)) * most >> 64 for w in _own(count)]
     if labels is None:
         windows = np.array(starts)[:, None] + np.arange(length)
-        return _whole(matrix(text.ids[windows]), True), _whole(matrix(text.ids[windows + 1]), True)
+        return _whole(matrix(text.ids[windows])), _whole(matrix(text.ids[windows + 1]))
     return matrix(text)[starts], (matrix(labels)[:, starts] if labels.shape[0] == 1 else matrix(labels)[starts])
 
 
@@ -506,8 +530,7 @@ def restore(file, initial):
     return _map(lambda _: next(read), initial), int(_tensor(file, "__metadata__")["turn"])
 
 
-zeros, ones = (lambda shape, kind=kind: _row(generate(np.atleast_1d(shape).tolist(), kind))
-               for kind in ("zeros", "ones"))
+zeros, ones = (lambda shape, value=value: _row(np.full(shape, value, PRECISION)) for value in (0.0, 1.0))
 arange = (lambda *bounds: _row(np.arange(*bounds)))
 linear, place = (lambda x, w, b=None: x @ w.T + (0 if b is None else b)), (lambda x, placement, ranks=None: x * 1)
 

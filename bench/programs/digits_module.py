@@ -27,7 +27,7 @@ model = mm.nn.Sequential(mm.nn.Linear(images.shape[-1], hidden), mm.relu, mm.nn.
 optimizer = mm.optim.AdamW(model.parameters(), lr=0.01)
 drawn = np.random.default_rng(1)
 for step in range(turns):
-    rows = drawn.integers(0, learned, (1, count))
+    rows = drawn.integers(0, learned, count)
     loss = mm.cross_entropy(model(mm.take(x, rows)), mm.take(y.T, rows).T)
     optimizer.zero_grad()
     loss.backward()

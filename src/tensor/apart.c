@@ -125,6 +125,7 @@ static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node 
     if (value < 0)
         return e->err->status;
     *made = mmul_matrix_object(e, value, x->axes);
+    made->is_row = x->is_row;
     return MMUL_OK;
 }
 

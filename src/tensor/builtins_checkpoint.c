@@ -225,6 +225,7 @@ static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, co
     if (mmul_program_load(e->program, lent->matrix, &value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, w->at);
     *made = mmul_matrix_object(e, value, x->axes);
+    made->is_row = x->is_row;
     return MMUL_OK;
 }
 

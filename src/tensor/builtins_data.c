@@ -233,7 +233,6 @@ static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node
     }
     if (mmul_inputs_check_file(e->script->inputs, text->path, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
-    pair[0].is_windows = pair[1].is_windows = true;
     return mmul_evaluator_tuple(e, pair, 2, result);
 }
 

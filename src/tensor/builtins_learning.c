@@ -109,6 +109,7 @@ static enum mmul_status like(struct mmul_evaluator *e, const struct mmul_object 
     struct mmul_object items[MMUL_TUPLE_MOST];
     if (x->kind == MMUL_OBJECT_MATRIX) {
         *made = mmul_matrix_object(e, *(*values)++, x->axes);
+        made->is_row = x->is_row;
         return MMUL_OK;
     }
     for (int i = 0; i < x->count; i++)

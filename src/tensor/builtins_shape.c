@@ -131,6 +131,9 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
             return mmul_evaluator_fail(e, arguments[0].node, "matrices of %d and of %d axes",
                                        all->items[0].axes, all->items[i].axes);
     }
+    bool are_rows = true;
+    for (int i = 0; i < all->count; i++)
+        are_rows &= all->items[i].is_row;
     both[0] = all->items[0];
     const bool is_given = arguments[1].node != NULL;
     if (is_given) {
@@ -152,10 +155,11 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
         both[0] = next;
     }
     *result = both[0];
+    result->is_row = are_rows && made.with.axis == -1;
     return MMUL_OK;
 }
 
-// Of one row of indices, rows of the table; of more rows, and of windows, as many matrices.
+// torch's sizes: those of the indices, and that of a row. Indices of one axis give as many rows.
 enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -171,8 +175,7 @@ enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_b
         return mmul_evaluator_fail(e, call,
                                    "take: the table has %d axes and ids %d, expected 2, and 2 or 3",
                                    both[0].axes, both[1].axes);
-    bool is_row = both[1].axes == 2 && both[1].shape.rows == 1 && !both[1].is_windows;
-    result->axes = is_row ? 2 : both[1].axes + 1;
+    result->axes = both[1].is_row ? 2 : both[1].axes + 1;
     return mmul_apply(e, call, &made, both, result);
 }
 

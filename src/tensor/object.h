@@ -38,10 +38,9 @@ struct mmul_object {
     const double *
         parts; // matrix: each node's part in the mean of what every node has for itself; NULL: it is one
     bool is_unknown; // none: a name that has been one, of a turn of a loop that is over
-    bool is_row;     // matrix: of a file that has one axis, where it has two here
+    bool is_row;     // matrix: it has one axis in numpy, and is shown as a row (1, n) here
     bool
         are_pairs; // matrix: made of differences of all pairs, of a column and a row of as many elements
-    bool is_windows;     // matrix: a row is a window of a text, also where there is one
     struct mmul_span at; // matrix in a string: its expression in the text
     const struct mmul_node *function;
     const struct mmul_script_text *tokens; // of the script

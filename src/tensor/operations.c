@@ -17,6 +17,29 @@ struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int a
                                 .shape = mmul_program_value_shape(e->program, value, NULL)};
 }
 
+// Has a result of 1 x n one axis, as its operands have? Numbers, and matrices of one element, say nothing of that; a
+// sum has no axis.
+static bool stays_row(const struct mmul_call *call, const struct mmul_object *operands,
+                      const struct mmul_object *result) {
+    static const char *const others[] = {"matmul",    "reshape", "permute",
+                                         "transpose", "concat",  "take"};
+    const bool is_part = strcmp(call->operation, "slice") == 0;
+    bool is_row = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(call->operation, others[i]) == 0)
+            return false;
+    for (int i = 0; i < call->operand_count; i++) {
+        if (operands[i].kind != MMUL_OBJECT_MATRIX)
+            continue;
+        if (!operands[i].is_row && !mmul_object_is_one(&operands[i]))
+            return false;
+        if (!is_part && mmul_object_is_one(result) && !mmul_object_is_one(&operands[i]))
+            return false;
+        is_row |= operands[i].is_row;
+    }
+    return is_row && result->axes == 2 && result->shape.rows == 1;
+}
+
 enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at,
                             struct mmul_call *call, const struct mmul_object *operands,
                             struct mmul_object *result) {
@@ -38,6 +61,7 @@ enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at
     if (status != MMUL_OK)
         return mmul_evaluator_locate(e, at);
     *result = mmul_matrix_object(e, value, axes);
+    result->is_row = stays_row(call, operands, result);
     return MMUL_OK;
 }
 

@@ -26,7 +26,9 @@ static enum mmul_status place_matrix(struct mmul_evaluator *e, const struct mmul
         return e->err->status;
     if (mmul_program_place_as(e->program, given, wish, name, &value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
+    const bool is_row = x->is_row;
     *x = mmul_matrix_object(e, value, x->axes);
+    x->is_row = is_row;
     return MMUL_OK;
 }
 

@@ -102,6 +102,51 @@ END
     refused 3:5 "'z' is read before it is assigned to" "" $'def f():\n    z += 1\nz = 1\nf()'
 }
 
+# numpy's own sizes: ids[None] of (n,) is (1, n).
+@test "rows that take gives have the axes of their indices and one more: (1, n, d) of (1, n), (n, d) of one axis" {
+    cat > e.py << 'END'
+t = generate((11, 4), "integer", seed=1)
+n, two = arange(5), reshape(arange(5), (1, 5))
+save("a5.npy", take(t, n))
+save("b15.npy", take(t, two))
+save("c14.npy", take(t, two[:, 1:]))
+save("d4.npy", take(t, n[:, 1:]))
+save("e5.npy", take(t, n * 2 + 1))
+save("f15.npy", take(t, two * 2 + 1))
+save("g51.npy", take(t, n.T))
+save("h15.npy", take(t, zeros((1, 5))))
+save("i4.npy", take(t, argsort(t[0])))
+save("j14.npy", take(t, argsort(t[:1])))
+save("k10.npy", take(t, concat((n, n), axis=-1)))
+save("l25.npy", take(t, concat((n, n), axis=-2)))
+save("m5.npy", take(t, where(n > 2, n, 0)))
+save("n15.npy", take(t, n + two))
+save("o1.npy", take(t, n[:, 2:3]))
+save("p11.npy", take(t, two[:, 2:3]))
+save("q2.npy", take(t, topk(t[0], 2)[1]))
+save("r12.npy", take(t, topk(t[:1], 2)[1]))
+save("s5.npy", take(t, place(clip(n, 1, 3), "replicate")))
+save("t111.npy", take(t, argmax(t)))
+END
+    mkdir expected
+    (cd expected && REFERENCE_STORES=float32 py "$REPO/tests/reference.py" ../e.py)
+    for count in 1 2; do
+        rm -f ./*.npy
+        ranks "$count" run e.py --quiet
+        expect_quiet_success
+        py -c '
+import glob, numpy as np
+sizes = {"5": (5,), "15": (1, 5), "14": (1, 4), "4": (4,), "51": (5, 1), "10": (10,), "25": (2, 5), "1": (1,),
+         "11": (1, 1), "2": (2,), "12": (1, 2), "111": (11, 1)}
+files = glob.glob("*.npy")
+assert len(files) == 20, files
+for f in files:
+    made, expected = np.load(f), np.load("expected/" + f)
+    assert made.shape == expected.shape == (*sizes[f[1:-4]], 4), (f, made.shape, expected.shape)
+    assert (made == expected).all(), f'
+    done
+}
+
 @test "rows by number, axes, ranges, bounds and norms are numpy's" {
     cat > e.py << 'END'
 x = generate((3, 5), "normal", seed=1)

@@ -22,6 +22,15 @@ joined ok
 stacked ok
 permute ok
 take ok
+take of one axis ok
+take of of one axis ok
+take of one row ok
+take of of one row ok
+take of sorted ok
+take of sorted row ok
+take of column ok
+take of joined ids ok
+take of placed ok
 where ok
 layer_norm ok
 axis ok

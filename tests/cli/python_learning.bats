@@ -149,6 +149,12 @@ falls() {
         count=8 turns=40 apart=10
     falls
     [ "$(awk '{print $1}' <<< "$output" | xargs)" = "9 19 29 39" ]
+    for count in 1 2; do # a batch of one window
+        run "${launch[@]}" -n "$count" "$PYTHON" "$REPO/bench/programs/gpt_module.py" layers=1 width=32 heads=4 \
+            length=16 count=1 turns=20
+        [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+        [ "$(awk '{print $1}' <<< "$output" | xargs)" = "9 19" ]
+    done
     "$MPIMATMUL" info gpt_module.safetensors | grep -q ' blocks.0.attention.in_proj_weight$'
     "$PYTHON" "$REPO/bench/programs/digits_data.py" 300
     run "${launch[@]}" -n 2 "$PYTHON" "$REPO/bench/programs/digits_module.py" learned=240 hidden=24 count=40 \

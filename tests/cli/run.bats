@@ -276,11 +276,16 @@ print(concat((y, x)${row:5}))"
         ! PYTHONPATH=$REPO/tests py -c "from reference import *
 concat((load('m.npy'), load('v.npy'))${row:5})" 2> /dev/null || return 1
     done
-    # What has two axes is what numpy says, and so is what is made of a row.
+    # What is made of a row element by element has one axis, too; what has two axes is what numpy says.
+    script 'x = load("v.npy")
+print(mean(x * 2, axis=0))'
+    program run e.py
+    expect_failure 65 "e.py:2:24: mean along axis 0 of one axis, which is a row (1 x 5) here" \
+        "axis=-1 is along its elements"
     script 'x, y = load("v.npy"), load("m.npy")
 save("a.npy", mean(y, axis=0))
 save("b.npy", mean(x, axis=-1))
-save("c.npy", mean(x * 2, axis=0))
+save("c.npy", mean(reshape(x, (1, 5)) * 2, axis=0))
 save("joined.npy", concat((x, x), axis=-1))
 save("below.npy", concat((y, x), axis=-2))
 save("d.npy", mean(x))'

@@ -57,6 +57,53 @@ for x, y in zip(mine, theirs):
     as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${small[@]}" --device=faulty:fail=300:cpu
 }
 
+@test "a GPT learns from batches of one window as the reference does, on one rank and on two" {
+    need_numpy
+    local ranks=()
+    head -c 20000 /usr/share/common-licenses/GPL-3 > book.txt
+    local one=(corpus="$PWD/book.txt" layers=1 width=32 heads=4 length=24 count=1 turns=8 every=2)
+    as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${one[@]}"
+    ranks=("${launch[@]}" -n 2)
+    as_reference 1e-4 "$REPO/bench/programs/gpt.py" "${one[@]}"
+}
+
+# Each turn appends the likeliest token and forgets the first one: windows of one prompt keep their axis.
+@test "one prompt, and several ones, go on token by token as the reference has them" {
+    need_numpy
+    local ranks=() prompts one=("$PWD/e.py" "corpus=$PWD/book.txt")
+    head -c 20000 /usr/share/common-licenses/GPL-3 > book.txt
+    cat > e.py << 'END'
+prompts = 1
+corpus = "book.txt"
+text = tokens(corpus)
+table = generate((text.vocabulary, 12), kind="integer", seed=1) * 1
+other = generate((12, text.vocabulary), kind="integer", seed=2) * 1
+x, y = batch(text, prompts, 8, seed=1, turn=0)
+for i in range(5):
+    h = take(table, x)
+    last = h[:, -1:] * 2 + mean(h, axis=1) * 8 + take(table, x[:, 1:])[:, :1]
+    following = argmax(reshape(last, (prompts, 12)) @ other)
+    x = concat((x[:, 1:], following), axis=1)
+    print(i, sum(h), sum(following))
+for i in loop(5):
+    h = take(table, x)
+    following = argmax(reshape(h[:, -1:] * 2 + h[:, :1], (prompts, 12)) @ other)
+    x = concat((x[:, 1:], following), axis=1)
+    print(i, cross_entropy(h @ other * 0.01, y))
+save("x.npy", x)
+save("h.npy", take(table, x))
+save("last.npy", take(table, x[:, 7:]))
+END
+    for prompts in 1 3; do
+        mkdir $prompts
+        (cd $prompts && rm -rf expected && as_reference 1e-5 "${one[@]}" prompts=$prompts) || return 1
+        ranks=("${launch[@]}" -n 2)
+        (cd $prompts && as_reference 1e-5 "${one[@]}" prompts=$prompts) || return 1
+        ranks=()
+        py -c "import numpy as np; assert np.load('$prompts/h.npy').shape == ($prompts, 8, 12)"
+    done
+}
+
 # everywhere PROGRAM NAME=VALUE...: of bench/programs, as the reference has it, on one rank and on three.
 everywhere() {
     local ranks=() program=$REPO/bench/programs/$1.py

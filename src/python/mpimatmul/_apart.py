@@ -42,8 +42,6 @@ class Nodes:
                     raise Error(65, f"{len(batch[0])} rows are too few for {self.count} nodes: node {node} has none")
             return [x[offsets[node]:offsets[node + 1]] for node in range(self.count) for x in batch]
         made = arrays(self.count * len(batch), read)
-        for value in made:
-            value.is_windows = not value.is_row
         return ([made[i:i + len(batch)] for i in range(0, len(made), len(batch))],
                 [offsets[node + 1] - offsets[node] for node in range(self.count)])
 

@@ -87,7 +87,7 @@ class _Gradients:
     def value(self, i):
         """That of the i-th."""
         made = Value(self.operands[1 + i].shape, lambda program, ids: self.made(program, ids)[i], self.operands)
-        made.gradients = self
+        made.gradients, made.is_row = self, self.operands[1 + i].is_row
         return made
 
     def made(self, program, ids):

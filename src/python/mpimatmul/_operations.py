@@ -137,7 +137,7 @@ def place(x, where_to, ranks=None):
             wish.ranks, wish.rank_count = (c.c_int * len(numbers))(*numbers), len(numbers)
         return place_as(program, ids[0], wish)
 
-    return Value(x.shape, make, [x], x.integers)
+    return Value(x.shape, make, [x], x.integers, is_row=x.is_row)
 
 
 def print(*things, **how):  # pylint: disable=redefined-builtin
@@ -369,13 +369,16 @@ def concat(values, axis=0):
     joined = values[0]
     for other in values[1:]:
         joined = apply("concat", [joined, other], axis=_axis(axis, joined.ndim))
+    if len(values) > 1:
+        joined.is_row = axis == -1 and builtins.all(v.is_row for v in values)
     return joined
 
 
 def take(table, ids):
-    """Rows of a table by whole numbers; those of shape (1, n) give n rows, but for what a node has of a batch."""
+    """Rows of a table by whole numbers, with torch's sizes: ids (..., n) give (..., n, d), so (1, n) gives (1, n, d),
+    and what has one axis (an array of one, arange, x[i], and what is computed of it alone) n rows."""
     ids = as_value(ids)
-    return apply("take", [table, ids], ndim=2 if ids.shape[:-1] == (1,) and not ids.is_windows else ids.ndim + 1)
+    return apply("take", [table, ids], ndim=2 if ids.is_row else ids.ndim + 1)
 
 
 def rope(x, base=10000.0, interleaved=False):

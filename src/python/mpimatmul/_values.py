@@ -65,8 +65,7 @@ class Value(Expression):
 
     def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False, stored=None, operation=None):
         super().__init__(shape, make, operands, integers, name, stored, operation)
-        self.is_row = is_row  # of a file or array of one axis, where it has two here
-        self.is_windows = False  # a row is one of several texts, also where there is one
+        self.is_row = is_row  # it has one axis in numpy, and is a row (1, n) here
         self.are_pairs = False  # made of differences of all pairs, of a column and a row of as many elements
         self.corner = None  # root: its first rows and columns, when they have been computed
         if _is_taping and not integers:
@@ -185,6 +184,14 @@ _ELEMENTS = frozenset(_COMPARISONS + (
     "gelu_tanh"))
 # Of whole numbers these are whole numbers.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
+# A row that has one axis stays one, but for these.
+_NO_ROWS = ("matmul", "reshape", "permute", "transpose", "concat", "take")
+
+
+def _are_rows(matrices, may_be_longer):
+    """Have all of them one axis? One element says nothing of that; a sum, of what is longer, has no axis."""
+    longer = [v for v in matrices if math.prod(v.shape) > 1]
+    return (any(v.is_row for v in matrices) and all(v.is_row for v in longer) and (may_be_longer or not longer))
 
 
 def apply(name, operands, ndim=None, **parameters):
@@ -204,11 +211,12 @@ def apply(name, operands, ndim=None, **parameters):
         return program.apply(name, ids, parameters, *program.words())
 
     result = Value(shape[4 - ndim:], make, operands, integers or moved, operation=name)
+    result.is_row = name not in _NO_ROWS and result.shape[:-1] == (1,) and _are_rows(
+        [v for v in operands if type(v) is not float], math.prod(result.shape) > 1 or name == "slice")
     if name in _STEPS:
         result.leaves = {}
     if name in _ELEMENTS:
         values = [v for v in operands if type(v) is not float]
-        result.is_row = all(v.is_row for v in values)
         result.are_pairs = any(v.are_pairs for v in values)
         if len(values) == 2 and _are_column_and_row(*sizes):
             result.are_pairs |= name == "subtract"

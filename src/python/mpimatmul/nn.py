@@ -186,7 +186,7 @@ class Embedding(Module):
         self.weight = _drawn((num_embeddings, embedding_dim), 1, "normal")
 
     def forward(self, ids):
-        """ids (..., n); an axis more, but for (1, n)."""
+        """ids (..., n); (..., n, width)."""
         return take(self.weight, ids)
 
 
