@@ -1023,7 +1023,10 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //     dropout                                  1 and three numbers, p, seed, turn: 0 with probability p (below 1), else
 //                                              x / (1 - p); which elements follows from seed, turn and position
 //     attention                                3 to 4, causal, scale: softmax(scale q k^T + mask) v of q
-//                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..)
+//                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..); of a mask
+//                                              of bools (mmul_program_is_bool) 1: the query may attend to the key,
+//                                              0: it may not; a mask of other whole numbers is refused
+//                                              (MMUL_ERR_DATA)
 //     attention_sums                           4 to 5, causal, scale: of q, k, the result, its gradient, the mask
 //                                              (.., rows, 2): log(sum(exp)) of every row of scores, and what a
 //                                              row of the result and that of its gradient have as inner product
@@ -1076,6 +1079,11 @@ MMUL_API enum mmul_status mmul_program_gradients(struct mmul_program *program,
 // Of a value of the program. integers (may be NULL): its elements are whole numbers, indices below 2^24.
 MMUL_API struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, int value,
                                                     bool *integers);
+
+// Its elements are True and False, as 1 and 0: those of a comparison, of one_hot, and of what was loaded as bool. What
+// picks and moves them keeps that (slices, transposes, take, concat, where, maximum, ...), so do their products and
+// 1 - x. As a mask of attention the value says where a query may attend.
+MMUL_API bool mmul_program_is_bool(const struct mmul_program *program, int value);
 
 // Its type, as it is now: float64 where it is made of float64 alone. What is made of whole numbers and generated
 // matrices alone says float32 and is computed in the type of what reads it. Where an operation has operands of both

@@ -70,7 +70,8 @@ CASES += [("take(x, i)", {"x": (7, 5), "i": (1, 9, "ids", 7)}), ("take(x, i)", {
           ("cross_entropy(x * y, i)", {"x": (2, 3, 5), "y": (1, 5), "i": (2, 3, "ids", 5)}),
           ("one_hot(i, 5) * x", {"x": (6, 5), "i": (1, 6, "ids", 5)}),
           ("add_at(x, i, y)", {"x": (7, 5), "y": (9, 5), "i": (1, 9, "ids", 7)}),
-          ("add_at(x, i, y * y)", {"x": (7, 5), "y": (3, 4, 5), "i": (3, 4, "ids", 7)})]
+          ("add_at(x, i, y * y)", {"x": (7, 5), "y": (3, 4, 5), "i": (3, 4, "ids", 7)}),
+          ("attention(x, y, y, mask=y[:, :, 0:1].T > -0.5)", {"x": (3, 5, 6), "y": (3, 7, 6)})]
 CASES += [("log1p(x)", {"x": (6, 5, "positive")})]
 CASES += [(text, {"x": (6, 5)}) for text in (
     "softplus(x)", "softplus(x * 900)", "logsumexp(x)", "logsumexp(x, axis=-1)", "logsumexp(x * 900, axis=0)",

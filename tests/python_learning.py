@@ -93,6 +93,22 @@ def layers():
     close("attention", layer(a, b, b), multi_head(p, x, y, y, 3), 1e-11)
     close("attention with a mask", layer(a, b, b * 2, attn_mask=mm.array(mask)), multi_head(p, x, y, 2 * y, 3, mask),
           1e-11)
+    hidden = np.arange(7) > np.arange(5)[:, None]  # True hides a key from this layer, and shows it to mm.attention
+    added = np.where(hidden, -np.inf, 0)
+    close("attention with a mask of bools", layer(a, b, b, attn_mask=hidden), multi_head(p, x, y, y, 3, added), 1e-11)
+    q, columns = x[:, :, :4], mm.array(x[:, :, :4])
+    scores = q @ y[:, :, :4].swapaxes(-1, -2) / 2
+    close("attention where a query may attend", mm.attention(columns, y[:, :, :4], y, mask=~hidden),
+          soft(scores + added) @ y)
+    columns.requires_grad = True
+    by_sign = columns[:, :, :1] > mm.array(y[:, :, :1]).T  # a comparison, to which no gradient goes
+    loss = mm.sum(mm.attention(columns, y[:, :, :4], y, mask=by_sign) ** 2)
+    loss.backward()
+    seen = q[:, :, :1] > y[:, :, :1].swapaxes(-1, -2)
+    weights = soft(np.where(seen, scores, -1e30)) * seen
+    out = weights @ y
+    slope = weights * (2 * out @ y.swapaxes(-1, -2) - 2 * (out * out).sum(-1, keepdims=True))
+    close("its gradient", columns.grad, slope @ y[:, :, :4] / 2, 1e-11)
     close("causal attention", layer(a, a, a, is_causal=True), multi_head(p, x, x, x, 3, future(5)), 1e-11)
     stack = nn.Sequential(nn.Linear(12, 6), mm.tanh, nn.ModuleList([nn.Linear(6, 2)])[-1])
     p = doubles(stack)

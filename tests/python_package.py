@@ -225,6 +225,7 @@ for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_
               lambda: mm.array(np.array([2**64 - 1], dtype="u8")), lambda: x + np.complex128(1j),
               lambda: mm.layer_norm(x, None, b), lambda: mm.softmax(x, causal=2),
               lambda: mm.attention(x, x, x, causal=1.0), lambda: mm.rope(x, interleaved=None),
+              lambda: mm.attention(x, x, x, mask=np.ones((64, 64), "u1")),
               lambda: mm.sum(x, axis=-3),
               lambda: mm.mean(mm.array(B if mm.rank() == 0 else None), axis=0),
               lambda: mm.concat((b, b)), lambda: mm.generate((2, 3), seed=-1),

@@ -248,7 +248,8 @@ class Writer:
         keys, heads = self.size(), self.rng.choice([d for d in range(1, shape[-3] + 1) if shape[-3] % d == 0])
         k, v = self.fresh(), self.fresh()
         shape[-3], shape[-2] = heads, keys
-        mask = self.rng.choice(("", "", f', mask=generate(({self.shape(q)[-2]}, {keys}), kind="integer", seed=3)'))
+        mask = f', mask=generate(({self.shape(q)[-2]}, {keys}), kind="integer", seed=3)'
+        mask = self.rng.choice(("", "", mask, mask + f" > {self.rng.randint(-3, 3)}"))
         causal = self.rng.choice(("", ", causal=True", ", scale=0.3")) if shape[-2] >= self.shape(q)[-2] else ""
         return (self.add(f"{k} = generate({tuple(shape)}, seed={self.count})") and
                 self.add(f"{v} = generate({tuple(shape[:-1]) + (self.size(),)}, seed={self.count})") and

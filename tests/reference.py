@@ -31,6 +31,15 @@ class Matrix(np.ndarray):
     def __getitem__(self, key):
         return _row(super().__getitem__(key), self, key)
 
+    def __mul__(self, other):
+        return _bools(super().__mul__(other), self, other)
+
+    __rmul__ = __mul__
+
+    def __rsub__(self, other):
+        made = super().__rsub__(other)
+        return _bools(made, self) if np.ndim(other) == 0 and other == 1 else made
+
     def __str__(self):
         if self.size != 1:
             return super().__str__()
@@ -68,6 +77,14 @@ def _kept_row(y, operands, method="__call__", ufunc=None):
                 any(getattr(x, "is_row", False) for x in operands) and
                 all(getattr(x, "is_row", False) for x in longer) and (y.size > 1 or not longer))
     return y
+
+
+def _bools(made, *of):
+    """Marks what is True and False, as 1 and 0, where all that it is made of are, or are 0 and 1: a mask of these says
+    where a query may attend. Numbers alone are none."""
+    made.is_bool = not of or (any(isinstance(x, Matrix) for x in of) and all(
+        getattr(x, "is_bool", False) if isinstance(x, Matrix) else x in (0, 1) for x in of))
+    return made
 
 
 # --------------------------------------------------------------------------------- gradients: a tape
@@ -193,7 +210,7 @@ def dropout(x, p, seed, turn):
 for _name, _compare in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
                         "eq": np.equal, "ne": np.not_equal}.items():
     setattr(Matrix, f"__{_name}__", lambda x, y, compare=_compare:
-            _kept_row(matrix(compare(np.asarray(x), np.asarray(y))), (x, y)))
+            _bools(_kept_row(matrix(compare(np.asarray(x), np.asarray(y))), (x, y))))
 
 
 def _erf(x):
@@ -353,7 +370,7 @@ def _indices(ids):
 
 
 take = (lambda table, ids: matrix(table)[_indices(ids)[0] if getattr(ids, "is_row", False) else _indices(ids)])
-one_hot = (lambda ids, v: matrix(np.eye(v)[_indices(ids)]))
+one_hot = (lambda ids, v: _bools(matrix(np.eye(v)[_indices(ids)])))
 
 
 def add_at(table, ids, rows):
@@ -377,6 +394,10 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
     if q.ndim > 2 and k.shape[-3] != q.shape[-3]:
         k, v = (_repeated(y, q.shape[-3] // y.shape[-3]) for y in (k, v))
     scores = q @ k.T * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if getattr(mask, "is_bool", False):
+        mask = np.where(np.asarray(mask) != 0, 0, -np.inf)
+    elif getattr(mask, "is_whole", False):
+        raise ValueError("a mask is of True and False, or of floats")
     scores = scores if mask is None else scores + mask
     counted = np.tril(np.ones(scores.shape[-2:]), scores.shape[-1] - scores.shape[-2]) if causal else 1
     seen = np.any((np.asarray(scores) != -np.inf) & (counted != 0), axis=-1, keepdims=True)
@@ -568,7 +589,8 @@ def _tensor(path, name):
         begin, end = header[name]["data_offsets"]
         file.seek(file.tell() + begin)
         raw = file.read(end - begin)
-    kind = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1"}
+    kind = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1",
+            "BOOL": "?"}
     array = np.frombuffer(raw, kind[header[name]["dtype"]]).reshape(header[name]["shape"])
     return (array.astype("<u4") << 16).view("<f4") if header[name]["dtype"] == "BF16" else array
 
@@ -582,8 +604,8 @@ def load(file):
     path, colon, name = str(file).partition(".safetensors:")
     array = _tensor(path + ".safetensors", name) if colon else np.load(file)
     loaded = matrix(array)
-    loaded.is_row = array.ndim == 1
-    return loaded
+    loaded.is_row, loaded.is_whole = array.ndim == 1, array.dtype.kind in "biu"
+    return _bools(loaded) if array.dtype == bool else loaded
 
 
 def print(*things, _called=()):
@@ -630,6 +652,24 @@ def assert_close(x, y, tolerance):
     largest = float(np.max(np.abs(np.asarray(x) - np.asarray(y))))
     assert largest <= tolerance, f"the largest difference is {largest}"
 
+
+def _keeps_bools(function, operands):
+    """The function, whose result is True and False where these of its arguments are."""
+    def marked(*arguments, **named):
+        made = function(*arguments, **named)
+        return _bools(made, *operands(arguments)) if isinstance(made, Matrix) else made
+    return marked
+
+
+for _name in ("reshape", "permute", "sort", "stop_gradient", "take", "max", "min"):
+    globals()[_name] = _keeps_bools(globals()[_name], lambda arguments: arguments[:1])
+for _name in ("maximum", "minimum"):
+    globals()[_name] = _keeps_bools(globals()[_name], lambda arguments: arguments)
+where = _keeps_bools(where, lambda arguments: arguments[1:])
+concat = _keeps_bools(concat, lambda arguments: arguments[0])
+for _kind in (Matrix, Taped):
+    _kind.T = property(_keeps_bools(_kind.T.fget, lambda arguments: arguments))
+    _kind.__getitem__ = _keeps_bools(_kind.__getitem__, lambda arguments: arguments[:1])
 
 NAMES = {name: thing for name, thing in globals().items() if not name.startswith("_")}
 

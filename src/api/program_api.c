@@ -27,7 +27,8 @@ enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_mat
                                            .shape = info.shape,
                                            .matrix = matrix,
                                            .dtype = info.stored,
-                                           .is_integer = mmul_dtype_is_integer(info.stored)};
+                                           .is_integer = mmul_dtype_is_integer(info.stored),
+                                           .is_bool = info.stored == MMUL_BOOL};
     return mmul_program_append(program, &request, mmul_matrix_name(matrix), value, err);
 }
 
@@ -83,7 +84,7 @@ enum mmul_status mmul_program_apply(struct mmul_program *program, const struct m
                                             .with = &all.with,
                                             .origin = all.origin};
     memcpy(composite.operands, all.operands, sizeof composite.operands);
-    if (mmul_is_composite(&composite))
+    if (mmul_is_composite(program, &composite))
         return mmul_composite_append(program, &composite, name, value, err);
     if (all.operation == NULL || mmul_operation_find(all.operation, &request.kind) == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "no operation '%s'",
@@ -177,6 +178,7 @@ enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char
     request.wish = set->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
     request.dtype = set->dtype;
     request.is_integer = set->kept != NULL && set->kept->has_integers;
+    request.is_bool = set->kept != NULL && set->kept->has_bools;
     mmul_shard_set_destroy(set);
     mmul_text_copy(kept.name, sizeof kept.name, name);
     snprintf(called, sizeof called, "kept:%s", name);
@@ -229,7 +231,8 @@ enum mmul_status mmul_program_load_held(struct mmul_program *program,
                                      .dtype = info.dtype,
                                      .is_integer = info.is_integer,
                                      .is_open = info.is_open,
-                                     .is_exact = info.is_exact};
+                                     .is_exact = info.is_exact,
+                                     .is_bool = info.is_bool};
     request.team = MMUL_TEAM_ALL;
     request.is_placed = info.is_placed;
     if (info.team != NULL &&

@@ -104,9 +104,9 @@ static json_t *pack_keeping(const struct mmul_shard_set *set) {
         return NULL;
     }
     snprintf(job, sizeof job, "%016" PRIx64, kept->job);
-    return json_pack("{s:s, s:b, s:b, s:o, s:o, s:o}", "job", job, "whole", kept->is_whole,
-                     "integers", kept->has_integers, "changed_ns", changed, "weights", weights,
-                     "hosts", hosts);
+    return json_pack("{s:s, s:b, s:b, s:b, s:o, s:o, s:o}", "job", job, "whole", kept->is_whole,
+                     "integers", kept->has_integers, "bools", kept->has_bools, "changed_ns",
+                     changed, "weights", weights, "hosts", hosts);
 }
 
 static json_t *pack(const struct mmul_shard_set *set) {
@@ -271,13 +271,13 @@ static enum mmul_status read_keeping(json_t *kept, const char *path, struct mmul
                                      struct mmul_error *err) {
     const char *job = NULL;
     json_t *lists[3]; // times, weights, hosts
-    int is_whole = 0, has_integers = 0;
+    int is_whole = 0, has_integers = 0, has_bools = 0;
     json_error_t problem;
     if (kept == NULL)
         return MMUL_OK;
-    if (json_unpack_ex(kept, &problem, JSON_STRICT, "{s:s, s:b, s:b, s:o, s:o, s:o}", "job", &job,
-                       "whole", &is_whole, "integers", &has_integers, "changed_ns", &lists[0],
-                       "weights", &lists[1], "hosts", &lists[2]) != 0)
+    if (json_unpack_ex(kept, &problem, JSON_STRICT, "{s:s, s:b, s:b, s?b, s:o, s:o, s:o}", "job",
+                       &job, "whole", &is_whole, "integers", &has_integers, "bools", &has_bools,
+                       "changed_ns", &lists[0], "weights", &lists[1], "hosts", &lists[2]) != 0)
         return fail_set(path, problem.text, err);
     enum mmul_status status = mmul_shard_set_add_keeping(set, err);
     if (status == MMUL_OK && !parse_hash(job, &set->kept->job))
@@ -286,6 +286,7 @@ static enum mmul_status read_keeping(json_t *kept, const char *path, struct mmul
         return status;
     set->kept->is_whole = is_whole != 0;
     set->kept->has_integers = has_integers != 0;
+    set->kept->has_bools = has_bools != 0;
     return read_ranks(lists, path, set, err);
 }
 

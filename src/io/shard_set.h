@@ -10,6 +10,7 @@ struct mmul_shard_keeping {
     uint64_t job;      // another one for every job
     bool is_whole;     // else that job was stopped while it put the shards in their place
     bool has_integers; // the elements are whole numbers
+    bool has_bools;    // the elements are 0 and 1, of bools
     int64_t *
         changed_ns; // owned, parts: of the shards, as their machines' kernels have it (io/shard_map.h)
     double *weights;                      // owned, parts: of the ranks

@@ -309,14 +309,44 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
     return chosen(b, is_left, mmul_value_term(scaled), mmul_number_term(0));
 }
 
+// ------------------------------------------------------------------------------------- attention
+
+// A mask of bools says where a query may attend, as in torch's scaled_dot_product_attention: 0 is added there, and -inf
+// elsewhere. Other whole numbers are refused: they may be meant as bools or as scores.
+static int masked_attention(struct mmul_build *b, const struct mmul_composite_call *call) {
+    enum { MASK = 3 };
+    struct mmul_term operands[] = {mmul_value_term(call->operands[MASK]),
+                                   mmul_number_term(0),
+                                   mmul_number_term(-INFINITY),
+                                   {0}};
+    const struct mmul_value mask = b->program->values[call->operands[MASK]];
+    if (!mask.is_bool) {
+        mmul_build_fail(b, MMUL_ERR_DATA,
+                        "attention: the mask '%s' holds whole numbers: expected True and False, or "
+                        "floats that are added to the scores",
+                        mask.name);
+        mmul_hint(b->err, "compare it: mask != 0");
+        return MMUL_NO_VALUE;
+    }
+    const int added = mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+    if (added == MMUL_NO_VALUE)
+        return added;
+    memcpy(b->program->values[added].name, mask.name, sizeof mask.name); // for errors of sizes
+    for (int i = 0; i < MASK; i++)
+        operands[i] = mmul_value_term(call->operands[i]);
+    operands[MASK] = mmul_value_term(added);
+    return mmul_build_apply(b, MMUL_ATTENTION, operands, MASK + 1, call->with);
+}
+
 // ------------------------------------------------------------------------------------- the table
 
 // Where an operation of that name is there, which is not what the composite is made of.
 enum operation {
     NONE,
-    OF_ROWS_AND_COLS,
-    OF_ROWS
-}; // along axes -1 and -2; along -1, whether that is said or not
+    OF_ROWS_AND_COLS, // along axes -1 and -2
+    OF_ROWS,          // along axis -1, whether that is said or not
+    OF_FLOATS,        // but for a last operand of bools or other whole numbers
+};
 
 static const struct {
     const char *name;
@@ -346,22 +376,34 @@ static const struct {
     {"binary_cross_entropy", 2, 0, binary_cross_entropy, NONE},
     {"stop_gradient", 1, 0, stop_gradient, NONE},
     {"dropout", 1, 3, dropout, NONE},
+    {"attention", 4, 0, masked_attention, OF_FLOATS},
 };
 
-static bool is_operation(enum operation operation, int axis) {
-    return (operation == OF_ROWS_AND_COLS && (axis == -1 || axis == -2)) ||
+static bool ends_in_floats(const struct mmul_program *program,
+                           const struct mmul_composite_call *call, int operands) {
+    const int last = call->operands[operands - 1];
+    return call->operand_count != operands || last < 0 || last >= program->value_count ||
+           (!program->values[last].is_bool && !program->values[last].is_integer);
+}
+
+static bool is_operation(const struct mmul_program *program, const struct mmul_composite_call *call,
+                         int which) {
+    const enum operation operation = TABLE[which].operation;
+    const int axis = call->with->axis;
+    return (operation == OF_FLOATS && ends_in_floats(program, call, TABLE[which].operands)) ||
+           (operation == OF_ROWS_AND_COLS && (axis == -1 || axis == -2)) ||
            (operation == OF_ROWS && (axis == -1 || axis == 0));
 }
 
-static int find(const struct mmul_composite_call *call) {
+static int find(const struct mmul_program *program, const struct mmul_composite_call *call) {
     for (int i = 0; i < (int)(sizeof TABLE / sizeof *TABLE); i++)
         if (call->name != NULL && strcmp(TABLE[i].name, call->name) == 0)
-            return is_operation(TABLE[i].operation, call->with->axis) ? -1 : i;
+            return is_operation(program, call, i) ? -1 : i;
     return -1;
 }
 
-bool mmul_is_composite(const struct mmul_composite_call *call) {
-    return find(call) >= 0;
+bool mmul_is_composite(const struct mmul_program *program, const struct mmul_composite_call *call) {
+    return find(program, call) >= 0;
 }
 
 static enum mmul_status check(const struct mmul_program *program,
@@ -383,7 +425,7 @@ static enum mmul_status check(const struct mmul_program *program,
 enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err) {
-    const int which = find(call);
+    const int which = find(program, call);
     if (check(program, call, which, err) != MMUL_OK)
         return err->status;
     struct mmul_build b = mmul_build_begin(program, call->origin, err);

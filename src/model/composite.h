@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Operations of programs that are other operations, one after the other: reductions along any axis, var, std, mse, ...
-// They are what mmul_program_apply does with a name that the table of operations has not, or has for fewer axes.
+// They are what mmul_program_apply does with a name that the table of operations has not, or has for fewer axes or for
+// floats alone.
 #pragma once
 
 #include "model/build.h"
@@ -15,8 +16,8 @@ struct mmul_composite_call {
     const char *origin;
 };
 
-// Is it one of them?
-bool mmul_is_composite(const struct mmul_composite_call *call);
+// Is it one of them, with the operands that the program has?
+bool mmul_is_composite(const struct mmul_program *program, const struct mmul_composite_call *call);
 
 // Adds its operations; `name` of the result as in mmul_program_append, which says what can fail; the program is as
 // before then.

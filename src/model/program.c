@@ -145,6 +145,10 @@ enum mmul_dtype mmul_program_value_dtype(const struct mmul_program *program, int
     return v->is_open ? MMUL_F32 : v->dtype;
 }
 
+bool mmul_program_is_bool(const struct mmul_program *program, int value) {
+    return program->values[value].is_bool;
+}
+
 bool mmul_program_is_rounded(const struct mmul_program *program, int value) {
     return program->values[value].is_rounded;
 }
@@ -208,6 +212,62 @@ static bool is_integer(const struct mmul_operation *o, const struct mmul_operati
     return row->has_integers || o->is_integer || (moves(o, row) && is_all);
 }
 
+// An operand of 0 and 1 alone: a number, or a value of bools.
+static bool has_bools(const struct mmul_program *program, const struct mmul_operation *o,
+                      int operand) {
+    const double number = o->with.numbers[operand];
+    return o->operands[operand] == MMUL_NUMBER ? number == 0 || number == 1
+                                               : program->values[o->operands[operand]].is_bool;
+}
+
+// True and False as numpy has them: a comparison makes them, and what picks or moves elements keeps them. A product is
+// "and", 1 - x is "not". Numbers alone are no bools, and a sum of bools counts.
+static bool is_bool(const struct mmul_program *program, const struct mmul_operation *o,
+                    const struct mmul_operation_row *row) {
+    int first = 0, end = o->operand_count;
+    const bool is_made = (o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL) ||
+                         o->kind == MMUL_ONE_HOT || o->is_bool;
+    if (is_made)
+        return true;
+    switch (o->kind) {
+    case MMUL_SUBTRACT:
+        if (o->operands[0] != MMUL_NUMBER || o->with.numbers[0] != 1)
+            return false;
+        break;
+    case MMUL_MULTIPLY:
+    case MMUL_MAXIMUM:
+    case MMUL_MINIMUM:
+    case MMUL_MAX:
+    case MMUL_MIN:
+        break;
+    case MMUL_WHERE:
+        first = 1;
+        break;
+    case MMUL_TAKE:
+        end = 1;
+        break;
+    default:
+        if (!moves(o, row))
+            return false;
+    }
+    bool is_all = true, has_value = false;
+    for (int i = first; i < end; i++) {
+        is_all &= has_bools(program, o, i);
+        has_value |= o->operands[i] != MMUL_NUMBER;
+    }
+    return is_all && has_value;
+}
+
+// where picks among elements that fit both types.
+static bool picks_exact(const struct mmul_program *program, const struct mmul_operation *o) {
+    bool is_exact = o->kind == MMUL_WHERE;
+    for (int i = 1; is_exact && i < o->operand_count; i++)
+        is_exact = o->operands[i] == MMUL_NUMBER
+                       ? (double)(float)o->with.numbers[i] == o->with.numbers[i]
+                       : program->values[o->operands[i]].is_exact;
+    return is_exact;
+}
+
 // A slice of topk's that has places alone.
 static bool has_places(const struct mmul_program *program, const struct mmul_operation *o) {
     if (o->kind != MMUL_SLICE)
@@ -246,7 +306,8 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     int own[2] = {0}, exact[2] = {0}; // of float32, of float64
     bool all_exact = o->operand_count > 0;
     made->dtype = o->dtype == MMUL_F64 && !program->only_float32 ? MMUL_F64 : MMUL_F32;
-    made->is_exact = made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
+    made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
+    made->is_exact = made->is_open || made->is_bool;
     if (o->kind == MMUL_KEPT) { // what is there has the type that it has
         made->dtype = o->dtype;
         made->is_open = o->is_open;
@@ -264,10 +325,8 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     }
     const int *counts = own[0] + own[1] > 0 ? own : exact;
     made->is_open = counts[0] + counts[1] == 0;
-    const bool has_bits =
-        (o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL) || o->kind == MMUL_ONE_HOT;
-    made->is_exact =
-        made->is_integer || row->has_integers || has_bits || (moves(o, row) && all_exact);
+    made->is_exact = made->is_integer || row->has_integers || made->is_bool ||
+                     picks_exact(program, o) || (moves(o, row) && all_exact);
     made->dtype = !program->only_float32 && counts[1] > 0 && (counts == exact || counts[0] == 0)
                       ? MMUL_F64
                       : MMUL_F32;
@@ -306,6 +365,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
         *v = (struct mmul_value){
             .shape = shape,
             .is_integer = is_integer(request, row, operands) || has_places(program, request),
+            .is_bool = is_bool(program, request, row),
             .integers_from = request->kind == MMUL_TOPK ? request->with.count : 0,
             .last_use = program->operation_count};
         give_type(program, request, row, v);

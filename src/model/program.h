@@ -17,9 +17,10 @@ struct mmul_value {
     bool is_exact;         // elements fit both types: they are no reason for either
     bool is_rounded;       // float64 of which an operation needs float32
     bool is_integer;       // whole numbers
-    int team;              // where it is made (model/teams.h)
-    bool is_placed;        // there because that was asked for
-    int backward_team;     // where gradients go through what makes it; 0: there, too
+    bool is_bool;   // 0 and 1 alone: a comparison, a file of bools, and what keeps these elements
+    int team;       // where it is made (model/teams.h)
+    bool is_placed; // there because that was asked for
+    int backward_team; // where gradients go through what makes it; 0: there, too
     int stands_for; // of what was added when the program was complete: that value + 1; 0: it is its own
     bool stops_gradient;   // gradients do not go through it to what it is made of
     int64_t integers_from; // topk's: the column from which on it is whole numbers; 0: not so
@@ -43,6 +44,7 @@ struct mmul_operation {
     struct mmul_scale scale; // matmul
     struct mmul_shape shape; // load and generate: of the result
     bool is_integer;         // load and generate: the result is whole numbers
+    bool is_bool;            // load and kept: the result is 0 and 1, of bools
     enum mmul_dtype
         dtype; // load and kept: of the file, or the set; keep: as a later program wants it
     bool is_open, is_exact;        // kept: of the value (struct mmul_value)

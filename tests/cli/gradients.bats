@@ -26,7 +26,7 @@ gradients() {
     run py "$REPO/tests/gradients.py" compare . "$tolerance"
     echo "# $ranks rank(s) $*: $output" >&3
     [ "$status" -eq 0 ]
-    [ "$output" = '212 gradients' ]
+    [ "$output" = '214 gradients' ]
 }
 
 @test "gradients of every function are its central differences, on any number of ranks" {
@@ -244,4 +244,75 @@ END
         run "$PYTHON" "$REPO/tests/edges.py" torch
         [ "$status$output" = "012 cases as torch" ] || { show; return 1; }
     fi
+}
+
+# bools RANKS OPTION...: attention with masks of bools. The values are those of scaled_dot_product_attention of torch
+# 1.13, and of its backward.
+bools() {
+    "${launch[@]}" -n "$1" "$MPIMATMUL" run bools.py --quiet "${@:2}" < /dev/null
+    "${launch[@]}" -n "$1" "$MPIMATMUL" run kept.py --quiet "${@:2}" < /dev/null
+    py -c '
+import numpy as np
+def has(name, expected):
+    found = np.load(name + ".npy")
+    assert np.abs(found - expected).max() < 2e-6, (name, found)
+for i in range(16):
+    has(f"a{i}", [[1], [1.88079708]])
+    has(f"d{i}", [[0.90921583], [1.19577783]])
+has("y", [[[1, 2], [1, 0], [1, 2.892850054]], [[-1, 3], [-1.214083603, 2.678874596], [-2.984702239, 0.021101727]]])
+has("dy", [[[0, 0], [0, 2.828427125], [0, 0.067960652]],
+           [[0, 0], [0.675879915, 1.013819872], [0.054561716, 0.074062747]]])
+has("sum", [[1.5], [1.88079708]])
+has("hot", [[1], [2]])'
+}
+
+@test "a mask of bools says where a query may attend, one of floats is added, one of integers refused" {
+    py -c '
+import numpy as np
+np.save("q.npy", [[1.0], [2.0]])
+m = np.array([[True, False], [True, True]])
+np.save("m.npy", m)
+np.save("u8.npy", m.astype("u1"))
+np.save("floats.npy", m.astype("f8"))
+np.save("h.npy", [[[2., 3], [3, 0], [3, 3]], [[3, -3], [0, 1], [-2, -1]]])
+np.save("k.npy", [[[1., 2], [1, -2], [1, 3], [-2, 0]], [[-1, 3], [-3, 0], [3, 0], [-3, 2]]])'
+    cat > bools.py << 'END'
+q, m, u, f = load("q.npy"), load("m.npy"), load("u8.npy"), load("floats.npy")
+some = q > 1                                    # no gradient goes to what is compared
+masks = (m, u != 0, m.T.T, m * (f == 1), 1 - (m < 1), where(some, m, u == 1), reshape(m, (1, 2, 2))[0], maximum(m, 0),
+         concat((m[:, 0:1], m[:, 1:2]), axis=-1), take(m, arange(2)), stop_gradient(place(m, "replicate")),
+         permute(permute(m, (1, 0)), (1, 0)), maximum(q.T == 1, some))
+for i in range(len(masks)):
+    a = attention(q, q, q, mask=masks[i])
+    save(f"a{i}.npy", a)
+    save(f"d{i}.npy", grad(sum(a), q))
+h, k = load("h.npy"), load("k.npy")
+y = attention(h, k, k, mask=arange(4) <= reshape(arange(3), (3, 1)))
+save("y.npy", y)
+save("dy.npy", grad(sum(y), h))
+save("sum.npy", attention(q, q, q, mask=f))
+save("hot.npy", attention(q, q, q, mask=one_hot(arange(2), 2)))
+save("kept:m", m == 1)
+END
+    cat > kept.py << 'END'
+q, m = load("q.npy"), load("kept:m")
+for i in loop(13, 16):
+    a = attention(q, q, q, mask=m)
+    save(f"a{i}.npy", a)
+    save(f"d{i}.npy", grad(sum(a), q))
+    m = m * m
+END
+    bools 1
+    bools 2
+    bools 2 --dtype float32
+    ! "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || bools 1 --dtype float32 --device 0:0
+    printf '%s\n' 'q = load("q.npy")' 'save("r.npy", attention(q, q, q, mask=load("u8.npy")))' > integers.py
+    run "$MPIMATMUL" run integers.py --quiet
+    [ "$status" -eq 65 ]
+    [ "$output" = "mpimatmul: integers.py:2:15: attention: the mask 'u8.npy' holds whole numbers: expected True and \
+False, or floats that are added to the scores
+    save(\"r.npy\", attention(q, q, q, mask=load(\"u8.npy\")))
+                  ^
+  hint: compare it: mask != 0" ]
+    [ ! -e r.npy ]
 }

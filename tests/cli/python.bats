@@ -11,6 +11,7 @@ setup() {
 
 arguments="'x' (64 x 48) by 'x' (64 x 48)"
 below='axis=-2 puts rows below each other'
+floats='expected True and False, or floats that are added to the scores'
 expected='chain ok
 causal ok
 topk ok
@@ -86,6 +87,7 @@ methods ok
 64 causal is 2, expected True, False, 1 or 0
 64 causal is 1.0, expected True, False, 1 or 0
 64 interleaved is None, expected True, False, 1 or 0
+65 attention: the mask '"'argument 4 of attention'"' holds whole numbers: '"$floats"'
 64 axis -3 of 2 axes: expected -2 to 1
 64 mean along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 is along its elements
 64 concat along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 joins its elements, '"$below"'

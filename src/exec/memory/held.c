@@ -199,6 +199,7 @@ static enum mmul_status hold(struct mmul_context *context, const struct mmul_val
                                          .dtype = value->dtype,
                                          .kind = p->kind,
                                          .is_integer = value->is_integer,
+                                         .is_bool = value->is_bool,
                                          .is_placed = value->is_placed};
     made->info.is_open = v->plan->program->kept[kept].stays_open && value->is_open;
     made->info.is_exact = made->info.is_open && value->is_exact;

@@ -21,7 +21,7 @@ struct mmul_held_info {
     struct mmul_shape shape;
     enum mmul_dtype dtype;
     enum mmul_placement_kind kind;
-    bool is_integer;
+    bool is_integer, is_bool;
     bool is_placed; // where that was asked for
     bool is_open,
         is_exact; // as of struct mmul_value, where the program that made it wanted that to go on

@@ -238,6 +238,7 @@ static enum mmul_status describe_value(const struct mmul_context *context,
     made->shape = value_of(v, place)->shape;
     made->dtype = value_of(v, place)->dtype;
     made->kept->has_integers = value_of(v, place)->is_integer;
+    made->kept->has_bools = value_of(v, place)->is_bool;
     memcpy(made->offsets, rows ? p->row_offsets : p->col_offsets,
            (size_t)(size + 1) * sizeof *made->offsets);
     memcpy(made->kept->weights, v->plan->weights, (size_t)size * sizeof *made->kept->weights);

@@ -19,7 +19,7 @@ from ._meeting import Meeting, say, wait_seconds
 
 OPERANDS = 6
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
-F32, F64, I32, I64 = 0, 3, 4, 5  # enum mmul_dtype
+F32, F64, I32, I64, BOOL = 0, 3, 4, 5, 11  # enum mmul_dtype
 _BRIEF_SECONDS, _BRIEF_MOST = 0.02, 4096
 SERIALIZED = 2  # MPI_THREAD_SERIALIZED: any thread, one at a time
 
@@ -205,6 +205,7 @@ def _load():
     library.mmul_placements_find.restype = c.c_bool
     library.mmul_format_ending.restype = c.c_char_p
     library.mmul_program_is_rounded.restype = c.c_bool
+    library.mmul_program_is_bool.restype = c.c_bool
     library.mmul_program_kept_version.restype = c.c_uint64
     library.mmul_matrix_was_written.restype = c.c_bool
     library.mmul_kept_name.restype = c.c_char_p

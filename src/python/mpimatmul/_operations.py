@@ -137,7 +137,9 @@ def place(x, where_to, ranks=None):
             wish.ranks, wish.rank_count = (c.c_int * len(numbers))(*numbers), len(numbers)
         return place_as(program, ids[0], wish)
 
-    return Value(x.shape, make, [x], x.integers, is_row=x.is_row)
+    made = Value(x.shape, make, [x], x.integers, is_row=x.is_row)
+    made.is_bool = x.is_bool
+    return made
 
 
 def print(*things, **how):  # pylint: disable=redefined-builtin
@@ -387,7 +389,10 @@ def rope(x, base=10000.0, interleaved=False):
 
 
 def attention(q, k, v, causal=False, mask=None, scale=None):
-    """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q)."""
+    """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q). A mask of
+    bools (an array or file of them, a comparison) is True where a query may attend to a key, as for torch's
+    scaled_dot_product_attention, and no gradient goes to it; floats are added; other whole numbers are refused.
+    nn.MultiHeadAttention takes the opposite, as torch's does."""
     q = as_value(q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=_flag("causal", causal), scale=scale)

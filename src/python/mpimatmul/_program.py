@@ -110,6 +110,10 @@ class Building:
         """F64 or F32; what fits both is F32."""
         return library.mmul_program_value_dtype(self.handle, value)
 
+    def is_bool(self, value):
+        """True and False alone?"""
+        return library.mmul_program_is_bool(self.handle, value)
+
     def __enter__(self):
         return self
 
@@ -136,22 +140,31 @@ class Building:
         return value.value
 
 
-def try_operation(name, operands, parameters, names):
-    """Sizes of a stack, and whether it is whole numbers, of a result. operands: their sizes, or numbers; names: those
-    of the operands, where there are any, for errors."""
+# Operations whose results hold elements of these kinds, in the sizes of their operands.
+_OF_KIND = {"bools": lambda program, x, name: program.apply("equal", [x, x], (), name),
+            "integers": lambda program, x, name: program.apply("argsort", [x], (), name)}
+
+
+def try_operation(name, operands, kinds, parameters, names):
+    """Sizes of a stack, and whether it is whole numbers, and True and False alone, of a result. operands: their sizes,
+    or numbers; kinds: "bools", "integers" or None, of each; names: those of the operands, where there are any, for
+    errors."""
     with Building() as program:
-        numbers = [v if type(v) is float else
-                   program.generate(v, name=names[i] if names and names[i] else f"argument {i + 1} of {name}")
-                   for i, v in enumerate(operands)]
+        numbers = []
+        for i, v in enumerate(operands):
+            called = names[i] if names and names[i] else f"argument {i + 1} of {name}"
+            number = v if type(v) is float else program.generate(v, name=called)
+            numbers.append(_OF_KIND[kinds[i]](program, number, called) if kinds[i] else number)
         result, integers = program.apply(name, numbers, parameters), c.c_bool()
-        return library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes(), integers.value
+        sizes = library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes()
+        return sizes, integers.value, program.is_bool(result)
 
 
 @functools.lru_cache(_REMEMBERED)
-def known_result(name, operands, parameters):
+def known_result(name, operands, kinds, parameters):
     """The same, remembered; None: it fails."""
     try:
-        return try_operation(name, operands, parameters, None)
+        return try_operation(name, operands, kinds, parameters, None)
     except Error:
         return None
 

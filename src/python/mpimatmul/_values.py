@@ -67,6 +67,7 @@ class Value(Expression):
         super().__init__(shape, make, operands, integers, name, stored, operation)
         self.is_row = is_row  # it has one axis in numpy, and is a row (1, n) here
         self.are_pairs = False  # made of differences of all pairs, of a column and a row of as many elements
+        self.is_bool = False  # True and False alone, as 1 and 0
         self.corner = None  # root: its first rows and columns, when they have been computed
         if _is_taping and not integers:
             self.leaves = _leaves(operands)
@@ -198,12 +199,14 @@ def apply(name, operands, ndim=None, **parameters):
     """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
     operands = [float(v) if is_number(v) else as_value(v) for v in operands]
     sizes, parameters = tuple(v if type(v) is float else v.shape for v in operands), tuple(parameters.items())
-    found = known_result(name, sizes, parameters)
+    kinds = tuple(None if type(v) is float else "bools" if v.is_bool else "integers" if v.integers else None
+                  for v in operands)
+    found = known_result(name, sizes, kinds, parameters)
     if found is None:  # to be said in the script's words
         names = _caller.names(Value)
-        found = try_operation(name, sizes, parameters, [v if type(v) is float else names.get(id(v)) or v.name
-                                                        for v in operands])
-    shape, integers = found
+        found = try_operation(name, sizes, kinds, parameters, [v if type(v) is float else names.get(id(v)) or v.name
+                                                               for v in operands])
+    shape, integers, is_bool = found
     ndim = ndim or builtins.max(len(s) for s in sizes if type(s) is tuple)
     moved = name in _MOVES and operands[0].integers
 
@@ -213,6 +216,7 @@ def apply(name, operands, ndim=None, **parameters):
     result = Value(shape[4 - ndim:], make, operands, integers or moved, operation=name)
     result.is_row = name not in _NO_ROWS and result.shape[:-1] == (1,) and _are_rows(
         [v for v in operands if type(v) is not float], math.prod(result.shape) > 1 or name == "slice")
+    result.is_bool = is_bool
     if name in _STEPS:
         result.leaves = {}
     if name in _ELEMENTS:
@@ -247,7 +251,8 @@ def _copy(data):
         raise Error(65, f"an array of {found.dtype} cannot be a value: expected real numbers")
     if kind == "u" and found.size > 0 and found.max() >= 1 << 63:
         raise Error(65, f"{found.max()} cannot be an element: expected whole numbers below 2^63")
-    held = numpy.array(found, dtype="i8" if kind in "biu" else "f8" if found.dtype.itemsize > 4 else "f4", order="C")
+    held = numpy.array(found, dtype="?" if kind == "b" else "i8" if kind in "iu" else
+                       "f8" if found.dtype.itemsize > 4 else "f4", order="C")
     return held.reshape(1, -1) if held.ndim < 2 else held
 
 
@@ -261,9 +266,10 @@ def arrays(count, read):
     """Collective: root's arrays, `count` of them, which read() returns there, as values; their sizes travel at once."""
     s = session()
     copies = s.on_root(lambda: [(_copy(data), numpy.ndim(data) == 1) for data in read()])
-    told = (c.c_int64 * 8 * count)()
+    told = (c.c_int64 * 9 * count)()
     for words, (held, is_row) in zip(told, copies or ()):
-        words[:] = [held.ndim, *stack(held.shape)[:4], held.dtype.kind == "i", is_row, held.dtype == "f8"]
+        words[:] = [held.ndim, *stack(held.shape)[:4], held.dtype.kind in "bi", is_row, held.dtype == "f8",
+                    held.dtype == "?"]
     s.broadcast(told)
     return [_of_copy(words, held) for words, (held, _) in zip(told, copies or [(None, None)] * count)]
 
@@ -272,17 +278,18 @@ def _of_copy(told, held):
     """A value of root's copy of an array, whose sizes are told."""
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
-    kind = "i" if told[5] else "f"
 
     def make(program, _):
         matrix, value = c.c_void_p(), c.c_int()
         check(library.mmul_matrix_borrow, held.ctypes.data_as(c.c_void_p), as_shape(held.shape),
-              lib.I64 if kind == "i" else lib.F64 if held.dtype == "f8" else lib.F32,
+              {"bool": lib.BOOL, "int64": lib.I64, "float64": lib.F64, "float32": lib.F32}[held.dtype.name],
               program.word("array").encode(), c.byref(matrix))
         return program.load(matrix, value, program.word("array"))
 
-    return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]), is_row=bool(told[6]),
-                 stored=_stored(told[5], told[7]))
+    value = Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]), is_row=bool(told[6]),
+                  stored=_stored(told[5], told[7]))
+    value.is_bool = bool(told[8])
+    return value
 
 
 def _stored(integers, is_double):
@@ -305,7 +312,7 @@ def loads(find):
     text = b"\0".join(path for path, _, _ in found)
     counts = s.broadcast((c.c_int64 * 2)(len(found), len(text)))
     text = s.broadcast(c.create_string_buffer(text, counts[1] + 1)).raw[:-1]
-    told = (c.c_int64 * 8 * counts[0])()
+    told = (c.c_int64 * 9 * counts[0])()
     for words, (_, _, sizes) in zip(told, found):
         words[:] = sizes
     s.broadcast(told)
@@ -316,6 +323,7 @@ def loads(find):
 def _of_source(told, source, path):
     value = Value(tuple(told[4 - told[5]:4]), lambda program, _: source.load(program), integers=bool(told[4]),
                   name=os.fsdecode(path), is_row=bool(told[6]), stored=_stored(told[4], told[7]))
+    value.is_bool = bool(told[8])
     if isinstance(source, _Kept):
         _kept_values.setdefault(source.name, []).append(weakref.ref(value))
     return value
@@ -346,7 +354,7 @@ class _Source:
             value, integers = self.load(program), c.c_bool()
             is_double = program.dtype(value) == lib.F64
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
-            return *sizes, integers.value, *self.axes(sizes), is_double
+            return *sizes, integers.value, *self.axes(sizes), is_double, program.is_bool(value)
 
 
 class _File(_Source):

@@ -294,10 +294,14 @@ class MultiHeadAttention(Module):
         return x.reshape(*x.shape[:-1], self.num_heads, -1).permute(0, 2, 1, 3)
 
     def forward(self, query, key, value, attn_mask=None, is_causal=False):
-        """query (batch, n, columns), key and value (batch, m, columns); attn_mask (n, m) is added to the scores. What
-        comes out, without the weights."""
+        """query (batch, n, columns), key and value (batch, m, columns). attn_mask (n, m): floats are added to the
+        scores; bools are True where a query may NOT attend to a key, as torch's MultiheadAttention has it (the opposite
+        of `attention`). What comes out, without the weights."""
         query, key, value = (self._heads(as_value(x), i) for i, x in enumerate((query, key, value)))
-        heads = attention(query, key, value, is_causal, attn_mask)
+        mask = None if attn_mask is None else as_value(attn_mask)
+        if mask is not None and mask.is_bool:
+            mask = 1 - mask
+        heads = attention(query, key, value, is_causal, mask)
         return self.out_proj(heads.permute(0, 2, 1, 3).reshape(heads.shape[0], heads.shape[2], self.embed_dim))
 
 
