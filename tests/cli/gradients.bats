@@ -262,6 +262,8 @@ for i in range(16):
 has("y", [[[1, 2], [1, 0], [1, 2.892850054]], [[-1, 3], [-1.214083603, 2.678874596], [-2.984702239, 0.021101727]]])
 has("dy", [[[0, 0], [0, 2.828427125], [0, 0.067960652]],
            [[0, 0], [0.675879915, 1.013819872], [0.054561716, 0.074062747]]])
+assert np.load("double.npy").dtype == np.load("y.npy").dtype, "a comparison of float32 chose the type"
+has("double", [[1], [2]])
 has("sum", [[1.5], [1.88079708]])
 has("hot", [[1], [2]])'
 }
@@ -274,6 +276,7 @@ m = np.array([[True, False], [True, True]])
 np.save("m.npy", m)
 np.save("u8.npy", m.astype("u1"))
 np.save("floats.npy", m.astype("f8"))
+np.save("single.npy", np.eye(2, dtype="f4"))
 np.save("h.npy", [[[2., 3], [3, 0], [3, 3]], [[3, -3], [0, 1], [-2, -1]]])
 np.save("k.npy", [[[1., 2], [1, -2], [1, 3], [-2, 0]], [[-1, 3], [-3, 0], [3, 0], [-3, 2]]])'
     cat > bools.py << 'END'
@@ -292,6 +295,7 @@ save("y.npy", y)
 save("dy.npy", grad(sum(y), h))
 save("sum.npy", attention(q, q, q, mask=f))
 save("hot.npy", attention(q, q, q, mask=one_hot(arange(2), 2)))
+save("double.npy", attention(q, q, q, mask=load("single.npy") > 0))
 save("kept:m", m == 1)
 END
     cat > kept.py << 'END'

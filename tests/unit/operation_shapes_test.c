@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sizes of what is made of rows with rows, columns or indices beside them, and of what is several operations by one
-// name; and the lines with which other sizes are refused, after which the program is as before.
+// name; and the lines with which other sizes are refused, after which the program is as before. Results that hold True
+// and False alone.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +47,7 @@ static enum mmul_status shape_composite(struct mmul_program *p, const struct sha
         .name = s->name, .operands = {0, 1, 2}, .operand_count = count, .with = &s->with};
     for (int i = count; takes_numbers && i < DROPOUT_OPERANDS; i++)
         call.operands[call.operand_count++] = MMUL_NUMBER;
-    assert_true(mmul_is_composite(&call));
+    assert_true(mmul_is_composite(p, &call));
     return mmul_composite_append(p, &call, NULL, value, err);
 }
 
@@ -258,11 +259,64 @@ static void what_several_operations_become(void **state) {
     check_shapings(cases, sizeof cases / sizeof *cases, shape_composite);
 }
 
+// Values of the program: bools, floats, indices.
+enum { BOOLS, FLOATS, INDICES };
+
+static void what_stays_bools(void **state) {
+    (void)state;
+    static const struct {
+        const char *operation;
+        int operands[3], count;
+        struct mmul_parameters with;
+        bool is_bool;
+    } cases[] = {
+        {"less", {FLOATS, FLOATS}, 2, {.axis = 0}, true},
+        {"transpose", {BOOLS}, 1, {.axis = 0}, true},
+        {"transpose", {FLOATS}, 1, {.axis = 0}, false},
+        {"concat", {BOOLS, BOOLS}, 2, {.axis = -1}, true},
+        {"concat", {BOOLS, FLOATS}, 2, {.axis = -1}, false},
+        {"take", {BOOLS, INDICES}, 2, {.axis = 0}, true},
+        {"take", {FLOATS, INDICES}, 2, {.axis = 0}, false},
+        {"multiply", {BOOLS, BOOLS}, 2, {.axis = 0}, true},
+        {"multiply", {BOOLS, FLOATS}, 2, {.axis = 0}, false},
+        {"multiply", {BOOLS, MMUL_NUMBER}, 2, {.numbers = {0, 2}}, false},
+        {"add", {BOOLS, BOOLS}, 2, {.axis = 0}, false},
+        {"subtract", {MMUL_NUMBER, BOOLS}, 2, {.numbers = {1}}, true},
+        {"subtract", {BOOLS, MMUL_NUMBER}, 2, {.numbers = {0, 1}}, false},
+        {"where", {FLOATS, BOOLS, MMUL_NUMBER}, 3, {.numbers = {0, 0, 1}}, true},
+        {"where", {BOOLS, MMUL_NUMBER, MMUL_NUMBER}, 3, {.numbers = {0, 0, 1}}, false},
+        {"where", {BOOLS, FLOATS, BOOLS}, 3, {.axis = 0}, false},
+        {"max", {BOOLS}, 1, {.axis = -1}, true},
+        {"sum", {BOOLS}, 1, {.axis = -1}, false},
+        {"stop_gradient", {BOOLS}, 1, {.axis = 0}, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mmul_program *p = NULL;
+        struct mmul_error err;
+        int value = -1;
+        assert_int_equal(mmul_program_create(&p, &err), MMUL_OK);
+        const struct mmul_operation bools = {
+            .kind = MMUL_LOAD, .shape = {1, 1, 4, 4}, .is_integer = true, .is_bool = true};
+        assert_int_equal(mmul_program_append(p, &bools, "bools", NULL, &err), MMUL_OK);
+        load(p, "floats", (struct mmul_shape){1, 1, 4, 4});
+        load(p, "indices", (struct mmul_shape){1, 1, 1, 4});
+        struct mmul_call call = {.operation = cases[i].operation,
+                                 .operand_count = cases[i].count,
+                                 .with = cases[i].with};
+        memcpy(call.operands, cases[i].operands, sizeof cases[i].operands);
+        assert_int_equal(mmul_program_apply(p, &call, NULL, &value, &err), MMUL_OK);
+        if (mmul_program_is_bool(p, value) != cases[i].is_bool)
+            fail_msg("case %zu: %s", i, cases[i].operation);
+        mmul_program_destroy(p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_rows_become, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_gradients_of_rows_become, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_several_operations_become, assert_no_live_bytes),
+        cmocka_unit_test_teardown(what_stays_bools, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
