@@ -269,6 +269,7 @@ has("hot", [[1], [2]])'
 }
 
 @test "a mask of bools says where a query may attend, one of floats is added, one of integers refused" {
+    export MPIMATMUL_SHARD_DIR=$PWD/shards
     py -c '
 import numpy as np
 np.save("q.npy", [[1.0], [2.0]])
