@@ -94,13 +94,15 @@ static void print_corner(const struct entry *entry) {
 }
 
 static void print_tensor(const struct mmul_tensor *tensor, FILE *stream) {
-    char *name = strdup(tensor->name);
+    char *name = strdup(tensor->name), *type = strdup(tensor->type);
     for (int d = 0; d < tensor->dimensions; d++)
         fprintf(stream, d > 0 ? " x %lld" : "%lld", (long long)tensor->sizes[d]);
     if (tensor->dimensions == 0)
         fputs("a number", stream);
-    fprintf(stream, "\t%s%s\t%lld\t%s\n", tensor->type, tensor->is_readable ? "" : " (not read)",
-            (long long)tensor->bytes, name != NULL ? mmul_make_printable(name) : "");
+    fprintf(stream, "\t%s%s\t%lld\t%s\n", type != NULL ? mmul_make_printable(type) : "",
+            tensor->is_readable ? "" : " (not read)", (long long)tensor->bytes,
+            name != NULL ? mmul_make_printable(name) : "");
+    free(type);
     free(name);
 }
 

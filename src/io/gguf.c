@@ -10,34 +10,10 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "io/gguf_types.h"
 #include "io/matrix_file.h"
 #include "io/transfer.h"
 #include "model/dtype.h"
-
-// Types by their numbers: a block has so many elements in so many bytes.
-static const struct type {
-    const char *name; // NULL: there is no such any more
-    int elements, bytes;
-    bool is_readable;
-    enum mmul_dtype dtype;
-} types[] = {
-    [0] = {"F32", 1, 4, true, MMUL_F32},          [1] = {"F16", 1, 2, true, MMUL_F16},
-    [2] = {"Q4_0", 32, 18, true, MMUL_F32},       [3] = {"Q4_1", 32, 20, false, MMUL_F32},
-    [6] = {"Q5_0", 32, 22, false, MMUL_F32},      [7] = {"Q5_1", 32, 24, false, MMUL_F32},
-    [8] = {"Q8_0", 32, 34, true, MMUL_F32},       [9] = {"Q8_1", 32, 36, false, MMUL_F32},
-    [10] = {"Q2_K", 256, 84, false, MMUL_F32},    [11] = {"Q3_K", 256, 110, false, MMUL_F32},
-    [12] = {"Q4_K", 256, 144, false, MMUL_F32},   [13] = {"Q5_K", 256, 176, false, MMUL_F32},
-    [14] = {"Q6_K", 256, 210, false, MMUL_F32},   [15] = {"Q8_K", 256, 292, false, MMUL_F32},
-    [16] = {"IQ2_XXS", 256, 66, false, MMUL_F32}, [17] = {"IQ2_XS", 256, 74, false, MMUL_F32},
-    [18] = {"IQ3_XXS", 256, 98, false, MMUL_F32}, [19] = {"IQ1_S", 256, 50, false, MMUL_F32},
-    [20] = {"IQ4_NL", 32, 18, false, MMUL_F32},   [21] = {"IQ3_S", 256, 110, false, MMUL_F32},
-    [22] = {"IQ2_S", 256, 82, false, MMUL_F32},   [23] = {"IQ4_XS", 256, 136, false, MMUL_F32},
-    [24] = {"I8", 1, 1, true, MMUL_I8},           [25] = {"I16", 1, 2, true, MMUL_I16},
-    [26] = {"I32", 1, 4, true, MMUL_I32},         [27] = {"I64", 1, 8, true, MMUL_I64},
-    [28] = {"F64", 1, 8, true, MMUL_F64},         [29] = {"IQ1_M", 256, 56, false, MMUL_F32},
-    [30] = {"BF16", 1, 2, true, MMUL_BF16},
-};
-enum { TYPE_COUNT = sizeof types / sizeof *types, Q4_0 = 2, Q8_0 = 8, BLOCK = 32 };
 
 // ---------------------------------------------------------------------------------------- reading
 
@@ -151,11 +127,33 @@ static enum mmul_status read_values(struct reader *r, uint64_t count, uint32_t *
 
 // ---------------------------------------------------------------------------------------- tensors
 
+// Type and bytes of a tensor of so many elements, `row` of them in a row. Bytes of an unknown type are place's matter.
+static enum mmul_status measure(const struct reader *r, const char *name, int64_t elements,
+                                uint64_t row, struct mmul_tensor_entry *entry) {
+    const struct mmul_gguf_type *type = mmul_gguf_type_get((uint32_t)entry->member);
+    if (type == NULL) {
+        snprintf(entry->type, sizeof entry->type, "type %u", (uint32_t)entry->member);
+        return MMUL_OK;
+    }
+    if (row % (uint64_t)type->elements != 0)
+        return mmul_fail(r->err, MMUL_ERR_DATA,
+                         "'%s' is not a valid GGUF file: tensor '%s': rows of %" PRIu64
+                         " elements are no whole blocks of %d, which %s has",
+                         r->name, name, row, type->elements, type->name);
+    if (!mmul_multiply_sizes(elements / type->elements, type->bytes, &entry->bytes))
+        return fail(r, "a tensor of more elements than can be counted");
+    entry->is_readable = mmul_gguf_type_is_readable(type);
+    entry->dtype = type->dtype;
+    mmul_text_copy(entry->type, sizeof entry->type,
+                   type->elements == 1 ? mmul_dtype_name(type->dtype) : type->name);
+    return MMUL_OK;
+}
+
 static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *entry) {
     enum { NAME_MAX_BYTES = 1024 };
     char name[NAME_MAX_BYTES];
     uint32_t dimensions = 0, type = 0;
-    uint64_t sizes[MMUL_TENSOR_DIMENSIONS], offset = 0;
+    uint64_t sizes[MMUL_TENSOR_DIMENSIONS] = {1}, offset = 0;
     int64_t elements = 1;
     enum mmul_status status = take_text(r, name, sizeof name);
     if (status == MMUL_OK && name[0] == '\0')
@@ -172,43 +170,38 @@ static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *
         status = take_u64(r, &offset);
     if (status != MMUL_OK)
         return status;
-    if (type >= TYPE_COUNT || types[type].name == NULL)
-        return mmul_fail(r->err, MMUL_ERR_DATA,
-                         "'%s' is not a valid GGUF file: tensor '%s' has the unknown type %u",
-                         r->name, name, type);
     // The first size is that of what runs fastest, here the last one.
     for (uint32_t d = 0; d < dimensions; d++) {
         entry->sizes[dimensions - 1 - d] = (int64_t)sizes[d];
         if (sizes[d] > INT64_MAX || !mmul_multiply_sizes(elements, (int64_t)sizes[d], &elements))
             return fail(r, "a tensor of more elements than can be counted");
     }
-    const struct type *t = &types[type];
-    if ((dimensions > 0 ? sizes[0] : 1) % (uint64_t)t->elements != 0 || offset > INT64_MAX ||
-        !mmul_multiply_sizes(elements / t->elements, t->bytes, &entry->bytes))
-        return fail(r, "a tensor whose rows are no whole blocks");
-    entry->offset = (int64_t)offset;
     entry->dimensions = (int)dimensions;
     entry->member = type;
-    entry->is_readable = t->is_readable;
-    entry->dtype = t->dtype;
-    mmul_text_copy(entry->type, sizeof entry->type,
-                   t->is_readable && t->elements == 1 ? mmul_dtype_name(t->dtype) : t->name);
-    return mmul_copy_text(name, &entry->name, r->err);
+    entry->offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset; // in no file
+    status = measure(r, name, elements, sizes[0], entry);
+    return status == MMUL_OK ? mmul_copy_text(name, &entry->name, r->err) : status;
 }
 
-// From offsets behind the header to offsets in the file.
+// From offsets behind the header to offsets in the file. Tensors lie there in their order: one of an unknown type ends
+// where the next one begins.
 static enum mmul_status place(const struct reader *r, struct mmul_tensors *tensors,
                               uint32_t alignment) {
     const int64_t begin = mmul_divide_up(r->at, alignment) * alignment;
-    int64_t end;
-    for (int64_t t = 0; t < tensors->count; t++) {
+    int64_t next = r->file_bytes;
+    for (int64_t t = tensors->count - 1; t >= 0; t--) {
         struct mmul_tensor_entry *entry = &tensors->all[t];
+        const bool is_unknown = mmul_gguf_type_get((uint32_t)entry->member) == NULL;
+        int64_t end;
         if (entry->offset % alignment != 0 ||
             __builtin_add_overflow(entry->offset, begin, &entry->offset) ||
             __builtin_add_overflow(entry->offset, entry->bytes, &end) || end > r->file_bytes)
             return mmul_fail(r->err, MMUL_ERR_DATA,
                              "'%s' is not a valid GGUF file: tensor '%s' does not lie in it",
                              r->name, entry->name);
+        if (is_unknown)
+            entry->bytes = mmul_larger(next - entry->offset, 0);
+        next = entry->offset;
     }
     return MMUL_OK;
 }
@@ -263,51 +256,61 @@ enum mmul_status mmul_gguf_list_file(const struct mmul_matrix *matrix, const uns
 // --------------------------------------------------------------------------------------- decoding
 
 bool mmul_gguf_is_packed(const struct mmul_tensor_entry *entry) {
-    return entry->is_readable && types[entry->member].elements > 1;
-}
-
-// A float16 factor d, and 32 bytes: d q. Of Q4_0 16 bytes: d (q - 8), q the lower halves of all, then the upper ones.
-static void decode_block(int64_t type, const unsigned char *block, float values[static BLOCK]) {
-    float d;
-    mmul_dtype_widen(MMUL_F16, block, 1, &d);
-    for (int i = 0; i < BLOCK; i++) {
-        const int half = block[2 + i % (BLOCK / 2)];
-        values[i] = type == Q8_0    ? d * (float)(int8_t)block[2 + i]
-                    : i < BLOCK / 2 ? d * (float)((half & 15) - 8)
-                                    : d * (float)((half >> 4) - 8);
-    }
+    const struct mmul_gguf_type *type = mmul_gguf_type_get((uint32_t)entry->member);
+    return type != NULL && type->decode != NULL;
 }
 
 enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
                                   struct mmul_decoded *to, struct mmul_error *err) {
-    enum { BLOCKS = 1024, BLOCK_BYTES_MAX = 34 };
-    unsigned char packed[BLOCKS * BLOCK_BYTES_MAX];
-    float values[BLOCK];
-    const int64_t each = types[entry->member].bytes;
+    enum { BUFFER_BYTES = 64 << 10 };
+    unsigned char packed[BUFFER_BYTES];
+    float values[MMUL_GGUF_BLOCK_ELEMENTS_MAX];
+    const struct mmul_gguf_type *type = mmul_gguf_type_get((uint32_t)entry->member);
+    const int64_t at_once = BUFFER_BYTES / type->bytes * type->bytes;
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0, now; status == MMUL_OK && done < entry->bytes; done += now) {
         size_t got = 0;
-        now = mmul_smaller(BLOCKS * each, entry->bytes - done);
+        now = mmul_smaller(at_once, entry->bytes - done);
         int errnum = mmul_pread_all(fd, packed, (size_t)now, entry->offset + done, &got);
         if (errnum != 0)
             return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", name);
         if ((int64_t)got < now)
             return mmul_matrix_fail_shorter(name, entry->offset + done + (int64_t)got,
                                             entry->offset + entry->bytes, err);
-        for (int64_t at = 0; status == MMUL_OK && at < now; at += each) {
-            decode_block(entry->member, packed + at, values);
-            status = mmul_decoded_add(to, values, sizeof values, err);
+        for (int64_t at = 0; status == MMUL_OK && at < now; at += type->bytes) {
+            type->decode(packed + at, values);
+            status = mmul_decoded_add(to, values, (size_t)type->elements * sizeof *values, err);
         }
     }
     return status;
 }
 
+// Takes the matrix's range of the first axis. Rows are whole blocks: only those of the range are decoded, unless the
+// first axis is the row itself.
+static enum mmul_status narrow(struct mmul_matrix *matrix, struct mmul_tensor_entry *entry,
+                               struct mmul_error *err) {
+    const int64_t all = entry->sizes[0];
+    int64_t begin, end;
+    if (entry->dimensions < 2 || !mmul_axis_range_resolve(&matrix->range, all, &begin, &end))
+        return MMUL_OK; // an empty range is refused later
+    entry->offset += entry->bytes / all * begin;
+    entry->bytes = entry->bytes / all * (end - begin);
+    entry->sizes[0] = end - begin;
+    matrix->range = (struct mmul_axis_range){0};
+    return mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".gguf",
+                               &matrix->info.shape, err);
+}
+
 static enum mmul_status unpack(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
                                struct mmul_error *err) {
+    struct mmul_tensor_entry part = *entry;
     struct mmul_decoded decoded;
-    enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
+    enum mmul_status status = narrow(matrix, &part, err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_decoded_init(&decoded, matrix->name, err);
     if (status == MMUL_OK)
-        status = mmul_gguf_decode(matrix->fd, matrix->name, entry, &decoded, err);
+        status = mmul_gguf_decode(matrix->fd, matrix->name, &part, &decoded, err);
     if (status == MMUL_OK)
         status = mmul_decoded_end(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // GGUF files, versions 2 and 3, little-endian: a header of named values and of tensors, and their elements. Those that
-// are no more than numbers are used where they lie; blocks of Q8_0 and Q4_0 (32 numbers with a factor) become float32;
-// other packed types are listed and not read. Read only. Source: the format's description in ggml's repository.
+// are no more than numbers are used where they lie; packed blocks become float32 (io/gguf_types.h). A tensor of another
+// type is listed and not read. Read only. Source: the format's description in ggml's repository (docs/gguf.md).
 #pragma once
 
 #include "io/decoded.h"

@@ -83,4 +83,24 @@ def expected_gguf():
     factor = np.abs(blocks).max(axis=2, keepdims=True) / np.float32(127)
     whole = np.round(blocks / factor)
     q8 = (whole * factor.astype("f2").astype("f4")).reshape(a.shape).astype("f4")
-    return {"f32": a, "f16": a, "bf16": a, "q4_0": a, "q8_0": q8, "stack": stack}
+    return {"f32": a, "f16": a, "bf16": a, "q4_0": a, "q5_0": a, "q8_0": q8, "stack": stack}
+
+
+GGUF_PACKED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS",
+               "MXFP4", "stack")
+
+
+def same_bits(a, b):
+    """Arrays of float32, of whose NaN no more is asked than that they are NaN."""
+    return a.shape == b.shape and bool(((a.view("u4") == b.view("u4")) | (np.isnan(a) & np.isnan(b))).all())
+
+
+def write_gguf(path, tensors=(), values=b"", value_count=0, version=3, count=None, data=bytes(256)):
+    """`tensors` as (name, sizes in the file's order, number of the type, offset); `values` as bytes of the file."""
+    head = struct.pack("<4sIQQ", b"GGUF", version, len(tensors) if count is None else count, value_count) + values
+    for name, sizes, kind, offset in tensors:
+        head += struct.pack("<Q", len(name)) + name.encode()
+        head += struct.pack("<I", len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+        head += struct.pack("<IQ", kind, offset)
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % 32) + data)
