@@ -268,6 +268,9 @@ MMUL_API enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensor
 MMUL_API void mmul_tensors_close(struct mmul_tensors *tensors);
 MMUL_API struct mmul_tensors_info mmul_tensors_info(const struct mmul_tensors *tensors);
 MMUL_API struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t index);
+// True if mmul_matrix_open reads it: a type that is read, 1 to 4 dimensions, no size of 0.
+MMUL_API bool mmul_tensor_is_matrix(const struct mmul_tensor *tensor);
+
 // A text of the file's __metadata__ (.safetensors), the list's; NULL: there is none.
 MMUL_API const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name);
 

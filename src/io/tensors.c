@@ -54,6 +54,13 @@ struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t 
     return tensor;
 }
 
+bool mmul_tensor_is_matrix(const struct mmul_tensor *tensor) {
+    bool is_empty = false;
+    for (int d = 0; d < tensor->dimensions; d++)
+        is_empty |= tensor->sizes[d] == 0;
+    return tensor->is_readable && tensor->dimensions >= 1 && tensor->dimensions <= 4 && !is_empty;
+}
+
 const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name) {
     return json_string_value(json_object_get(tensors->metadata, name));
 }

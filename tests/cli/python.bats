@@ -438,3 +438,67 @@ END
     run --separate-stderr "$PYTHON" header.py
     expect_quiet_success
 }
+
+@test "load_file reads the tensors of .npz, .pt and .gguf files, and warns of those that are no values" {
+    cp "$REPO"/tests/data/*.{gguf,npz,pt} .
+    cat > all.py << 'END'
+import os
+import sys
+import warnings
+import numpy as np
+import mpimatmul as mm
+sys.path.insert(0, sys.argv[1])
+from tensors import GGUF_PACKED, expected, expected_gguf, expected_torch, same_bits, write_gguf
+
+def same(file, right):
+    found = mm.load_file(file)
+    assert sorted(found) == sorted(right), (file, list(found))
+    for name, array in right.items():
+        if name == "large":     # no float32 has its whole numbers
+            continue
+        array = array if array.ndim > 1 else array[None]
+        assert found[name].shape == array.shape, (file, name, found[name].shape)
+        data = found[name].numpy()
+        assert mm.rank() > 0 or (data == array).all(), (file, name)
+
+def told(file):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        names = list(mm.load_file(file))
+    return names, [(str(w.message), os.path.basename(w.filename)) for w in told]
+
+same("stored.npz", expected())
+same("torch.pt", expected_torch())
+names = ("f32", "f16", "bf16", "q8_0", "q4_0", "q5_0", "stack")
+same("model.gguf", {"blk.0." + name: expected_gguf()[name] for name in names})
+blocks = mm.load_file("blocks.gguf")
+for name in GGUF_PACKED:
+    data, right = blocks[name].numpy(), blocks[name + ".expected"].numpy()
+    assert mm.rank() > 0 or same_bits(data, right), name
+if mm.rank() == 0:
+    write_gguf("m.gguf", [("new", (4, 2), 99, 0), ("here", (4, 2), 0, 32), ("number", (), 0, 64),
+                          ("five", (1,) * 5, 0, 96), ("none", (0, 3), 0, 128), ("more", (1,) * 6, 0, 160)])
+    write_gguf("none.gguf")
+names, lines = told("m.gguf")
+assert names == ["here"], names
+assert mm.rank() > 0 or lines == [("'m.gguf': not loaded: 'new' (2 x 4, type 99), 'number' (a number, float32), "
+    "'five' (1 x 1 x 1 x 1 x 1, float32), 'none' (3 x 0, float32) and 1 more", "all.py")], lines
+assert told("none.gguf") == ([], [])
+for file in ("one.npy", "m.gguf:here"):
+    if mm.rank() == 0:
+        np.save("one.npy", np.eye(3, dtype="f4"))
+    try:
+        mm.load_file(file)
+    except mm.Error as error:
+        if mm.rank() == 0:
+            print(error.status, error, error.hint)
+END
+    told="65 'one.npy' holds one matrix without a name load reads it
+65 'm.gguf:here' holds one matrix without a name load reads it"
+    for count in 1 2; do
+        rm -f m.gguf none.gguf one.npy
+        run --separate-stderr "${launch[@]}" -n $count "$PYTHON" all.py "$REPO/tests/cli"
+        expect_quiet_success
+        [ "$output" = "$told" ]
+    done
+}

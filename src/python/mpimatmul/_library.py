@@ -197,6 +197,7 @@ def _load():
     library.mmul_matrix_info.restype = MatrixInfo
     library.mmul_tensors_get.restype = Tensor
     library.mmul_tensors_info.restype = TensorsInfo
+    library.mmul_tensor_is_matrix.restype = c.c_bool
     library.mmul_values_report.restype = c.c_void_p
     library.mmul_context_of_node.restype = c.c_void_p
     library.mmul_values_part.restype = Part

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Named values in a .safetensors file, as of models and optimisers, and of parts in the memory of the ranks."""
+"""Named values in a file, as of models and optimisers, and of parts in the memory of the ranks."""
 import ctypes as c
 import os
+import warnings
 
 import numpy
 
-from . import _library as lib
+from . import _caller, _library as lib
 from ._begin import collective, session
 from ._library import Error, check, library
 from ._paths import as_path
 from ._values import as_value, hold_kept, load, loads, save_all
-
-
-def _state_path(path):
-    path = as_path(path)
-    if not path.endswith(b".safetensors"):
-        raise Error(64, f"cannot take '{os.fsdecode(path)}': the file of a state ends in .safetensors")
-    return path
 
 
 def matched(state, own, owner):
@@ -45,29 +39,46 @@ def _sizes(value):
 def save_file(tensors, path):
     """Writes a dict of names and values to a .safetensors file, as safetensors' own function does: a bias has one axis
     there. Collective."""
-    path = _state_path(path)
+    path = as_path(path)
+    if not path.endswith(b".safetensors"):
+        raise Error(64, f"cannot take '{os.fsdecode(path)}': the file of a state ends in .safetensors")
     if not tensors:
         raise Error(64, f"cannot write '{os.fsdecode(path)}': there is no value")
     save_all([(path + b":" + os.fsencode(name), as_value(value)) for name, value in tensors.items()], one_axis=True)
 
 
 def _names(inputs, path):
-    """Root: of a file whose checksums hold."""
-    tensors = c.c_void_p()
+    """Root: of a file whose checksums hold, the names of the tensors that can be values; a warning names the others."""
+    file, tensors, names, left = os.fsdecode(path), c.c_void_p(), [], []
     check(library.mmul_inputs_open_tensors, inputs, path, c.byref(tensors))
+    if not tensors:
+        raise Error(65, f"'{file}' holds one matrix without a name", "load reads it")
     try:
         check(library.mmul_tensors_check, tensors)
-        count = library.mmul_tensors_info(tensors).count
-        return [library.mmul_tensors_get(tensors, c.c_int64(i)).name for i in range(count)]
+        for i in range(library.mmul_tensors_info(tensors).count):
+            tensor = library.mmul_tensors_get(tensors, c.c_int64(i))
+            if library.mmul_tensor_is_matrix(c.byref(tensor)):
+                names.append(tensor.name)
+            else:
+                sizes = " x ".join(map(str, tensor.sizes[:tensor.dimensions])) or "a number"
+                left.append(f"'{os.fsdecode(tensor.name)}' ({sizes}, {tensor.type.decode(errors='replace')})")
     finally:
         library.mmul_tensors_close(tensors)
+    if left:
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        warnings.warn(f"'{file}': not loaded: {', '.join(left[:_NAMED])}{more}", stacklevel=_caller.depth())
+    return names
+
+
+_NAMED = 4  # at most, in a warning
 
 
 @collective("load_file")
 def load_file(path):
-    """The values of root's .safetensors file, by their names: all of one version of the file, whose checksums are
-    compared, if it has some. Collective."""
-    path = _state_path(path)
+    """The values of root's .safetensors, .npz, .pt or .gguf file, by their names: all of one version of the file, whose
+    checksums are compared, if it has some. A tensor that cannot be a value (a type that is not read, a single number,
+    more than 4 axes) is left out with a warning. Collective."""
+    path = as_path(path)
     values = loads(lambda inputs: [path + b":" + name for name in _names(inputs, path)])
     return {os.fsdecode(name[len(path) + 1:]): value for name, value in values.items()}
 
