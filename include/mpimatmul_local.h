@@ -271,6 +271,11 @@ MMUL_API struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors,
 // True if mmul_matrix_open reads it: a type that is read, 1 to 4 dimensions, no size of 0.
 MMUL_API bool mmul_tensor_is_matrix(const struct mmul_tensor *tensor);
 
+// Opens the tensor with this index as a matrix, of the file as the list found it. Fails as mmul_matrix_open.
+MMUL_API enum mmul_status mmul_tensors_open_matrix(const struct mmul_tensors *tensors,
+                                                   int64_t index, struct mmul_matrix **matrix,
+                                                   struct mmul_error *err);
+
 // A text of the file's __metadata__ (.safetensors), the list's; NULL: there is none.
 MMUL_API const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name);
 
@@ -331,14 +336,18 @@ struct mmul_output_request {
     bool empty_allowed;                // rows and cols of 0: a shard of a part without rows
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
     int input_count;
-    // 2 to 4, of .safetensors also 1, a row; of all but .bin: the last ones of shape; 0: without leading sizes of 1
+    // 1 (a row) to 4; of all but .bin: the last ones of shape; 0: without leading sizes of 1
     int dimensions;
     // Another output of the same file, which is a .npz or .safetensors, under another tensor's name. The file appears
-    // when all of its outputs have been committed, and not at all when one was destroyed. NULL: none is.
+    // when all of its outputs have been committed, and not at all when one was destroyed. All outputs of a file are
+    // created before elements are written to one of them. NULL: none is.
     struct mmul_output *beside;
     // Of a file's first output: texts that stand in it, name after text after name, NULL at the end; .safetensors (its
     // __metadata__) or none. Copied. NULL: none.
     const char *const *metadata;
+    // Of a .npz or .safetensors file the name of its tensor, any text, where `path` is the file's alone. Copied. NULL:
+    // as `path` says.
+    const char *tensor;
 };
 
 // Of an output FILE:TENSOR the length of FILE. several: may it have more tensors? Then *tensor is the name of this one
@@ -464,6 +473,13 @@ struct mmul_convert_options {
 MMUL_API enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
                                        const struct mmul_convert_options *options,
                                        int64_t *overflows, struct mmul_error *err);
+
+// Writes the tensors of a file as `out`, an .npz or .safetensors file, under their names and with as many axes; those
+// that no matrix is (mmul_tensor_is_matrix) are left out. The file appears when all are written. Fails as mmul_convert,
+// and with MMUL_ERR_DATA where all are left out.
+MMUL_API enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const char *out,
+                                               const struct mmul_convert_options *options,
+                                               int64_t *overflows, struct mmul_error *err);
 
 struct mmul_statistics {
     int64_t count, nan_count, inf_count;

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: MIT
 // convert: between file formats and element types. The ending of OUT chooses the format.
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"
 
-static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
-                                struct mmul_error *err) {
+static struct mmul_convert_options take_options(const struct call *call) {
     const struct option_value *values = call->options.values;
-    const struct mmul_matrix_info info = mmul_matrix_info(in);
-    const struct mmul_convert_options options = {
+    return (struct mmul_convert_options){
         .format = (enum mmul_format)values[OPT_MATRIX_FORMAT].number,
         .has_dtype = values[OPT_CONVERT_DTYPE].text != NULL,
         .dtype = (enum mmul_dtype)values[OPT_CONVERT_DTYPE].number,
         .bin_version = (int)values[OPT_BIN_VERSION].number,
     };
+}
+
+static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
+                                struct mmul_error *err) {
+    const struct mmul_matrix_info info = mmul_matrix_info(in);
+    const struct mmul_convert_options options = take_options(call);
     int64_t overflows = 0;
     enum mmul_format format;
     enum mmul_status status = mmul_output_format(call->operands[1], options.format, &format, err);
@@ -30,13 +38,81 @@ static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
     return status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+// True if OUT may hold several tensors, and names none.
+static bool takes_all_tensors(const char *out, enum mmul_format asked) {
+    struct mmul_error ignored;
+    enum mmul_format format;
+    const char *tensor;
+    bool several;
+    return mmul_output_format(out, asked, &format, &ignored) == MMUL_OK &&
+           (format == MMUL_FORMAT_NPZ || format == MMUL_FORMAT_SAFETENSORS) &&
+           mmul_output_file_length(out, &several, &tensor) == strlen(out);
+}
+
+// A warning with the first tensors that are left out.
+static enum mmul_status tell_left_out(const struct call *call, const struct mmul_tensors *tensors,
+                                      struct mmul_error *err) {
+    enum { NAMED = 4 };
+    const int64_t count = mmul_tensors_info(tensors).count;
+    int64_t left = 0;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (stream == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a list of tensors");
+    for (int64_t t = 0; t < count; t++) {
+        const struct mmul_tensor tensor = mmul_tensors_get(tensors, t);
+        if (mmul_tensor_is_matrix(&tensor) || ++left > NAMED)
+            continue;
+        fprintf(stream, "%s'%s' (", left > 1 ? ", " : "", tensor.name);
+        for (int d = 0; d < tensor.dimensions; d++)
+            fprintf(stream, "%s%lld", d > 0 ? " x " : "", (long long)tensor.sizes[d]);
+        fprintf(stream, "%s, %s)", tensor.dimensions == 0 ? "a number" : "", tensor.type);
+    }
+    if (left > NAMED)
+        fprintf(stream, " and %lld more", (long long)(left - NAMED));
+    if (fclose(stream) == 0 && left > 0)
+        mmul_print_data_warning(call, "'%s': %lld of %lld tensors are left out: %s",
+                                call->operands[0], (long long)left, (long long)count, text);
+    free(text);
+    return MMUL_OK;
+}
+
+static enum mmul_status convert_tensors(const struct call *call, const struct mmul_tensors *tensors,
+                                        struct mmul_error *err) {
+    const struct mmul_convert_options options = take_options(call);
+    int64_t overflows = 0;
+    enum mmul_status status =
+        mmul_convert_tensors(tensors, call->operands[1], &options, &overflows, err);
+    if (status == MMUL_OK)
+        status = tell_left_out(call, tensors, err);
+    if (status == MMUL_OK)
+        mmul_print_overflows(call, call->operands[1], overflows, options.dtype);
+    return status;
+}
+
+static enum mmul_status convert_matrix(const struct call *call, struct mmul_inputs *inputs,
+                                       struct mmul_error *err) {
     struct mmul_matrix *in = NULL;
-    enum mmul_status status = mmul_matrix_open(call->operands[0], &in, err);
+    enum mmul_status status = mmul_inputs_open_matrix(inputs, call->operands[0], &in, err);
     if (status == MMUL_OK)
         status = convert(call, in, err);
     mmul_print_header(call, in);
     mmul_matrix_close(in);
+    return status;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    struct mmul_inputs *inputs = NULL;
+    struct mmul_tensors *tensors = NULL;
+    enum mmul_status status = mmul_inputs_create(&inputs, err);
+    if (status == MMUL_OK && takes_all_tensors(call->operands[1], take_options(call).format))
+        status = mmul_inputs_open_tensors(inputs, call->operands[0], &tensors, err);
+    if (status == MMUL_OK)
+        status = tensors != NULL ? convert_tensors(call, tensors, err)
+                                 : convert_matrix(call, inputs, err);
+    mmul_tensors_close(tensors);
+    mmul_inputs_destroy(inputs);
     return status;
 }
 
@@ -58,8 +134,12 @@ const struct command mmul_command_convert = {
     .notes =
         "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors, .csv, .tsv, .mtx), "
         "without one it\n"
-        "is .bin; --format writes under any name. OUT:NAME names the one tensor of an .npz or "
-        ".safetensors,\n"
+        "is .bin; --format writes under any name. All tensors of a .npz, .safetensors, .pt or "
+        ".gguf "
+        "go to an\n"
+        ".npz or .safetensors under their names. IN:NAME is one of them, and OUT:NAME names the "
+        "one "
+        "of OUT,\n"
         "which is 'data' else. A .npy has no bfloat16, a .bin no float64 and no whole "
         "numbers: they become\n"
         "float32. Narrowing rounds to nearest even, and values that become infinite are "
@@ -69,10 +149,10 @@ const struct command mmul_command_convert = {
         "what is narrower, all of whole numbers. - is standard input or output. OUT has the "
         "axes of IN, at\n"
         "least two; a .bin has four, whose leading sizes of 1 do not count; text has a matrix "
-        "alone. IN may be\n"
-        "a .pt or .gguf.\n"
+        "alone.\n"
         "\n"
-        "  mpimatmul convert weights.npy W.bin --dtype float16\n",
+        "  mpimatmul convert weights.npy W.bin --dtype float16\n"
+        "  mpimatmul convert model.gguf model.safetensors\n",
     .doing = "converting",
     .options = options,
     .check = check,

@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "io/copy.h"
 #include "io/formats.h"
+#include "io/matrix_file.h"
+#include "io/tensors.h"
 #include "model/matrix.h"
 
 // A dtype that is asked for is held or refused, not replaced.
@@ -31,13 +33,13 @@ static enum mmul_status check_options(const char *out, const struct mmul_convert
 }
 
 // Version 1 forced and no type asked for: 16-bit values become float32.
-static enum mmul_dtype choose_dtype(const struct mmul_matrix *in,
+static enum mmul_dtype choose_dtype(enum mmul_dtype stored,
                                     const struct mmul_convert_options *options) {
     if (options->has_dtype)
         return options->dtype;
     if (options->bin_version == 1)
         return MMUL_F32;
-    return mmul_matrix_info(in).stored;
+    return stored;
 }
 
 enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
@@ -56,7 +58,7 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
         .path = out,
         .format = options->format,
         .shape = mmul_matrix_info(in).shape,
-        .dtype = choose_dtype(in, options),
+        .dtype = choose_dtype(mmul_matrix_info(in).stored, options),
         .bin_version = options->bin_version,
         .inputs = &in,
         .input_count = 1,
@@ -73,6 +75,110 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
     *overflows = mmul_matrix_overflows(in) - before + mmul_output_overflows(output);
     return mmul_output_commit(output, err);
 }
+
+// ------------------------------------------------------------------------------------ all tensors
+
+// Outputs of one file, by their tensors; NULL: left out, or not begun.
+struct outputs {
+    const char *out;
+    const struct mmul_convert_options *options;
+    struct mmul_matrix *in; // the file alone, which is no output
+    struct mmul_output *first, **all;
+    int64_t overflows;
+};
+
+static enum mmul_status begin_output(struct outputs *outputs, const struct mmul_tensors *tensors,
+                                     int64_t t, struct mmul_error *err) {
+    const struct mmul_tensor_entry *entry = &tensors->all[t];
+    struct mmul_output_request request = {
+        .path = outputs->out,
+        .tensor = entry->name,
+        .format = outputs->options->format,
+        .dtype = choose_dtype(entry->dtype, outputs->options),
+        .bin_version = outputs->options->bin_version,
+        .inputs = &outputs->in,
+        .input_count = 1,
+        .dimensions = entry->dimensions,
+        .beside = outputs->first,
+    };
+    for (int64_t other = 0; other < t; other++)
+        if (outputs->all[other] != NULL && strcmp(tensors->all[other].name, entry->name) == 0)
+            return mmul_fail(err, MMUL_ERR_DATA, "'%s' holds two tensors '%s'", tensors->file->path,
+                             entry->name);
+    enum mmul_status status =
+        mmul_shape_of_sizes(entry->sizes, entry->dimensions, entry->name,
+                            mmul_format_name(tensors->format), &request.shape, err);
+    if (status == MMUL_OK)
+        status = mmul_output_create(&request, &outputs->all[t], err);
+    if (status == MMUL_OK && outputs->first == NULL)
+        outputs->first = outputs->all[t];
+    return status;
+}
+
+// Elements are written when all outputs of the file have been begun: where they lie changes with the second one.
+static enum mmul_status begin_outputs(struct outputs *outputs, const struct mmul_tensors *tensors,
+                                      struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t t = 0; status == MMUL_OK && t < tensors->count; t++) {
+        const struct mmul_tensor tensor = mmul_tensors_get(tensors, t);
+        if (mmul_tensor_is_matrix(&tensor))
+            status = begin_output(outputs, tensors, t, err);
+    }
+    if (status == MMUL_OK && outputs->first == NULL)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no tensor that can be converted",
+                         tensors->file->path);
+    return status;
+}
+
+static enum mmul_status write_outputs(struct outputs *outputs, const struct mmul_tensors *tensors,
+                                      struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t t = 0; status == MMUL_OK && t < tensors->count; t++) {
+        struct mmul_matrix *in = NULL;
+        if (outputs->all[t] == NULL)
+            continue;
+        status = mmul_tensors_open_matrix(tensors, t, &in, err);
+        if (status == MMUL_OK)
+            status = mmul_copy_stack(in, outputs->all[t], err);
+        if (status == MMUL_OK)
+            outputs->overflows +=
+                mmul_matrix_overflows(in) + mmul_output_overflows(outputs->all[t]);
+        mmul_matrix_close(in); // what was decoded for it goes
+    }
+    return status;
+}
+
+enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const char *out,
+                                      const struct mmul_convert_options *options,
+                                      int64_t *overflows, struct mmul_error *err) {
+    struct mmul_convert_options taken;
+    struct outputs outputs = {.out = out, .options = &taken};
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_convert_options, options, &taken, err);
+    if (status == MMUL_OK)
+        status = check_options(out, &taken, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(outputs.all, tensors->count + 1, "a list of outputs", err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_create(tensors->file->path, &outputs.in, err);
+    if (status == MMUL_OK) {
+        mmul_matrix_take_file(outputs.in, mmul_input_file_share(tensors->file));
+        status = begin_outputs(&outputs, tensors, err);
+    }
+    if (status == MMUL_OK)
+        status = write_outputs(&outputs, tensors, err);
+    for (int64_t t = 0; outputs.all != NULL && t < tensors->count; t++)
+        if (outputs.all[t] != NULL && status == MMUL_OK)
+            status = mmul_output_commit(outputs.all[t], err);
+        else
+            mmul_output_destroy(outputs.all[t]);
+    mmul_matrix_close(outputs.in);
+    mmul_free(outputs.all);
+    if (status == MMUL_OK)
+        *overflows = outputs.overflows;
+    return status;
+}
+
+// ------------------------------------------------------------------------------------- generating
 
 // Elements of the whole stack [begin, end), which may cross matrices.
 static enum mmul_status write_stack(struct mmul_output *output, int64_t begin, int64_t end,

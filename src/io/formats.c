@@ -140,6 +140,8 @@ static enum mmul_status header_safetensors(const struct mmul_output_request *req
     if (status != MMUL_OK)
         return status;
     mmul_format_file_length(mmul_format_row(MMUL_FORMAT_SAFETENSORS), request->path, &tensor.name);
+    if (request->tensor != NULL)
+        tensor.name = request->tensor;
     return mmul_safetensors_format(&(struct mmul_safetensors_content){&tensor, 1, NULL}, bytes,
                                    MMUL_FORMAT_HEADER_MAX, length, err);
 }

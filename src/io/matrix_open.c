@@ -2,6 +2,7 @@
 // Opens matrices and lists of tensors by name: a kept set that is put together, standard input, or a path, perhaps with
 // the address of a tensor behind it. A file of a set of inputs is opened once. matrix_file.c reads the content.
 #include "base/memory.h"
+#include "base/text.h"
 #include "io/matrix_file.h"
 #include "io/shard_set.h"
 #include "io/standard_stream.h"
@@ -71,6 +72,29 @@ enum mmul_status mmul_inputs_open_tensors(struct mmul_inputs *inputs, const char
     mmul_matrix_close(opened);
     if (status == MMUL_OK)
         *tensors = listed;
+    return status;
+}
+
+enum mmul_status mmul_tensors_open_matrix(const struct mmul_tensors *tensors, int64_t index,
+                                          struct mmul_matrix **matrix, struct mmul_error *err) {
+    struct mmul_matrix *opened = NULL;
+    struct mmul_text name = {0};
+    const char *file = tensors->file->path, *tensor = tensors->all[index].name;
+    mmul_text_add(&name, "%s:%s", file, tensor);
+    enum mmul_status status = mmul_matrix_create(mmul_text_get(&name), &opened, err);
+    mmul_text_fini(&name);
+    if (status == MMUL_OK)
+        status = mmul_copy_text(file, &opened->path, err);
+    if (status == MMUL_OK)
+        status = mmul_copy_text(tensor, &opened->tensor, err);
+    if (status == MMUL_OK) {
+        mmul_matrix_take_file(opened, mmul_input_file_share(tensors->file));
+        status = mmul_matrix_load(opened, false, err);
+    }
+    if (status == MMUL_OK)
+        *matrix = opened;
+    else
+        mmul_matrix_close(opened);
     return status;
 }
 

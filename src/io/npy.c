@@ -306,8 +306,9 @@ size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype 
         snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%lld",
                  sizes[0] != '\0' ? ", " : "", (long long)all[i]);
     int written =
-        snprintf(dict, sizeof dict, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
-                 mmul_dtype_bytes(dtype) == 1 ? '|' : '<', types[type].type, sizes);
+        snprintf(dict, sizeof dict, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s%s), }",
+                 mmul_dtype_bytes(dtype) == 1 ? '|' : '<', types[type].type, sizes,
+                 dimensions == 1 ? "," : "");
     size_t length = (size_t)written;
     size_t total = (PREFIX + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(bytes, ' ', total);

@@ -40,7 +40,7 @@ enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_byt
                                    const char *name, struct mmul_tensor_entry *entry,
                                    struct mmul_error *err);
 
-// Writes a version 1.0 header, C order, padded to 64 bytes, of the last `dimensions` (2 to 4) sizes;
+// Writes a version 1.0 header, C order, padded to 64 bytes, of the last `dimensions` (1 to 4) sizes;
 // 0: without leading sizes of 1, but 2.
 // dtype is one of those above. Returns its length.
 size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,

@@ -88,6 +88,12 @@ static enum mmul_status start_file(struct mmul_output *output, const struct mmul
                                    const struct mmul_output_request *request,
                                    const unsigned char *header, struct mmul_error *err) {
     int64_t bytes = 0, total;
+    const char *tensor;
+    size_t length = mmul_format_file_length(row, request->path, &tensor);
+    if (request->tensor != NULL) {
+        tensor = request->tensor;
+        length = strlen(request->path);
+    }
     enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
     if (status != MMUL_OK)
         return mmul_fail(err, status, "cannot write '%s': %s", request->path, err->text);
@@ -95,8 +101,9 @@ static enum mmul_status start_file(struct mmul_output *output, const struct mmul
         return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': too large", request->path);
     status = mmul_copy_text(request->path, &output->name, err);
     if (status == MMUL_OK)
-        status = mmul_output_name_files(
-            output, mmul_format_file_length(row, output->name, &output->tensor), err);
+        status = mmul_copy_text(tensor, &output->tensor, err);
+    if (status == MMUL_OK)
+        status = mmul_output_name_files(output, length, err);
     if (status != MMUL_OK)
         return status;
     if (request->beside != NULL)
@@ -267,6 +274,7 @@ static void discard(struct mmul_output *output) {
         close(output->locked);
     json_decref(output->metadata);
     mmul_free(output->name);
+    mmul_free(output->tensor);
     mmul_free(output->path);
     mmul_free(output->part);
     mmul_free(output);

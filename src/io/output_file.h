@@ -15,13 +15,13 @@ struct mmul_output {
     int64_t data_offset;
     int fd; // what elements are written to: the temporary file, locked, or one without a name; -1: in memory
     const struct mmul_format_row
-        *packed;        // a format whose elements are packed in the end; else NULL
-    int locked;         // packed: the temporary file; else -1
-    char *memory;       // borrowed; NULL: a file
-    char *name;         // owned, as the caller gave it
-    const char *tensor; // in `name`, or "data": its name in a file that holds several
-    char *path; // owned, what it becomes: a symbolic link is followed; NULL: standard output
-    char *part; // owned, the temporary file; NULL: it has no name
+        *packed;  // a format whose elements are packed in the end; else NULL
+    int locked;   // packed: the temporary file; else -1
+    char *memory; // borrowed; NULL: a file
+    char *name;   // owned, as the caller gave it
+    char *tensor; // owned: its name in a file that holds several
+    char *path;   // owned, what it becomes: a symbolic link is followed; NULL: standard output
+    char *part;   // owned, the temporary file; NULL: it has no name
     bool has_part;
     bool replaces;                      // a file stood under `path` when it was begun,
     mode_t replaced_mode;               // with these permissions, which it gets

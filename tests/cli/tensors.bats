@@ -445,7 +445,7 @@ END
     TMPDIR=A.npz program gen B.npz --dims 3x3
     expect_failure 74 "cannot create a temporary file in 'A.npz': Not a directory"
     "$MPIMATMUL" gen - --format npz --dims 3x3 --kind identity | cat > out
-    "$MPIMATMUL" convert A.npz - --format npz | cmp out
+    "$MPIMATMUL" convert A.npz:a - --format npz | cmp out
     rm out
     expect_only_files A.npz
 }
@@ -469,5 +469,104 @@ right = e["layer.0.weight"][e["rows"]] @ e["layer.1.weight"].astype("f4")
 assert (np.load("x.npz")["x"].reshape(right.shape) == right).all()
 ids = read_safetensors("rows.safetensors")["ids"]
 assert ids.dtype == np.int32 and (ids.ravel() == e["rows"]).all(), ids
+END
+}
+
+@test "convert writes all tensors of a file under their names, of one version, or names those that it leaves out" {
+    need_numpy
+    cp "$data"/*.{gguf,pt,npz,safetensors} .
+    for file in model.safetensors stored.npz deflated.npz torch.pt model.gguf blocks.gguf; do
+        for ending in npz safetensors; do
+            program convert $file "$file.all.$ending"
+            expect_quiet_success
+        done
+    done
+    python << 'END'
+import numpy as np
+from tensors import GGUF_PACKED, expected, expected_gguf, expected_torch, read_safetensors, same_bits
+gguf = {"blk.0." + name: array for name, array in expected_gguf().items()}
+for file, right in (("model.safetensors", expected()), ("stored.npz", expected()), ("deflated.npz", expected()),
+                    ("torch.pt", expected_torch()), ("model.gguf", gguf), ("blocks.gguf", None)):
+    npz = np.load(file + ".all.npz")
+    npz = {name: npz[name] for name in npz.files}
+    # numpy has no bfloat16: their bits.
+    found = {name: (a.astype("u4") << 16).view("f4") if a.dtype == "u2" and name in ("7.0", "blk.0.bf16") else a
+             for name, a in read_safetensors(file + ".all.safetensors").items()}
+    for tensors in npz, found:
+        if right is None:
+            assert all(same_bits(tensors[name], tensors[name + ".expected"]) for name in GGUF_PACKED)
+            continue
+        assert sorted(tensors) == sorted(right), (file, sorted(tensors))
+        for name, array in right.items():
+            assert tensors[name].shape == array.shape, (file, name, tensors[name].shape)
+            assert (tensors[name] == array).all(), (file, name)
+            if file != "model.gguf" and name != "7.0":
+                assert tensors[name].dtype == array.dtype, (file, name, tensors[name].dtype)
+END
+    # The other way round nothing is lost, and a single tensor keeps its name, too.
+    program convert torch.pt.all.npz back.safetensors
+    expect_quiet_success
+    "$MPIMATMUL" gen one.npz:a --dims 3x3 --kind identity
+    program convert one.npz one.safetensors
+    expect_quiet_success
+    program info one.safetensors:a
+    expect_quiet_success
+    program convert one.npz:a named.safetensors:b -q
+    expect_quiet_success
+    program info named.safetensors:b
+    expect_quiet_success
+    program convert model.gguf half.safetensors --dtype float16
+    expect_quiet_success
+    [ "$("$MPIMATMUL" info half.safetensors | grep -c ' float16 ')" -eq 7 ]
+
+    # What goes to one matrix, or to a name, is one.
+    program convert stored.npz out.npy
+    expect_failure 65 "'stored.npz' holds 11 tensors, expected one" \
+        "name one as 'stored.npz:layer.0.weight'; mpimatmul info lists them"
+    program convert stored.npz out.npz:x
+    expect_failure 65 "'stored.npz' holds 11 tensors, expected one" \
+        "name one as 'stored.npz:layer.0.weight'; mpimatmul info lists them"
+    program convert stored.npz out.npz --format csv
+    expect_failure 65 "'stored.npz' holds 11 tensors, expected one" \
+        "name one as 'stored.npz:layer.0.weight'; mpimatmul info lists them"
+    program convert stored.npz stored.npz
+    expect_failure 73 "cannot create 'stored.npz': it is one of the inputs" \
+        "give the output another name"
+    program convert stored.npz out.npz --bin-version 2
+    expect_failure 64 "cannot write 'out.npz' as version 2: versions are of .bin files"
+
+    python << 'END'
+from tensors import write_gguf
+write_gguf("m.gguf", [("new", (4, 2), 99, 0), ("here", (4, 2), 0, 32), ("number", (), 0, 64),
+                      ("five", (1,) * 5, 0, 96), ("none", (0, 3), 0, 128), ("more", (1,) * 6, 0, 160)])
+write_gguf("no.gguf", [("new", (4, 2), 99, 0)])
+write_gguf("two.gguf", [("same", (4, 2), 0, 0), ("same", (4, 2), 0, 32)])
+END
+    program convert m.gguf m.npz -q
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: 'm.gguf': 5 of 6 tensors are left out: 'new' (2 x 4, type 99), \
+'number' (a number, float32), 'five' (1 x 1 x 1 x 1 x 1, float32), 'none' (3 x 0, float32) and 1 more" ]
+    python <<< 'import numpy as np; assert np.load("m.npz").files == ["here"]'
+    program convert no.gguf no.npz
+    expect_failure 65 "'no.gguf' holds no tensor that can be converted"
+    program convert two.gguf no.npz
+    expect_failure 65 "'two.gguf' holds two tensors 'same'"
+    [ ! -e no.npz ] && [ ! -e no.npz.part ]
+    # A tensor that cannot be read leaves nothing behind.
+    python << 'END'
+data = open("stored.npz", "rb").read()
+at = data.index(b"NUMPY") + 400      # an element of layer.0.weight
+open("flipped.npz", "wb").write(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+END
+    program convert flipped.npz out.safetensors
+    expect_failure 65 "cannot read 'flipped.npz:layer.0.weight': CRC error"
+    [ ! -e out.safetensors ] && [ ! -e out.safetensors.part ] && [ ! -e out.npz ]
+    # A file that comes through a pipe is converted as the file is.
+    # shellcheck disable=SC2002 # a pipe is meant
+    cat model.gguf | "$MPIMATMUL" convert - - --format npz | cat > piped.npz
+    python << 'END'
+import numpy as np
+a, b = np.load("piped.npz"), np.load("model.gguf.all.npz")
+assert a.files == b.files and all((a[name] == b[name]).all() for name in a.files)
 END
 }

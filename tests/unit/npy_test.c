@@ -317,7 +317,11 @@ static void written_headers(void **state) {
         assert_memory_equal(bytes, expected, total);
         assert_int_equal(total % 64, 0);
     }
-    unsigned char bytes[MMUL_NPY_WRITTEN_MAX];
+    unsigned char bytes[MMUL_NPY_WRITTEN_MAX], row[HEADER_MAX];
+    const size_t total =
+        npy_bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (7,), }", row);
+    assert_int_equal(mmul_npy_format((struct mmul_shape){1, 1, 1, 7}, 1, MMUL_F32, bytes), total);
+    assert_memory_equal(bytes, row, total);
     struct mmul_shape largest = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
     assert_true(mmul_npy_format(largest, 0, MMUL_F32, bytes) <= sizeof bytes);
 }
