@@ -276,6 +276,14 @@ MMUL_API enum mmul_status mmul_tensors_open_matrix(const struct mmul_tensors *te
                                                    int64_t index, struct mmul_matrix **matrix,
                                                    struct mmul_error *err);
 
+// Classes of objects of a PyTorch file in which there is no tensor, most objects first; the list's. Returns how many
+// there are.
+struct mmul_tensors_skipped {
+    const char *name; // "argparse.Namespace", at most 201 bytes, perhaps with control characters
+    int64_t count;    // objects
+};
+MMUL_API int64_t mmul_tensors_skipped(const struct mmul_tensors *tensors,
+                                      const struct mmul_tensors_skipped **classes);
 // A text of the file's __metadata__ (.safetensors), the list's; NULL: there is none.
 MMUL_API const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char *name);
 

@@ -106,12 +106,35 @@ static void print_tensor(const struct mmul_tensor *tensor, FILE *stream) {
     free(name);
 }
 
+// Of a PyTorch file: what else is in it.
+static void print_skipped(const struct mmul_tensors *tensors) {
+    enum { SHOWN_CLASSES = 8 };
+    const struct mmul_tensors_skipped *classes;
+    const int64_t count = mmul_tensors_skipped(tensors, &classes);
+    long long objects = 0;
+    for (int64_t c = 0; c < count; c++)
+        objects += classes[c].count;
+    if (count == 0)
+        return;
+    printf("%lld object%s without tensors skipped: ", objects, objects == 1 ? "" : "s");
+    for (int64_t c = 0; c < count && c < SHOWN_CLASSES; c++) {
+        char *name = strdup(classes[c].name);
+        printf("%s%lld %s", c > 0 ? ", " : "", (long long)classes[c].count,
+               name != NULL ? mmul_make_printable(name) : "");
+        free(name);
+    }
+    if (count > SHOWN_CLASSES)
+        printf(" and of %lld more classes", (long long)(count - SHOWN_CLASSES));
+    putchar('\n');
+}
+
 static enum mmul_status print_tensors(const struct entry *entry, struct mmul_error *err) {
     const struct mmul_tensors_info info = mmul_tensors_info(entry->tensors);
     char *text = NULL;
     size_t length = 0;
     printf("%s: %s, %lld tensor%s, %lld bytes\n", entry->shown, mmul_format_name(info.format),
            (long long)info.count, info.count == 1 ? "" : "s", (long long)info.file_bytes);
+    print_skipped(entry->tensors);
     if (info.count == 0)
         return MMUL_OK;
     FILE *stream = open_memstream(&text, &length);
@@ -208,7 +231,15 @@ static void print_json_tensors(const struct mmul_tensors *tensors) {
         mmul_print_json_string(tensor.type, stdout);
         printf(", \"bytes\": %lld}", (long long)tensor.bytes);
     }
-    fputs("]}", stdout);
+    putchar(']');
+    const struct mmul_tensors_skipped *classes;
+    const int64_t count = mmul_tensors_skipped(tensors, &classes);
+    for (int64_t c = 0; c < count; c++) {
+        fputs(c == 0 ? ", \"skipped\": {" : ", ", stdout);
+        mmul_print_json_string(classes[c].name, stdout);
+        printf(": %lld", (long long)classes[c].count);
+    }
+    fputs(count > 0 ? "}}" : "}", stdout);
 }
 
 static void print_json_entry(const struct entry *entry, bool is_quick) {

@@ -42,6 +42,16 @@ bool mmul_is_pickle(const unsigned char *start, size_t count) {
     return count >= 3 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
 }
 
+// LONG1 of 10 bytes, from protocol 4 on behind a frame.
+bool mmul_is_old_pytorch(const unsigned char *start, size_t count) {
+    static const unsigned char magic[] = "\x8A\n\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19";
+    enum { PROTO = 2, FRAME = 9, MAGIC = sizeof magic - 1 };
+    if (!mmul_is_pickle(start, count))
+        return false;
+    const size_t at = count > PROTO && start[PROTO] == 0x95 ? PROTO + FRAME : PROTO;
+    return count >= at + MAGIC && memcmp(start + at, magic, MAGIC) == 0;
+}
+
 static bool is_blank(unsigned char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }

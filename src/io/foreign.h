@@ -9,8 +9,9 @@
 bool mmul_is_npz(const unsigned char *start, size_t count);
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count);
 
-// A pickle of protocol 2 to 5, which older PyTorch files are as well.
+// A pickle of protocol 2 to 5; one whose first value is PyTorch's magic number.
 bool mmul_is_pickle(const unsigned char *start, size_t count);
+bool mmul_is_old_pytorch(const unsigned char *start, size_t count);
 
 // A length of eight bytes and the JSON object that is so long.
 bool mmul_is_safetensors(const unsigned char *start, size_t count);

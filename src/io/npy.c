@@ -212,18 +212,24 @@ static const struct {
              {"u2", MMUL_U16}, {"u4", MMUL_U32}, {"b1", MMUL_BOOL}};
 enum { TYPE_COUNT = sizeof types / sizeof *types };
 
-static enum mmul_status read_descr(const char *descr, const char *name,
-                                   struct mmul_npy_header *header, struct mmul_error *err) {
+bool mmul_npy_type(const char *descr, enum mmul_dtype *dtype, bool *is_big) {
     const bool has_order = *descr == '<' || *descr == '>' || *descr == '=';
     for (size_t t = 0; (has_order || *descr == '|') && t < TYPE_COUNT; t++) {
         // What is one byte has no order.
         if (strcmp(descr + 1, types[t].type) == 0 &&
             (has_order || mmul_dtype_bytes(types[t].dtype) == 1)) {
-            header->dtype = types[t].dtype;
-            header->big_endian = *descr == '>';
-            return MMUL_OK;
+            *dtype = types[t].dtype;
+            *is_big = *descr == '>';
+            return true;
         }
     }
+    return false;
+}
+
+static enum mmul_status read_descr(const char *descr, const char *name,
+                                   struct mmul_npy_header *header, struct mmul_error *err) {
+    if (mmul_npy_type(descr, &header->dtype, &header->big_endian))
+        return MMUL_OK;
     mmul_fail(
         err, MMUL_ERR_DATA,
         "'%s' holds elements of numpy type '%s': f2, f4, f8 (float16, 32, 64), b1 (bool), i1 to "

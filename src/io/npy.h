@@ -32,6 +32,9 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
                                 bool empty_allowed, struct mmul_npy_header *header,
                                 struct mmul_error *err);
 
+// A type as numpy writes it, with its byte order first: "<f4". False: it is not read.
+bool mmul_npy_type(const char *descr, enum mmul_dtype *dtype, bool *is_big);
+
 struct mmul_tensor_entry;
 
 // Type and sizes of the same, whatever they are: a type that is not read is named as the file has it. Fails

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A tensor is a view of a storage: so many elements from one on, in steps of its strides. One that lies there in C
-// order is copied as a stretch; of any other the stretch that it lies in is unpacked and gathered.
+// A tensor is a view of a storage, or of an array's bytes in the pickle: so many elements from one on, in steps of its
+// strides. One that lies there in C order is copied as a stretch; of any other the stretch that it lies in is unpacked
+// and gathered.
 #include "io/pt.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -12,6 +14,8 @@
 #include "io/archive.h"
 #include "io/matrix_file.h"
 #include "io/pickle.h"
+#include "io/pt_old.h"
+#include "io/transfer.h"
 #include "model/dtype.h"
 
 static const char kind[] = "a valid PyTorch file";
@@ -24,29 +28,51 @@ static enum mmul_status fail_tensor(const char *file, const char *tensor, const 
                      tensor, what);
 }
 
+// A file that is open: an archive, or the older form.
+struct source {
+    const char *name;
+    struct mmul_archive *archive; // NULL: the older form
+    char *folder;                 // owned: in which the archive has everything, with a slash; ""
+    int64_t pickle_member;
+    unsigned char *bytes; // owned: of the pickle's member
+    struct mmul_pickle pickle;
+    bool is_big;
+    struct mmul_pt_old old;
+};
+
 // ---------------------------------------------------------------------------------------- members
 
-// The member of the folder in which the archive has everything; -1: there is none.
-static int64_t find_member(struct mmul_archive *archive, const char *name, int length) {
-    struct mmul_text path = {0};
-    int64_t bytes, found = -1;
-    const char *first = mmul_archive_member(archive, 0, &bytes);
-    const char *slash = first != NULL ? strchr(first, '/') : NULL;
-    if (slash == NULL || memchr(name, '\0', (size_t)length) != NULL)
-        return -1;
-    mmul_text_add(&path, "%.*s/%.*s", (int)(slash - first), first, length, name);
-    if (!path.failed)
-        found = mmul_archive_find(archive, path.data);
-    mmul_text_fini(&path);
+static const char pickle_name[] = "data.pkl";
+
+// The member with the pickle: that name, in whatever folder, which is the shortest where there are several.
+static int64_t find_pickle(struct mmul_archive *archive, int *folder_length) {
+    const size_t length = sizeof pickle_name - 1;
+    int64_t found = -1;
+    for (int64_t m = 0; m < mmul_archive_count(archive); m++) {
+        int64_t bytes;
+        const char *name = mmul_archive_member(archive, m, &bytes);
+        const size_t all = name != NULL ? strlen(name) : 0;
+        if (all < length || strcmp(name + all - length, pickle_name) != 0 ||
+            (all > length && name[all - length - 1] != '/') || all - length > INT_MAX / 2)
+            continue;
+        if (found < 0 || (int)(all - length) < *folder_length) {
+            found = m;
+            *folder_length = (int)(all - length);
+        }
+    }
     return found;
 }
 
-static int64_t find_storage(struct mmul_archive *archive, const struct mmul_pickle_tensor *tensor) {
+// Of the folder in which the archive has everything; -1: there is none.
+static int64_t find_member(const struct source *source, const char *folder, const char *name,
+                           int length) {
     struct mmul_text path = {0};
     int64_t found = -1;
-    mmul_text_add(&path, "data/%.*s", tensor->storage_length, tensor->storage);
+    if (memchr(name, '\0', (size_t)length) != NULL)
+        return -1;
+    mmul_text_add(&path, "%s%s%.*s", source->folder, folder, length, name);
     if (!path.failed)
-        found = find_member(archive, path.data, (int)path.length);
+        found = mmul_archive_find(source->archive, path.data);
     mmul_text_fini(&path);
     return found;
 }
@@ -57,10 +83,9 @@ static enum mmul_status read_member(struct mmul_archive *archive, int64_t member
     struct mmul_archive_stream *stream = NULL;
     int64_t length = 0;
     if (mmul_archive_member(archive, member, &length) == NULL || length > MMUL_PICKLE_MAX)
-        return mmul_fail(
-            err, MMUL_ERR_DATA,
-            "'%s' is not a valid PyTorch file: a pickle of %lld bytes, expected at most %d", name,
-            (long long)length, MMUL_PICKLE_MAX);
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not read: its pickle has %lld bytes, at most %d are read", name,
+                         (long long)length, MMUL_PICKLE_MAX);
     enum mmul_status status = MMUL_ALLOCATE_RAW(*bytes, length, "a pickle", err);
     if (status == MMUL_OK)
         status = mmul_archive_begin(archive, member, name, &stream, err);
@@ -70,26 +95,69 @@ static enum mmul_status read_member(struct mmul_archive *archive, int64_t member
     return status;
 }
 
-static enum mmul_status find_order(struct mmul_archive *archive, const char *name, bool *is_big,
-                                   struct mmul_error *err) {
+static enum mmul_status find_order(struct source *source, struct mmul_error *err) {
     static const char order[] = "byteorder";
-    const int64_t member = find_member(archive, order, (int)sizeof order - 1);
+    const int64_t member = find_member(source, "", order, (int)sizeof order - 1);
     unsigned char *bytes = NULL;
     int64_t count = 0;
-    *is_big = false;
     if (member < 0)
         return MMUL_OK;
-    enum mmul_status status = read_member(archive, member, name, &bytes, &count, err);
+    enum mmul_status status =
+        read_member(source->archive, member, source->name, &bytes, &count, err);
     if (status == MMUL_OK) {
-        *is_big = count == 3 && memcmp(bytes, "big", 3) == 0;
-        if (!*is_big && (count != 6 || memcmp(bytes, "little", 6) != 0))
+        source->is_big = count == 3 && memcmp(bytes, "big", 3) == 0;
+        if (!source->is_big && (count != 6 || memcmp(bytes, "little", 6) != 0))
             status = mmul_fail(err, MMUL_ERR_DATA,
                                "'%s' is not a valid PyTorch file: its byteorder is neither little "
                                "nor big",
-                               name);
+                               source->name);
     }
     mmul_free(bytes);
     return status;
+}
+
+static enum mmul_status open_archive(struct source *source, int fd, struct mmul_error *err) {
+    int64_t count = 0, ignored;
+    int length = 0;
+    enum mmul_status status = mmul_archive_open(fd, source->name, kind, &source->archive, err);
+    if (status != MMUL_OK)
+        return status;
+    source->pickle_member = find_pickle(source->archive, &length);
+    if (source->pickle_member < 0)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: it has no %s", source->name, kind,
+                         pickle_name);
+    status = mmul_copy_text(mmul_archive_member(source->archive, source->pickle_member, &ignored),
+                            &source->folder, err);
+    if (status == MMUL_OK)
+        source->folder[length] = '\0';
+    if (status == MMUL_OK)
+        status = read_member(source->archive, source->pickle_member, source->name, &source->bytes,
+                             &count, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_pickle_parse(source->bytes, (size_t)count, source->name, &source->pickle, err);
+    return status == MMUL_OK ? find_order(source, err) : status;
+}
+
+static bool is_archive(int fd) {
+    unsigned char start[2];
+    size_t got = 0;
+    return mmul_pread_all(fd, start, sizeof start, 0, &got) == 0 && got == sizeof start &&
+           memcmp(start, "PK", sizeof start) == 0;
+}
+
+static enum mmul_status open_source(struct source *source, int fd, int64_t file_bytes,
+                                    struct mmul_error *err) {
+    return is_archive(fd) ? open_archive(source, fd, err)
+                          : mmul_pt_old_read(fd, source->name, file_bytes, &source->old, err);
+}
+
+static void close_source(struct source *source) {
+    mmul_pickle_fini(&source->pickle);
+    mmul_pt_old_fini(&source->old);
+    mmul_free(source->bytes);
+    mmul_free(source->folder);
+    mmul_archive_close(source->archive);
 }
 
 // ---------------------------------------------------------------------------------------- listing
@@ -112,19 +180,45 @@ static bool count_elements(int dimensions, const int64_t *sizes, const int64_t *
     return true;
 }
 
-static enum mmul_status describe(struct mmul_archive *archive, const char *name,
+// Where its elements are: those of an array in the pickle, others in a storage of `bytes`. False: nowhere.
+static bool find_elements(const struct source *source, const struct mmul_pickle_tensor *tensor,
+                          struct mmul_tensor_entry *entry, int64_t *bytes) {
+    const bool is_old = source->archive == NULL;
+    entry->member = -1;
+    if (tensor->elements != NULL) {
+        entry->member = is_old ? -1 : source->pickle_member;
+        entry->offset = tensor->elements - (is_old ? source->old.bytes : source->bytes);
+        *bytes = tensor->elements_bytes;
+        return true;
+    }
+    if (is_old) {
+        const struct mmul_pt_old_storage *storage = mmul_pt_old_find(
+            &source->old, (struct mmul_pickle_text){tensor->storage, tensor->storage_length});
+        entry->offset = storage != NULL ? storage->offset : 0;
+        *bytes = storage != NULL ? storage->bytes : 0;
+        return storage != NULL;
+    }
+    entry->member = find_member(source, "data/", tensor->storage, tensor->storage_length);
+    entry->offset = 0;
+    return entry->member >= 0 && mmul_archive_member(source->archive, entry->member, bytes) != NULL;
+}
+
+static enum mmul_status describe(const struct source *source,
                                  const struct mmul_pickle_tensor *tensor,
                                  struct mmul_tensor_entry *entry, struct mmul_error *err) {
-    int64_t count, stretch, end, storage_bytes = 0;
-    entry->member = find_storage(archive, tensor);
-    if (entry->member < 0 || mmul_archive_member(archive, entry->member, &storage_bytes) == NULL)
+    const char *name = source->name;
+    const bool has_elements = tensor->storage != NULL || tensor->elements != NULL;
+    int64_t count, stretch, end, first, held = 0;
+    if (has_elements && !find_elements(source, tensor, entry, &held))
         return fail_tensor(name, tensor->name, "its storage is not there", err);
     if (!count_elements(tensor->dimensions, tensor->sizes, tensor->strides, &count, &stretch) ||
         __builtin_add_overflow(tensor->first, stretch, &end) ||
         !mmul_multiply_sizes(end, tensor->bytes_each, &end) ||
+        !mmul_multiply_sizes(tensor->first, tensor->bytes_each, &first) ||
+        __builtin_add_overflow(entry->offset, first, &entry->offset) ||
         !mmul_multiply_sizes(count, tensor->bytes_each, &entry->bytes))
         return fail_tensor(name, tensor->name, "its elements are too many to count", err);
-    if (count > 0 && end > storage_bytes)
+    if (has_elements && tensor->is_readable && count > 0 && end > held)
         return fail_tensor(name, tensor->name, "it goes beyond the end of its storage", err);
     mmul_text_copy(entry->type, sizeof entry->type, tensor->type);
     entry->is_readable = tensor->is_readable;
@@ -132,46 +226,37 @@ static enum mmul_status describe(struct mmul_archive *archive, const char *name,
     entry->dimensions = tensor->dimensions;
     memcpy(entry->sizes, tensor->sizes, sizeof entry->sizes);
     memcpy(entry->strides, tensor->strides, sizeof entry->strides);
-    entry->offset = tensor->first * tensor->bytes_each;
+    entry->is_big = tensor->elements != NULL ? tensor->is_big : source->is_big;
+    entry->is_latin1 = tensor->is_latin1;
     return mmul_copy_text(tensor->name, &entry->name, err);
 }
 
-static enum mmul_status list(struct mmul_archive *archive, const char *name,
-                             const struct mmul_pickle *pickle, struct mmul_tensors *tensors,
-                             struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
+static enum mmul_status list(struct source *source, int64_t file_bytes,
+                             struct mmul_tensors **tensors, struct mmul_error *err) {
+    struct mmul_pickle *pickle = source->archive != NULL ? &source->pickle : &source->old.pickle;
+    enum mmul_status status =
+        mmul_tensors_create(MMUL_FORMAT_PT, file_bytes, pickle->count, tensors, err);
     for (int64_t t = 0; status == MMUL_OK && t < pickle->count; t++) {
-        status = describe(archive, name, &pickle->tensors[t], &tensors->all[t], err);
-        tensors->count += status == MMUL_OK;
+        status = describe(source, &pickle->tensors[t], &(*tensors)->all[t], err);
+        (*tensors)->count += status == MMUL_OK;
     }
-    return status;
+    if (status != MMUL_OK)
+        return status;
+    (*tensors)->skipped = pickle->skipped; // ownership passes on
+    (*tensors)->skipped_count = pickle->skipped_count;
+    pickle->skipped = NULL;
+    pickle->skipped_count = 0;
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_pt_list(int fd, const char *name, int64_t file_bytes,
                               struct mmul_tensors **tensors, struct mmul_error *err) {
-    static const char pickle_name[] = "data.pkl";
-    struct mmul_archive *archive = NULL;
     struct mmul_tensors *made = NULL;
-    struct mmul_pickle pickle = {.count = 0};
-    unsigned char *bytes = NULL;
-    int64_t count = 0, member = -1;
-    enum mmul_status status = mmul_archive_open(fd, name, kind, &archive, err);
+    struct source source = {.name = name};
+    enum mmul_status status = open_source(&source, fd, file_bytes, err);
     if (status == MMUL_OK)
-        member = find_member(archive, pickle_name, (int)sizeof pickle_name - 1);
-    if (status == MMUL_OK && member < 0)
-        status =
-            mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: it has no %s", name, kind, pickle_name);
-    if (status == MMUL_OK)
-        status = read_member(archive, member, name, &bytes, &count, err);
-    if (status == MMUL_OK)
-        status = mmul_pickle_parse(bytes, (size_t)count, name, &pickle, err);
-    if (status == MMUL_OK)
-        status = mmul_tensors_create(MMUL_FORMAT_PT, file_bytes, pickle.count, &made, err);
-    if (status == MMUL_OK)
-        status = list(archive, name, &pickle, made, err);
-    mmul_pickle_fini(&pickle);
-    mmul_free(bytes);
-    mmul_archive_close(archive);
+        status = list(&source, file_bytes, &made, err);
+    close_source(&source);
     if (status == MMUL_OK)
         *tensors = made;
     else
@@ -188,38 +273,90 @@ enum mmul_status mmul_pt_list_file(const struct mmul_matrix *matrix, const unsig
 
 // --------------------------------------------------------------------------------------- decoding
 
-static enum mmul_status read_exactly(struct mmul_archive_stream *stream, const char *name,
-                                     void *dst, int64_t count, struct mmul_error *err) {
-    int64_t got = 0;
-    enum mmul_status status = mmul_archive_read(stream, dst, count, &got, err);
-    return status == MMUL_OK && got < count
-               ? mmul_fail(err, MMUL_ERR_DATA,
-                           "cannot read '%s': its storage is shorter than the archive says", name)
-               : status;
+// The elements of an entry as they are read: from a member of an archive or from the file, as they are or as a text.
+struct elements {
+    const char *name;
+    struct mmul_archive_stream *stream; // NULL: the file
+    int fd;
+    int64_t at; // the next byte of the file
+    bool is_latin1;
+    unsigned char lead; // the first byte of a character of two
+};
+
+static enum mmul_status fail_short(const struct elements *elements, struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': its storage is shorter than %s says",
+                     elements->name, elements->stream != NULL ? "the archive" : "the file");
 }
 
-static enum mmul_status skip(struct mmul_archive_stream *stream, const char *name, int64_t count,
-                             struct mmul_error *err) {
-    char buffer[BUFFER_BYTES];
+static enum mmul_status read_raw(struct elements *elements, void *dst, int64_t count,
+                                 struct mmul_error *err) {
+    int64_t got = 0;
+    size_t got_bytes = 0;
+    if (elements->stream != NULL) {
+        enum mmul_status status = mmul_archive_read(elements->stream, dst, count, &got, err);
+        return status == MMUL_OK && got < count ? fail_short(elements, err) : status;
+    }
+    int errnum = mmul_pread_all(elements->fd, dst, (size_t)count, elements->at, &got_bytes);
+    elements->at += count;
+    if (errnum != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", elements->name);
+    return got_bytes < (size_t)count ? fail_short(elements, err) : MMUL_OK;
+}
+
+// A character of U+0080 to U+00FF has two bytes. The pickle was checked to have no other ones.
+static enum mmul_status read_latin1(struct elements *elements, unsigned char *dst, int64_t count,
+                                    struct mmul_error *err) {
+    unsigned char buffer[BUFFER_BYTES];
     enum mmul_status status = MMUL_OK;
-    for (int64_t done = 0; status == MMUL_OK && done < count; done += BUFFER_BYTES)
-        status = read_exactly(stream, name, buffer, mmul_smaller(BUFFER_BYTES, count - done), err);
+    for (int64_t done = 0; status == MMUL_OK && done < count;) {
+        const int64_t raw = mmul_smaller(BUFFER_BYTES, count - done);
+        status = read_raw(elements, buffer, raw, err);
+        for (int64_t b = 0; status == MMUL_OK && b < raw; b++) {
+            if (buffer[b] >= 0xC0)
+                elements->lead = buffer[b];
+            else
+                dst[done++] = buffer[b] < 0x80
+                                  ? buffer[b]
+                                  : (unsigned char)(elements->lead << 6 | (buffer[b] & 0x3F));
+        }
+    }
     return status;
 }
 
-static enum mmul_status copy(struct mmul_archive_stream *stream, const char *name, int64_t count,
-                             struct mmul_decoded *to, struct mmul_error *err) {
+static enum mmul_status read_exactly(struct elements *elements, void *dst, int64_t count,
+                                     struct mmul_error *err) {
+    return elements->is_latin1 ? read_latin1(elements, dst, count, err)
+                               : read_raw(elements, dst, count, err);
+}
+
+static enum mmul_status begin(struct elements *elements, struct mmul_archive *archive,
+                              const struct mmul_tensor_entry *entry, struct mmul_error *err) {
+    char buffer[BUFFER_BYTES];
+    elements->at = entry->offset;
+    if (archive == NULL)
+        return MMUL_OK;
+    enum mmul_status status =
+        mmul_archive_begin(archive, entry->member, elements->name, &elements->stream, err);
+    for (int64_t done = 0; status == MMUL_OK && done < entry->offset; done += BUFFER_BYTES)
+        status = read_raw(elements, buffer, mmul_smaller(BUFFER_BYTES, entry->offset - done), err);
+    return status;
+}
+
+static enum mmul_status copy(struct elements *elements, int64_t count, struct mmul_decoded *to,
+                             struct mmul_error *err) {
     char buffer[BUFFER_BYTES];
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0, now; status == MMUL_OK && done < count; done += now) {
         now = mmul_smaller(BUFFER_BYTES, count - done);
-        status = read_exactly(stream, name, buffer, now, err);
+        status = read_exactly(elements, buffer, now, err);
         if (status == MMUL_OK)
             status = mmul_decoded_add(to, buffer, (size_t)now, err);
     }
     // At its end a storage is checked.
     int64_t ignored;
-    return status == MMUL_OK ? mmul_archive_read(stream, buffer, 1, &ignored, err) : status;
+    return status == MMUL_OK && elements->stream != NULL
+               ? mmul_archive_read(elements->stream, buffer, 1, &ignored, err)
+               : status;
 }
 
 // The places of its sizes and strides are the last ones of four.
@@ -243,16 +380,16 @@ static enum mmul_status gather(const struct mmul_tensor_entry *entry, const char
     return status;
 }
 
-static enum mmul_status decode_view(struct mmul_archive_stream *stream, const char *name,
+static enum mmul_status decode_view(struct elements *elements,
                                     const struct mmul_tensor_entry *entry, int64_t stretch_bytes,
                                     struct mmul_decoded *to, struct mmul_error *err) {
     struct mmul_decoded stretch;
     void *memory = NULL;
-    enum mmul_status status = mmul_decoded_init(&stretch, name, err);
+    enum mmul_status status = mmul_decoded_init(&stretch, elements->name, err);
     if (status == MMUL_OK)
         status = mmul_decoded_map(&stretch, stretch_bytes, &memory, err);
     if (status == MMUL_OK)
-        status = read_exactly(stream, name, memory, stretch_bytes, err);
+        status = read_exactly(elements, memory, stretch_bytes, err);
     if (status == MMUL_OK)
         status = gather(entry, memory, to, err);
     mmul_decoded_fini(&stretch);
@@ -270,24 +407,22 @@ static bool is_in_order(const struct mmul_tensor_entry *entry) {
 }
 
 enum mmul_status mmul_pt_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
-                                struct mmul_decoded *to, bool *is_big, struct mmul_error *err) {
+                                struct mmul_decoded *to, struct mmul_error *err) {
     struct mmul_archive *archive = NULL;
-    struct mmul_archive_stream *stream = NULL;
+    struct elements elements = {.name = name, .fd = fd, .is_latin1 = entry->is_latin1};
     int64_t count = 0, stretch = 0;
+    enum mmul_status status = MMUL_OK;
     (void)count_elements(entry->dimensions, entry->sizes, entry->strides, &count, &stretch);
-    enum mmul_status status = mmul_archive_open(fd, name, kind, &archive, err);
+    if (entry->member >= 0)
+        status = mmul_archive_open(fd, name, kind, &archive, err);
     if (status == MMUL_OK)
-        status = find_order(archive, name, is_big, err);
-    if (status == MMUL_OK)
-        status = mmul_archive_begin(archive, entry->member, name, &stream, err);
-    if (status == MMUL_OK)
-        status = skip(stream, name, entry->offset, err);
+        status = begin(&elements, archive, entry, err);
     if (status == MMUL_OK)
         status = is_in_order(entry)
-                     ? copy(stream, name, entry->bytes, to, err)
-                     : decode_view(stream, name, entry,
+                     ? copy(&elements, entry->bytes, to, err)
+                     : decode_view(&elements, entry,
                                    stretch * (int64_t)mmul_dtype_bytes(entry->dtype), to, err);
-    mmul_archive_end(stream);
+    mmul_archive_end(elements.stream);
     mmul_archive_close(archive);
     return status;
 }
@@ -295,17 +430,16 @@ enum mmul_status mmul_pt_decode(int fd, const char *name, const struct mmul_tens
 static enum mmul_status become(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
                                struct mmul_error *err) {
     struct mmul_decoded decoded;
-    bool is_big = false;
     enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
     if (status == MMUL_OK)
-        status = mmul_pt_decode(matrix->fd, matrix->name, entry, &decoded, &is_big, err);
+        status = mmul_pt_decode(matrix->fd, matrix->name, entry, &decoded, err);
     if (status == MMUL_OK)
         status = mmul_decoded_end(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     matrix->info.one_dimensional = entry->dimensions == 1;
     matrix->info.dimensions = entry->dimensions;
     matrix->info.stored = entry->dtype;
-    matrix->info.big_endian = is_big;
+    matrix->info.big_endian = entry->is_big;
     return status;
 }
 

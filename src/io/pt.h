@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// PyTorch files (torch.save since 1.6): a zip archive of a pickle, which says what tensors there are (io/pickle.h), and
-// of their storages. Tensors may be views of one storage. Read only.
+// PyTorch files. Since torch 1.6 they are a zip archive of a pickle, which says what tensors there are (io/pickle.h),
+// and of their storages; before, pickles and storages one after the other (io/pt_old.h). Tensors may be views of one
+// storage. Read only.
 #pragma once
 
 #include "io/decoded.h"
@@ -11,10 +12,10 @@
 enum mmul_status mmul_pt_list(int fd, const char *name, int64_t file_bytes,
                               struct mmul_tensors **tensors, struct mmul_error *err);
 
-// The elements of one of up to four dimensions in C order to `to`, as the file stores them; `is_big`: the other byte
-// order than this machine's. Fails with MMUL_ERR_DATA, MMUL_ERR_IO and MMUL_ERR_SYSTEM.
+// The elements of one of up to four dimensions in C order to `to`, in the byte order of the file. Fails with
+// MMUL_ERR_DATA, MMUL_ERR_NO_INPUT, MMUL_ERR_IO and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_pt_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
-                                struct mmul_decoded *to, bool *is_big, struct mmul_error *err);
+                                struct mmul_decoded *to, struct mmul_error *err);
 
 // The row's functions (io/formats.h).
 enum mmul_status mmul_pt_load(struct mmul_matrix *matrix, const unsigned char *start, size_t count,

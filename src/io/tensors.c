@@ -33,6 +33,9 @@ void mmul_tensors_close(struct mmul_tensors *tensors) {
     for (int64_t t = 0; t < tensors->count; t++)
         mmul_free(tensors->all[t].name);
     mmul_free(tensors->all);
+    for (int64_t c = 0; c < tensors->skipped_count; c++)
+        mmul_free((char *)tensors->skipped[c].name);
+    mmul_free(tensors->skipped);
     json_decref(tensors->metadata);
     mmul_input_file_release(tensors->file);
     mmul_free(tensors);
@@ -41,6 +44,12 @@ void mmul_tensors_close(struct mmul_tensors *tensors) {
 struct mmul_tensors_info mmul_tensors_info(const struct mmul_tensors *tensors) {
     return (struct mmul_tensors_info){
         .format = tensors->format, .count = tensors->count, .file_bytes = tensors->file_bytes};
+}
+
+int64_t mmul_tensors_skipped(const struct mmul_tensors *tensors,
+                             const struct mmul_tensors_skipped **classes) {
+    *classes = tensors->skipped;
+    return tensors->skipped_count;
 }
 
 struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t index) {

@@ -15,9 +15,11 @@ struct mmul_tensor_entry {
     enum mmul_dtype dtype;
     int dimensions;
     int64_t sizes[MMUL_TENSOR_DIMENSIONS];
-    int64_t offset, bytes; // of the elements; npz: bytes alone; pt: offset in the storage
-    int64_t member;        // npz, pt: its number in the archive; gguf: of its type
+    int64_t offset,
+        bytes;      // of the elements; npz: bytes alone; pt: offset in the member or the file
+    int64_t member; // npz, pt: its number in the archive, pt: -1 without one; gguf: of its type
     int64_t strides[MMUL_TENSOR_DIMENSIONS]; // pt
+    bool is_big, is_latin1;                  // pt: big-endian; a text in UTF-8, a character a byte
 };
 
 struct mmul_tensors {
@@ -27,7 +29,9 @@ struct mmul_tensors {
     int64_t count;
     struct mmul_tensor_entry *all; // owned, `capacity` of them
     int64_t capacity;
-    struct json_t *metadata; // owned: texts by name; NULL: none
+    struct json_t *metadata;              // owned: texts by name; NULL: none
+    struct mmul_tensors_skipped *skipped; // owned, with their names: pt
+    int64_t skipped_count;
 };
 
 // Room for at most `capacity` entries. Released with mmul_tensors_close.

@@ -68,6 +68,15 @@ def expected_torch():
     }
 
 
+def expected_objects():
+    """Name -> array of tests/data/objects.pt and old_objects.pt, of what is read of them."""
+    a = np.arange(6, dtype="f8").reshape(2, 3) - 2.5
+    return {"model.0.weight": np.arange(6, dtype="f4").reshape(2, 3), "model.0.bias": np.array([1, 2], "f4"),
+            "model.1.running_var": np.ones(2, "f4"), "args.t": np.array([1, 2, 3], "f4"), "array": a, "fortran": a,
+            "big": np.array([1, -2, 2 ** 24], ">i4"), "default.a.0": np.array([7, 8], "f4"),
+            "pair.0.0": np.array([9], "f4")}
+
+
 def gguf_values():
     """What tests/data/model.gguf is made of: numbers that every type of it holds as they are, and a stack."""
     random = np.random.default_rng(13)

@@ -94,7 +94,16 @@ refused() {
     expect_failure 65 "${@:2}"
 }
 
-@test "a pickle that would execute something is refused by name, and nothing runs" {
+# has FILE TENSORS [SKIPPED]: info lists so many tensors, and says that of objects
+has() {
+    program info "$1"
+    expect_quiet_success
+    expect_line "$1: pt, $2, $(stat -c %s "$1") bytes"
+    [ -z "${3-}" ] || expect_line "$3"
+    [ -n "${3-}" ] || [[ "$output" != *skipped* ]]
+}
+
+@test "a pickle that would execute something executes nothing, and info names what it would have called" {
     need_numpy
     python << 'END'
 import numpy as np
@@ -102,43 +111,120 @@ import torchfile as t
 a = np.ones((2, 2), "f4")
 one = t.tensor(t.storage(a), (2, 2))
 t.save_pickle(b"\x80\x02cos\nsystem\nX\x0a\x00\x00\x00touch done\x85R.", "os.pt")
-t.save_pickle(b"\x80\x02cposix\nsystem\nX\x0a\x00\x00\x00touch done\x85R.", "posix.pt")
-t.save_pickle(b"\x80\x02c__builtin__\neval\nX\x10\x00\x00\x00open('done', 'w')\x85R.", "eval.pt")
+t.save_pickle(b"\x80\x02c__builtin__\neval\nX\x11\x00\x00\x00open('done', 'w')\x85R.", "eval.pt")
 t.save_pickle(b"\x80\x02(X\x0a\x00\x00\x00touch doneios\nsystem\n.", "inst.pt")
 t.save_pickle(b"\x80\x02ctorch\nFloatStorage\n)R.", "call.pt")
 t.save_pickle(b"\x80\x02)\x81.", "newobj.pt")
 t.save_pickle(b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "stack.pt")
+t.save_pickle(b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x0atouch done\x85R.", "stack_call.pt")
 t.save_pickle(b"\x80\x02Va\n.", "unicode.pt")
 t.save_pickle(b"\x80\x02\xff.", "unknown.pt")
+t.save_pickle(b"\x80\x05\x97.", "buffer.pt")
 t.save({"m": t.call("__main__", "Net", 1), "a": one}, "model.pt")
-t.save({"a": one}, "four.pt", protocol=4)
 END
-    hint="torch.save(model.state_dict(), ...) stores tensors alone"
-    here="of Python, and nothing is executed here"
-    refused os.pt "'os.pt' is not read: its pickle wants os.system $here" "$hint"
-    refused posix.pt "'posix.pt' is not read: its pickle wants posix.system $here" "$hint"
-    refused eval.pt "'eval.pt' is not read: its pickle wants __builtin__.eval $here" "$hint"
+    has os.pt "0 tensors" "1 object without tensors skipped: 1 os.system"
+    has eval.pt "0 tensors" "1 object without tensors skipped: 1 __builtin__.eval"
+    has call.pt "0 tensors" "1 object without tensors skipped: 1 torch.FloatStorage"
+    has model.pt "1 tensor" "1 object without tensors skipped: 1 __main__.Net"
+    expect_line "2 x 2  float32     16  a"
+    has stack.pt "0 tensors"
+    has stack_call.pt "0 tensors" "1 object without tensors skipped: 1 os.system"
+    refused newobj.pt "'newobj.pt' is not a valid PyTorch file: its pickle takes more than it has"
     refused inst.pt "'inst.pt' is not read: its pickle has INST, which tensors do not need"
-    refused call.pt "'call.pt' is not read: its pickle wants torch.FloatStorage $here" "$hint"
-    refused model.pt "'model.pt' is not read: its pickle wants __main__.Net $here" "$hint"
-    refused newobj.pt "'newobj.pt' is not read: its pickle has NEWOBJ, which tensors do not need"
-    protocol="torch.save writes protocol 2 unless it is told another one"
-    refused stack.pt "'stack.pt' is not read: its pickle has SHORT_BINUNICODE, which tensors do not need" "$protocol"
-    refused four.pt "'four.pt' is not read: its pickle has FRAME, which tensors do not need" "$protocol"
     refused unicode.pt "'unicode.pt' is not read: its pickle has UNICODE, which tensors do not need"
+    refused buffer.pt "'buffer.pt' is not read: its pickle has NEXT_BUFFER, which tensors do not need"
     refused unknown.pt \
         "'unknown.pt' is not a valid PyTorch file: its pickle has the unknown opcode 0xff"
     [ ! -e "done" ]
 }
 
+@test "a checkpoint of torch with modules, arrays and objects, in the zip and in the older form" {
+    need_numpy
+    cp "$data/objects.pt" "$data/old_objects.pt" .
+    skipped="1 numpy.core.multiarray.scalar, 1 pathlib.PosixPath, 1 torch.device"
+    has objects.pt "18 tensors" "4 objects without tensors skipped: 1 datetime.datetime, $skipped"
+    expect_line "2 x 3     float32                  24  model.0.weight"
+    expect_line "a number  int64                     8  model.1.num_batches_tracked"
+    expect_line "2 x 2     qint8 (not read)          4  quantised"
+    expect_line "3 x 3     sparse (not read)         0  sparse"
+    program info --json objects.pt
+    expect_quiet_success
+    [[ "$output" == *'"skipped": {"datetime.datetime": 1, "numpy.core.multiarray.scalar": 1, '* ]]
+    python << 'END'
+import os
+import subprocess
+import numpy as np
+from tensors import expected_objects
+for file in "objects.pt", "old_objects.pt":
+    for name, array in expected_objects().items():
+        subprocess.run([os.environ["MPIMATMUL"], "convert", f"{file}:{name}", "out.npy"], check=True)
+        found = np.load("out.npy")
+        assert found.dtype == array.dtype.newbyteorder("="), (file, name, found.dtype)
+        assert found.size == array.size and (found.reshape(array.shape) == array).all(), (file, name, found)
+END
+    for name in quantised sparse csr; do
+        type=${name/quantised/qint8}
+        refused objects.pt:$name \
+            "tensor '$name' of 'objects.pt' holds elements of type '${type/csr/sparse}', which is not read"
+    done
+}
+
+@test "pickles of protocol 2 to 5: arrays in either order, of either byte order, views, objects that hold each other" {
+    need_numpy
+    python << 'END'
+import argparse
+import os
+import subprocess
+from collections import OrderedDict, defaultdict, namedtuple
+import numpy as np
+import torchfile as t
+random = np.random.default_rng(14)
+arrays = {"f8": random.standard_normal((301, 17)), "i2": random.integers(-300, 300, (3, 4, 5)).astype("i2"),
+          "b1": random.integers(0, 2, (3, 5)).astype(bool), "u1": np.arange(256, dtype="u1").reshape(16, 16)}
+arrays["fortran"] = np.asfortranarray(arrays["f8"])
+arrays["big"] = arrays["f8"].astype(">f4")
+arrays["view"] = arrays["f8"][::2, 1:3]
+a = np.arange(6, dtype="f4").reshape(2, 3)
+one = t.tensor(t.storage(a), (2, 3))
+pair = namedtuple("pair", "x y")
+pair.__module__ = "argparse"
+argparse.pair = pair
+loop = argparse.Namespace(t=one)
+loop.itself, loop.list = loop, [loop, {1, 2}, frozenset("x"), 2 ** 100, -1.5, b"", bytearray(b"x")]
+for protocol in range(2, 6):
+    t.save({**arrays, "objects": np.array([None, {}]), "none": np.zeros((0, 3)), "text": np.array(["a"]), "loop": loop,
+            "pair": pair(one, 1), "dd": defaultdict(list, {"x": [one]}), "od": OrderedDict(a=one), "True": True},
+           "p.pt", protocol)
+    for name, array in {**arrays, "loop.t": a, "pair.0": a, "dd.x.0": a, "od.a": a}.items():
+        subprocess.run([os.environ["MPIMATMUL"], "convert", "p.pt:" + name, "out.npy"], check=True)
+        found = np.load("out.npy")
+        assert found.dtype == array.dtype.newbyteorder("="), (protocol, name, found.dtype)
+        assert found.size == array.size and (found.reshape(array.shape) == array).all(), (protocol, name)
+END
+    program info p.pt
+    expect_quiet_success
+    expect_line "1          <U1 (not read)      4  text"
+    [[ "${output#*$'\n'}" == "2 objects without tensors skipped: 1 builtins.bytearray, 1 numpy.ndarray"* ]] ||
+        [[ "${output#*$'\n'}" == "1 object without tensors skipped: 1 numpy.ndarray"* ]] # since protocol 5
+    [ "$(grep -c . <<< "$output")" -eq 16 ]
+}
+
 @test "the older form, and files that are not valid" {
     need_numpy
     cp "$data/old.pt" .
-    refused old.pt "'old.pt' is an older PyTorch file, which is not read yet" \
-        "in Python: torch.save(torch.load('old.pt', weights_only=True), 'old.new.pt')"
+    program convert old.pt out.npy
+    expect_quiet_success
     python << 'END'
 import numpy as np
 import torchfile as t
+assert (np.load("out.npy") == np.arange(120).reshape(12, 10) - 60).all()
+old = open("old.pt", "rb").read()
+open("cut_pickle.pt", "wb").write(old[:100])
+open("cut_keys.pt", "wb").write(old[:-490])
+open("cut_count.pt", "wb").write(old[:-484])
+open("cut_data.pt", "wb").write(old[:-1])
+open("no_key.pt", "wb").write(old.replace(b"X\x09\x00\x00\x00", b"X\x08\x00\x00\x00", 1))
+open("huge.pt", "wb").write(old[:-488] + b"\xff" * 8 + old[-480:])
 a = np.ones((2, 3), "f4")
 s = t.storage(a)
 t.save([t.tensor(s, (2, 3), (3, 1), 1)], "beyond.pt")
@@ -164,10 +250,17 @@ with zipfile.ZipFile("missing.pt") as old, zipfile.ZipFile("gone.pt", "w") as ne
     new.writestr("archive/data.pkl", old.read("archive/data.pkl"))
 END
     no="is not a valid PyTorch file:"
+    for cut in cut_pickle cut_keys; do
+        refused $cut.pt "'$cut.pt' $no its pickle ends too early"
+    done
+    for cut in cut_count cut_data; do
+        refused $cut.pt "'$cut.pt' $no it ends before its last storage"
+    done
+    refused huge.pt "'huge.pt' $no a storage has more elements than can be counted"
     refused beyond.pt "'beyond.pt' $no tensor '0': it goes beyond the end of its storage"
     refused stride.pt "'stride.pt' $no tensor '0': it goes beyond the end of its storage"
     refused many.pt "'many.pt' $no tensor '0': its elements are too many to count"
-    refused neg.pt "'neg.pt' $no its pickle has a tensor that is to be conjugated or negated"
+    refused neg.pt:0 "tensor '0' of 'neg.pt' holds elements of type 'negated', which is not read"
     refused nine.pt "'nine.pt' $no its pickle has a tensor of more than 8 dimensions"
     refused back.pt "'back.pt' $no its pickle has a tensor whose sizes are no whole numbers"
     refused cut.pt "'cut.pt' $no its pickle ends too early"
@@ -177,7 +270,7 @@ END
     refused gap.pt "'gap.pt' $no its pickle takes more than it has"
     refused persid.pt "'persid.pt' $no its pickle has a persistent id that is no storage"
     refused gone.pt "'gone.pt' $no tensor 'a.b': its storage is not there"
-    refused order.pt:0 "'order.pt:0' $no its byteorder is neither little nor big"
+    refused order.pt "'order.pt' $no its byteorder is neither little nor big"
     program info complex.pt
     expect_quiet_success
     expect_line "1 x 1     complex64 (not read)      8  c"

@@ -14,8 +14,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             const struct mmul_pickle_tensor *tensor = &pickle.tensors[t];
             FUZZ_EXPECT(strlen(tensor->name) < 2000 &&
                         tensor->dimensions <= MMUL_TENSOR_DIMENSIONS);
-            FUZZ_EXPECT((const uint8_t *)tensor->storage >= data &&
-                        (const uint8_t *)tensor->storage + tensor->storage_length <= data + size);
+            FUZZ_EXPECT(tensor->storage == NULL ||
+                        ((const uint8_t *)tensor->storage >= data &&
+                         (const uint8_t *)tensor->storage + tensor->storage_length <= data + size));
+            FUZZ_EXPECT(tensor->elements == NULL ||
+                        (tensor->elements >= data &&
+                         tensor->elements + tensor->elements_bytes <= data + size));
         }
         mmul_pickle_fini(&pickle);
     }

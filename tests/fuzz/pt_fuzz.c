@@ -12,12 +12,11 @@ static void decode(int file, const struct mmul_tensor_entry *entry) {
     enum { DECODED_MAX = 1 << 20 };
     struct mmul_decoded decoded;
     struct mmul_error err;
-    bool is_big;
     if (!entry->is_readable || entry->dimensions < 1 || entry->dimensions > 4 ||
         entry->bytes == 0 || entry->bytes > DECODED_MAX)
         return;
     FUZZ_EXPECT(mmul_decoded_init(&decoded, "f", &err) == MMUL_OK);
-    if (mmul_pt_decode(file, "f", entry, &decoded, &is_big, &err) == MMUL_OK)
+    if (mmul_pt_decode(file, "f", entry, &decoded, &err) == MMUL_OK)
         FUZZ_EXPECT(decoded.bytes == entry->bytes);
     mmul_decoded_fini(&decoded);
 }
