@@ -76,9 +76,20 @@ int64_t mmul_archive_find(struct mmul_archive *archive, const char *name) {
     return zip_name_locate(archive->zip, name, 0);
 }
 
+bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member) {
+    zip_stat_t found;
+    return zip_stat_index(archive->zip, (zip_uint64_t)member, 0, &found) == 0 &&
+           (found.valid & ZIP_STAT_COMP_METHOD) != 0 && found.comp_method == ZIP_CM_LZMA;
+}
+
 enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member, const char *name,
                                     struct mmul_archive_stream **stream, struct mmul_error *err) {
     struct mmul_archive_stream *made = NULL;
+    if (mmul_archive_is_lzma(archive, member)) {
+        mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': it is compressed with LZMA", name);
+        mmul_hint(err, "unpack the archive and pack it again: zip -r");
+        return err->status;
+    }
     zip_file_t *file = zip_fopen_index(archive->zip, (zip_uint64_t)member, 0);
     if (file == NULL)
         return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name,
@@ -113,6 +124,20 @@ enum mmul_status mmul_archive_read(struct mmul_archive_stream *stream, void *dst
     }
     *got = done;
     return MMUL_OK;
+}
+
+bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
+                              const unsigned char *bytes, int count) {
+    enum { MOST = 16 };
+    unsigned char start[MOST];
+    struct mmul_archive_stream *stream = NULL;
+    struct mmul_error ignored;
+    int64_t got = 0;
+    const bool is_read = count <= MOST &&
+                         mmul_archive_begin(archive, member, "", &stream, &ignored) == MMUL_OK &&
+                         mmul_archive_read(stream, start, count, &got, &ignored) == MMUL_OK;
+    mmul_archive_end(stream);
+    return is_read && got == count && memcmp(start, bytes, (size_t)count) == 0;
 }
 
 // ---------------------------------------------------------------------------------------- packing

@@ -22,6 +22,13 @@ const char *mmul_archive_member(struct mmul_archive *archive, int64_t member, in
 // The first member of that name; -1: there is none.
 int64_t mmul_archive_find(struct mmul_archive *archive, const char *name);
 
+// Is it compressed with LZMA? Versions of libzip differ in what they make of it: it is not read.
+bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member);
+
+// Does the member begin with these bytes?
+bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
+                              const unsigned char *bytes, int count);
+
 // A member as it is read, from its beginning; `name` is for errors. Fails with MMUL_ERR_DATA. Ended with
 // mmul_archive_end, NULL is legal.
 enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member, const char *name,

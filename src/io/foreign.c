@@ -26,11 +26,7 @@ static bool first_entry_has(const unsigned char *start, size_t count, const char
 }
 
 bool mmul_is_npz(const unsigned char *start, size_t count) {
-    static const char entry[] = {'P', 'K', 3, 4}, end[] = {'P', 'K', 5, 6};
-    if (count >= sizeof end && memcmp(start, end, sizeof end) == 0)
-        return true;
-    return count >= sizeof entry && memcmp(start, entry, sizeof entry) == 0 &&
-           first_entry_has(start, count, ".npy", true);
+    return first_entry_has(start, count, ".npy", true);
 }
 
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count) {

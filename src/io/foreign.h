@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Zip archives by the name of their first entry; one of no entries is what numpy.savez makes of no arrays.
+// Zip archives by the name of their first entry.
 bool mmul_is_npz(const unsigned char *start, size_t count);
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count);
 

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/address.h"
+#include "io/archive.h"
 #include "io/bin_header.h"
 #include "io/csv.h"
 #include "io/foreign.h"
@@ -203,6 +204,19 @@ static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char
     return status;
 }
 
+// By any member. Where there is no list of members, because the file was cut say, the first one tells.
+static enum mmul_format zip_content(int fd, const unsigned char *start, size_t count) {
+    struct mmul_archive *archive = NULL;
+    struct mmul_error ignored;
+    const bool is_whole = mmul_archive_open(fd, "", "", &archive, &ignored) == MMUL_OK;
+    const bool is_pytorch =
+        is_whole ? mmul_pt_has_pickle(archive) : mmul_is_pytorch_zip(start, count);
+    const bool is_npz =
+        !is_pytorch && (is_whole ? mmul_npz_has_arrays(archive) : mmul_is_npz(start, count));
+    mmul_archive_close(archive);
+    return is_pytorch ? MMUL_FORMAT_PT : is_npz ? MMUL_FORMAT_NPZ : MMUL_FORMAT_BY_ENDING;
+}
+
 // Numbers as text have no header; those that describe themselves are written with them.
 static enum mmul_status header_text(const struct mmul_output_request *request,
                                     enum mmul_dtype dtype,
@@ -242,7 +256,7 @@ static const struct mmul_format_row rows[] = {
      .name = "npz",
      .called = "an .npz archive",
      .ending = ".npz",
-     .probe = mmul_is_npz,
+     MAGIC("PK\5\6"), // of no members: what numpy.savez makes of no arrays
      .load = load_npz,
      .list = list_npz,
      .header = header_npy,
@@ -253,17 +267,13 @@ static const struct mmul_format_row rows[] = {
      .name = "pt",
      .called = "a PyTorch file",
      .ending = ".pt",
+     .probe = mmul_is_old_pytorch, // others are zip archives
+     .load = mmul_pt_load,
+     .list = mmul_pt_list_file},
+    {.called = "a zip archive",
      MAGIC("PK\3\4"),
-     .probe = mmul_is_pytorch_zip,
-     .load = mmul_pt_load,
-     .list = mmul_pt_list_file},
-    {.format = MMUL_FORMAT_PT,
-     .called = "an older PyTorch file",
-     .ending = ".pt",
-     .probe = mmul_is_old_pytorch,
-     .load = mmul_pt_load,
-     .list = mmul_pt_list_file},
-    {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip <in>"},
+     .content = zip_content,
+     .hint = "unpack it first: unzip <in>"},
     {.format = MMUL_FORMAT_SAFETENSORS,
      .name = "safetensors",
      .called = "a .safetensors file",
@@ -274,6 +284,9 @@ static const struct mmul_format_row rows[] = {
      .header = header_safetensors,
      .pack = mmul_pack_safetensors,
      .dtypes = ALL_TYPES},
+    {.called = "a Git LFS pointer",
+     MAGIC("version https://git-lfs.github.com/spec/v1"),
+     .hint = "fetch the file that it stands for: git lfs pull"},
     {.called = "an HDF5 file",
      MAGIC("\x89HDF\r\n\x1A\n"),
      .hint = SAVE "h5py.File(<in>)['NAME'][...])"},
@@ -375,11 +388,14 @@ static bool fits(const struct mmul_format_row *row, const unsigned char *start, 
     return row->probe == NULL || row->probe(start, count);
 }
 
-const struct mmul_format_row *mmul_format_probe(const unsigned char *start, size_t count) {
+const struct mmul_format_row *mmul_format_of_input(int fd, const unsigned char *start,
+                                                   size_t count) {
     int row = 0;
     while (row < ROW_COUNT - 1 && !fits(&rows[row], start, count))
         row++;
-    return &rows[row];
+    const enum mmul_format format =
+        rows[row].content != NULL ? rows[row].content(fd, start, count) : MMUL_FORMAT_BY_ENDING;
+    return format != MMUL_FORMAT_BY_ENDING ? mmul_format_row(format) : &rows[row];
 }
 
 const struct mmul_format_row *mmul_format_row(enum mmul_format format) {

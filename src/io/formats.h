@@ -25,6 +25,9 @@ struct mmul_format_row {
     // Is it a file that starts so? `start` holds MMUL_FORMAT_START_BYTES or as many as there are,
     // the magic among them. NULL: the magic alone tells.
     bool (*probe)(const unsigned char *start, size_t count);
+    // Which format a file that begins so is by all of it: its row is the file's. MMUL_FORMAT_BY_ENDING: this one. NULL:
+    // this one.
+    enum mmul_format (*content)(int fd, const unsigned char *start, size_t count);
     // How its owner makes a file of it that is read, <in>, <npy>, <npz> and <pt> being the names of both; NULL where
     // `load` is not.
     const char *hint;
@@ -51,8 +54,9 @@ struct mmul_format_row {
     unsigned dtypes; // 1U << dtype for each that is written
 };
 
-// The row of a file that starts so; never NULL: what nobody knows is for .bin to refuse.
-const struct mmul_format_row *mmul_format_probe(const unsigned char *start, size_t count);
+// The row of the open file `fd`, which starts so; never NULL: what nobody knows is for .bin to refuse.
+const struct mmul_format_row *mmul_format_of_input(int fd, const unsigned char *start,
+                                                   size_t count);
 
 // The row's hint, with names made of `path`; with others where there is no room for them. Returns `text`.
 const char *mmul_format_hint(const struct mmul_format_row *row, const char *path,

@@ -13,7 +13,7 @@
 #include "io/transfer.h" // refuses big-endian hosts
 #include "model/matrix.h"
 
-static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+const unsigned char mmul_npy_magic[MMUL_NPY_MAGIC_BYTES] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 enum { DIMENSIONS_MAX = MMUL_TENSOR_DIMENSIONS, DESCR_MAX = 16 };
 
@@ -318,7 +318,7 @@ size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype 
     size_t length = (size_t)written;
     size_t total = (PREFIX + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(bytes, ' ', total);
-    memcpy(bytes, magic, sizeof magic);
+    memcpy(bytes, mmul_npy_magic, sizeof mmul_npy_magic);
     bytes[6] = 1;
     bytes[7] = 0;
     bytes[8] = (unsigned char)((total - PREFIX) & 0xFF);

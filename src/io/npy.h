@@ -7,10 +7,13 @@
 #include "mpimatmul_local.h"
 
 enum {
+    MMUL_NPY_MAGIC_BYTES = 6,
     MMUL_NPY_PREFIX_BYTES = 12,    // enough to know how long the header is
     MMUL_NPY_HEADER_MAX = 1 << 16, // longest that is read
     MMUL_NPY_WRITTEN_MAX = 256,    // longest that is written
 };
+
+extern const unsigned char mmul_npy_magic[MMUL_NPY_MAGIC_BYTES]; // a file begins with it
 
 struct mmul_npy_header {
     struct mmul_shape shape;

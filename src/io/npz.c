@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "io/archive.h"
 #include "io/npy.h"
 
 static const char ending[] = ".npy";
@@ -44,7 +43,18 @@ static void describe(struct mmul_archive *archive, unsigned char *buffer,
         mmul_npy_describe(buffer, length, "", entry, &ignored) == MMUL_OK)
         entry->bytes -= (int64_t)length;
     else
-        mmul_text_copy(entry->type, sizeof entry->type, "no valid .npy");
+        mmul_text_copy(entry->type, sizeof entry->type,
+                       mmul_archive_is_lzma(archive, entry->member) ? "LZMA-compressed"
+                                                                    : "no valid .npy");
+}
+
+// Is it a .npy file, by its name or, as numpy takes it, by its content? *stem: its name without the ending.
+static bool is_array(struct mmul_archive *archive, int64_t member, const char *file, size_t *stem) {
+    const size_t length = strlen(file), end = sizeof ending - 1;
+    const bool has_ending = length > end && strcmp(file + length - end, ending) == 0;
+    *stem = has_ending ? length - end : length;
+    return has_ending ||
+           mmul_archive_begins_with(archive, member, mmul_npy_magic, (int)sizeof mmul_npy_magic);
 }
 
 static enum mmul_status list_members(struct mmul_archive *archive, const char *name,
@@ -53,8 +63,8 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
     for (int64_t m = 0; m < tensors->capacity; m++) {
         int64_t bytes = 0;
         const char *file = mmul_archive_member(archive, m, &bytes);
-        const size_t length = file != NULL ? strlen(file) : 0, end = sizeof ending - 1;
-        if (length <= end || strcmp(file + length - end, ending) != 0)
+        size_t stem = 0;
+        if (file == NULL || !is_array(archive, m, file, &stem))
             continue;
         if (mmul_archive_find(archive, file) != m) // numpy reads the last, others the first
             return mmul_fail(err, MMUL_ERR_DATA,
@@ -64,7 +74,7 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
         enum mmul_status status = mmul_copy_text(file, &entry->name, err);
         if (status != MMUL_OK)
             return status;
-        entry->name[length - end] = '\0';
+        entry->name[stem] = '\0';
         entry->member = m;
         entry->bytes = bytes;
         tensors->count++;
@@ -74,6 +84,17 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
 }
 
 static const char kind[] = "a valid .npz file";
+
+bool mmul_npz_has_arrays(struct mmul_archive *archive) {
+    for (int64_t m = 0; m < mmul_archive_count(archive); m++) {
+        int64_t bytes;
+        size_t stem;
+        const char *file = mmul_archive_member(archive, m, &bytes);
+        if (file != NULL && is_array(archive, m, file, &stem))
+            return true;
+    }
+    return false;
+}
 
 enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
                                struct mmul_tensors **tensors, struct mmul_error *err) {

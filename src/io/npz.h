@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
 // .npz archives (numpy.savez, numpy.savez_compressed): zip files whose members NAME.npy are the tensors
-// NAME.
+// NAME. As for numpy, any other member that begins as a .npy file does is one, too.
 #pragma once
 
+#include "io/archive.h"
 #include "io/decoded.h"
 #include "io/tensors.h"
 
-// The members of the open file `fd`, called `name`, that end in .npy; one whose header is no valid .npy
-// is not readable. Fails with MMUL_ERR_DATA (no valid archive, or two members of one name) and MMUL_ERR_SYSTEM.
+// Has the archive a member that is a .npy file?
+bool mmul_npz_has_arrays(struct mmul_archive *archive);
+
+// The members of the open file `fd`, called `name`, that are .npy files; one whose header is no valid .npy, or that is
+// compressed with LZMA, is not readable. Fails with MMUL_ERR_DATA (no valid archive, or two members of one name) and
+// MMUL_ERR_SYSTEM.
 enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
                                struct mmul_tensors **tensors, struct mmul_error *err);
 

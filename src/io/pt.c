@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "io/archive.h"
 #include "io/matrix_file.h"
 #include "io/pickle.h"
 #include "io/pt_old.h"
@@ -44,23 +43,35 @@ struct source {
 
 static const char pickle_name[] = "data.pkl";
 
-// The member with the pickle: that name, in whatever folder, which is the shortest where there are several.
+static int count_folders(const char *path) {
+    int count = 0;
+    for (; *path != '\0'; path++)
+        count += *path == '/';
+    return count;
+}
+
+// The member with the pickle: that name in any folder, of several the one in the fewest.
 static int64_t find_pickle(struct mmul_archive *archive, int *folder_length) {
     const size_t length = sizeof pickle_name - 1;
     int64_t found = -1;
+    int least = INT_MAX;
     for (int64_t m = 0; m < mmul_archive_count(archive); m++) {
         int64_t bytes;
         const char *name = mmul_archive_member(archive, m, &bytes);
         const size_t all = name != NULL ? strlen(name) : 0;
         if (all < length || strcmp(name + all - length, pickle_name) != 0 ||
-            (all > length && name[all - length - 1] != '/') || all - length > INT_MAX / 2)
+            (all > length && name[all - length - 1] != '/') || count_folders(name) >= least)
             continue;
-        if (found < 0 || (int)(all - length) < *folder_length) {
-            found = m;
-            *folder_length = (int)(all - length);
-        }
+        found = m;
+        least = count_folders(name);
+        *folder_length = (int)(all - length); // names in zip archives have 65535 bytes at most
     }
     return found;
+}
+
+bool mmul_pt_has_pickle(struct mmul_archive *archive) {
+    int ignored;
+    return find_pickle(archive, &ignored) >= 0;
 }
 
 // Of the folder in which the archive has everything; -1: there is none.

@@ -5,8 +5,12 @@
 // storage. Read only.
 #pragma once
 
+#include "io/archive.h"
 #include "io/decoded.h"
 #include "io/tensors.h"
+
+// Has the archive a data.pkl, in any folder?
+bool mmul_pt_has_pickle(struct mmul_archive *archive);
 
 // The tensors of the open file `fd`, called `name`. Fails with MMUL_ERR_DATA and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_pt_list(int fd, const char *name, int64_t file_bytes,

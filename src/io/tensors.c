@@ -130,6 +130,29 @@ static enum mmul_status find_only(const struct mmul_tensors *tensors, const char
     return err->status;
 }
 
+// Makes an error of a tensor whose type is not read.
+static enum mmul_status fail_unread(const struct mmul_tensor_entry *entry, const char *path,
+                                    struct mmul_error *err) {
+    static const struct {
+        const char *begins, *hint;
+    } hints[] = {
+        {"complex", MMUL_HINT_COMPLEX},
+        {"<c", MMUL_HINT_COMPLEX},
+        {">c", MMUL_HINT_COMPLEX},
+        {"C64", MMUL_HINT_COMPLEX},
+        {"q", "in Python: x.dequantize()"},
+        {"sparse", "in Python: x.to_dense()"},
+        {"LZMA", "in Python: numpy.savez_compressed(NEW, **numpy.load(OLD))"},
+    };
+    mmul_fail(err, MMUL_ERR_DATA,
+              "tensor '%s' of '%s' holds elements of type '%s', which is not read", entry->name,
+              path, entry->type);
+    for (size_t h = 0; h < sizeof hints / sizeof *hints; h++)
+        if (strncmp(entry->type, hints[h].begins, strlen(hints[h].begins)) == 0)
+            mmul_hint(err, "%s", hints[h].hint);
+    return err->status;
+}
+
 enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const char *path,
                                    const char *address, const struct mmul_tensor_entry **entry,
                                    struct mmul_axis_range *range, struct mmul_error *err) {
@@ -147,11 +170,8 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
     }
     if (found == NULL)
         return fail_absent(tensors, path, address, err);
-    if (!found->is_readable) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "tensor '%s' of '%s' holds elements of type '%s', which is not read",
-                         found->name, path, found->type);
-    }
+    if (!found->is_readable)
+        return fail_unread(found, path, err);
     *entry = found;
     return MMUL_OK;
 }

@@ -34,6 +34,8 @@ struct mmul_tensors {
     int64_t skipped_count;
 };
 
+#define MMUL_HINT_COMPLEX "save the real and the imaginary part as two matrices: x.real and x.imag"
+
 // Room for at most `capacity` entries. Released with mmul_tensors_close.
 enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes, int64_t capacity,
                                      struct mmul_tensors **tensors, struct mmul_error *err);

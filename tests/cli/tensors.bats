@@ -157,7 +157,8 @@ END
     program info c.safetensors
     expect_line "1 x 1  C64 (not read)      8  z"
     program mul c.safetensors:z A.npy
-    expect_failure 65 "tensor 'z' of 'c.safetensors' holds elements of type 'C64', which is not read"
+    expect_failure 65 "tensor 'z' of 'c.safetensors' holds elements of type 'C64', which is not read" \
+        "save the real and the imaginary part as two matrices: x.real and x.imag"
     rm c.safetensors
     program mul none.safetensors:x A.npy
     expect_failure 66 "cannot open 'none.safetensors:x': No such file or directory"
@@ -351,6 +352,71 @@ the end of the file"
     program info header.safetensors
     expect_failure 65 "'header.safetensors' is not a valid .safetensors file: a header of 100000001 bytes, \
 expected at most 100000000"
+}
+
+@test "archives are told by any member, and members by their content" {
+    need_numpy
+    cp "$data/objects.pt" "$data/stored.npz" .
+    python << 'END'
+import io
+import zipfile
+import numpy as np
+a = np.arange(6.0).reshape(2, 3)
+np.save("a.npy", a)
+data = open("a.npy", "rb").read()
+for name, members in {"note": {"note.txt": "hi", "a.npy": data}, "folder": {"f/": "", "f/a.npy": data},
+                      "bare": {"note.txt": "hi", "a": data}, "zip": {"note.txt": "hi"}}.items():
+    with zipfile.ZipFile(name + ".npz", "w") as z:
+        for member, content in members.items():
+            z.writestr(member, content)
+old = zipfile.ZipFile("objects.pt")
+names = sorted(old.namelist(), key=lambda name: name.endswith("data.pkl"))      # last
+for file, folder, cut in ("above.pt", "", 0), ("inside.pt", "", len("objects/")), ("below.pt", "x/", 0):
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("x/", "")
+        z.writestr("x/more/yet/data.pkl", "no pickle")
+        for name in names:
+            z.writestr(folder + name[cut:], old.read(name))
+with zipfile.ZipFile("lzma.npz", "w") as z:
+    z.writestr("a.npy", data)
+    z.writestr("b.npy", data, zipfile.ZIP_LZMA)
+with zipfile.ZipFile("lzma.pt", "w", zipfile.ZIP_LZMA) as z:
+    for name in names:
+        z.writestr(name, old.read(name))
+END
+    for address in note.npz note.npz:a folder.npz folder.npz:f/a bare.npz bare.npz:a; do
+        program convert $address out.npy
+        expect_quiet_success
+        cmp out.npy a.npy
+    done
+    program convert objects.pt:array array.npy
+    for file in above inside below; do
+        program info $file.pt
+        expect_line "$file.pt: pt, 18 tensors, $(stat -c %s $file.pt) bytes"
+        program convert $file.pt:array out.npy
+        expect_quiet_success
+        cmp out.npy array.npy
+    done
+    program info zip.npz
+    expect_failure 65 "'zip.npz' is a zip archive, which is not read yet" "unpack it first: unzip 'zip.npz'"
+    program convert lzma.npz:a out.npy
+    expect_quiet_success
+    program info lzma.npz:b
+    expect_failure 65 "tensor 'b' of 'lzma.npz' holds elements of type 'LZMA-compressed', which is not read" \
+        "in Python: numpy.savez_compressed(NEW, **numpy.load(OLD))"
+    program info lzma.pt
+    expect_failure 65 "cannot read 'lzma.pt': it is compressed with LZMA" \
+        "unpack the archive and pack it again: zip -r"
+}
+
+@test "a pointer of Git LFS is refused by name, whatever it stands for" {
+    printf '%s\n' "version https://git-lfs.github.com/spec/v1" "oid sha256:4d7a2146" "size 12345" > m.pt
+    for name in m.npz m.npy m.csv m.mtx m.safetensors m.bin; do
+        cp m.pt $name
+        program info $name
+        expect_failure 65 "'$name' is a Git LFS pointer, which is not read yet" \
+            "fetch the file that it stands for: git lfs pull"
+    done
 }
 
 @test "an .npz archive that is cut or wrong is refused" {

@@ -164,8 +164,9 @@ for file in "objects.pt", "old_objects.pt":
 END
     for name in quantised sparse csr; do
         type=${name/quantised/qint8}
+        [ $name = quantised ] && hint="in Python: x.dequantize()" || hint="in Python: x.to_dense()"
         refused objects.pt:$name \
-            "tensor '$name' of 'objects.pt' holds elements of type '${type/csr/sparse}', which is not read"
+            "tensor '$name' of 'objects.pt' holds elements of type '${type/csr/sparse}', which is not read" "$hint"
     done
 }
 
