@@ -127,6 +127,9 @@ static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error
     int64_t begin, end, each = (int64_t)mmul_dtype_bytes(matrix->info.stored);
     if (!range->has_begin && !range->has_end)
         return MMUL_OK;
+    if (matrix->info.dimensions == 0)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is a range of a number, which has no axis",
+                         matrix->name);
     int64_t *axis = axes[matrix->info.dimensions - 1];
     if (!mmul_axis_range_resolve(range, *axis, &begin, &end))
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is empty: its first axis has %lld elements",

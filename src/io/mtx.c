@@ -11,6 +11,7 @@
 #include "io/matrix_file.h"
 #include "io/number_reader.h"
 #include "io/number_writer.h"
+#include "io/tensors.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
@@ -110,9 +111,12 @@ static enum mmul_status take_choice(struct mtx *mtx, const char *const *words, c
     for (*choice = 0; words[*choice] != NULL; ++*choice)
         if (is_word(begin, end, words[*choice]))
             return MMUL_OK;
-    if (is_word(begin, end, "complex") || is_word(begin, end, "hermitian"))
-        return mmul_fail(err, MMUL_ERR_DATA, "'%s' holds complex numbers, which are not read",
-                         mtx->reader.name);
+    if (is_word(begin, end, "complex") || is_word(begin, end, "hermitian")) {
+        mmul_fail(err, MMUL_ERR_DATA, "'%s' holds complex numbers, which are not read",
+                  mtx->reader.name);
+        mmul_hint(err, "%s", MMUL_HINT_COMPLEX);
+        return err->status;
+    }
     return fail_line(mtx, what, begin, end, err);
 }
 

@@ -235,7 +235,10 @@ static enum mmul_status read_descr(const char *descr, const char *name,
         "'%s' holds elements of numpy type '%s': f2, f4, f8 (float16, 32, 64), b1 (bool), i1 to "
         "i8 and u1 to u4 (int8 to 64, uint8 to 32) are read",
         name, descr);
-    mmul_hint(err, "save it from numpy with array.astype('float32')");
+    mmul_hint(err, "%s",
+              *descr != '\0' && descr[1] == 'c'
+                  ? MMUL_HINT_COMPLEX
+                  : "save it from numpy with array.astype('float32')");
     return err->status;
 }
 

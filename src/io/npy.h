@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The header of a .npy file (numpy.lib.format, versions 1.0 to 3.0). Pure: bytes to numbers and
 // back. Shapes: (c,) is one row 1 x c, as numpy's broadcasting reads it; (r,c); (d,r,c);
-// (b,d,r,c). No dimension, more than four, and sizes of 0 (but of shards) are refused.
+// (b,d,r,c). No dimension is 1 x 1. More than four, and sizes of 0 (but of shards) are refused.
 #pragma once
 
 #include "mpimatmul_local.h"

@@ -182,17 +182,13 @@ enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const
                                      const char *kind, struct mmul_shape *shape,
                                      struct mmul_error *err) {
     int n = dimensions;
-    if (n == 0) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' holds a single number without dimensions, expected 1 to 4", name);
-    }
     if (n > 4)
-        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions, expected 1 to 4", name, n);
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions, expected at most 4", name, n);
     struct mmul_shape found = {
         .batch = n > 3 ? sizes[n - 4] : 1,
         .depth = n > 2 ? sizes[n - 3] : 1,
         .rows = n > 1 ? sizes[n - 2] : 1,
-        .cols = sizes[n - 1],
+        .cols = n > 0 ? sizes[n - 1] : 1,
     };
     int64_t count = 0;
     char text[96];

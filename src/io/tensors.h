@@ -47,9 +47,8 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
                                    const char *address, const struct mmul_tensor_entry **entry,
                                    struct mmul_axis_range *range, struct mmul_error *err);
 
-// Sizes of a file as a stack: (c,) is a row 1 x c; (r,c); (d,r,c); (b,d,r,c). `kind` of file, as in
-// "a valid .npy file", for what cannot be counted. Fails with MMUL_ERR_DATA: no size, more than
-// four, sizes of 0.
+// Sizes of a file as a stack: () is 1 x 1; (c,) is a row 1 x c; (r,c); (d,r,c); (b,d,r,c). `kind` of file, as in
+// "a valid .npy file", for what cannot be counted. Fails with MMUL_ERR_DATA: more than four, sizes of 0.
 enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
                                      const char *kind, struct mmul_shape *shape,
                                      struct mmul_error *err);

@@ -419,6 +419,51 @@ END
     done
 }
 
+@test "a number without axes is a matrix of one element, of every kind of file" {
+    need_numpy
+    cp "$data/objects.pt" .
+    python << 'END'
+import numpy as np
+from tensors import write_safetensors
+np.save("one.npy", np.float64(3))
+np.savez("one.npz", x=np.int64(3))
+header = {"x": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}
+write_safetensors("one.safetensors", header, np.float32(3).tobytes())
+END
+    for file in one.npy one.npz one.safetensors; do
+        program mul $file one.npy -o out.npy -q
+        expect_quiet_success
+        python -c "import numpy as np; assert (np.load('out.npy') == [[9]]).all()"
+    done
+    program convert objects.pt:model.1.num_batches_tracked out.npy
+    expect_quiet_success
+    python -c "import numpy as np; x = np.load('out.npy'); assert x.dtype == 'i8' and x.tolist() == [[0]]"
+    program info 'one.npz:x[0:1]'
+    expect_failure 65 "'one.npz:x[0:1]' is a range of a number, which has no axis"
+}
+
+@test "complex numbers are refused with a way to have them" {
+    need_numpy
+    cp "$data/objects.pt" .
+    python << 'END'
+import numpy as np
+c = np.ones((2, 2), "c8")
+np.save("c.npy", c)
+np.savez("c.npz", c=c)
+END
+    echo "%%MatrixMarket matrix array complex general" > c.mtx
+    hint="save the real and the imaginary part as two matrices: x.real and x.imag"
+    program info c.npy
+    expect_failure 65 "'c.npy' holds elements of numpy type '<c8': f2, f4, f8 (float16, 32, 64), b1 (bool), i1 to i8 \
+and u1 to u4 (int8 to 64, uint8 to 32) are read" "$hint"
+    program info c.npz:c
+    expect_failure 65 "tensor 'c' of 'c.npz' holds elements of type '<c8', which is not read" "$hint"
+    program info objects.pt:complex
+    expect_failure 65 "tensor 'complex' of 'objects.pt' holds elements of type 'complex64', which is not read" "$hint"
+    program info c.mtx
+    expect_failure 65 "'c.mtx' holds complex numbers, which are not read" "$hint"
+}
+
 @test "an .npz archive that is cut or wrong is refused" {
     need_numpy
     cp "$data/deflated.npz" "$data/stored.npz" .

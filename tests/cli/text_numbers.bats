@@ -289,17 +289,18 @@ END
     expect_quiet_success
 }
 
-# mtx_refused TEXT LINE: of a file m.mtx whose first line is so, behind %%MatrixMarket matrix.
+# mtx_refused TEXT LINE [HINT]: of a file m.mtx whose first line is so, behind %%MatrixMarket matrix.
 mtx_refused() {
     printf '%b' "%%MatrixMarket matrix $1" > m.mtx
     program info m.mtx
-    expect_failure 65 "$2"
+    expect_failure 65 "${@:2}"
 }
 
 @test "Matrix Market files that are refused" {
     complex="'m.mtx' holds complex numbers, which are not read"
-    mtx_refused 'coordinate complex general\n1 1 1\n1 1 1 0\n' "$complex"
-    mtx_refused 'coordinate real hermitian\n1 1 1\n1 1 1\n' "$complex"
+    parts="save the real and the imaginary part as two matrices: x.real and x.imag"
+    mtx_refused 'coordinate complex general\n1 1 1\n1 1 1 0\n' "$complex" "$parts"
+    mtx_refused 'coordinate real hermitian\n1 1 1\n1 1 1\n' "$complex" "$parts"
     mtx_refused 'band real general\n1 1 1\n' "line 1 of 'm.mtx': expected coordinate or array, found 'band'"
     mtx_refused 'array text general\n' "line 1 of 'm.mtx': expected real, integer or pattern, found 'text'"
     mtx_refused 'array real\n' "line 1 of 'm.mtx': expected general, symmetric or skew-symmetric"

@@ -275,8 +275,8 @@ END
     program info complex.pt
     expect_quiet_success
     expect_line "1 x 1     complex64 (not read)      8  c"
-    refused complex.pt:c "tensor 'c' of 'complex.pt' holds elements of type 'complex64', which is not read"
-    refused complex.pt:s "'complex.pt:s' holds a single number without dimensions, expected 1 to 4"
+    refused complex.pt:c "tensor 'c' of 'complex.pt' holds elements of type 'complex64', which is not read" \
+        "save the real and the imaginary part as two matrices: x.real and x.imag"
     "$MPIMATMUL" gen A.npy --dims 2x2
     program convert A.npy out.pt
     line="cannot write 'out.pt': files are only read that have the ending '.pt'"
