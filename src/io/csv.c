@@ -116,6 +116,14 @@ static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_numb
     return err->status;
 }
 
+static enum mmul_status fail_returns(const struct csv *csv, struct mmul_error *err) {
+    mmul_fail(err, MMUL_ERR_DATA,
+              "'%s' ends its lines with a carriage return alone, which is not read",
+              csv->reader.name);
+    mmul_hint(err, "make line feeds of them: tr '\\r' '\\n'");
+    return err->status;
+}
+
 static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *begin,
                                   const char *end, struct mmul_error *err) {
     char shown[SHOWN_MAX + 1] = "";
@@ -123,6 +131,8 @@ static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *b
     while (end > begin && is_blank(csv, end[-1]))
         end--;
     const bool is_quoted = end - begin >= 2 && *begin == '"' && end[-1] == '"';
+    if (!is_quoted && begin < end && memchr(begin, '\r', (size_t)(end - begin)) != NULL)
+        return fail_returns(csv, err);
     begin += is_quoted;
     end -= is_quoted;
     const bool is_number = mmul_number_parse(begin, end, &value);

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 // The local header of a zip entry: its name's length is at 26, the name at 30.
 static bool first_entry_has(const unsigned char *start, size_t count, const char *part,
@@ -70,6 +71,27 @@ bool mmul_is_text(const unsigned char *start, size_t count) {
         if (!is_blank(start[i]) && (start[i] < 0x20 || start[i] == 0x7F || start[i] >= 0xF8))
             return false;
     return count > 0;
+}
+
+bool mmul_is_utf16(const unsigned char *start, size_t count) {
+    enum { LEAST = 8 };
+    if (count < LEAST)
+        return false;
+    // Of float16 a .bin begins with FE FF FF FF.
+    if ((start[0] == 0xFF && start[1] == 0xFE) ||
+        (start[0] == 0xFE && start[1] == 0xFF && start[2] != 0xFF))
+        return true;
+    const bool is_big = start[0] == 0;
+    for (size_t i = 0; i + 1 < count; i += 2)
+        if (start[i + !is_big] != 0 || !mmul_is_text(start + i + is_big, 1))
+            return false;
+    return true;
+}
+
+bool mmul_is_mtx(const unsigned char *start, size_t count) {
+    static const char banner[] = "%%MatrixMarket";
+    return count >= sizeof banner - 1 &&
+           strncasecmp((const char *)start, banner, sizeof banner - 1) == 0;
 }
 
 bool mmul_is_json(const unsigned char *start, size_t count) {

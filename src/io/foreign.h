@@ -19,6 +19,12 @@ bool mmul_is_safetensors(const unsigned char *start, size_t count);
 // Nothing but printable characters (ASCII, UTF-8 in form) and white space.
 bool mmul_is_text(const unsigned char *start, size_t count);
 
+// Text in UTF-16: with a mark at its beginning, or of ASCII.
+bool mmul_is_utf16(const unsigned char *start, size_t count);
+
+// "%%MatrixMarket" in any case.
+bool mmul_is_mtx(const unsigned char *start, size_t count);
+
 // Texts: what begins with a brace or a bracket.
 bool mmul_is_json(const unsigned char *start, size_t count);
 bool mmul_is_json_lines(const unsigned char *start, size_t count); // one after the other

@@ -26,7 +26,7 @@ const char *mmul_format_hint(const struct mmul_format_row *row, const char *path
                              char text[static MMUL_FORMAT_HINT_BYTES]) {
     static const struct {
         const char *mark, *ending;
-    } names[] = {{"<in>", NULL}, {"<npy>", ".npy"}, {"<npz>", ".npz"}, {"<pt>", ".new.pt"}};
+    } names[] = {{"<in>", NULL}, {"<npy>", ".npy"}, {"<npz>", ".npz"}, {"<csv>", ".csv"}};
     size_t length = 0;
     for (const char *at = row->hint; *at != '\0' && length < MMUL_FORMAT_HINT_BYTES;) {
         size_t n = 0;

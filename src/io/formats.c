@@ -314,7 +314,8 @@ static const struct mmul_format_row rows[] = {
      .name = "mtx",
      .called = "a Matrix Market file",
      .ending = ".mtx",
-     MAGIC("%%MatrixMarket"),
+     .is_text = true,
+     .probe = mmul_is_mtx,
      .load = mmul_mtx_load,
      .header = header_text,
      .pack = mmul_mtx_pack,
@@ -339,6 +340,9 @@ static const struct mmul_format_row rows[] = {
     {.called = "a Python pickle",
      .probe = mmul_is_pickle,
      .hint = "load it where you trust it and write the array with numpy.save(<npy>, ...)"},
+    {.called = "text in UTF-16",
+     .probe = mmul_is_utf16,
+     .hint = "make UTF-8 of it first: iconv -f UTF-16 -t UTF-8 <in> -o <csv>"},
     {.called = "a file of JSON lines",
      .probe = mmul_is_json_lines,
      .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array([json.loads(line) for "
@@ -351,6 +355,7 @@ static const struct mmul_format_row rows[] = {
      .name = "tsv",
      .called = "a .tsv file",
      .ending = ".tsv",
+     .is_text = true,
      .probe = mmul_is_tsv,
      .load = mmul_csv_load,
      .header = header_text,
@@ -361,6 +366,7 @@ static const struct mmul_format_row rows[] = {
      .name = "csv",
      .called = "a .csv file",
      .ending = ".csv",
+     .is_text = true,
      .probe = mmul_is_csv,
      .load = mmul_csv_load,
      .header = header_text,
@@ -388,14 +394,31 @@ static bool fits(const struct mmul_format_row *row, const unsigned char *start, 
     return row->probe == NULL || row->probe(start, count);
 }
 
-const struct mmul_format_row *mmul_format_of_input(int fd, const unsigned char *start,
-                                                   size_t count) {
-    int row = 0;
-    while (row < ROW_COUNT - 1 && !fits(&rows[row], start, count))
+// A file of numbers as text whose first line is not as it should be is refused by the reader of its ending, which knows
+// what is wrong with the line. So is a .mtx that would do as a .csv: its numbers are no rows.
+static const struct mmul_format_row *row_of_text(const char *path,
+                                                 const struct mmul_format_row *found) {
+    const size_t length = strlen(path);
+    for (int r = 0; r < ROW_COUNT; r++) {
+        const size_t ending = rows[r].is_text ? strlen(rows[r].ending) : 0;
+        if (ending > 0 && length > ending &&
+            strncasecmp(path + length - ending, rows[r].ending, ending) == 0 &&
+            (found->probe == mmul_is_text || rows[r].format == MMUL_FORMAT_MTX))
+            return &rows[r];
+    }
+    return found;
+}
+
+const struct mmul_format_row *mmul_format_of_input(int fd, const char *path,
+                                                   const unsigned char *start, size_t count) {
+    const struct mmul_format_row *row = rows;
+    while (row < rows + ROW_COUNT - 1 && !fits(row, start, count))
         row++;
+    if (row->is_text || row->probe == mmul_is_text)
+        return row_of_text(path, row);
     const enum mmul_format format =
-        rows[row].content != NULL ? rows[row].content(fd, start, count) : MMUL_FORMAT_BY_ENDING;
-    return format != MMUL_FORMAT_BY_ENDING ? mmul_format_row(format) : &rows[row];
+        row->content != NULL ? row->content(fd, start, count) : MMUL_FORMAT_BY_ENDING;
+    return format != MMUL_FORMAT_BY_ENDING ? mmul_format_row(format) : row;
 }
 
 const struct mmul_format_row *mmul_format_row(enum mmul_format format) {

@@ -20,7 +20,8 @@ struct mmul_format_row {
     const char *name;        // of --format, info and JSON; NULL: only recognised
     const char *called;      // "a safetensors file"
     const char *ending;      // ".npy"; NULL: only recognised
-    const char *magic;       // the first bytes, `magic_bytes` of them; NULL: the probe alone tells
+    bool is_text;      // numbers as text: a text that is no other format is this one by its ending
+    const char *magic; // the first bytes, `magic_bytes` of them; NULL: the probe alone tells
     size_t magic_bytes;
     // Is it a file that starts so? `start` holds MMUL_FORMAT_START_BYTES or as many as there are,
     // the magic among them. NULL: the magic alone tells.
@@ -28,7 +29,7 @@ struct mmul_format_row {
     // Which format a file that begins so is by all of it: its row is the file's. MMUL_FORMAT_BY_ENDING: this one. NULL:
     // this one.
     enum mmul_format (*content)(int fd, const unsigned char *start, size_t count);
-    // How its owner makes a file of it that is read, <in>, <npy>, <npz> and <pt> being the names of both; NULL where
+    // How its owner makes a file of it that is read, <in>, <npy>, <npz> and <csv> being the names of both; NULL where
     // `load` is not.
     const char *hint;
     // Finds the elements of the open file: fills info and data_offset and checks the length; those that do not lie
@@ -54,9 +55,9 @@ struct mmul_format_row {
     unsigned dtypes; // 1U << dtype for each that is written
 };
 
-// The row of the open file `fd`, which starts so; never NULL: what nobody knows is for .bin to refuse.
-const struct mmul_format_row *mmul_format_of_input(int fd, const unsigned char *start,
-                                                   size_t count);
+// The row of the open file `fd`, called `path`, which starts so; never NULL: what nobody knows is for .bin to refuse.
+const struct mmul_format_row *mmul_format_of_input(int fd, const char *path,
+                                                   const unsigned char *start, size_t count);
 
 // The row's hint, with names made of `path`; with others where there is no room for them. Returns `text`.
 const char *mmul_format_hint(const struct mmul_format_row *row, const char *path,

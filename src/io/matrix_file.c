@@ -54,7 +54,7 @@ static enum mmul_status read_start(const struct mmul_matrix *matrix, struct star
     int errnum = mmul_pread_all(matrix->fd, start->bytes, sizeof start->bytes, 0, &start->count);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-    start->row = mmul_format_of_input(matrix->fd, start->bytes, start->count);
+    start->row = mmul_format_of_input(matrix->fd, matrix->path, start->bytes, start->count);
     return MMUL_OK;
 }
 

@@ -207,14 +207,21 @@ static enum mmul_status take_place(struct mtx *mtx, struct entry *e, struct mmul
     enum mmul_status status = take_whole(mtx, "the number of a row", 1, mtx->rows, &e->row, err);
     if (status == MMUL_OK)
         status = take_whole(mtx, "the number of a column", 1, mtx->cols, &e->col, err);
-    if (status == MMUL_OK && mtx->symmetry != GENERAL &&
-        (e->col > e->row || (e->col == e->row && mtx->symmetry == SKEW)))
-        status = mmul_fail(err, MMUL_ERR_DATA,
-                           "line %" PRId64 " of '%s': entry (%" PRId64 ", %" PRId64
-                           ") is not in the lower triangle",
-                           mtx->reader.line, mtx->reader.name, e->row, e->col);
     e->row--, e->col--;
     return status;
+}
+
+// What is stored of a symmetric matrix is its lower triangle. The diagonal of a skew-symmetric one is 0.
+static enum mmul_status check_place(const struct mtx *mtx, const struct entry *e,
+                                    struct mmul_error *err) {
+    const bool is_zero = mtx->field == REAL ? e->real == 0 : e->whole == 0;
+    if (mtx->is_array || mtx->symmetry == GENERAL || e->col < e->row ||
+        (e->col == e->row && (mtx->symmetry == SYMMETRIC || is_zero)))
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "line %" PRId64 " of '%s': entry (%" PRId64 ", %" PRId64
+                     ") is not in the lower triangle",
+                     mtx->reader.line, mtx->reader.name, e->row + 1, e->col + 1);
 }
 
 static enum mmul_status take_value(struct mtx *mtx, struct entry *e, struct mmul_error *err) {
@@ -250,6 +257,8 @@ static enum mmul_status read_entries(struct mtx *mtx, struct mmul_error *err) {
             status = take_place(mtx, &e, err);
         if (status == MMUL_OK && mtx->field != PATTERN)
             status = take_value(mtx, &e, err);
+        if (status == MMUL_OK)
+            status = check_place(mtx, &e, err);
         if (status == MMUL_OK)
             status = put(mtx, &e, err);
         if (status == MMUL_OK)

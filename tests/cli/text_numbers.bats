@@ -331,3 +331,61 @@ mtx_refused() {
         "TMPDIR names another folder for them"
     expect_only_files m.mtx
 }
+
+@test "Matrix Market: the first line in any case, exponents with D, zeros on the diagonal of a skew-symmetric matrix" {
+    printf '%%%%MATRIXMARKET MATRIX ARRAY REAL GENERAL\n1 2\n1D2\n-1.5d-1\n' > case.mtx
+    printf '%%%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 3\n1 1 0\n2 1 3\n2 2 -0.0\n' > skew.mtx
+    printf '%%%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 2\n1 1 0\n2 1 3\n' > whole.mtx
+    for file in "case 100,-0.14999999999999999" $'skew 0,-3\n3,0' $'whole 0,-3\n3,0'; do
+        program convert "${file%% *}.mtx" - --format csv -q
+        expect_status 0
+        [ "$output" = "${file#* }" ]
+    done
+    mtx_refused 'coordinate integer skew-symmetric\n2 2 1\n2 2 5\n' \
+        "line 3 of 'm.mtx': entry (2, 2) is not in the lower triangle"
+}
+
+@test "the ending of a name decides how a first line is refused that is not as it should be" {
+    printf '%%MatrixMarket matrix array real general\n1 2\n1\n2\n' > single.mtx
+    program info single.mtx
+    expect_failure 65 "line 1 of 'single.mtx': expected %%MatrixMarket, found '%MatrixMarket'"
+    printf '3 3 2\n1 1 5\n2 2 6\n' > bare.MTX
+    program info bare.MTX
+    expect_failure 65 "line 1 of 'bare.MTX': expected %%MatrixMarket, found '3'"
+    printf 'hello world\nfoo bar\n' > words.csv
+    cp words.csv words.tsv
+    cp words.csv words.txt
+    for file in words.csv words.tsv; do
+        program info $file
+        expect_failure 65 "line 2 of '$file': column 1 is 'foo', expected a number"
+    done
+    program info words.txt
+    expect_failure 65 "'words.txt' is a text file, which is not read yet" \
+        "if it holds numbers, in Python: numpy.save('words.npy', numpy.loadtxt('words.txt', dtype='float32'))"
+    # What is a Matrix Market file is one under any name.
+    printf '%%%%MatrixMarket matrix array real general\n1 2\n1\n2\n' > array.csv
+    program convert array.csv - --format csv -q
+    [ "$status $output" = "0 1,2" ]
+}
+
+@test "tables in UTF-16 or with carriage returns alone are refused by name" {
+    printf '1,2\n3,4\n' > a.csv
+    for code in UTF-16 UTF-16LE UTF-16BE; do
+        iconv -t $code a.csv > u.csv
+        program info u.csv
+        expect_failure 65 "'u.csv' is text in UTF-16, which is not read yet" \
+            "make UTF-8 of it first: iconv -f UTF-16 -t UTF-8 'u.csv' -o 'u.new.csv'"
+    done
+    for text in '1,2\r3,4\r' '1\r2\r3' 'a b\r1 2\r'; do
+        printf '%b' "$text" > r.csv
+        program info r.csv
+        expect_failure 65 "'r.csv' ends its lines with a carriage return alone, which is not read" \
+            "make line feeds of them: tr '\\r' '\\n'"
+    done
+    printf '1,2\r\n3,4\r\n' > both.csv
+    printf '"a\rb",c\n1,2\n' > quoted.csv
+    for file in both quoted; do
+        program info --quick $file.csv
+        expect_quiet_success
+    done
+}
