@@ -219,6 +219,9 @@ struct mmul_inputs;
 MMUL_API enum mmul_status mmul_inputs_create(struct mmul_inputs **inputs, struct mmul_error *err);
 MMUL_API void mmul_inputs_destroy(struct mmul_inputs *inputs); // NULL is legal
 
+// Of matrices that are opened from now on, tables as text: empty cells, NA and N/A are NaN. Else they are refused.
+MMUL_API void mmul_inputs_set_missing(struct mmul_inputs *inputs, bool is_nan);
+
 // mmul_matrix_open and mmul_tensors_open, of a file of the set. NULL: of a file that is opened anew. Fail as those.
 struct mmul_tensors;
 MMUL_API enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char *path,
@@ -1384,6 +1387,7 @@ struct mmul_script_request {
         skips_nan; // where a gradient is not finite its optimiser makes no step; else the run fails
     // Wishes for what the text assigns to names; of tuples "NAME.0", "NAME.1.3". Borrowed, as long as the script.
     struct mmul_placements *placements;
+    bool missing_is_nan; // as mmul_inputs_set_missing
 };
 
 // Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_USAGE (settings),

@@ -105,7 +105,7 @@ static enum mmul_status convert_matrix(const struct call *call, struct mmul_inpu
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_inputs *inputs = NULL;
     struct mmul_tensors *tensors = NULL;
-    enum mmul_status status = mmul_inputs_create(&inputs, err);
+    enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
     if (status == MMUL_OK && takes_all_tensors(call->operands[1], take_options(call).format))
         status = mmul_inputs_open_tensors(inputs, call->operands[0], &tensors, err);
     if (status == MMUL_OK)
@@ -121,7 +121,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_CONVERT_DTYPE, OPT_MATRIX_FORMAT, OPT_BIN_VERSION, OPT_QUIET,
+    OPT_CONVERT_DTYPE, OPT_MATRIX_FORMAT, OPT_BIN_VERSION, OPT_MISSING, OPT_QUIET,
     OPT_PROGRESS,      OPT_VERBOSE,       OPT_HELP,        OPT_END,
 };
 

@@ -105,7 +105,7 @@ static enum mmul_status judge(const struct sides *sides, struct mmul_error *err)
 static enum mmul_status compare(const struct call *call, struct sides *sides,
                                 struct mmul_error *err) {
     struct mmul_inputs *inputs = NULL;
-    enum mmul_status status = mmul_inputs_create(&inputs, err);
+    enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
     if (status == MMUL_OK)
         status = mmul_inputs_open_matrix(inputs, call->operands[0], &sides->x, err);
     if (status == MMUL_OK)
@@ -138,7 +138,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TOLERANCE, OPT_RELATIVE, OPT_JSON, OPT_QUIET, OPT_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_TOLERANCE, OPT_RELATIVE, OPT_MISSING, OPT_JSON, OPT_QUIET,
+    OPT_PROGRESS,  OPT_VERBOSE,  OPT_HELP,    OPT_END,
 };
 
 const struct command mmul_command_diff = {

@@ -37,14 +37,14 @@ static enum mmul_status read_data(struct mmul_matrix *matrix, struct entry *entr
     return status;
 }
 
-static void load(const char *path, bool is_quick, struct entry *entry) {
+static void load(const struct call *call, const char *path, bool is_quick, struct entry *entry) {
     struct mmul_matrix *matrix = NULL;
     struct mmul_error *err = &entry->error;
     entry->path = path;
     if ((entry->shown = strdup(path)) == NULL)
         mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
     else if (mmul_tensors_open(path, &entry->tensors, err) == MMUL_OK && entry->tensors == NULL &&
-             mmul_matrix_open(path, &matrix, err) == MMUL_OK) {
+             mmul_files_open(call, path, &matrix, err) == MMUL_OK) {
         entry->info = mmul_matrix_info(matrix);
         if (!is_quick)
             read_data(matrix, entry, err);
@@ -312,7 +312,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (entries == NULL)
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of %d files", count);
     for (int f = 0; f < count; f++)
-        load(call->operands[f], is_quick, &entries[f]);
+        load(call, call->operands[f], is_quick, &entries[f]);
     mmul_progress_fini(call->progress);
     int read = tell_failures(call, entries, count, err);
     if (values[OPT_JSON].number != 0)
@@ -330,7 +330,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_QUICK, OPT_JSON, OPT_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_QUICK, OPT_JSON, OPT_MISSING, OPT_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_info = {

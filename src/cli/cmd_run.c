@@ -513,8 +513,9 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
-    all.no_sync = is_on(call, OPT_SYNC);     // the second word of on|off
-    all.skips_nan = is_on(call, OPT_ON_NAN); // of stop|skip
+    all.no_sync = is_on(call, OPT_SYNC);           // the second word of on|off
+    all.skips_nan = is_on(call, OPT_ON_NAN);       // of stop|skip
+    all.missing_is_nan = is_on(call, OPT_MISSING); // of refuse|nan
     const struct option_value *dtype = &call->options.values[OPT_DTYPE];
     all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
     all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/shards.h"
@@ -90,7 +91,7 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
                                    struct mmul_error *err) {
     const char *path = call->operands[0];
     struct mmul_matrix *matrix = NULL;
-    enum mmul_status status = mmul_matrix_open(path, &matrix, err);
+    enum mmul_status status = mmul_files_open(call, path, &matrix, err);
     if (status != MMUL_OK)
         return status;
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
@@ -126,7 +127,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_PARTS, OPT_PART_WEIGHTS, OPT_AXIS,    OPT_SPLIT_RULE, OPT_SHARD_DIR,
+    OPT_PARTS, OPT_PART_WEIGHTS, OPT_AXIS,    OPT_SPLIT_RULE, OPT_SHARD_DIR, OPT_MISSING,
     OPT_QUIET, OPT_PROGRESS,     OPT_VERBOSE, OPT_HELP,       OPT_END,
 };
 

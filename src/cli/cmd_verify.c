@@ -46,7 +46,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_inputs *inputs = NULL;
     struct mmul_matrix *c = NULL;
     struct mmul_verdict verdict = {0};
-    enum mmul_status status = mmul_inputs_create(&inputs, err);
+    enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
     if (status == MMUL_OK)
         status = mmul_operands_open(call, inputs, &args, err);
     if (status == MMUL_OK)
@@ -63,8 +63,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_JSON, OPT_QUIET,
-    OPT_PROGRESS,    OPT_VERBOSE,     OPT_HELP,  OPT_END,
+    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,   OPT_MISSING, OPT_JSON,
+    OPT_QUIET,       OPT_PROGRESS,    OPT_VERBOSE, OPT_HELP,    OPT_END,
 };
 
 const struct command mmul_command_verify = {

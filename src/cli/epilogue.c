@@ -128,7 +128,7 @@ static enum mmul_status choose_output(const struct call *call, char path[MMUL_LI
                                       struct mmul_error *err) {
     enum mmul_format formats[2];
     for (int i = 0; i < 2; i++)
-        if (mmul_files_find_format(call->operands[i], &formats[i], err) != MMUL_OK)
+        if (mmul_files_find_format(call, call->operands[i], &formats[i], err) != MMUL_OK)
             return err->status;
     return mmul_operands_output_path(call, formats, path, MMUL_LINE_PATH, err);
 }

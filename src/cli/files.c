@@ -74,13 +74,31 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                          strerror(errno));
 }
 
-enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *format,
-                                        struct mmul_error *err) {
+enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,
+                                          struct mmul_error *err) {
+    enum mmul_status status = mmul_inputs_create(inputs, err);
+    if (status == MMUL_OK) // the second word of refuse|nan
+        mmul_inputs_set_missing(*inputs, call->options.values[OPT_MISSING].number != 0);
+    return status;
+}
+
+enum mmul_status mmul_files_open(const struct call *call, const char *path,
+                                 struct mmul_matrix **matrix, struct mmul_error *err) {
+    struct mmul_inputs *inputs = NULL;
+    enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
+    if (status == MMUL_OK)
+        status = mmul_inputs_open_matrix(inputs, path, matrix, err);
+    mmul_inputs_destroy(inputs);
+    return status;
+}
+
+enum mmul_status mmul_files_find_format(const struct call *call, const char *path,
+                                        enum mmul_format *format, struct mmul_error *err) {
     struct mmul_matrix *matrix = NULL;
     *format = MMUL_FORMAT_BIN;
     if (mmul_kept_name(path) != NULL) // on the ranks
         return MMUL_OK;
-    enum mmul_status status = mmul_matrix_open(path, &matrix, err);
+    enum mmul_status status = mmul_files_open(call, path, &matrix, err);
     if (status == MMUL_OK)
         *format = mmul_matrix_info(matrix).format;
     if (!mmul_format_is_written(*format))

@@ -24,9 +24,16 @@ bool mmul_files_are_same(const char *x, const char *y);
 enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                                          struct mmul_error *err);
 
+// A set of inputs that is read as --missing says; a matrix of one file alone. Fail as mmul_inputs_create and
+// mmul_matrix_open.
+enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,
+                                          struct mmul_error *err);
+enum mmul_status mmul_files_open(const struct call *call, const char *path,
+                                 struct mmul_matrix **matrix, struct mmul_error *err);
+
 // The format of a matrix file, .npy where that is only read. Fails as mmul_matrix_open.
-enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *format,
-                                        struct mmul_error *err);
+enum mmul_status mmul_files_find_format(const struct call *call, const char *path,
+                                        enum mmul_format *format, struct mmul_error *err);
 
 // Of a result: as given, else <A><between><B><after> in the current folder, with the format's ending. b: NULL: without.
 // Fails with MMUL_ERR_USAGE (too long).

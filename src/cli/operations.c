@@ -21,7 +21,7 @@ static enum mmul_status run_line(const struct call *call, struct mmul_line *line
                                     .after = ""};
     snprintf(between, sizeof between, operands[1] != NULL ? "_%s_" : "_%s", what);
     if (call->is_root && name.given == NULL)
-        mmul_files_find_format(name.a, &name.format, err);
+        mmul_files_find_format(call, name.a, &name.format, err);
     if (call->is_root && err->status == MMUL_OK &&
         mmul_files_name_result(&name, path, MMUL_LINE_PATH, err) == MMUL_OK)
         mmul_line_add_save(line, path, "result");

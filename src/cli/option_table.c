@@ -82,6 +82,8 @@ static const struct option_row rows[OPT_COUNT] = {
                     "check every block", 0, 0},
     [OPT_VERIFY_SEED] = {"verify-seed", 0, OPTION_INTEGER, ENVIRONMENT, "N", NULL, "random",
                          "of the check, reported", 1, 9007199254740992.0},
+    [OPT_MISSING] = {"missing", 0, OPTION_CHOICE, 0, "refuse|nan", "refuse", NULL,
+                     "empty cells, NA, N/A of text", 0, 0},
     [OPT_SYNC] = {"sync", 0, OPTION_CHOICE, ENVIRONMENT, "on|off", "on", NULL,
                   "result survives a power cut", 0, 0},
     [OPT_NO_FALLBACK] = {"no-fallback", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,

@@ -50,6 +50,7 @@ enum option_id {
     OPT_VERIFY,
     OPT_VERIFY_SEED,
     OPT_SYNC,
+    OPT_MISSING,
     OPT_NO_FALLBACK,
     OPT_DEVICE_TIMEOUT,
     OPT_SHARD_DIR,

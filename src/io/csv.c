@@ -3,7 +3,9 @@
 // many there are in a row, and whether it is a header.
 #include "io/csv.h"
 
+#include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -23,6 +25,8 @@ struct csv {
     struct mmul_decoded *to;
     char separator; // ' ': any number of blanks
     bool stops[256];
+    bool missing_is_nan;
+    int64_t first_missing; // cells of the first line, before it is known what that is
     enum first_line first;
     int64_t first_row;         // its line
     char shown[SHOWN_MAX + 1]; // the header's first cell
@@ -64,15 +68,44 @@ static void set_separator(struct csv *csv, char separator) {
 
 // ------------------------------------------------------------------------------------------ cells
 
-static enum mmul_status fail_text(const struct csv *csv, int64_t line, int64_t column,
-                                  const char *text, struct mmul_error *err) {
+// A cell that stands for no number: empty, NA, N/A, or #N/A of spreadsheets.
+static bool is_missing(const char *begin, const char *end) {
+    static const char *const words[] = {"", "NA", "N/A", "#N/A"};
+    const size_t length = (size_t)(end - begin);
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        if (length == strlen(words[w]) && strncasecmp(begin, words[w], length) == 0)
+            return true;
+    return false;
+}
+
+// "1,5" where something else is between cells.
+static bool has_decimal_comma(const struct csv *csv, const char *text) {
+    char changed[SHOWN_MAX + 1];
+    double ignored;
+    mmul_text_copy(changed, sizeof changed, text);
+    char *comma = csv->separator != ',' ? strchr(changed, ',') : NULL;
+    if (comma == NULL)
+        return false;
+    *comma = '.';
+    return mmul_number_parse(changed, changed + strlen(changed), &ignored);
+}
+
+// Refuses a cell. The hint is `hint`, where the cell itself does not ask for another one; NULL: none.
+static enum mmul_status fail_text(const struct csv *csv, int64_t column, const char *text,
+                                  const char *hint, struct mmul_error *err) {
     if (*text == '\0')
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "line %lld of '%s': column %lld is empty, expected a number",
-                         (long long)line, csv->reader.name, (long long)column);
-    return mmul_fail(err, MMUL_ERR_DATA,
-                     "line %lld of '%s': column %lld is '%s', expected a number", (long long)line,
-                     csv->reader.name, (long long)column, text);
+        mmul_fail(err, MMUL_ERR_DATA, "line %lld of '%s': column %lld is empty, expected a number",
+                  (long long)csv->reader.line, csv->reader.name, (long long)column);
+    else
+        mmul_fail(err, MMUL_ERR_DATA, "line %lld of '%s': column %lld is '%s', expected a number",
+                  (long long)csv->reader.line, csv->reader.name, (long long)column, text);
+    if (is_missing(text, text + strlen(text)))
+        hint = "--missing nan reads empty cells, NA and N/A as NaN";
+    else if (has_decimal_comma(csv, text))
+        hint = "numbers have a decimal comma there, expected a point: tr , .";
+    if (hint != NULL)
+        mmul_hint(err, "%s", hint);
+    return err->status;
 }
 
 static void show(const char *begin, const char *end, char shown[static SHOWN_MAX + 1]) {
@@ -110,10 +143,19 @@ static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_numb
     if (csv->first == IS_NUMBERS ? is_number : csv->first == IS_HEADER && is_heading)
         return MMUL_OK;
     // The column that does not fit: of a number among headings the first heading.
-    fail_text(csv, csv->reader.line, is_number ? 1 : column, is_number ? csv->shown : shown, err);
-    mmul_hint(err, "a first line is a header if each cell begins with a letter or is text "
-                   "in quotes");
-    return err->status;
+    return fail_text(csv, is_number ? 1 : column, is_number ? csv->shown : shown,
+                     "a first line is a header if each cell begins with a letter or is text in "
+                     "quotes",
+                     err);
+}
+
+// The first line has been found to be numbers: the cells before are NaN.
+static enum mmul_status add_missing(struct csv *csv, struct mmul_error *err) {
+    const double nan = NAN;
+    enum mmul_status status = MMUL_OK;
+    for (; status == MMUL_OK && csv->first_missing > 0; csv->first_missing--)
+        status = mmul_decoded_add(csv->to, &nan, sizeof nan, err);
+    return status;
 }
 
 static enum mmul_status fail_returns(const struct csv *csv, struct mmul_error *err) {
@@ -135,15 +177,25 @@ static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *b
         return fail_returns(csv, err);
     begin += is_quoted;
     end -= is_quoted;
-    const bool is_number = mmul_number_parse(begin, end, &value);
+    bool is_number = mmul_number_parse(begin, end, &value);
     if (!is_number)
         show(begin, end, shown);
+    if (!is_number && csv->missing_is_nan && is_missing(begin, end)) {
+        // In the first line such a cell fits numbers and headings.
+        if (csv->cols == 0 && csv->first != IS_NUMBERS) {
+            csv->first_missing += csv->first == NOTHING_YET;
+            return MMUL_OK;
+        }
+        value = NAN;
+        is_number = true;
+    }
     const bool heads = !is_number && is_heading(begin, end, is_quoted);
     if (csv->cols == 0 && take_first(csv, column, is_number, heads, shown, err) != MMUL_OK)
         return err->status;
-    if (is_number)
-        return mmul_decoded_add(csv->to, &value, sizeof value, err);
-    return csv->cols == 0 ? MMUL_OK : fail_text(csv, csv->reader.line, column, shown, err);
+    if (!is_number)
+        return csv->cols == 0 ? MMUL_OK : fail_text(csv, column, shown, NULL, err);
+    enum mmul_status status = add_missing(csv, err);
+    return status == MMUL_OK ? mmul_decoded_add(csv->to, &value, sizeof value, err) : status;
 }
 
 static enum mmul_status check_count(struct csv *csv, int64_t count, struct mmul_error *err) {
@@ -185,7 +237,12 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
         is_over = stop == reader->end || *stop == '\n';
         reader->at = is_over ? stop : stop + 1;
     }
-    if (check_count(csv, column, err) != MMUL_OK)
+    // A first line of nothing but missing cells has numbers.
+    if (csv->cols == 0 && csv->first == NOTHING_YET)
+        csv->first = IS_NUMBERS;
+    if (csv->first == IS_HEADER)
+        csv->first_missing = 0;
+    if (add_missing(csv, err) != MMUL_OK || check_count(csv, column, err) != MMUL_OK)
         return err->status;
     csv->rows += csv->first == IS_NUMBERS || csv->first_row < reader->line;
     if (reader->at < reader->end)
@@ -242,9 +299,11 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
     return status;
 }
 
-enum mmul_status mmul_csv_decode(int fd, const char *name, struct mmul_decoded *to,
-                                 struct mmul_matrix_info *info, struct mmul_error *err) {
-    struct csv csv = {.to = to, .separator = '\t'}; // no tab is skipped before it is known
+enum mmul_status mmul_csv_decode(int fd, const char *name, bool missing_is_nan,
+                                 struct mmul_decoded *to, struct mmul_matrix_info *info,
+                                 struct mmul_error *err) {
+    // No tab is skipped before it is known what separates cells.
+    struct csv csv = {.to = to, .separator = '\t', .missing_is_nan = missing_is_nan};
     enum mmul_status status = mmul_number_reader_init(&csv.reader, fd, name, 0, err);
     if (status == MMUL_OK)
         status = read_lines(&csv, err);
@@ -267,7 +326,8 @@ enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *
     (void)start, (void)count, (void)empty_allowed; // shards are .bin and .npy files
     enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
     if (status == MMUL_OK)
-        status = mmul_csv_decode(matrix->fd, matrix->name, &decoded, &matrix->info, err);
+        status = mmul_csv_decode(matrix->fd, matrix->name, matrix->missing_is_nan, &decoded,
+                                 &matrix->info, err);
     if (status == MMUL_OK)
         status = mmul_decoded_end(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);

@@ -9,10 +9,12 @@
 #include "io/decoded.h"
 #include "io/output_file.h"
 
-// Reads the open file `fd`, called `name`, to its end: its numbers as float64, in C order, to `to`. Sets shape, stored
-// and has_header of *info. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT, MMUL_ERR_IO and MMUL_ERR_SYSTEM.
-enum mmul_status mmul_csv_decode(int fd, const char *name, struct mmul_decoded *to,
-                                 struct mmul_matrix_info *info, struct mmul_error *err);
+// Reads the open file `fd`, called `name`, to its end: its numbers as float64, in C order, to `to`. Empty cells, NA
+// and N/A are NaN where `missing_is_nan`, else refused. Sets shape, stored and has_header of *info. Fails with
+// MMUL_ERR_DATA, MMUL_ERR_NO_INPUT, MMUL_ERR_IO and MMUL_ERR_SYSTEM.
+enum mmul_status mmul_csv_decode(int fd, const char *name, bool missing_is_nan,
+                                 struct mmul_decoded *to, struct mmul_matrix_info *info,
+                                 struct mmul_error *err);
 
 // The row's functions (io/formats.h).
 enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *start, size_t count,

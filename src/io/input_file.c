@@ -124,6 +124,7 @@ bool mmul_input_file_was_written(struct mmul_input_file *file) {
 struct mmul_inputs {
     struct mmul_input_file **files; // owned, references
     int count, capacity;
+    bool missing_is_nan;
 };
 
 enum mmul_status mmul_inputs_create(struct mmul_inputs **inputs, struct mmul_error *err) {
@@ -137,6 +138,14 @@ void mmul_inputs_destroy(struct mmul_inputs *inputs) {
         mmul_input_file_release(inputs->files[i]);
     mmul_free(inputs->files);
     mmul_free(inputs);
+}
+
+void mmul_inputs_set_missing(struct mmul_inputs *inputs, bool is_nan) {
+    inputs->missing_is_nan = is_nan;
+}
+
+bool mmul_inputs_missing_is_nan(const struct mmul_inputs *inputs) {
+    return inputs != NULL && inputs->missing_is_nan;
 }
 
 struct mmul_input_file *mmul_inputs_find(const struct mmul_inputs *inputs, const char *path) {

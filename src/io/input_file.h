@@ -38,6 +38,9 @@ bool mmul_input_file_was_written(struct mmul_input_file *file);
 // The file of the set that is open under this path, however it is spelled. Borrowed. NULL: none is, or there is no set.
 struct mmul_input_file *mmul_inputs_find(const struct mmul_inputs *inputs, const char *path);
 
+// What mmul_inputs_set_missing has set. NULL: false.
+bool mmul_inputs_missing_is_nan(const struct mmul_inputs *inputs);
+
 // Makes the file one of the set, which has a reference of its own. NULL inputs: nothing happens. Fails with
 // MMUL_ERR_SYSTEM.
 enum mmul_status mmul_inputs_add(struct mmul_inputs *inputs, struct mmul_input_file *file,

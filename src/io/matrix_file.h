@@ -17,6 +17,7 @@ struct mmul_matrix {
     void *turned;                 // owned: what `memory` is a part of; NULL: it is not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
     struct mmul_axis_range range; // of the first axis, to be taken when it is open
+    bool missing_is_nan;          // empty cells of a table as text are NaN
     struct timespec stored;       // of fd: when it was last written to, as it was opened
     int64_t overflows; // changed by several threads at once: only through __atomic builtins
 };

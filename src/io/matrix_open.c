@@ -48,8 +48,10 @@ enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char 
     enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK)
         status = open_named(inputs, opened, err);
-    if (status == MMUL_OK)
+    if (status == MMUL_OK) {
+        opened->missing_is_nan = mmul_inputs_missing_is_nan(inputs);
         status = mmul_matrix_load(opened, false, err);
+    }
     if (status == MMUL_OK)
         *matrix = opened;
     else

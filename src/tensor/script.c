@@ -143,6 +143,7 @@ static enum mmul_status create(const struct mmul_script_request *request, struct
         mmul_free(made);
         return status;
     }
+    mmul_inputs_set_missing(made->inputs, all.missing_is_nan);
     made->only_checked = all.only_checked;
     made->no_sync = all.no_sync;
     made->skips_nan = all.skips_nan;

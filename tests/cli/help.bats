@@ -54,7 +54,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "every option in the help of mul is accepted, and what does not exist is not listed" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 41 ]
+    [ "$(wc -w <<< "$names")" -eq 42 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option

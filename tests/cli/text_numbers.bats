@@ -128,23 +128,25 @@ refused() {
 
 @test "what is no number is refused with its line and column" {
     first="a first line is a header if each cell begins with a letter or is text in quotes"
+    missing="--missing nan reads empty cells, NA and N/A as NaN"
     refused 'a,b\n1,2\n3,x\n' "line 3 of 't.csv': column 2 is 'x', expected a number"
     refused 'a,b\n\n# c\n1,2\n"3 4",5\n' "line 5 of 't.csv': column 1 is '3 4', expected a number"
-    refused '1,2\n3,\n' "line 2 of 't.csv': column 2 is empty, expected a number"
-    refused '1,2,\n' "line 1 of 't.csv': column 3 is empty, expected a number" "$first"
+    refused '1,2\n3,\n' "line 2 of 't.csv': column 2 is empty, expected a number" "$missing"
+    refused '1,2,\n' "line 1 of 't.csv': column 3 is empty, expected a number" "$missing"
     refused '1,b\n2,3\n' "line 1 of 't.csv': column 2 is 'b', expected a number" "$first"
     refused 'a,2\n2,3\n' "line 1 of 't.csv': column 1 is 'a', expected a number" "$first"
     refused '1,2\n3\n' "line 2 of 't.csv' has 1 column, expected 2 as in line 1"
     refused 'a,b\n1,2,3\n' "line 2 of 't.csv' has 3 columns, expected 2 as in line 1"
     refused '1 2\n3 4 5\n' "line 2 of 't.csv' has 3 columns, expected 2 as in line 1"
-    refused '1;2\n3;4,5\n' "line 2 of 't.csv': column 2 is '4,5', expected a number"
+    refused '1;2\n3;4,5\n' "line 2 of 't.csv': column 2 is '4,5', expected a number" \
+        "numbers have a decimal comma there, expected a point: tr , ."
     refused '0x10,1_000\n1,2\n' "line 1 of 't.csv': column 1 is '0x10', expected a number" "$first"
     refused '1,1_000\n1,2\n' "line 1 of 't.csv': column 2 is '1_000', expected a number" "$first"
     refused '1 000,2 000\n1,2\n' "line 1 of 't.csv': column 1 is '1 000', expected a number" "$first"
     refused '"1 000","2 000"\n1,2\n' "line 1 of 't.csv': column 1 is '1 000', expected a number" "$first"
     refused '\xe2\x88\x921,2\n1,2\n' "line 1 of 't.csv': column 1 is '−1', expected a number" "$first"
-    refused ',a\n1,2\n' "line 1 of 't.csv': column 1 is empty, expected a number" "$first"
-    refused 'a,\n1,2\n' "line 1 of 't.csv': column 2 is empty, expected a number" "$first"
+    refused ',a\n1,2\n' "line 1 of 't.csv': column 1 is empty, expected a number" "$missing"
+    refused 'a,\n1,2\n' "line 1 of 't.csv': column 2 is empty, expected a number" "$missing"
     refused 'a,"2 b",3c\n1,2,3\n' "line 1 of 't.csv': column 3 is '3c', expected a number" "$first"
     refused '1,2\n#DIV/0!,3\n' "line 2 of 't.csv': column 1 is '#DIV/0!', expected a number"
     refused '1,2\n3,0x10\n' "line 2 of 't.csv': column 2 is '0x10', expected a number"
@@ -387,5 +389,73 @@ mtx_refused() {
     for file in both quoted; do
         program info --quick $file.csv
         expect_quiet_success
+    done
+}
+
+@test "missing cells: refused with a hint, and NaN with --missing nan, in every command that reads a table" {
+    need_numpy
+    printf 'a,b,c\n1,NA,\n3,n/a,4\n' > na.csv
+    printf ',b\nNA,2\n' > head.csv
+    printf 'NA,,3\n1,"NA",#N/A\n' > first.csv
+    printf ';\n;\n' > all.csv
+    hint="--missing nan reads empty cells, NA and N/A as NaN"
+    program info na.csv
+    expect_failure 65 "line 2 of 'na.csv': column 2 is 'NA', expected a number" "$hint"
+    program info head.csv
+    expect_failure 65 "line 1 of 'head.csv': column 1 is empty, expected a number" "$hint"
+    program convert first.csv out.npy --missing refuse
+    expect_failure 65 "line 1 of 'first.csv': column 2 is empty, expected a number" "$hint"
+    for file in na head first all; do
+        program convert $file.csv $file.npy --missing nan -q
+        expect_status 0
+    done
+    python << 'END'
+import numpy as np
+nan = np.nan
+arrays = {"na": [[1, nan, nan], [3, nan, 4]], "head": [[nan, 2]], "first": [[nan, nan, 3], [1, nan, nan]],
+          "all": [[nan, nan], [nan, nan]]}
+for name, right in arrays.items():
+    assert np.array_equal(np.load(name + ".npy"), right, equal_nan=True), name
+END
+    program info --missing nan --quick na.csv
+    expect_quiet_success
+    [[ "$output" == *"csv header  2 x 3  float64"* ]]
+    program diff first.csv first.npy --missing nan -q
+    expect_status 0
+    echo 'save("sum.npy", load("first.csv") + 1)' > p.py
+    for ranks in 1 2; do
+        ranks $ranks run p.py --missing nan -q
+        expect_status 0
+        ranks $ranks add first.csv first.csv -o twice.npy --missing nan -q
+        expect_status 0
+        ranks $ranks mul first.csv na.npy --transpose-b -o C.npy --missing nan -q
+        expect_status 0
+        python << 'END'
+import numpy as np
+nan = np.nan
+assert np.array_equal(np.load("sum.npy"), [[nan, nan, 4], [2, nan, nan]], equal_nan=True)
+assert np.array_equal(np.load("twice.npy"), [[nan, nan, 6], [2, nan, nan]], equal_nan=True)
+assert np.isnan(np.load("C.npy")).all()
+END
+    done
+    program add first.csv first.csv --missing nan -q
+    expect_status 0
+    [ -e first_add_first.csv ]
+    program split first.csv --parts 2 --shard-dir s --missing nan -q
+    expect_status 0
+    program run p.py -q
+    expect_status 65
+    [[ "$stderr" == *"line 1 of 'first.csv': column 2 is empty, expected a number"*"  hint: $hint" ]]
+    program info --missing zero na.csv
+    [ "$status" -eq 64 ]
+}
+
+@test "a decimal comma is refused with a hint that says so" {
+    hint="numbers have a decimal comma there, expected a point: tr , ."
+    for text in '1,5;2,5\n' '1,5\t2\n' 'x;y\n1,5;2\n' '-1,5e3\t2\n'; do
+        printf '%b' "$text" > d.csv
+        program info d.csv
+        cell=$(grep -o -- '-*1,5[e3]*' d.csv)
+        expect_failure 65 "line $(grep -c . d.csv) of 'd.csv': column 1 is '$cell', expected a number" "$hint"
     done
 }

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const int file = memfd_create("fuzz", MFD_CLOEXEC);
     FUZZ_EXPECT(file >= 0 && mmul_pwrite_all(file, data, size, 0) == 0);
     FUZZ_EXPECT(mmul_decoded_init(&decoded, "f", &err) == MMUL_OK);
-    if (mmul_csv_decode(file, "f", &decoded, &info, &err) == MMUL_OK) {
+    if (mmul_csv_decode(file, "f", size % 2 != 0, &decoded, &info, &err) == MMUL_OK) {
         const struct mmul_shape shape = info.shape;
         FUZZ_EXPECT(shape.batch == 1 && shape.depth == 1 && shape.rows > 0 && shape.cols > 0);
         FUZZ_EXPECT(decoded.bytes == shape.rows * shape.cols * (int64_t)sizeof(double));
