@@ -343,6 +343,8 @@ const struct command mmul_command_info = {
         "Of .npz, .safetensors, .pt and .gguf files it lists the tensors; FILE:NAME is one of "
         "them, here\n"
         "and in every other command, and FILE:NAME[a:b] a range of its first axis, as in numpy.\n"
+        "Objects of a .pt file that hold no tensors are skipped; it says how many of which "
+        "classes.\n"
         "\n"
         "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian; "
         "header:\n"
