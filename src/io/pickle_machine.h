@@ -29,9 +29,9 @@ enum mmul_pickle_kind {
 struct mmul_pickle_value {
     enum mmul_pickle_kind kind;
     int first, last, count; // items of a container or object
-    int64_t
-        whole; // of a number, a truth; the row of a global or storage; the class of a class or object; the record
-        // of a tensor; the byte order of a dtype
+    // Of a number or a truth: itself; of a global or storage: its row; of a class or object: the class; of a tensor:
+    // the record; of a dtype: the byte order.
+    int64_t whole;
     int64_t offset;            // of a storage that is a part of another
     const unsigned char *text; // of a text, bytes, a storage (its key), a dtype; `length` bytes
     int length;

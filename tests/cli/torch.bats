@@ -7,6 +7,15 @@ load helper
 
 data=$BATS_TEST_DIRNAME/../data
 
+# has FILE TENSORS [SKIPPED]: info lists so many tensors, and says that of objects
+has() {
+    program info "$1"
+    expect_quiet_success
+    expect_line "$1: pt, $2, $(stat -c %s "$1") bytes"
+    [ -z "${3-}" ] || expect_line "$3"
+    [ -n "${3-}" ] || [[ "$output" != *skipped* ]]
+}
+
 @test "what torch.save has written: state dicts, nested dicts, lists, views of one storage, every type" {
     need_numpy
     cp "$data/torch.pt" m.pth
@@ -92,15 +101,6 @@ END
 refused() {
     program info "$1"
     expect_failure 65 "${@:2}"
-}
-
-# has FILE TENSORS [SKIPPED]: info lists so many tensors, and says that of objects
-has() {
-    program info "$1"
-    expect_quiet_success
-    expect_line "$1: pt, $2, $(stat -c %s "$1") bytes"
-    [ -z "${3-}" ] || expect_line "$3"
-    [ -n "${3-}" ] || [[ "$output" != *skipped* ]]
 }
 
 @test "a pickle that would execute something executes nothing, and info names what it would have called" {

@@ -12,7 +12,7 @@
 #include "io/pickle.h"
 
 // A tensor of 2 elements of storage "0", which is value 1 of the memo, and again what is value 1.
-#define TENSOR                                                                            \
+#define TENSOR                                                                             \
     "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" \
     "0X\3\0\0\0cpuK\2tQK\0K\2\x85K\1\x85\x89}tRq\1"
 #define AGAIN "h\1"
