@@ -11,8 +11,8 @@ The program is MPIMATMUL, and PYTHONPATH and MPIMATMUL_LIBRARY lead to the packa
 command that launches a job in place of `mpirun -q --oversubscribe`. Needs numpy.
 
 --cut: RESTARTS_CUT is the command that cuts root's host off, RESTARTS_MEND the one that joins it again, and
-RESTARTS_MPIRUN_LEFT launches on the hosts that are left. The ranks of the host that was cut off run on for some seconds,
-so the next starts may be refused (73, another process writes the file) until they have ended.
+RESTARTS_MPIRUN_LEFT launches on the hosts that are left. The ranks of the host that was cut off run on for some
+seconds, so the next starts may be refused (73, another process writes the file) until they have ended.
 """
 import collections
 import os
