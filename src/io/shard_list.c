@@ -222,9 +222,13 @@ enum mmul_status mmul_shard_remove_surplus(const char *folder, const char *name,
         return status;
     for (struct dirent *entry; status == MMUL_OK && (entry = readdir(open)) != NULL;) {
         const char *file = entry->d_name;
-        if (tell(file, set) == SHARD && strcmp(set, name) == 0 &&
-            is_surplus(file + strlen(name) + strlen("_shard_"), parts, format) &&
-            unlinkat(dirfd(open), file, 0) != 0 && errno != ENOENT)
+        const enum file_kind kind = tell(file, set);
+        if ((kind != SHARD && kind != LEFT) || strcmp(set, name) != 0)
+            continue;
+        const bool is_old =
+            kind == LEFT ? !is_being_written(dirfd(open), file)
+                         : is_surplus(file + strlen(name) + strlen("_shard_"), parts, format);
+        if (is_old && unlinkat(dirfd(open), file, 0) != 0 && errno != ENOENT)
             status =
                 mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot remove '%s/%s'", folder, file);
     }

@@ -23,7 +23,8 @@ enum mmul_status mmul_shard_list(const char *folder, struct mmul_shard_entry **e
                                  struct mmul_error *err);
 
 // Removes what an earlier set of this name, of more parts or another type, has left: shards from number `parts` on, and
-// those that are of another format than `format`. Fails as mmul_shard_remove.
+// those that are of another format than `format`. Also removes temporary files of jobs that were killed. No rank may be
+// writing a description of the set. Fails as mmul_shard_remove.
 enum mmul_status mmul_shard_remove_surplus(const char *folder, const char *name, int parts,
                                            enum mmul_format format, struct mmul_error *err);
 

@@ -111,6 +111,16 @@ assert np.abs(np.load("s.npy") - np.load("numpy/s.npy")).max() < 1e-6
 END
 }
 
+@test "a set that is written again removes what killed jobs have left of it" {
+    kept_y
+    touch s/y_shards.json.0123456789abcdef.part s/y_shard_7.npy.part s/x_shard_0.npy.part s/y_shard_8.npy.part
+    exec 9< s/y_shard_8.npy.part
+    flock 9 # another job writes this one
+    kept_y
+    exec 9<&-
+    [ "$(cd s && echo *.part)" = "x_shard_0.npy.part y_shard_8.npy.part" ] || { ls s; return 1; }
+}
+
 @test "kept lists sets, and removes them" {
     kept_y
     ranks 2 kept
