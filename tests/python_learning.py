@@ -110,6 +110,11 @@ def layers():
     slope = weights * (2 * out @ y.swapaxes(-1, -2) - 2 * (out * out).sum(-1, keepdims=True))
     close("its gradient", columns.grad, slope @ y[:, :, :4] / 2, 1e-11)
     close("causal attention", layer(a, a, a, is_causal=True), multi_head(p, x, x, x, 3, future(5)), 1e-11)
+    some = x[0, :, :7] > np.where(np.arange(7) == 0, np.inf, 0)  # hides no row's first key
+    for text, given, more in (("", None, 0), (" and bools", some, np.where(some, -np.inf, 0)),
+                              (" and a mask", mask, mask)):  # query i sees keys 0 to i, as in torch
+        close("causal attention by fewer queries" + text, layer(a, b, b, given, is_causal=True),
+              multi_head(p, x, y, y, 3, added + more), 1e-11)
     stack = nn.Sequential(nn.Linear(12, 6), mm.tanh, nn.ModuleList([nn.Linear(6, 2)])[-1])
     p = doubles(stack)
     close("Sequential", stack(a), np.tanh(x @ p["0.weight"].T + p["0.bias"]) @ p["2.weight"].T + p["2.bias"])

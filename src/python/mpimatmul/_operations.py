@@ -392,7 +392,8 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
     """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q). A mask of
     bools (an array or file of them, a comparison) is True where a query may attend to a key, as for torch's
     scaled_dot_product_attention, and no gradient goes to it; floats are added; other whole numbers are refused.
-    nn.MultiHeadAttention takes the opposite, as torch's does."""
+    nn.MultiHeadAttention takes the opposite, as torch's does. causal: the last query sees all keys, each one before it
+    one key less, as a cache of keys needs it (torch aligns the first query with the first key)."""
     q = as_value(q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=_flag("causal", causal), scale=scale)

@@ -222,7 +222,7 @@ def apply(name, operands, ndim=None, **parameters):
     if name in _ELEMENTS:
         values = [v for v in operands if type(v) is not float]
         result.are_pairs = any(v.are_pairs for v in values)
-        if len(values) == 2 and _are_column_and_row(*sizes):
+        if len(operands) == len(values) == 2 and _are_column_and_row(*sizes):
             result.are_pairs |= name == "subtract"
             if name in _COMPARISONS:
                 warn("all pairs of {} and {} are compared".format(*(" x ".join(map(str, size)) for size in sizes)))

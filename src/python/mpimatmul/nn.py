@@ -17,11 +17,11 @@ import random
 from ._learning import dropout, stop_gradient
 from ._library import Error
 from ._operations import abs as sizes_of
-from ._operations import attention, concat, layer_norm, linear
+from ._operations import arange, attention, concat, layer_norm, linear
 from ._operations import max as largest_of
 from ._operations import minimum, rms_norm, sqrt
 from ._operations import sum as sum_of
-from ._operations import take
+from ._operations import take, where
 from ._states import matched
 from ._values import Slot, Value, apply, as_value, generate, no_grad
 
@@ -296,12 +296,17 @@ class MultiHeadAttention(Module):
     def forward(self, query, key, value, attn_mask=None, is_causal=False):
         """query (batch, n, columns), key and value (batch, m, columns). attn_mask (n, m): floats are added to the
         scores; bools are True where a query may NOT attend to a key, as torch's MultiheadAttention has it (the opposite
-        of `attention`). What comes out, without the weights."""
+        of `attention`). is_causal: query i sees keys 0 to i, as in torch; `attention` aligns the last query with the
+        last key, which differs where there are fewer queries than keys. What comes out, without the weights."""
         query, key, value = (self._heads(as_value(x), i) for i, x in enumerate((query, key, value)))
         mask = None if attn_mask is None else as_value(attn_mask)
         if mask is not None and mask.is_bool:
             mask = 1 - mask
-        heads = attention(query, key, value, is_causal, mask)
+        rows, keys = query.shape[-2], key.shape[-2]
+        if is_causal and rows != keys:
+            seen = arange(keys) <= arange(rows).reshape(rows, 1)
+            mask = seen if mask is None else mask * seen if mask.is_bool else where(seen, mask, -math.inf)
+        heads = attention(query, key, value, is_causal and rows == keys, mask)
         return self.out_proj(heads.permute(0, 2, 1, 3).reshape(heads.shape[0], heads.shape[2], self.embed_dim))
 
 
