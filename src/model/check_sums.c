@@ -504,7 +504,9 @@ int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max) {
 void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p) {
     struct pass pass = {.x = p->x};
     const int64_t rows = p->row_end - p->row_begin;
-    if (p->x.transposed) {
+    // Lines of one element that lie together are one line of the transposed matrix: loops run along it.
+    const bool is_one_line = p->x.ld == 1 && (p->x.transposed ? rows : p->cols) == 1;
+    if (p->x.transposed != is_one_line) {
         pass.at = p->row_begin;
         pass.length = rows;
         pass.lines = p->cols;
