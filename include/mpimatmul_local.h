@@ -365,7 +365,12 @@ struct mmul_output_request {
 // ("data" where none is given), else "".
 MMUL_API size_t mmul_output_file_length(const char *path, bool *several, const char **tensor);
 
-// Is this output standard output? Tables then belong elsewhere.
+// The open descriptor that an output's path names: "-", "/dev/stdout", "/dev/stderr", "/dev/fd/N" or
+// "/proc/self/fd/N"; -1: the path names a file. Such outputs are written through the descriptor, behind what was
+// written there before.
+MMUL_API int mmul_path_descriptor(const char *path);
+
+// True if the output is standard output. Tables then belong elsewhere.
 MMUL_API bool mmul_path_is_stdout(const char *path);
 
 // Starts `path` as `path.part` in the same folder, locked against a second writer, its whole space

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/ending.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -153,6 +154,18 @@ static int fill(int fd, const char *text) {
     return errnum;
 }
 
+// Appended where the shell appends, at the place of what was printed before.
+static enum mmul_status store_in_descriptor(int descriptor, const char *path, const char *text,
+                                            struct mmul_error *err) {
+    (void)fflush(stdout);
+    const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0)
+        return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot write '%s'", path);
+    const int errnum = fill(copy, text);
+    return errnum == 0 ? MMUL_OK
+                       : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
+}
+
 static enum mmul_status store_directly(const char *path, const char *text, struct mmul_error *err) {
     int fd = open(path, O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
@@ -193,6 +206,9 @@ static enum mmul_status store_renamed(const char *path, const char *part,
 
 enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul_error *err) {
     struct stat found;
+    const int descriptor = mmul_descriptor_find(path);
+    if (descriptor >= 0)
+        return store_in_descriptor(descriptor, path, text, err);
     const bool exists = lstat(path, &found) == 0;
     if (exists && S_ISDIR(found.st_mode))
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot write '%s': it is a folder", path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // run: a program as a text. Root reads it and opens its files; planning and running are collective.
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,13 @@ static void tell_number(void *context, const char *name, double value) {
     mmul_context_tell_number(job->call->context, name, value);
 }
 
+// A descriptor that is open already is written through a copy of it. NULL: errno says why.
+static FILE *open_stream(const char *path) {
+    const int descriptor = mmul_path_descriptor(path);
+    const int copy = descriptor >= 0 ? fcntl(descriptor, F_DUPFD_CLOEXEC, 3) : -1;
+    return copy >= 0 ? fdopen(copy, "w") : fopen(path, "we");
+}
+
 // Root. Before anything runs, as far as the text has been read.
 static enum mmul_status begin_beside(const struct call *call, struct job *job,
                                      struct mmul_error *err) {
@@ -117,7 +125,7 @@ static enum mmul_status begin_beside(const struct call *call, struct job *job,
     if (call->options.values[OPT_HTML].text != NULL && begin_page(job, err) != MMUL_OK)
         return err->status;
     if (path != NULL)
-        job->metrics = fopen(path, "we");
+        job->metrics = open_stream(path);
     return path == NULL || job->metrics != NULL
                ? MMUL_OK
                : mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write the metrics to '%s': %s", path,

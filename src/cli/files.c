@@ -59,6 +59,8 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                       what);
         return mmul_cli_hint(err, "./- is a file of that name");
     }
+    if (mmul_path_descriptor(path) >= 0)
+        return MMUL_OK;
     if (slash != NULL)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
     bool exists = stat(path, &there) == 0;

@@ -250,7 +250,7 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
     if (status != MMUL_OK)
         return status;
     if (output->path == NULL)
-        return mmul_stdout_send(output->fd, err);
+        return mmul_stream_send(output->fd, mmul_path_descriptor(output->name), err);
     if (!mmul_unfinished_end(output->unfinished, true)) {
         output->has_part = false;
         return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: the run was stopped",

@@ -54,7 +54,7 @@ enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_
     struct stat found;
     struct mmul_text part = {0};
     char *file = NULL;
-    if (mmul_path_is_stdout(output->name))
+    if (mmul_path_descriptor(output->name) >= 0)
         return MMUL_OK;
     enum mmul_status status = mmul_copy_text(output->name, &file, err);
     if (status == MMUL_OK) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cache.h"
+#include "base/descriptor.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -22,7 +23,11 @@ bool mmul_path_is_stdin(const char *path) {
 }
 
 bool mmul_path_is_stdout(const char *path) {
-    return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0;
+    return mmul_path_descriptor(path) == STDOUT_FILENO;
+}
+
+int mmul_path_descriptor(const char *path) {
+    return strcmp(path, "-") == 0 ? STDOUT_FILENO : mmul_descriptor_find(path);
 }
 
 enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
@@ -120,8 +125,8 @@ enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err) {
     return status;
 }
 
-enum mmul_status mmul_stdout_send(int fd, struct mmul_error *err) {
-    struct copying copying = {.from = fd, .to = STDOUT_FILENO};
+enum mmul_status mmul_stream_send(int fd, int to, struct mmul_error *err) {
+    struct copying copying = {.from = fd, .to = to};
     if (lseek(fd, 0, SEEK_SET) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot read a temporary file");
     enum mmul_status status = copy_stream(&copying, err);
@@ -129,7 +134,9 @@ enum mmul_status mmul_stdout_send(int fd, struct mmul_error *err) {
         status =
             mmul_fail_errno(err, MMUL_ERR_IO, copying.read_errno, "cannot read a temporary file");
     if (copying.write_errno != 0)
-        status = mmul_fail_errno(err, MMUL_ERR_IO, copying.write_errno,
-                                 "cannot write to standard output");
+        status = mmul_fail_errno(err, MMUL_ERR_IO, copying.write_errno, "cannot write to %s",
+                                 to == STDOUT_FILENO   ? "standard output"
+                                 : to == STDERR_FILENO ? "standard error"
+                                                       : "the descriptor");
     return status;
 }

@@ -15,5 +15,5 @@ enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err);
 // (a terminal, unreadable) and MMUL_ERR_IO (no space).
 enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err);
 
-// All of a file to standard output. Fails with MMUL_ERR_IO.
-enum mmul_status mmul_stdout_send(int fd, struct mmul_error *err);
+// All of a file to descriptor `to`. Fails with MMUL_ERR_IO.
+enum mmul_status mmul_stream_send(int fd, int to, struct mmul_error *err);

@@ -149,3 +149,29 @@ keeps_mode() {
     ranks 2 mul kept:y D.npy -o C.npy --shard-dir s --device cpu --quiet
     expect_status 0
 }
+
+# A path of an open descriptor is written through it: behind what the shell's file has, and into pipes of the shell.
+@test "/dev/stdout and /dev/fd/N keep what was written there before and comes afterwards" {
+    "$MPIMATMUL" gen A.npy --dims 30x20 -q
+    "$MPIMATMUL" gen B.npy --dims 20x10 -q
+    printf '%s\n' 'x = load("A.npy")' 'for i in loop(3):' '    x = x * 2' '    print(i, sum(x))' > e.py
+    local option lines
+    for option in metrics report log trace; do
+        { echo before; "$MPIMATMUL" run e.py -q --$option /dev/stdout; echo after; } > log
+        lines=$(wc -l < log)
+        [ "$lines" -gt 6 ] && [ "$(head -n 1 log)" = before ]
+        # What a stream without a line feed at its end leaves stands in front of the last line.
+        [[ "$(tail -n 1 log)" == *after ]] || { cat log; return 1; }
+        { echo before; "$MPIMATMUL" run e.py -q --$option /dev/fd/1; echo after; } >> log
+        [ "$(grep -c '^before$' log)" -eq 2 ] && [ "$(grep -c 'after$' log)" -eq 2 ]
+        [ "$(head -n 1 log)" = before ] || { cat log; return 1; }
+        mkfifo pipe.$option
+        wc -c < pipe.$option > count.$option &
+        "$MPIMATMUL" run e.py -q --$option /dev/fd/7 7> pipe.$option > printed
+        wait $!
+        [ "$(< count.$option)" -gt 100 ]
+    done
+    { echo before; "$MPIMATMUL" mul A.npy B.npy -o /dev/fd/8 --format npy -q; } 8> C.npy > printed
+    "$MPIMATMUL" mul A.npy B.npy -o D.npy -q
+    cmp C.npy D.npy
+}
