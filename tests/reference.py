@@ -145,6 +145,10 @@ class Taped(Matrix):
                           for at, (x, rule) in enumerate(zip(inputs, rules))))
         return _kept_row(made, inputs, method, ufunc)
 
+    def __pow__(self, other):
+        is_zero = np.ndim(other) == 0 and other == 0  # of which numpy makes ones, without the ufunc
+        return np.power(self, np.zeros(self.shape)) if is_zero else super().__pow__(other)
+
     def __getitem__(self, key):
         def back(g):
             whole = np.zeros(self.shape)
@@ -196,7 +200,7 @@ def grad(y, x):
     def of(x):
         if isinstance(x, tuple):
             return tuple(map(of, x))
-        return matrix(np.array(known.get(id(x), np.zeros(x.shape))))  # numpy's x ** 0 is not taped
+        return matrix(np.array(known[id(x)]))
     return of(x)
 
 
