@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "io/npz.h"
 #include "io/tensors.h"
 #include "io/transfer.h"
 
@@ -150,6 +151,8 @@ static enum mmul_status check_tensor(const struct mmul_tensors *tensors,
 enum mmul_status mmul_tensors_check(const struct mmul_tensors *tensors, struct mmul_error *err) {
     struct mmul_checked *checked = NULL;
     uint64_t all = 0;
+    if (tensors->format == MMUL_FORMAT_NPZ)
+        return mmul_npz_check(tensors, err);
     if (json_object_get(tensors->metadata, key) == NULL)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE(checked, tensors->count + 1, "checksums", err);

@@ -157,6 +157,8 @@ enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const 
     if (status == MMUL_OK)
         status = check_options(out, &taken, err);
     if (status == MMUL_OK)
+        status = mmul_tensors_check(tensors, err);
+    if (status == MMUL_OK)
         status = MMUL_ALLOCATE(outputs.all, tensors->count + 1, "a list of outputs", err);
     if (status == MMUL_OK)
         status = mmul_matrix_create(tensors->file->path, &outputs.in, err);

@@ -156,3 +156,36 @@ enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_ten
     mmul_archive_close(archive);
     return status;
 }
+
+// ---------------------------------------------------------------------------------------- checking
+
+// Reads a member to its end, where its checksum is compared.
+static enum mmul_status read_through(struct mmul_archive *archive, const char *file,
+                                     const struct mmul_tensor_entry *entry,
+                                     struct mmul_error *err) {
+    char buffer[16 << 10];
+    struct mmul_archive_stream *stream = NULL;
+    struct mmul_text name = {0};
+    mmul_text_add(&name, "%s:%s", file, entry->name);
+    enum mmul_status status =
+        name.failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a name")
+                    : mmul_archive_begin(archive, entry->member, name.data, &stream, err);
+    for (int64_t got = 1; status == MMUL_OK && got > 0;)
+        status = mmul_archive_read(stream, buffer, sizeof buffer, &got, err);
+    mmul_archive_end(stream);
+    mmul_text_fini(&name);
+    return status;
+}
+
+enum mmul_status mmul_npz_check(const struct mmul_tensors *tensors, struct mmul_error *err) {
+    struct mmul_archive *archive = NULL;
+    const char *file = tensors->file->path;
+    enum mmul_status status = mmul_archive_open(tensors->file->fd, file, kind, &archive, err);
+    for (int64_t i = 0; status == MMUL_OK && i < tensors->count; i++) {
+        const struct mmul_tensor_entry *entry = &tensors->all[i];
+        if (!entry->is_readable && !mmul_archive_is_lzma(archive, entry->member))
+            status = read_through(archive, file, entry, err);
+    }
+    mmul_archive_close(archive);
+    return status;
+}

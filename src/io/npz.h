@@ -21,3 +21,7 @@ enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
 // it, MMUL_ERR_IO.
 enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_tensor_entry *entry,
                                  struct mmul_decoded *to, struct mmul_error *err);
+
+// Reads the members whose elements are of no type that is read, and compares their checksums: a header that is damaged
+// names such a type, too. Fails with MMUL_ERR_DATA.
+enum mmul_status mmul_npz_check(const struct mmul_tensors *tensors, struct mmul_error *err);

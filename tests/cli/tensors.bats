@@ -681,3 +681,24 @@ a, b = np.load("piped.npz"), np.load("model.gguf.all.npz")
 assert a.files == b.files and all((a[name] == b[name]).all() for name in a.files)
 END
 }
+
+@test "a damaged member of a .npz is no tensor of another type" {
+    need_numpy
+    python <<'END'
+import numpy as np
+a = np.arange(12.0).reshape(3, 4)
+np.savez("whole.npz", a=a, b=a + 1)
+for name, at in (("magic", 66), ("type", 78)):
+    data = bytearray(open("whole.npz", "rb").read())
+    data[at] ^= 4
+    open(name + ".npz", "wb").write(data)
+END
+    local name
+    for name in magic type; do
+        program convert $name.npz out.npz -q
+        expect_failure 65 "cannot read '$name.npz:a': CRC error"
+        [ ! -e out.npz ]
+    done
+    program convert whole.npz out.npz -q
+    expect_quiet_success
+}
