@@ -293,8 +293,8 @@ MMUL_API const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, c
 // Reads all elements of the list's file and compares them with the checksums that files of several tensors, as this
 // library writes them, have in their metadata ("xxh3" and "xxh3:NAME": XXH3, 64 bits, 16 hexadecimal digits). A file
 // without checksums passes. Of a .npz the members of types that are not read are compared with the archive's checksums:
-// a damaged header names such a type, too. Fails with MMUL_ERR_DATA (elements differ, or are of several versions of the file) and
-// MMUL_ERR_NO_INPUT.
+// a damaged header names such a type, too. Fails with MMUL_ERR_DATA (elements differ, or are of several versions of the
+// file) and MMUL_ERR_NO_INPUT.
 MMUL_API enum mmul_status mmul_tensors_check(const struct mmul_tensors *tensors,
                                              struct mmul_error *err);
 
