@@ -230,10 +230,12 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
     const struct mmul_object sizes = list_numbers(&w, &kept.gradient, largest_size, NULL, none);
     const struct mmul_object by = one(&w, "scale_for_squares", sizes);
     const struct mmul_object squares = list_numbers(&w, &kept.gradient, sum_of_squares, &by, none);
-    const struct mmul_object norm = two(&w, "divide", one(&w, "sqrt", sum_of(&w, squares)), by);
-    const struct mmul_object factor =
-        two(&w, "minimum", two(&w, "divide", number(most), two(&w, "add", norm, number(1e-6))),
-            number(1));
+    // Both times the scale: the norm itself may be beyond the largest number.
+    const struct mmul_object root = one(&w, "sqrt", sum_of(&w, squares));
+    const struct mmul_object least = two(&w, "multiply", by, number(1e-6));
+    const struct mmul_object quotient =
+        two(&w, "divide", two(&w, "multiply", by, number(most)), two(&w, "add", root, least));
+    const struct mmul_object factor = two(&w, "minimum", quotient, number(1));
     walk(&w, scale, &factor, 0, &kept);
     *result = e->clipped = kept.gradient;
     e->squares = squares;

@@ -96,6 +96,9 @@ ends() {
 print(s[0][0][0, 0], s[0][1][0, 0])'
     run "$MPIMATMUL" run e.py --quiet
     [ "$output" = "0.711325 1" ]
+    script $'w = ones((1, 4))\ns = sgd(sgd_state(w), clip_grad_norm(w * 3e38, 1), 0.1)\nprint(s[0][0, 0])' # norm 6e38
+    run "$MPIMATMUL" run e.py --quiet
+    [ "$output" = 0.95 ]
     script $'w = generate((3, 4)) * 99\ns = sgd(sgd_state(w), grad(sum(log(1 + exp(w * 9))), w), 0.1)'
     program run e.py --quiet
     expect_failure 79 "e.py:2:5: gradient 'grad(sum(log(1 + exp(w * 9))), w)' is not finite" \

@@ -322,8 +322,8 @@ def clip_grad_norm_(parameters, max_norm):
     with no_grad():
         scale = _scale_for_squares(parameters)
         squares = (sum_of((p.grad * scale) * (p.grad * scale)) for p in parameters)
-        norm = sqrt(sum(squares, 0)) / scale
-        factor = minimum(max_norm / (norm + 1e-6), 1)
+        root = sqrt(sum(squares, 0))
+        factor = minimum(max_norm * scale / (root + 1e-6 * scale), 1)  # the norm itself may be beyond float32
         for p in parameters:
             p.grad = p.grad * factor
-    return norm
+        return root / scale
