@@ -91,6 +91,11 @@ int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x
     return mmul_build_two(b, kind, mmul_value_term(x), mmul_number_term(number));
 }
 
+int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y) {
+    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
+    return mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+}
+
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
     enum { AXES = 4 };
     int64_t sizes[AXES], before = 1, behind = 1;

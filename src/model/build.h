@@ -46,6 +46,9 @@ int mmul_build_two(struct mmul_build *b, enum mmul_operation_kind kind, struct m
 int mmul_build_both(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y);
 int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x, double number);
 
+// x where the condition is not 0, else y.
+int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y);
+
 // Along axis -4 to -1. Rows and columns are the engine's; along depth or batch the sizes behind it become one, which
 // costs nothing.
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis);

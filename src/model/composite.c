@@ -62,11 +62,6 @@ static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
     return reduce_along(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off), axis);
 }
 
-static int chosen(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y) {
-    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
-    return mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
-}
-
 // Where a group's largest element is so large or so small that squares would overflow or vanish: a power of two by
 // which they neither do (Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978). 1 elsewhere,
 // so that usual elements are squared as they are.
@@ -76,8 +71,8 @@ static int scale_for_squares(struct mmul_build *b, int x, int axis) {
     const int most = reduce_along(b, MMUL_MAX, mmul_build_one(b, MMUL_ABS, x), axis);
     const int is_large = mmul_build_number(b, MMUL_GREATER, most, limit),
               is_small = mmul_build_number(b, MMUL_LESS, most, 1 / limit);
-    const int up = chosen(b, is_small, mmul_number_term(scale), mmul_number_term(1));
-    return chosen(b, is_large, mmul_number_term(1 / scale), mmul_value_term(up));
+    const int up = mmul_build_where(b, is_small, mmul_number_term(scale), mmul_number_term(1));
+    return mmul_build_where(b, is_large, mmul_number_term(1 / scale), mmul_value_term(up));
 }
 
 static int scale_of_all(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -91,8 +86,8 @@ static int root_of_squares(struct mmul_build *b, enum mmul_operation_kind kind, 
     const int scaled = mmul_build_both(b, MMUL_MULTIPLY, x, scale);
     const int sum = reduce_along(b, kind, mmul_build_both(b, MMUL_MULTIPLY, scaled, scaled), axis);
     const int is_none = mmul_build_number(b, MMUL_EQUAL, sum, 0);
-    const int root =
-        mmul_build_one(b, MMUL_SQRT, chosen(b, is_none, mmul_number_term(0), mmul_value_term(sum)));
+    const int root = mmul_build_one(
+        b, MMUL_SQRT, mmul_build_where(b, is_none, mmul_number_term(0), mmul_value_term(sum)));
     return mmul_build_both(b, MMUL_DIVIDE, root, scale);
 }
 
@@ -118,11 +113,11 @@ static int logsumexp(struct mmul_build *b, const struct mmul_composite_call *cal
     const int is_infinite =
         mmul_build_number(b, MMUL_EQUAL, mmul_build_one(b, MMUL_ABS, most), INFINITY);
     const int shift =
-        stopped(b, chosen(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
+        stopped(b, mmul_build_where(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
     const int powers = mmul_build_one(b, MMUL_EXP, mmul_build_both(b, MMUL_SUBTRACT, x, shift));
     const int sum = reduce_along(b, MMUL_SUM, powers, axis);
     const int finite = mmul_build_both(b, MMUL_ADD, shift, mmul_build_one(b, MMUL_LOG, sum));
-    return chosen(b, is_infinite, mmul_value_term(most), mmul_value_term(finite));
+    return mmul_build_where(b, is_infinite, mmul_value_term(most), mmul_value_term(finite));
 }
 
 // Its own inverse: an axis changes places with the last one. Rows and columns do where they lie.
@@ -188,8 +183,8 @@ static int clip(struct mmul_build *b, const struct mmul_composite_call *call) {
             mmul_build_fail(b, MMUL_ERR_USAGE, "clip: a bound is not a number");
         if (isinf(bound) && (bound > 0) == (i == 1))
             continue;
-        x = chosen(b, mmul_build_number(b, beyond[i], x, bound), mmul_number_term(bound),
-                   mmul_value_term(x));
+        x = mmul_build_where(b, mmul_build_number(b, beyond[i], x, bound), mmul_number_term(bound),
+                             mmul_value_term(x));
     }
     return x;
 }
@@ -306,7 +301,7 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
     const int is_left =
         mmul_build_number(b, MMUL_GREATER_EQUAL, drawn, floor(p * 0x1p24) * 0x1p-23 - 1);
     const int scaled = mmul_build_number(b, MMUL_MULTIPLY, x, 1 / (1 - p));
-    return chosen(b, is_left, mmul_value_term(scaled), mmul_number_term(0));
+    return mmul_build_where(b, is_left, mmul_value_term(scaled), mmul_number_term(0));
 }
 
 // ------------------------------------------------------------------------------------- attention
@@ -315,10 +310,7 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
 // elsewhere. Other whole numbers are refused: they may be meant as bools or as scores.
 static int masked_attention(struct mmul_build *b, const struct mmul_composite_call *call) {
     enum { MASK = 3 };
-    struct mmul_term operands[] = {mmul_value_term(call->operands[MASK]),
-                                   mmul_number_term(0),
-                                   mmul_number_term(-INFINITY),
-                                   {0}};
+    struct mmul_term operands[MASK + 1];
     const struct mmul_value mask = b->program->values[call->operands[MASK]];
     if (!mask.is_bool) {
         mmul_build_fail(b, MMUL_ERR_DATA,
@@ -328,7 +320,8 @@ static int masked_attention(struct mmul_build *b, const struct mmul_composite_ca
         mmul_hint(b->err, "compare it: mask != 0");
         return MMUL_NO_VALUE;
     }
-    const int added = mmul_build_apply(b, MMUL_WHERE, operands, 3, NULL);
+    const int added =
+        mmul_build_where(b, call->operands[MASK], mmul_number_term(0), mmul_number_term(-INFINITY));
     if (added == MMUL_NO_VALUE)
         return added;
     memcpy(b->program->values[added].name, mask.name, sizeof mask.name); // for errors of sizes

@@ -86,13 +86,6 @@ static int less(const struct mmul_backward *w, double number, int x) {
     return mmul_build_two(w->b, MMUL_SUBTRACT, mmul_number_term(number), mmul_value_term(x));
 }
 
-// x where the condition is not 0, else y
-static int chosen(const struct mmul_backward *w, int condition, struct mmul_term x,
-                  struct mmul_term y) {
-    const struct mmul_term operands[] = {mmul_value_term(condition), x, y};
-    return mmul_build_apply(w->b, MMUL_WHERE, operands, 3, NULL);
-}
-
 // --------------------------------------------------------------------------------------- elements
 
 static void negate_rule(struct mmul_backward *w) {
@@ -107,7 +100,8 @@ static void exp_rule(struct mmul_backward *w) {
 // must not become 0 without a word. (1 / x is 0 up to rounding all the same.)
 static void give_over(struct mmul_backward *w, int x) {
     const int is_infinite = mmul_build_number(w->b, MMUL_EQUAL, x, INFINITY);
-    const int divisor = chosen(w, is_infinite, mmul_number_term(0x1p100), mmul_value_term(x));
+    const int divisor =
+        mmul_build_where(w->b, is_infinite, mmul_number_term(0x1p100), mmul_value_term(x));
     mmul_give(w, 0, guarded_over(w, w->gradient, divisor));
 }
 
@@ -138,7 +132,8 @@ static void abs_rule(struct mmul_backward *w) { // 0 at 0
 
 static void relu_rule(struct mmul_backward *w) { // 0 at 0
     const int above = mmul_build_number(w->b, MMUL_GREATER, value_of(w, 0), 0);
-    mmul_give(w, 0, chosen(w, above, mmul_value_term(w->gradient), mmul_number_term(0)));
+    mmul_give(w, 0,
+              mmul_build_where(w->b, above, mmul_value_term(w->gradient), mmul_number_term(0)));
 }
 
 static void sigmoid_rule(struct mmul_backward *w) {
@@ -228,10 +223,10 @@ static int slope_by_exponent(const struct mmul_backward *w, struct mmul_term a,
     const struct mmul_term zero = mmul_number_term(0);
     const int is_least = mmul_build_number(w->b, MMUL_GREATER_EQUAL, b.value, 0);
     if (a.value == MMUL_NUMBER)
-        return chosen(w, is_least, zero, mmul_number_term(-INFINITY));
+        return mmul_build_where(w->b, is_least, zero, mmul_number_term(-INFINITY));
     const int raised = times(w, w->operation.result, mmul_build_one(w->b, MMUL_LOG, a.value));
     const int none = times(w, mmul_build_number(w->b, MMUL_EQUAL, a.value, 0), is_least);
-    return chosen(w, none, zero, mmul_value_term(raised));
+    return mmul_build_where(w->b, none, zero, mmul_value_term(raised));
 }
 
 static void power_rule(struct mmul_backward *w) {
@@ -266,8 +261,8 @@ static void where_rule(struct mmul_backward *w) {
     for (int i = 1; i < 3; i++)
         if (is_wanted(w, i))
             mmul_give_summed(w, i,
-                             i == 1 ? chosen(w, value_of(w, 0), dy, zero)
-                                    : chosen(w, value_of(w, 0), zero, dy));
+                             i == 1 ? mmul_build_where(w->b, value_of(w, 0), dy, zero)
+                                    : mmul_build_where(w->b, value_of(w, 0), zero, dy));
 }
 
 // ------------------------------------------------------------------------------------------- rows

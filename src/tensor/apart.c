@@ -168,10 +168,9 @@ struct list {
 static enum mmul_status append_left_out(struct mmul_evaluator *e, struct list *list,
                                         const struct mmul_left_out *marked, int64_t turn) {
     struct mmul_left_out *made = mmul_arena_allocate(list->arena, sizeof *made, e->err);
-    char *text = mmul_arena_allocate(list->arena, strlen(marked->text) + 1, e->err);
+    char *text = mmul_arena_copy_text(list->arena, marked->text, e->err);
     if (made == NULL || text == NULL)
         return e->err->status;
-    memcpy(text, marked->text, strlen(marked->text) + 1);
     *made = *marked;
     made->text = text;
     made->turn = turn;

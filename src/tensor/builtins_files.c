@@ -68,11 +68,9 @@ static struct mmul_object object_of(struct mmul_evaluator *e, const struct mmul_
 }
 
 enum mmul_status mmul_target_copy_text(struct mmul_evaluator *e, const char **text) {
-    const size_t bytes = strlen(*text) + 1;
-    char *copy = mmul_arena_allocate(&e->script->arena, bytes, e->err);
+    const char *copy = mmul_arena_copy_text(&e->script->arena, *text, e->err);
     if (copy == NULL)
         return e->err->status;
-    memcpy(copy, *text, bytes);
     *text = copy;
     return MMUL_OK;
 }
@@ -95,13 +93,11 @@ static enum mmul_status open_file(struct mmul_evaluator *e, struct mmul_script_f
     if (later == NULL)
         return MMUL_OK;
     struct mmul_script_file *left = mmul_arena_allocate(&later->arena, sizeof *left, e->err);
-    const size_t bytes = strlen(file->path) + 1;
-    char *path = mmul_arena_allocate(&later->arena, bytes, e->err);
+    char *path = mmul_arena_copy_text(&later->arena, file->path, e->err);
     if (left == NULL || path == NULL) {
         mmul_matrix_close(file->matrix);
         return e->err->status;
     }
-    memcpy(path, file->path, bytes);
     *left = (struct mmul_script_file){.path = path,
                                       .matrix = file->matrix,
                                       .axes = mmul_matrix_info(file->matrix).dimensions,

@@ -82,13 +82,8 @@ enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmu
 
 enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *text,
                                           const char **copy) {
-    size_t bytes = strlen(text) + 1;
-    char *made = mmul_arena_allocate(e->arena, bytes, e->err);
-    if (made == NULL)
-        return e->err->status;
-    memcpy(made, text, bytes);
-    *copy = made;
-    return MMUL_OK;
+    *copy = mmul_arena_copy_text(e->arena, text, e->err);
+    return *copy != NULL ? MMUL_OK : e->err->status;
 }
 
 enum mmul_status mmul_evaluator_step(struct mmul_evaluator *e, const struct mmul_node *node) {

@@ -65,25 +65,15 @@ void mmul_foreseen_destroy(struct mmul_foreseen *foreseen) {
     mmul_free(foreseen);
 }
 
-static enum mmul_status copy_text(struct mmul_foreseen *f, const char *text, const char **copy,
-                                  struct mmul_error *err) {
-    const size_t bytes = strlen(text) + 1;
-    char *made = mmul_arena_allocate(&f->arena, bytes, err);
-    if (made == NULL)
-        return err->status;
-    memcpy(made, text, bytes);
-    *copy = made;
-    return MMUL_OK;
-}
-
 static enum mmul_status add_line(struct mmul_foreseen *f, struct line **end, const char *text,
                                  struct mmul_error *err) {
     struct line *made = mmul_arena_allocate(&f->arena, sizeof *made, err);
     if (made == NULL)
         return err->status;
     made->next = NULL;
+    made->text = mmul_arena_copy_text(&f->arena, text, err);
     *end = made;
-    return copy_text(f, text, &made->text, err);
+    return made->text != NULL ? MMUL_OK : err->status;
 }
 
 // ------------------------------------------------------------------------------ the first reading
@@ -140,9 +130,8 @@ enum mmul_status mmul_foreseen_note(struct mmul_evaluator *e, const struct mmul_
         if (b->object.kind != MMUL_OBJECT_MATRIX && b->object.kind != MMUL_OBJECT_TUPLE)
             continue;
         place.index = 0;
-        status = copy_text(f, b->name, &place.name, e->err);
-        if (status == MMUL_OK)
-            status = note_object(e, &b->object, &place);
+        place.name = mmul_arena_copy_text(&f->arena, b->name, e->err);
+        status = place.name != NULL ? note_object(e, &b->object, &place) : e->err->status;
     }
     return status;
 }

@@ -112,11 +112,9 @@ enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *h
         return status;
     }
     if (x->kind == MMUL_OBJECT_STRING) {
-        char *copy = mmul_arena_allocate(e->next_arena, strlen(x->text) + 1, e->err);
-        if (copy == NULL)
+        held->text = mmul_arena_copy_text(e->next_arena, x->text, e->err);
+        if (held->text == NULL)
             return e->err->status;
-        memcpy(copy, x->text, strlen(x->text) + 1);
-        held->text = copy;
     }
     return x->items != NULL ? hold_items(e, holds, x, held) : MMUL_OK;
 }

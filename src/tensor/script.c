@@ -79,12 +79,10 @@ static enum mmul_status tell_types(struct mmul_script *script, struct mmul_error
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         f->is_rounded |= mmul_foreseen_is_rounded(script->foreseen, f->path);
     for (int i = 0; (text = mmul_foreseen_change(script->foreseen, i)) != NULL; i++) {
-        const size_t bytes = strlen(text) + 1;
         struct mmul_script_note *note = mmul_arena_allocate(&script->arena, sizeof *note, err);
-        char *copy = mmul_arena_allocate(&script->arena, bytes, err);
+        char *copy = mmul_arena_copy_text(&script->arena, text, err);
         if (note == NULL || copy == NULL)
             return err->status;
-        memcpy(copy, text, bytes);
         *note = (struct mmul_script_note){.text = copy};
         *end = note;
         end = &note->next;

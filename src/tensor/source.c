@@ -146,6 +146,12 @@ void *mmul_arena_allocate(struct mmul_arena *arena, size_t bytes, struct mmul_er
     return chunk->bytes + chunk->used - rounded;
 }
 
+char *mmul_arena_copy_text(struct mmul_arena *arena, const char *text, struct mmul_error *err) {
+    const size_t bytes = strlen(text) + 1;
+    char *copy = mmul_arena_allocate(arena, bytes, err);
+    return copy != NULL ? memcpy(copy, text, bytes) : NULL;
+}
+
 void mmul_arena_fini(struct mmul_arena *arena) {
     while (arena->chunks != NULL) {
         struct mmul_arena_chunk *next = arena->chunks->next;

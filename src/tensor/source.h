@@ -56,4 +56,6 @@ struct mmul_arena {
 
 // Zeroed; NULL: failed with MMUL_ERR_SYSTEM, or MMUL_ERR_DATA (a program may have 256 MiB).
 void *mmul_arena_allocate(struct mmul_arena *arena, size_t bytes, struct mmul_error *err);
+// A copy of a text. NULL: failed likewise.
+char *mmul_arena_copy_text(struct mmul_arena *arena, const char *text, struct mmul_error *err);
 void mmul_arena_fini(struct mmul_arena *arena);

@@ -181,8 +181,8 @@ _STEPS = _COMPARISONS + ("floor_divide", "stop_gradient")
 # Element by element.
 _ELEMENTS = frozenset(_COMPARISONS + (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "where",
-    "clip", "neg", "exp", "log", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "sin", "cos", "gelu",
-    "gelu_tanh"))
+    "clip", "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "softplus",
+    "sin", "cos", "gelu", "gelu_tanh"))
 # Of whole numbers these are whole numbers.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 # A row that has one axis stays one, but for these.
