@@ -19,7 +19,6 @@ struct note {
     int value;
     enum type type;
     int before;     // the same matrix at the beginning of the turn; -1: not known
-    bool is_last;   // of the last turn of the first reading: its value is read by all later turns
     bool is_double; // the type that was chosen
 };
 
@@ -196,8 +195,6 @@ enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_
         if (j == now || f->notes[j].group != f->notes[from].group)
             continue;
         n->before = j;
-        n->is_last = true;
-        f->notes[j].is_last = false;
         *is_settled &= f->notes[j].type == n->type;
         status = tell_change(e, at, &f->notes[j], n);
     }
@@ -225,17 +222,32 @@ enum mmul_status mmul_foreseen_choose(struct mmul_evaluator *e, const struct mmu
     return MMUL_OK;
 }
 
-// A value that the last turn leaves is read by the next one as that turn's own first values were: it wants what they
-// have.
+static bool is_of_one_place(struct mmul_hold_place x, struct mmul_hold_place y) {
+    return x.at == y.at && x.index == y.index && strcmp(x.name, y.name) == 0;
+}
+
+// Is the matrix that note `n` has behind a turn wanted in float64 at the beginning of any turn of its loop?
+static bool is_wanted_double(const struct mmul_foreseen *f, const struct mmul_program *program,
+                             const struct note *n) {
+    for (int i = 0; i < f->count; i++) {
+        if (f->notes[i].before < 0 || !is_of_one_place(f->notes[i].place, n->place))
+            continue;
+        const struct note *begin = &f->notes[f->notes[i].before];
+        if (begin->type == FITS_BOTH && program->values[begin->value].dtype == MMUL_F64)
+            return true;
+    }
+    return false;
+}
+
+// The next turn reads what a turn leaves. It may be like any turn of the first reading, which leaves turns out: so the
+// value wants what any turn wants at its beginning.
 static bool carry_over(const struct mmul_foreseen *f, const struct mmul_program *program,
                        unsigned char *wants) {
     bool is_new = false;
     for (int i = 0; i < f->count; i++) {
         const struct note *n = &f->notes[i];
-        if (!n->is_last || n->type != FITS_BOTH || (wants[n->value] & MMUL_WANTS_F64) != 0)
-            continue;
-        const struct note *before = &f->notes[n->before];
-        if (before->type != FITS_BOTH || program->values[before->value].dtype != MMUL_F64)
+        if (n->before < 0 || n->type != FITS_BOTH || (wants[n->value] & MMUL_WANTS_F64) != 0 ||
+            !is_wanted_double(f, program, n))
             continue;
         wants[n->value] |= MMUL_WANTS_F64;
         is_new = true;

@@ -588,6 +588,24 @@ mpimatmul: notice: 'acc' is float64 and becomes float32 in the loop of line 3
 mpimatmul: notice: 'other' is float32 and becomes float64 in the loop of line 3" ] || { show; false; }
 }
 
+@test "a value that moves through names of turns that a first reading leaves out is as with range" {
+    need_numpy
+    make_doubles
+    local turns when
+    for turns in "4:i == 2" "5:i == 2 or i == 3" "6:i == 3 or i == 4"; do
+        when=${turns#*:} turns=${turns%%:*}
+        as_range "a = load('y.npy')
+x = ones((1, 1))
+y = x
+z = x
+for i in loop($turns):
+    x, y, z = y, z, x / 3
+    if $when:
+        x = x + a[:1]
+save('d_o.npy', z)"
+    done
+}
+
 @test "a text of standard input, and a matrix of it, are read once" {
     need_numpy
     make_doubles
