@@ -21,8 +21,9 @@ struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int a
 // sum has no axis.
 static bool stays_row(const struct mmul_call *call, const struct mmul_object *operands,
                       const struct mmul_object *result) {
-    static const char *const others[] = {"matmul",    "reshape", "permute",
-                                         "transpose", "concat",  "take"};
+    static const char *const others[] = {"matmul",        "reshape", "permute",
+                                         "transpose",     "concat",  "take",
+                                         "cross_entropy", "mse",     "binary_cross_entropy"};
     const bool is_part = strcmp(call->operation, "slice") == 0;
     bool is_row = false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

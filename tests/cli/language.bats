@@ -252,3 +252,15 @@ print(sum(a), sum(b), sum(i), sum(j), sum(t))'
             '3:8: argmax' '4:8: topk' '6:8: topk' '7:25: argmin')" ] || { show; return 1; }
     done
 }
+
+@test "a loss has no axis, also of one element that has one" {
+    need_numpy
+    py -c 'import numpy as np; np.save("one.npy", np.float32([2]))'
+    script 'x = load("one.npy")
+for y in (mse(x, x), binary_cross_entropy(x, x), cross_entropy(x, x * 0)):
+    print(concat((y, y), 0).shape)'
+    program run e.py --quiet
+    [ "$status$output" = "0(2, 1)
+(2, 1)
+(2, 1)" ] || { show; return 1; }
+}

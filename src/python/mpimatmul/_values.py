@@ -186,7 +186,8 @@ _ELEMENTS = frozenset(_COMPARISONS + (
 # Of whole numbers these are whole numbers.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 # A row that has one axis stays one, but for these.
-_NO_ROWS = ("matmul", "reshape", "permute", "transpose", "concat", "take")
+_NO_ROWS = ("matmul", "reshape", "permute", "transpose", "concat", "take", "cross_entropy", "mse",
+            "binary_cross_entropy")
 
 
 def _are_rows(matrices, may_be_longer):
