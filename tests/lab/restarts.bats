@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Jobs on two hosts whose mpirun is killed, or whose first host is cut off, and that start again at once end as if
-# nothing had happened. More of them: tests/restarts.py.
+# Jobs on two hosts whose mpirun is killed, and a job of one rank whose host is cut off, that start again at once end as
+# if nothing had happened. More of them: tests/restarts.py. Ranks on several hosts may outlive a cut by more than a
+# minute: while a line of theirs is on the way to mpirun, the keep-alive of its TCP connection rests.
 load ../cli/helper
 load hosts
 
@@ -39,6 +40,6 @@ expect_right() {
     expect_right 4 1
 }
 
-@test "a cut of root's host" {
+@test "a cut of the host where the only rank runs on" {
     expect_right --cut 1 1
 }
