@@ -242,9 +242,9 @@ import numpy as np
 x, y, z = (np.load(name + ".npy") for name in "XYZ")
 assert z.dtype == np.float64 and np.abs(z - x @ y).max() <= 1e-9
 ranks = json.load(open("r.json"))["ranks"]
-if "calibrated_flops_per_second" in ranks[1]:  # the slow successor's own
-    assert ranks[1]["calibrated_flops_per_second"] < ranks[0]["calibrated_flops_per_second"] / 4
-    assert ranks[1]["device"] == "reference", ranks[1]["device"]
+assert ranks[1]["device"] == "reference", ranks[1]["device"]
+for rank in ranks:  # a device that is replaced after the plan counts its replacement or the failed product
+    assert rank["device_replacements"] == rank["fallback_products"] == 0, rank
 END
         rm Z.npy r.json
     done
