@@ -159,6 +159,10 @@ void mmul_program_hold_open(struct mmul_program *program, bool is_double) {
     o->dtype = is_double ? MMUL_F64 : MMUL_F32;
 }
 
+void mmul_program_save_double(struct mmul_program *program) {
+    program->operations[program->operation_count - 1].dtype = MMUL_F64;
+}
+
 void mmul_program_use_float32(struct mmul_program *program) {
     program->only_float32 = true;
 }

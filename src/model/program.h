@@ -149,6 +149,9 @@ void mmul_program_choose_types(struct mmul_program *program, unsigned char *want
 // it is held in float64 where is_double says so, or its program wants it.
 void mmul_program_hold_open(struct mmul_program *program, bool is_double);
 
+// The save that was appended last wants its value in float64, if that fits both types.
+void mmul_program_save_double(struct mmul_program *program);
+
 // Gives every value its type and puts casts where types meet: then all operands and the result of an operation
 // have one type, but for casts and what is saved. Values keep their indices; others come after them. Fails with
 // MMUL_ERR_SYSTEM (memory); the program is as before then.

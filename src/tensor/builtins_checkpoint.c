@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/matrix.h"
+#include "model/program.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 #include "tensor/targets.h"
@@ -26,6 +27,7 @@ struct walk {
     struct mmul_target target;       // of a checkpoint
     struct mmul_script_output *last; // what the one before has left
     int64_t turn;
+    int index;                          // of the next matrix of a checkpoint
     const struct mmul_tensors *tensors; // of a file that is restored
     bool *seen;                         // which of them are in the state
     int64_t next;                       // the likely place of the next one
@@ -112,6 +114,16 @@ static enum mmul_status create_output(struct mmul_evaluator *e, const struct wal
     return mmul_target_copy_text(e, &made->file);
 }
 
+// The type in which a matrix of a state is saved: that of a restored one, also where nothing before asks for it.
+static enum mmul_dtype choose_type(struct mmul_evaluator *e, struct walk *w,
+                                   const struct mmul_object *x) {
+    const struct mmul_hold_place place = {w->at->at.begin, false, "", w->index++};
+    const enum mmul_dtype dtype = mmul_target_type(e, x);
+    const bool is_double = dtype == MMUL_F32 && !e->script->is_first_reading &&
+                           mmul_foreseen_is_double(e->script->foreseen, place);
+    return is_double ? MMUL_F64 : dtype;
+}
+
 static enum mmul_status add_tensor(struct mmul_evaluator *e, struct walk *w, const char *name,
                                    const struct mmul_object *x, struct mmul_object *made) {
     char turn[24];
@@ -124,7 +136,7 @@ static enum mmul_status add_tensor(struct mmul_evaluator *e, struct walk *w, con
     snprintf(turn, sizeof turn, "%lld", (long long)w->turn);
     w->target.path = o->path;
     w->target.tensor = o->tensor;
-    w->target.dtype = mmul_target_type(e, x);
+    w->target.dtype = choose_type(e, w, x);
     w->target.metadata = w->target.beside == NULL ? metadata : NULL;
     if (mmul_target_begin(e, w->at, &w->target, x, &o->output) != MMUL_OK)
         return e->err->status;
@@ -134,9 +146,11 @@ static enum mmul_status add_tensor(struct mmul_evaluator *e, struct walk *w, con
     o->line = mmul_source_line(e->source, w->at->at.begin);
     o->next = e->script->outputs;
     e->script->outputs = o;
-    return mmul_program_save(e->program, value, o->output, e->err) == MMUL_OK
-               ? MMUL_OK
-               : mmul_evaluator_locate(e, w->at);
+    if (mmul_program_save(e->program, value, o->output, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, w->at);
+    if (w->target.dtype == MMUL_F64)
+        mmul_program_save_double(e->program);
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
@@ -153,6 +167,8 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
         status = mmul_take_whole(e, &arguments[2], "turn", &w.turn);
     if (status == MMUL_OK && w.turn < 0)
         status = mmul_evaluator_fail(e, arguments[2].node, "turn is at least 0");
+    if (status == MMUL_OK && e->script->is_first_reading)
+        status = mmul_foreseen_note_state(e, call, w.target.file, false, &arguments[1].object);
     if (status == MMUL_OK)
         status = take_last(e, &w);
     if (status == MMUL_OK)
@@ -263,8 +279,12 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
     struct stat there;
     (void)builtin;
     enum mmul_status status = take_file(e, &arguments[0], &w);
-    if (status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT) // a first run
+    if (status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT) { // a first run
+        if (e->script->is_first_reading &&
+            mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]) != MMUL_OK)
+            return e->err->status;
         return mmul_evaluator_tuple(e, pair, 2, result);
+    }
     if (status == MMUL_OK &&
         (mmul_inputs_open_tensors(e->script->inputs, w.path, &tensors, e->err) != MMUL_OK ||
          (tensors != NULL && mmul_tensors_check(tensors, e->err) != MMUL_OK))) {
@@ -277,6 +297,8 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
     if (status == MMUL_OK)
         status = restore(e, &w, &arguments[1].object, &pair[0]);
     mmul_tensors_close(tensors);
+    if (status == MMUL_OK && e->script->is_first_reading)
+        status = mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]);
     pair[1] = mmul_object_from_integer(w.turn);
     return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
 }

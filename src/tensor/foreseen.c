@@ -18,8 +18,10 @@ struct note {
     int group; // notes of one moment
     int value;
     enum type type;
-    int before;     // the same matrix at the beginning of the turn; -1: not known
-    bool is_double; // the type that was chosen
+    int before;       // the same matrix at the beginning of the turn; -1: not known
+    const char *file; // of a checkpoint; NULL: none
+    bool is_restored; // from that file; false: it is written
+    bool is_double;   // the type that was chosen
 };
 
 struct line {
@@ -44,7 +46,8 @@ struct mmul_foreseen {
 
 bool mmul_foreseen_is_needed(const struct mmul_node *node) {
     if (node->kind == MMUL_NODE_NAME &&
-        (strcmp(node->text, "loop") == 0 || strcmp(node->text, "apart") == 0))
+        (strcmp(node->text, "loop") == 0 || strcmp(node->text, "apart") == 0 ||
+         strcmp(node->text, "checkpoint") == 0))
         return true;
     for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
         if (mmul_foreseen_is_needed(child))
@@ -133,6 +136,23 @@ enum mmul_status mmul_foreseen_note(struct mmul_evaluator *e, const struct mmul_
         status = place.name != NULL ? note_object(e, &b->object, &place) : e->err->status;
     }
     return status;
+}
+
+enum mmul_status mmul_foreseen_note_state(struct mmul_evaluator *e, const struct mmul_node *at,
+                                          const char *file, bool is_restored,
+                                          const struct mmul_object *state) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    struct mmul_hold_place place = {at->at.begin, false, "", 0};
+    const int from = f->count;
+    const char *copy = mmul_arena_copy_text(&f->arena, file, e->err);
+    f->groups++;
+    if (copy == NULL || note_object(e, state, &place) != MMUL_OK)
+        return e->err->status;
+    for (int i = from; i < f->count; i++) {
+        f->notes[i].file = copy;
+        f->notes[i].is_restored = is_restored;
+    }
+    return MMUL_OK;
 }
 
 // Where the notes of a group begin, those before index `end` that are of this loop.
@@ -239,15 +259,34 @@ static bool is_wanted_double(const struct mmul_foreseen *f, const struct mmul_pr
     return false;
 }
 
+static bool has_become_double(const struct mmul_program *program, const struct note *n) {
+    return n->type == FLOAT64 ||
+           (n->type == FITS_BOTH && program->values[n->value].dtype == MMUL_F64);
+}
+
+// Is the matrix that note `n` writes to a checkpoint float64 where the text restores that?
+static bool is_restored_double(const struct mmul_foreseen *f, const struct mmul_program *program,
+                               const struct note *n) {
+    for (int i = 0; i < f->count; i++) {
+        const struct note *r = &f->notes[i];
+        if (r->file != NULL && r->is_restored && r->place.index == n->place.index &&
+            strcmp(r->file, n->file) == 0 && has_become_double(program, r))
+            return true;
+    }
+    return false;
+}
+
 // The next turn reads what a turn leaves. It may be like any turn of the first reading, which leaves turns out: so the
-// value wants what any turn wants at its beginning.
+// value wants what any turn wants at its beginning. A later run restores what a checkpoint writes.
 static bool carry_over(const struct mmul_foreseen *f, const struct mmul_program *program,
                        unsigned char *wants) {
     bool is_new = false;
     for (int i = 0; i < f->count; i++) {
         const struct note *n = &f->notes[i];
-        if (n->before < 0 || n->type != FITS_BOTH || (wants[n->value] & MMUL_WANTS_F64) != 0 ||
-            !is_wanted_double(f, program, n))
+        if (n->type != FITS_BOTH || (wants[n->value] & MMUL_WANTS_F64) != 0)
+            continue;
+        if (!(n->before >= 0 && is_wanted_double(f, program, n)) &&
+            !(n->file != NULL && !n->is_restored && is_restored_double(f, program, n)))
             continue;
         wants[n->value] |= MMUL_WANTS_F64;
         is_new = true;

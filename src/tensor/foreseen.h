@@ -4,7 +4,8 @@
 // what it meets, and that may stand in a later job. So a text with loops is read twice: first as one program, in which
 // each loop has as many turns as the types of its carried values need to settle; then job by job, with the types found.
 // A type is known by the place where the value is held: a loop or call of the text, before its first turn or behind
-// one, a name, and the number of the matrix in it.
+// one, a name, and the number of the matrix in it. A checkpoint has such places, too: a later run restores what this
+// one saves, so a state is saved in the type that the text wants of the restored one.
 #pragma once
 
 #include "tensor/evaluator.h"
@@ -22,7 +23,7 @@ struct mmul_hold_place {
     int index;        // of the next matrix in it
 };
 
-// Does a text need the first reading?
+// Does a text need the first reading? One with a loop, apart() or checkpoint() does.
 bool mmul_foreseen_is_needed(const struct mmul_node *root);
 
 enum mmul_status mmul_foreseen_create(struct mmul_foreseen **foreseen, struct mmul_error *err);
@@ -39,6 +40,11 @@ enum mmul_status mmul_foreseen_note(struct mmul_evaluator *e, const struct mmul_
 enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_object *given,
                                     const struct mmul_carried *carried, bool *is_settled);
+
+// Notes matrices of a state that the call `at` writes to, or restores from, the checkpoint `file`, an absolute path.
+enum mmul_status mmul_foreseen_note_state(struct mmul_evaluator *e, const struct mmul_node *at,
+                                          const char *file, bool is_restored,
+                                          const struct mmul_object *state);
 
 // The condition of an `if` is true, or not; has it been that before?
 enum mmul_status mmul_foreseen_choose(struct mmul_evaluator *e, const struct mmul_node *branch,

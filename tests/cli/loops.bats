@@ -550,6 +550,48 @@ assert (w.astype("f4") != w).any()'
     done
 }
 
+@test "a state that meets float64 behind its loop alone, or without a loop, is restored to the same bits" {
+    need_numpy
+    make_doubles
+    local turns
+    in_a_loop='turns = 3
+x, y = load("e.npy"), load("y.npy")
+state, first = restore("s.safetensors", (zeros((7, 1)), generate((7, 1), kind="normal", seed=1)))
+for i in loop(first, turns):
+    state = (state[0] / 3 + 1, state[0] - state[1] / 7)
+    checkpoint("s.safetensors", state, turn=i + 1)
+save("w.npy", x @ state[0] + sum(state[1]))'
+    without='turns = 3
+x = load("e.npy")
+state, first = restore("s.safetensors", (zeros((7, 1)), zeros((7, 1))))
+for i in range(first, turns):
+    state = (state[0] / 3 + 1, state[0] - state[1] / 7)
+checkpoint("s.safetensors", state, turn=turns)
+save("w.npy", x @ state[0] + sum(state[1]))'
+    for text in "$in_a_loop" "$without"; do
+        script "$text"
+        rm -f s.safetensors
+        program run e.py --quiet
+        expect_quiet_success
+        mv w.npy once.npy
+        rm s.safetensors
+        for turns in 1 2 3 3; do
+            program run e.py --quiet turns=$turns
+            expect_quiet_success
+        done
+        cmp w.npy once.npy
+        program info s.safetensors
+        [[ $output != *float32* ]]
+    done
+    script 'state, first = restore("s.safetensors", (zeros((7, 1)),))
+checkpoint("s.safetensors", (state[0] / 3 + 1,), turn=first + 1)'
+    rm s.safetensors
+    program run e.py --quiet
+    expect_quiet_success
+    program info s.safetensors
+    [[ $output == *float32* ]]
+}
+
 @test "float64 that is held before a loop and meets float32 in it has the notice that it has without a loop" {
     need_numpy
     make_doubles
