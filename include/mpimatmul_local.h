@@ -444,6 +444,17 @@ MMUL_API void mmul_outputs_abandon_at(int number);
 // report stored. Async-signal-safe.
 MMUL_API void mmul_outputs_end(void);
 
+// What a run knows about its end while that goes on: the ranks that do not answer any more, and what to do about it.
+struct mmul_ending_note {
+    char text[256], hint[256];
+};
+
+// Root, about 0.4 seconds after mmul_outputs_end on all ranks. NULL: nothing is known. Async-signal-safe.
+MMUL_API const struct mmul_ending_note *mmul_ending_explanation(void);
+
+// What stays behind a program that is stopped: its last checkpoint, "FILE holds turn N". "": none. Async-signal-safe.
+MMUL_API const char *mmul_ending_kept(void);
+
 // Ends this process, a rank, once the launcher that has started it has ended, also when that was killed: mpirun, its
 // daemon on this host, slurmstepd. All outputs are abandoned before, and none is committed after the launcher's death.
 // Scripts between launcher and rank do not count as launchers, and a process without a launcher is left alone. Call it
@@ -1444,6 +1455,10 @@ MMUL_API bool mmul_script_skipped(const struct mmul_script *script, int index,
 // The next warning about the text, "FILE:LINE:COLUMN: ..."; each place has one. As long as the script. False: no other
 // so far. Local, root.
 MMUL_API bool mmul_script_warning(struct mmul_script *script, const char **line);
+
+// A line for the user about the checkpoint that the text has restored: its file and turn. As long as the script. False:
+// nothing was restored, or the line has been asked for before. Local, root.
+MMUL_API bool mmul_script_restored(struct mmul_script *script, const char **line);
 
 // For the program's `arrived`: a value is in root's memory.
 MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);

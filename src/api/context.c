@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "comm/handshake.h"
+#include "exec/conduct/farewell.h"
 #include "exec/job/apart.h"
 #include "exec/job/plan_cache.h"
 #include "exec/job/rebalance.h"
@@ -72,10 +73,12 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
         status = mmul_context_collect_warnings(made, &made->all_warnings, &made->warning_lines,
                                                &made->warning_count, err);
     mmul_stopwatch_enter(&made->watch, &made->startup.files_seconds);
-    if (status == MMUL_OK)
+    if (status == MMUL_OK) {
+        mmul_farewell_begin(made);
         *context = made;
-    else
+    } else {
         mmul_context_destroy(made);
+    }
     return status;
 }
 
@@ -90,6 +93,7 @@ static void drop_programs(struct mmul_context *context) {
 void mmul_context_destroy(struct mmul_context *context) {
     if (context == NULL)
         return;
+    mmul_farewell_end(context);
     mmul_apart_close(context);
     if (context->node != NULL)
         drop_programs(context->node);

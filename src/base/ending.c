@@ -17,12 +17,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "mpimatmul_local.h"
+#include "base/clock.h"
 
 static _Atomic bool has_begun;
 static _Atomic int launcher = -1; // a pidfd; -1: none is watched
 static int bell = -1; // an eventfd: time to look for the connection to mpirun; -1: there is none
 static void (*last_call)(void);
+
+struct link {
+    bool is_there, answers; // a connection to mpirun; one of which nothing is sent again
+};
 
 // --------------------------------------------------------------------------------------- the launcher
 
@@ -86,35 +90,62 @@ static int open_launcher(void) {
 
 // ----------------------------------------------------------------------------- mpirun on another host
 
-// Is there a connection from this host to mpirun's port, as its daemon here has? OMPI_MCA_orte_hnp_uri is
+// Does the connection lead to mpirun's port? `uri` is OMPI_MCA_orte_hnp_uri,
 // "NUMBER;tcp://ADDRESS,...:PORT;tcp6://...:PORT". Daemons of more than 64 hosts are connected to each other instead.
-static bool has_connection_in(const char *table, const char *uri) {
+static bool is_port_of(const char *uri, unsigned port) {
+    for (const char *at = strstr(uri, "://"); at != NULL; at = strstr(at + 1, "://")) {
+        size_t length = strcspn(at, ";");
+        while (length > 0 && at[length - 1] != ':')
+            length--;
+        if (strtoul(at + length, NULL, 10) == port)
+            return true;
+    }
+    return false;
+}
+
+// Looks for connections from this host to mpirun, such as its daemon here has, in /proc/net/tcp. An answer is missing
+// where the kernel has sent something again that mpirun's host has not acknowledged.
+static void look_in(const char *table, const char *uri, struct link *link) {
     char line[512];
-    unsigned port, state;
-    bool found = false;
+    unsigned port, state, repeats;
     FILE *file = fopen(table, "re");
-    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         enum { ESTABLISHED = 1 };
-        if (sscanf(line, " %*d: %*[0-9A-F]:%*x %*[0-9A-F]:%x %x", &port, &state) != 2 ||
-            state != ESTABLISHED)
-            continue;
-        for (const char *at = strstr(uri, "://"); at != NULL && !found;
-             at = strstr(at + 1, "://")) {
-            size_t length = strcspn(at, ";");
-            while (length > 0 && at[length - 1] != ':')
-                length--;
-            found = strtoul(at + length, NULL, 10) == port;
+        // Number, addresses, state, bytes in queues, timer, repeats.
+        if (sscanf(line, " %*d: %*[0-9A-F]:%*x %*[0-9A-F]:%x %x %*x:%*x %*x:%*x %x", &port, &state,
+                   &repeats) == 3 &&
+            state == ESTABLISHED && is_port_of(uri, port)) {
+            link->is_there = true;
+            link->answers |= repeats == 0;
         }
     }
     if (file != NULL)
         fclose(file);
-    return found;
 }
 
-static bool is_connected(void) {
+static struct link find_link(void) {
     const char *uri = getenv("OMPI_MCA_orte_hnp_uri");
-    return uri != NULL &&
-           (has_connection_in("/proc/net/tcp", uri) || has_connection_in("/proc/net/tcp6", uri));
+    struct link link = {false, false};
+    if (uri == NULL)
+        return link;
+    look_in("/proc/net/tcp", uri, &link);
+    look_in("/proc/net/tcp6", uri, &link);
+    return link;
+}
+
+// Seconds of a keep-alive setting of Open MPI, or its default.
+static double keepalive(const char *name, double standard) {
+    const char *text = getenv(name);
+    const double value = text != NULL ? strtod(text, NULL) : 0;
+    return value > 0 ? value : standard;
+}
+
+// The time after which Open MPI gives a silent connection up. Its keep-alive rests while anything is unacknowledged:
+// the kernel then goes on for a quarter of an hour.
+static double patience(void) {
+    return keepalive("OMPI_MCA_oob_tcp_keepalive_time", 300) +
+           keepalive("OMPI_MCA_oob_tcp_keepalive_intvl", 20) *
+               keepalive("OMPI_MCA_oob_tcp_keepalive_probes", 9);
 }
 
 // ------------------------------------------------------------------------------------------ the end
@@ -128,14 +159,27 @@ void mmul_ending_begin(void) {
     atomic_store(&has_begun, true);
 }
 
+// Has mpirun on another host been lost? It is asked after a SIGCONT of its daemon, and every other second.
+static bool is_lost(bool is_rung, double *silent_since) {
+    const struct link link = find_link();
+    if (link.answers || !link.is_there) {
+        *silent_since = mmul_clock_now();
+        return is_rung && !link.is_there;
+    }
+    return mmul_clock_now() - *silent_since > patience();
+}
+
 static void *wait_for_end(void *unused) {
+    enum { LOOK_MS = 2000 };
     struct pollfd events[] = {{.fd = atomic_load(&launcher), .events = POLLIN},
                               {.fd = bell, .events = POLLIN}};
+    double silent_since = mmul_clock_now();
     uint64_t rung;
     while (events[0].revents == 0) {
-        if (poll(events, 2, -1) <= 0)
-            continue;
-        if (events[1].revents != 0 && read(bell, &rung, sizeof rung) > 0 && !is_connected())
+        const int count = poll(events, 2, bell >= 0 ? LOOK_MS : -1);
+        const bool is_rung =
+            count > 0 && events[1].revents != 0 && read(bell, &rung, sizeof rung) > 0;
+        if (count >= 0 && events[0].revents == 0 && bell >= 0 && is_lost(is_rung, &silent_since))
             break;
     }
     mmul_ending_begin();
@@ -156,12 +200,44 @@ static void ring(int number) {
 static void watch_connection(void) {
     const struct sigaction ours = {.sa_handler = ring, .sa_flags = SA_RESTART};
     struct sigaction before;
-    if (sigaction(SIGCONT, NULL, &before) != 0 || before.sa_handler != SIG_DFL || !is_connected())
+    if (sigaction(SIGCONT, NULL, &before) != 0 || before.sa_handler != SIG_DFL ||
+        !find_link().is_there)
         return;
     bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (bell >= 0)
         sigaction(SIGCONT, &ours, NULL);
 }
+
+// ------------------------------------------------------------------------------------ explanations
+
+// Written before they are published, and not after: a signal handler reads them.
+static struct mmul_ending_note explained;
+static _Atomic bool is_explained;
+static char kept[2][256];
+static _Atomic int kept_at;
+
+void mmul_ending_explain(const struct mmul_ending_note *note) {
+    if (atomic_load(&is_explained))
+        return;
+    explained = *note;
+    atomic_store(&is_explained, true);
+}
+
+const struct mmul_ending_note *mmul_ending_explanation(void) {
+    return atomic_load(&is_explained) ? &explained : NULL;
+}
+
+void mmul_ending_keep(const char *text) {
+    const int next = 1 - atomic_load(&kept_at);
+    snprintf(kept[next], sizeof kept[next], "%s", text);
+    atomic_store(&kept_at, next);
+}
+
+const char *mmul_ending_kept(void) {
+    return kept[atomic_load(&kept_at)];
+}
+
+// --------------------------------------------------------------------------------------- the watch
 
 // Without memory for a thread the process ends when Open MPI ends it, and still puts nothing in its place.
 void mmul_ending_watch(void (*last)(void)) {

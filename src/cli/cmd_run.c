@@ -276,6 +276,8 @@ static enum mmul_status show_json(const struct job *job, struct mmul_error *err)
 // Of the text, as far as it has been read.
 static void warn_of_text(const struct call *call, const struct job *job) {
     const char *line;
+    if (mmul_script_restored(job->script, &line))
+        mmul_print_remark(call, "%s", line);
     while (mmul_script_warning(job->script, &line))
         mmul_print_data_warning(call, "%s", line);
 }

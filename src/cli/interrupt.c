@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
 // The handlers. mpirun turns what it gets into SIGTERM for every rank. It would wait for a second before it kills
 // them, but the first that ends wakes it up: so root says what became of the output and stays for a moment, while
-// the others remove their parts of kept values, and a tick later those that they were about to begin. A handler gets
+// the others remove their parts of kept values, and a tick later those that they were about to begin. In that moment
+// root's other threads go on, and find out which ranks do not answer (exec/conduct/farewell.h). A handler gets
 // no argument of ours, so what it needs are mutable globals, written before it is installed. It may run on any
 // thread.
 #include "cli/interrupt.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mpimatmul_local.h"
 
 enum { GRACE_TICKS = 10 };
 static const struct timeval TICK = {.tv_usec = 200 * 1000};
-static const struct timespec ROOT_STAYS = {.tv_nsec = 300 * 1000 * 1000};
+static const struct itimerval ROOT_STAYS = {.it_value = {.tv_usec = 500 * 1000}};
 
 static const struct {
     int number;
@@ -34,12 +36,41 @@ static bool prints, has_others, has_bar;
 static _Atomic int first; // the signal that began the end; 0: none
 static _Atomic int ticks; // since then
 static _Atomic bool has_ended, goes_on;
+static _Atomic int said_to = -1; // where the first line of the end went; -1: it was not said
+
+static void say(int stream, const char *before, const char *text, const char *after) {
+    char line[512];
+    snprintf(line, sizeof line, "%s%s%s", before, text, after);
+    const ssize_t ignored = write(stream, line, strlen(line));
+    (void)ignored; // nobody is left to be told
+}
+
+// Root has said what became of the output. Only a handler speaks from here on, so other threads lose their streams.
+static void silence_others(void) {
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    atomic_store(&said_to, dup(STDERR_FILENO));
+    dup2(nowhere, STDOUT_FILENO);
+    dup2(nowhere, STDERR_FILENO);
+}
+
+// Root, a moment after the first line: what is known about ranks that do not answer.
+static void end_root(void) {
+    const struct mmul_ending_note *note = mmul_ending_explanation();
+    const int stream = atomic_load(&said_to);
+    if (note != NULL) {
+        say(stream, "mpimatmul: ", note->text, "\n");
+        say(stream, "  hint: ", note->hint, "\n");
+    }
+    _exit(MMUL_ERR_STOPPED);
+}
 
 // At once: mpirun may end it in the middle.
 static void end_process(int number, enum mmul_abandoned abandoned) {
     char line[128] = "";
     if (!prints || atomic_load(&has_ended))
         _exit(MMUL_ERR_STOPPED);
+    if (atomic_load(&said_to) >= 0)
+        end_root();
     if (has_bar)
         strcat(line, "\r\033[K");
     for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
@@ -48,11 +79,13 @@ static void end_process(int number, enum mmul_abandoned abandoned) {
     strcat(line, abandoned == MMUL_ABANDONED_SOME   ? ": no result was written\n"
                  : abandoned == MMUL_ABANDONED_REST ? ": not all results were written\n"
                                                     : "\n");
-    const ssize_t ignored = write(STDERR_FILENO, line, strlen(line));
-    (void)ignored; // nobody is left to be told
-    if (has_others)
-        nanosleep(&ROOT_STAYS, NULL);
-    _exit(MMUL_ERR_STOPPED);
+    say(STDERR_FILENO, line, "", "");
+    if (*mmul_ending_kept() != '\0')
+        say(STDERR_FILENO, "mpimatmul: ", mmul_ending_kept(), "\n");
+    if (!has_others)
+        _exit(MMUL_ERR_STOPPED);
+    silence_others();
+    setitimer(ITIMER_REAL, &ROOT_STAYS, NULL);
 }
 
 static void begin_grace(void) {
@@ -76,7 +109,8 @@ static void handle(int number) {
         mmul_outputs_end(); // other threads go on until this one has ended the process
     if (is_first && (!prints || abandoned == MMUL_ABANDONED_FINISHED))
         begin_grace();
-    else if (is_first || number != SIGALRM || atomic_fetch_add(&ticks, 1) + 1 == GRACE_TICKS)
+    else if (is_first || number != SIGALRM || atomic_load(&said_to) >= 0 ||
+             atomic_fetch_add(&ticks, 1) + 1 == GRACE_TICKS)
         end_process(atomic_load(&first), abandoned);
 }
 
@@ -98,6 +132,8 @@ void mmul_interrupt_begin(bool is_first, bool is_several) {
 }
 
 void mmul_interrupt_end(void) {
+    while (atomic_load(&said_to) >= 0) // the end has begun, and is the handler's
+        pause();
     atomic_store(&has_ended, true);
 }
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 // From here on they end the process so. Those that were ignored stay ignored. is_first: this is the process that says
-// so; where it is one of several it stays 0.3 seconds longer, and the others leave two seconds later, unless the job
+// so; where it is one of several it stays 0.5 seconds longer, and the others leave two seconds later, unless the job
 // has ended by then. A result that has been put in its place is kept, and its process left time to end by itself.
 void mmul_interrupt_begin(bool is_first, bool is_several);
 

@@ -4,6 +4,7 @@
 // Alarms are empty messages from the one to all others. Those that nobody listens for any more are left to MPI.
 #include "comm/comm.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 // A wait spins this long, for answers that are on their way; then naps double up to the longest.
 static const double SPIN_SECONDS = 100e-6, FIRST_NAP_SECONDS = 10e-6, LONGEST_NAP_SECONDS = 200e-6;
-enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, ALARM_TRIES = 3 };
+enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, FAREWELL_TAG = 9200, ALARM_TRIES = 3 };
 
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err) {
     if (code == MPI_SUCCESS)
@@ -74,7 +75,14 @@ bool mmul_alarm_is_raised(const struct mmul_alarm *alarm) {
     return alarm != NULL && alarm->is_raised;
 }
 
-int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
+static void (*attend_wait)(void);
+
+void mmul_comm_attend_waits(void (*attend)(void)) {
+    attend_wait = attend;
+}
+
+// Naps after `spin` seconds; before them it yields, as MPI's own waits do.
+static int wait_after(double spin, MPI_Request *request, struct mmul_alarm *alarm) {
     double begin = mmul_clock_now(), nap = FIRST_NAP_SECONDS;
     for (int done = 0;;) {
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -82,11 +90,31 @@ int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
             return code;
         if (mmul_alarm_listen(alarm))
             return MPI_ERR_OTHER;
-        if (mmul_clock_now() - begin < SPIN_SECONDS)
+        if (mmul_clock_now() - begin < spin) {
+            sched_yield();
             continue;
+        }
+        if (attend_wait != NULL)
+            attend_wait();
         mmul_clock_nap(nap);
         nap = 2 * nap < LONGEST_NAP_SECONDS ? 2 * nap : LONGEST_NAP_SECONDS;
     }
+}
+
+int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
+    return wait_after(SPIN_SECONDS, request, alarm);
+}
+
+void mmul_comm_say_farewell(const struct mmul_comm *comm) {
+    MPI_Request request;
+    if (MPI_Isend(NULL, 0, MPI_BYTE, 0, FAREWELL_TAG, comm->world, &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
+}
+
+bool mmul_comm_has_farewell(const struct mmul_comm *comm, int rank) {
+    int came = 0;
+    return MPI_Iprobe(rank, FAREWELL_TAG, comm->world, &came, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+           came;
 }
 
 static int find_nodes(struct mmul_comm *comm) {
@@ -233,14 +261,22 @@ enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmu
     return mmul_comm_check(code, "barrier", err);
 }
 
+// Ranks wait here for what root does next. A short step of a program must not wait for the end of a nap.
+static int broadcast_in(MPI_Comm mpi, void *data, int count) {
+    static const double spin_seconds = 2e-3;
+    MPI_Request request;
+    const int code = MPI_Ibcast(data, count, MPI_BYTE, 0, mpi, &request);
+    return code == MPI_SUCCESS ? wait_after(spin_seconds, &request, NULL) : code;
+}
+
 // Once to each node.
 static int broadcast(const struct mmul_comm *comm, void *data, int count) {
     int code = MPI_SUCCESS;
     if (comm->node_count == 1)
-        return MPI_Bcast(data, count, MPI_BYTE, 0, comm->world);
+        return broadcast_in(comm->world, data, count);
     if (comm->leaders != MPI_COMM_NULL)
-        code = MPI_Bcast(data, count, MPI_BYTE, 0, comm->leaders);
-    return code == MPI_SUCCESS ? MPI_Bcast(data, count, MPI_BYTE, 0, comm->node) : code;
+        code = broadcast_in(comm->leaders, data, count);
+    return code == MPI_SUCCESS ? broadcast_in(comm->node, data, count) : code;
 }
 
 enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, int64_t bytes,

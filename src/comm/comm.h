@@ -82,6 +82,14 @@ enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status 
 // the request is left as it is. `alarm` may be NULL.
 int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm);
 
+// Each wait of this process calls `attend` between its naps, also those that have begun. NULL: no function any more.
+// On the thread that calls MPI.
+void mmul_comm_attend_waits(void (*attend)(void));
+
+// Local, never waits. An empty message of this rank to root, once at most; and, root's, has that of a rank come?
+void mmul_comm_say_farewell(const struct mmul_comm *comm);
+bool mmul_comm_has_farewell(const struct mmul_comm *comm, int rank);
+
 // Collective over node. Waits in naps.
 enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmul_error *err);
 

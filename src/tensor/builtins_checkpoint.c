@@ -269,6 +269,18 @@ static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
     return status;
 }
 
+// Notes for the user what is restored.
+static enum mmul_status note_restored(struct mmul_evaluator *e, const struct walk *w) {
+    struct mmul_arena *arena = &e->script->arena;
+    char line[512];
+    e->script->restored_file = mmul_arena_copy_text(arena, w->target.file, e->err);
+    if (e->script->restored_file == NULL || w->tensors == NULL)
+        return e->script->restored_file != NULL ? MMUL_OK : e->err->status;
+    snprintf(line, sizeof line, "goes on from turn %lld of '%.400s'", (long long)w->turn, w->path);
+    e->script->restored_line = mmul_arena_copy_text(arena, line, e->err);
+    return e->script->restored_line != NULL ? MMUL_OK : e->err->status;
+}
+
 enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                       const struct mmul_node *call,
                                       const struct mmul_argument *arguments,
@@ -283,7 +295,8 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
         if (e->script->is_first_reading &&
             mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]) != MMUL_OK)
             return e->err->status;
-        return mmul_evaluator_tuple(e, pair, 2, result);
+        return note_restored(e, &w) == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result)
+                                               : e->err->status;
     }
     if (status == MMUL_OK &&
         (mmul_inputs_open_tensors(e->script->inputs, w.path, &tensors, e->err) != MMUL_OK ||
@@ -296,6 +309,8 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
         status = read_turn(e, &w);
     if (status == MMUL_OK)
         status = restore(e, &w, &arguments[1].object, &pair[0]);
+    if (status == MMUL_OK)
+        status = note_restored(e, &w);
     mmul_tensors_close(tensors);
     if (status == MMUL_OK && e->script->is_first_reading)
         status = mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]);

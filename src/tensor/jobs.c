@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ending.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/program.h"
@@ -422,6 +423,21 @@ static void note_rounded(struct mmul_evaluator *e) {
             f->is_rounded |= mmul_program_is_rounded(e->program, f->value);
 }
 
+// The job had the output. A checkpoint is what is left if the program is stopped from now on.
+static void note_written(const struct mmul_script *script, struct mmul_script_output *o) {
+    char text[256];
+    if (o->is_checkpoint && o->output != NULL) {
+        const bool is_restored =
+            script->restored_file != NULL && strcmp(script->restored_file, o->file) == 0;
+        snprintf(text, sizeof text, "%.*s holds turn %lld%s", (int)(o->tensor - o->path - 1),
+                 o->path, (long long)o->turn,
+                 is_restored ? ": the same command goes on from it" : "");
+        mmul_make_printable(text);
+        mmul_ending_keep(text);
+    }
+    o->output = NULL;
+}
+
 static enum mmul_status begin_program(struct mmul_evaluator *e) {
     struct mmul_script *script = e->script;
     note_rounded(e);
@@ -440,7 +456,7 @@ static enum mmul_status begin_program(struct mmul_evaluator *e) {
     script->is_handed_over = false;
     for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
         if (!o->is_waiting)
-            o->output = NULL; // the job had it
+            note_written(e->script, o);
     return MMUL_OK;
 }
 

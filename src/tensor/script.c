@@ -400,6 +400,12 @@ bool mmul_script_warning(struct mmul_script *script, const char **line) {
     return true;
 }
 
+bool mmul_script_restored(struct mmul_script *script, const char **line) {
+    *line = script->restored_line;
+    script->restored_line = NULL;
+    return *line != NULL;
+}
+
 // Lines are printed in order, so what arrives belongs to one of the next.
 void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output) {
     for (struct mmul_script_view *view = script->next_view; view != NULL; view = view->next)

@@ -164,6 +164,10 @@ struct mmul_script {
     struct mmul_script *later;
     bool is_first_reading;
     struct mmul_script_note *notes; // of types that change
+    const char
+        *restored_file; // the checkpoint that the text restores, an absolute path; NULL: none
+    const char *
+        restored_line; // that says from which turn on; NULL: from the first one, or it has been printed
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // as of the request
 };

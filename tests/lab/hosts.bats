@@ -182,6 +182,35 @@ mpimatmul: rank 1 on node2 moves again, after "*" s" ]] || { show; return 1; }
     operands equal "a @ b" D.bin D.bin
 }
 
+kill_rank_1() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e D.bin.part ] || [ ! -s pid.1 ] || break
+        sleep 0.1
+    done
+    sleep 0.5
+    kill -KILL "$(< pid.1)"
+}
+
+# mpirun may end root in the middle of its words, where the machine is busy.
+@test "a rank of another host that dies is named, and no other one" {
+    local try said=''
+    for try in 1 2 3; do
+        rm -f pid.?
+        kill_rank_1 3>&- &
+        run --separate-stderr lab_mpirun $three -n 3 "$(recorder)" "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \
+            --weights equal --io root --device faulty:delay=12s:cpu
+        wait $!
+        expect_status 137
+        said=${stderr#"mpimatmul: stopped by SIGTERM: no result was written"}
+        [ -z "$said" ] || break
+    done
+    [ "$said" = "
+mpimatmul: rank 1 on node2 has ended or does not answer
+  hint: take node2 from the hostfile or mend it; 'mpimatmul doctor --hostfile FILE' shows which hosts answer" ] ||
+        { show; return 1; }
+}
+
 @test "nothing of these jobs still runs on the hosts" {
     [ -z "$(lab_pids)" ]
 }

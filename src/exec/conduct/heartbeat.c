@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/conduct/farewell.h"
 
 static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10,
                     BEAT_SECONDS = 0.5;
@@ -353,6 +354,7 @@ static void lend(struct mmul_heartbeat *heartbeat) {
 static void look(struct mmul_heartbeat *heartbeat) {
     double now = mmul_clock_now(), awake = now - heartbeat->looked_at;
     bool beats = now - heartbeat->sent_at >= heartbeat->interval;
+    mmul_farewell_attend();
     awake = awake < AWAKE_SECONDS ? awake : AWAKE_SECONDS;
     heartbeat->looked_at = now;
     for (int i = 0; i < heartbeat->peer_count; i++)

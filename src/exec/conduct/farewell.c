@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Sends and counts the messages. The state is of the process, as its end is.
+#include "exec/conduct/farewell.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ending.h"
+#include "exec/setup/context.h"
+
+static const double ANSWER_SECONDS = 0.4; // less than root stays for (cli/interrupt.c)
+
+static struct {
+    struct mmul_context *context; // borrowed; NULL: nobody is looked after
+    double since;                 // clock: when this rank saw that the end has begun; 0: not yet
+    bool is_over;
+} farewell;
+
+// Is any other rank silent? Names them in `text` as far as there is room. *host: of all of them; NULL: they are on
+// several.
+static int name_silent(char *text, size_t bytes, const char **host) {
+    const struct mmul_comm *comm = farewell.context->comm;
+    size_t length = 0;
+    int count = 0;
+    for (int rank = 1; rank < comm->size; rank++) {
+        if (mmul_comm_has_farewell(comm, rank))
+            continue;
+        const char *its = farewell.context->cluster->ranks[rank].host;
+        const int more = snprintf(text + length, bytes - length, "%srank %d on %.64s",
+                                  count > 0 ? ", " : "", rank, its);
+        if (more < 0 || (size_t)more >= bytes - length)
+            text[length] = '\0';
+        else
+            length += (size_t)more;
+        *host = count == 0 || (*host != NULL && strcmp(*host, its) == 0) ? its : NULL;
+        count++;
+    }
+    return count;
+}
+
+static void explain_end(void) {
+    struct mmul_ending_note note = {{0}, {0}};
+    char names[192] = "";
+    const char *host = NULL;
+    const int count = name_silent(names, sizeof names, &host);
+    if (count == 0)
+        return;
+    snprintf(note.text, sizeof note.text, "%s %s ended or %s not answer", names,
+             count > 1 ? "have" : "has", count > 1 ? "do" : "does");
+    if (farewell.context->cluster->node_count == 1)
+        snprintf(note.hint, sizeof note.hint,
+                 "mpirun without -q names the signal; 'dmesg' says whether memory ran out");
+    else
+        snprintf(
+            note.hint, sizeof note.hint,
+            "take %.64s from the hostfile or mend it; 'mpimatmul doctor --hostfile FILE' shows "
+            "which hosts answer",
+            host != NULL ? host : "their hosts");
+    mmul_ending_explain(&note);
+}
+
+void mmul_farewell_attend(void) {
+    if (farewell.context == NULL || farewell.is_over || !mmul_ending_has_begun())
+        return;
+    const double now = mmul_clock_now();
+    const bool is_root = farewell.context->comm->rank == 0;
+    if (farewell.since == 0)
+        farewell.since = now;
+    if (is_root && now - farewell.since < ANSWER_SECONDS)
+        return;
+    farewell.is_over = true;
+    if (is_root)
+        explain_end();
+    else
+        mmul_comm_say_farewell(farewell.context->comm);
+}
+
+void mmul_farewell_begin(struct mmul_context *context) {
+    if (farewell.context != NULL || context->comm->size == 1)
+        return;
+    farewell.context = context;
+    mmul_comm_attend_waits(mmul_farewell_attend);
+}
+
+void mmul_farewell_end(const struct mmul_context *context) {
+    if (farewell.context != context)
+        return;
+    mmul_comm_attend_waits(NULL);
+    farewell.context = NULL;
+}
