@@ -34,14 +34,15 @@ class Block(mm.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.norm1, self.attention = mm.nn.LayerNorm(width), mm.nn.MultiHeadAttention(width, heads)
+        self.norm1 = mm.nn.LayerNorm(width)
+        self.attention = mm.nn.MultiheadAttention(width, heads, batch_first=True)
         self.norm2 = mm.nn.LayerNorm(width)
         self.inner, self.outer = mm.nn.Linear(width, 4 * width), mm.nn.Linear(4 * width, width)
 
     def forward(self, x):
         """x (count, length, width)"""
         y = self.norm1(x)
-        x = x + self.attention(y, y, y, is_causal=True)
+        x = x + self.attention(y, y, y, need_weights=False, is_causal=True)[0]
         return x + self.outer(mm.gelu(self.inner(self.norm2(x))))
 
 

@@ -73,7 +73,7 @@ methods ok
 79 values differ by 1, more than 0.5
 64 no placement '"'here'"': expected rows, cols, grid, replicate
 64 index 1000000 of an axis of 64: expected -64 to 63
-64 cannot take [a value] of a value: expected begin:end, or a number
+64 cannot take [a value of float32] of a value: expected whole numbers
 64 an index of one axis, which is a row (1 x 48) here
 64 clip: a bound is a number, or None
 64 no gelu of '"'fast'"': expected none, tanh
@@ -258,9 +258,9 @@ for owner in owners:
     for name in getattr(owner, "__all__", None) or dir(owner):
         if not name.startswith("_") and name != "args" and not inspect.getdoc(inspect.getattr_static(owner, name)):
             print(owner, name)
-methods = "T abs argmax argmin argsort backward clip cos cumsum current dtype exp grad item local log log1p " \
+methods = "T abs argmax argmin argsort backward clip cos cumsum current dtype exp flatten grad item local log log1p " \
           "logsumexp max maximum mean min minimum ndim neg norm numpy permute relu requires_grad reshape " \
-          "rsqrt sigmoid sin softmax sort sqrt std sum take tanh topk transpose var where"
+          "rsqrt sigmoid sin softmax sort sqrt std sum take tanh tolist topk transpose var where"
 assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), dir(mm.Value)'
     [ "$output$status" = 0 ]
     run --separate-stderr "$PYTHON" -m mpimatmul --help
@@ -292,7 +292,7 @@ z.numpy()
 print(repr(z))
 mm.print("sum", 2, x.sum(), "of", mm.array([[1.0, 2.0]]))
 print(f"{x.sum()} {x.sum():.2f} {x.max(axis=-1, keepdims=True)} {np.sum(x)}")
-for wrong in (lambda: bool(y), lambda: list(y), lambda: float(y), lambda: x.sum(axis=0, dtype="f4")):
+for wrong in (lambda: bool(y), lambda: list(x[0]), lambda: float(y), lambda: x.sum(axis=0, dtype="f4")):
     try:
         wrong()
     except (TypeError, mm.Error) as error:
@@ -314,7 +314,7 @@ sum 2 276 of Value(1 x 2, float64)
 [[1. 2.]]
 276 276.00 Value(4 x 1, float64) 276
 the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one
-'Value' object is not iterable
+what is gone through has one axis, which is a row (1 x 6) here
 a value of 4 x 9 is not one number
 sum: in the type of the operand: no dtype, out
 END

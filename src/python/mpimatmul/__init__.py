@@ -13,19 +13,20 @@ Functions marked collective are called by all ranks. Who waits in one for a rank
 MPIMATMUL_WAIT_SECONDS (10); one that has ended ends the job. MPIMATMUL_LIBRARY names the library,
 MPIMATMUL_SHARD_DIR the folder of kept values.
 """
-from . import _report, debug, nn, optim
+from . import _names, _report, debug, nn, optim
 from ._begin import init, rank, size
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
-from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos, cumsum,
-                          exp, gelu, layer_norm, linear, log, log1p, logsumexp, max, maximum, mean, min, minimum, neg,
-                          norm, normalize, ones, permute, place, print, relu, reshape, rms_norm, rope, rsqrt, sigmoid,
-                          silu, sin, softmax, softplus, sort, sqrt, std, sum, take, tanh, topk, transpose, var, where,
-                          zeros)
+from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos, cumsum, exp,
+                          flatten, gelu, layer_norm, linear, log, log1p, logsumexp, max, maximum, mean, min, minimum,
+                          neg, norm, normalize, ones, permute, place, print, relu, reshape, rms_norm, rope, rsqrt,
+                          sigmoid, silu, sin, softmax, softplus, sort, sqrt, std, sum, take, tanh, topk, transpose, var,
+                          where, zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
 from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, rand, save
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]
+__getattr__ = _names.missing_from(__name__, __all__)
 _report.begin()

@@ -31,6 +31,14 @@ class Error(Exception):
     def __init__(self, status, text, hint=""):
         super().__init__(text)
         self.status, self.hint = status, hint
+        self.names_layer = False  # of a module, whose call has failed
+        if hint and hasattr(self, "add_note"):  # Python 3.11: tracebacks end with it
+            self.add_note(f"  hint: {hint}")
+
+
+class ArgumentError(Error, ValueError):
+    """The same of an argument that torch answers with a ValueError."""
+    __module__ = __package__
 
 
 class ErrorText(c.Structure):

@@ -86,14 +86,76 @@ def clip(x, low=None, high=None):
 Value.T = property(lambda self: transpose(self), doc="The last two axes swapped.")
 Value.__neg__ = lambda self: neg(self)
 Value.__abs__ = lambda self: abs(self)
-Value.__eq__ = lambda self, other: _binary("equal", self, other)
-Value.__ne__ = lambda self, other: _binary("not_equal", self, other)
+# None is no number: a value differs from it as a whole.
+Value.__eq__ = lambda self, other: False if other is None else _binary("equal", self, other)
+Value.__ne__ = lambda self, other: True if other is None else _binary("not_equal", self, other)
 Value.__hash__ = object.__hash__
 for _name, _operation in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"),
                           ("floordiv", "floor_divide"), ("mod", "remainder"), ("pow", "power"), ("lt", "less"),
                           ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"), ("matmul", "matmul")):
     setattr(Value, f"__{_name}__", lambda self, other, o=_operation: _binary(o, self, other))
     setattr(Value, f"__r{_name}__", lambda self, other, o=_operation: _binary(o, other, self))
+
+
+def _times(self, other):
+    """A bool times a float is a float, as torch has it; what True and False are times is not to be True and False."""
+    if isinstance(other, (float, numpy.floating)) and self.current().is_bool:
+        self = self / 1
+    return _binary("multiply", self, other)
+
+
+Value.__mul__ = Value.__rmul__ = _times
+
+
+def _logical(sign, operation):
+    """An operator of True and False, which programs have not."""
+    def of_bools(self, other):
+        both = (as_value(self), as_value(other))
+        if not all(v.is_bool for v in both):
+            raise TypeError(f"{sign} is of True and False: x != 0 makes them of numbers")
+        return operation(*both)
+    return of_bools
+
+
+def _inverted(self):
+    if not self.current().is_bool:
+        raise TypeError("~ is of True and False: x != 0 makes them of numbers")
+    return 1 - self
+
+
+Value.__invert__ = _inverted
+Value.__and__ = Value.__rand__ = _logical("&", lambda x, y: x * y)
+Value.__or__ = Value.__ror__ = _logical("|", maximum)
+Value.__xor__ = Value.__rxor__ = _logical("^", lambda x, y: x != y)
+
+# numpy's functions of every element that are ours by another name, or by an operator.
+_OF_NUMPY = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.inv, "logical_not": operator.inv,
+             "bitwise_and": operator.and_, "logical_and": operator.and_, "bitwise_or": operator.or_,
+             "logical_or": operator.or_, "bitwise_xor": operator.xor, "logical_xor": operator.xor,
+             "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+             "true_divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
+             "power": operator.pow, "square": lambda x: x * x, "reciprocal": lambda x: 1 / x,
+             "matmul": operator.matmul, "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
+             "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "maximum": maximum,
+             "minimum": minimum, **{f.__name__: f for f in (exp, log, log1p, sqrt, tanh, sin, cos)}}
+
+
+def _of_numpy(self, ufunc, method, *operands, out=None, **more):
+    """numpy's function of values, as a value: np.exp(x), and operators of an array and a value. `array += value` makes
+    a value of the name."""
+    called = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
+    in_place = out is not None and len(operands) == 2 and out[0] is operands[0]
+    if more or (out is not None and not in_place):
+        raise TypeError(f"{called} of values takes no {', '.join(more) or 'out'}: it makes a new value")
+    function = _OF_NUMPY.get(called[3:])
+    if function is None:
+        raise TypeError(f"{called} is not of values: {called}(value.numpy()) is an array on root; mm has "
+                        "exp, log, sqrt, tanh and the others of mpimatmul-python(7)")
+    return function(*(v.item() if isinstance(v, numpy.generic) else as_value(v) if isinstance(v, numpy.ndarray) else v
+                      for v in operands))
+
+
+Value.__array_ufunc__ = _of_numpy
 
 
 def zeros(shape):
@@ -173,15 +235,43 @@ def _bound(k, n):
     if isinstance(k, slice) and k.step in (None, 1):
         return *k.indices(n)[:2], True
     if not isinstance(k, (int, numpy.integer)) or isinstance(k, bool):
-        shown = "a value" if isinstance(k, Value) else k
+        shown = "a value" if isinstance(k, Value) else "an array" if _are_indices(k) else k
         raise Error(64, f"cannot take [{shown}] of a value: expected begin:end, or a number",
-                    "take(table, ids) has rows by a value of them" if isinstance(k, Value) else "")
+                    "x[ids], or take(x, ids), has rows by whole numbers" if _are_indices(k) else "")
     if not -n <= k < n:
         raise Error(64, f"index {k} of an axis of {n}: expected {-n} to {n - 1}")
     return k % n, k % n + 1, False
 
 
+def _are_indices(key):
+    """A value, array or list of whole numbers."""
+    if isinstance(key, list):
+        key = numpy.asarray(key)
+    return isinstance(key, Value) or (isinstance(key, numpy.ndarray) and key.ndim > 0)
+
+
+def _rows_at(x, ids):
+    """x[ids], as `take`: of one axis its elements."""
+    if not isinstance(ids, Value):
+        ids = numpy.asarray(ids)
+        last = x.shape[1] if x.is_row else x.shape[0]
+        ids = numpy.where(ids < 0, ids + last, ids) if ids.dtype.kind in "iu" else ids
+    ids = as_value(ids)
+    if ids.is_bool:
+        raise Error(64, "cannot take [bools] of a value: how many there are is not known before it runs",
+                    "where(mask, x, other) has the sizes of x")
+    if ids.stored is not None and not ids.integers and ids.operation is None:  # others are compared when they are there
+        raise Error(64, f"cannot take [a value of {ids.dtype}] of a value: expected whole numbers")
+    if not x.is_row:
+        return take(x, ids)
+    made = reshape(take(reshape(x, (-1, 1)), ids), ids.shape)
+    made.is_row = ids.is_row
+    return made
+
+
 def _slice(x, key):
+    if _are_indices(key):
+        return _rows_at(x.current(), key)
     key = key if isinstance(key, tuple) else (key,)
     if x.is_row and len(key) == 1 and isinstance(key[0], (int, numpy.integer)):
         raise Error(64, f"an index of one axis, which is a row (1 x {x.shape[1]}) here", "x[0, i] is an element")
@@ -351,6 +441,18 @@ def reshape(x, shape):
     return apply("reshape", [x], ndim=len(shape), shape=shape)
 
 
+def flatten(x, start_dim=0, end_dim=-1):
+    """Axes start_dim to end_dim as one; all of them: a row, which has one axis."""
+    x = as_value(x)
+    first, last = (_axis(axis, x.ndim) + x.ndim for axis in (start_dim, end_dim))
+    if first > last:
+        raise Error(64, f"flatten from axis {start_dim} to axis {end_dim} of {x.ndim}: the first comes first")
+    sizes = (*x.shape[:first], -1, *x.shape[last + 1:])
+    made = reshape(x, sizes)
+    made.is_row = len(sizes) == 1
+    return made
+
+
 def permute(x, axes):
     """Axis i of the result is axis axes[i] of x."""
     x, axes = as_value(x), _sizes("axes", axes)
@@ -392,7 +494,7 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
     """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q). A mask of
     bools (an array or file of them, a comparison) is True where a query may attend to a key, as for torch's
     scaled_dot_product_attention, and no gradient goes to it; floats are added; other whole numbers are refused.
-    nn.MultiHeadAttention takes the opposite, as torch's does. causal: the last query sees all keys, each one before it
+    nn.MultiheadAttention takes the opposite, as torch's does. causal: the last query sees all keys, each one before it
     one key less, as a cache of keys needs it (torch aligns the first query with the first key)."""
     q = as_value(q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
@@ -431,7 +533,7 @@ def _sizes_method(function):
 
 for _function in (neg, exp, log, log1p, sqrt, rsqrt, abs, relu, sigmoid, tanh, sin, cos, maximum, minimum, clip,
                   softmax, topk, argmax, argmin, sort, argsort, sum, mean, max, min, var, std, norm, logsumexp, cumsum,
-                  take, transpose):
+                  take, transpose, flatten):
     setattr(Value, _function.__name__, _method(_function))
 for _function in (reshape, permute):
     setattr(Value, _function.__name__, _sizes_method(_function))

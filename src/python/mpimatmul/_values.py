@@ -60,8 +60,6 @@ class Value(Expression):
     Functions of this package that numpy's arrays or torch's tensors have as methods are methods."""
 
     __array_priority__ = 1000  # numpy leaves operators to us
-    __array_ufunc__ = None
-    __iter__ = None  # rows of it are values, x[i:i + 1], not elements
 
     def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False, stored=None, operation=None):
         super().__init__(shape, make, operands, integers, name, stored, operation)
@@ -113,6 +111,23 @@ class Value(Expression):
     def __len__(self):
         return self.shape[0]
 
+    def __iter__(self):
+        """x[i] of the first axis, one by one."""
+        if self.is_row:
+            raise Error(64, f"what is gone through has one axis, which is a row (1 x {self.shape[1]}) here",
+                        "x.tolist()[0] has its numbers, x.reshape(-1, 1) is a column")
+        return (self[i] for i in range(len(self)))
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, _):
+        return self  # it does not change
+
+    def __reduce_ex__(self, _):
+        raise TypeError("a value cannot be pickled, its elements are on the ranks: mm.save('x.npy', value) saves it "
+                        "(mm.load has it again), value.numpy() is an array on root")
+
     def __repr__(self):
         text = f"{type(self).__name__}({' x '.join(map(str, self.shape))}, {self.dtype})"
         if self.corner is None:
@@ -131,8 +146,14 @@ class Value(Expression):
         raise TypeError("the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one")
 
     def numpy(self):
-        """Collective: its elements, an array on root and None elsewhere."""
+        """Collective: its elements, an array on root (rank 0) and None on all other ranks. `local` is what each rank
+        holds, item() the number of a 1 x 1 value on all of them."""
         return evaluate_named("numpy", [self])[0]
+
+    def tolist(self):
+        """Collective: its elements in lists, a list for each axis, on root and None on all other ranks."""
+        found = evaluate_named("tolist", [self])[0]
+        return None if found is None else found.tolist()
 
     def item(self):
         """Collective: the number of a 1 x 1 value, on all ranks."""
@@ -163,7 +184,8 @@ class Value(Expression):
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         if array is None:
-            raise Error(64, "only root has the elements of a value")
+            raise Error(64, f"rank {session().rank} has no array of a value: only root, rank 0, has its elements, and "
+                            "numpy() is None elsewhere", "value.local() is what this rank holds")
         return array if dtype is None else array.astype(dtype)
 
 

@@ -11,22 +11,30 @@
 
 All ranks make the same layers in the same order; each draws the seed of its parameters from those before it.
 """
+import copy
 import math
 import random
+import textwrap
 
-from ._learning import dropout, stop_gradient
+from . import _names
+from ._learning import binary_cross_entropy, cross_entropy, dropout, mse, one_hot, stop_gradient
 from ._library import Error
 from ._operations import abs as sizes_of
-from ._operations import arange, attention, concat, layer_norm, linear
+from ._operations import arange, attention, concat, flatten, gelu, layer_norm, linear, logsumexp
 from ._operations import max as largest_of
-from ._operations import minimum, rms_norm, sqrt
+from ._operations import maximum
+from ._operations import mean as mean_of
+from ._operations import minimum, permute, relu, rms_norm, sigmoid, silu, softmax, softplus, sqrt
 from ._operations import sum as sum_of
-from ._operations import take, where
+from ._operations import take, tanh, where, zeros
 from ._states import matched
 from ._values import Slot, Value, apply, as_value, generate, no_grad
 
-__all__ = ("Dropout", "Embedding", "LayerNorm", "Linear", "Module", "ModuleList", "MultiHeadAttention", "Parameter",
-           "RMSNorm", "Sequential", "clip_grad_norm_", "manual_seed")
+__all__ = ("BCEWithLogitsLoss", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GELU", "Identity", "L1Loss",
+           "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module", "ModuleList", "MultiHeadAttention",
+           "MultiheadAttention", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid", "Softmax",
+           "Softplus", "Tanh", "clip_grad_norm_", "manual_seed")
+__getattr__ = _names.missing_from(__name__, __all__)
 _random = random.Random(0)
 
 
@@ -83,6 +91,14 @@ class Parameter(Value):
         leaf.is_row, leaf.name, leaf.slot = self._leaf.is_row, self._leaf.name, self._leaf.slot
         self._leaf = leaf
 
+    def __deepcopy__(self, _):
+        made = Parameter(self.data)
+        made.requires_grad = self.requires_grad
+        return made
+
+    def __copy__(self):
+        return copy.deepcopy(self)
+
 
 def _alias(value, of):
     """The same elements; of one axis where `of` is, and of its name."""
@@ -103,18 +119,37 @@ class Module:
         super().__setattr__(name, child)
 
     def __call__(self, *arguments, **named):
-        return self.forward(*arguments, **named)
+        _under_way.append(self)
+        try:
+            return self.forward(*arguments, **named)
+        except Error as error:
+            if not error.names_layer:
+                error.names_layer, error.args = True, (f"{error}, in {_layer_under_way()}",)
+            raise
+        finally:
+            _under_way.pop()
 
     def forward(self, *arguments, **named):
         """What it makes of its arguments."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
+    def named_children(self):
+        """(name, module) of each that is an attribute."""
+        yield from ((name, child) for name, child in vars(self).items() if isinstance(child, Module))
+
+    def children(self):
+        """The modules that are attributes."""
+        yield from (child for _, child in self.named_children())
+
+    def named_modules(self, prefix=""):
+        """(name, module) of itself, "", and of all that are in it: "encoder.0.linear1"."""
+        yield prefix, self
+        for name, child in self.named_children():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
     def modules(self):
         """Itself and all that are in it."""
-        yield self
-        for child in vars(self).values():
-            if isinstance(child, Module):
-                yield from child.modules()
+        yield from (module for _, module in self.named_modules())
 
     def _named(self, prefix=""):
         """All parameters by their names, in the order in which they were set; one that is shared has several."""
@@ -163,12 +198,58 @@ class Module:
         for name, value in matched(state, own, "module").items():
             own[name].data = value
 
+    def extra_repr(self):
+        """What `print` shows of it beside its class and children."""
+        return ""
+
+    def _shown_children(self):
+        return self.named_children()
+
+    def __repr__(self):
+        """As torch shows it: the layers by their names, one below the other."""
+        lines = [f"({name}): {_shown(child)}" for name, child in self._shown_children()]
+        text = self.extra_repr()
+        if lines:
+            text = "\n" + textwrap.indent("\n".join([text] * bool(text) + lines), "  ") + "\n"
+        return f"{type(self).__name__}({text})"
+
+    def __copy__(self):
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __deepcopy__(self, memo):
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
+
+    def __reduce_ex__(self, _):
+        raise TypeError("a module cannot be pickled: mm.save_file(model.state_dict(), 'model.safetensors') saves what "
+                        "it has learned, model.load_state_dict(mm.load_file('model.safetensors')) has it again")
+
+
+_under_way = []  # modules that are called, each by the one before it
+
+
+def _layer_under_way():
+    """Where an error comes from, by the name that the outermost module has for the innermost one."""
+    for name, module in _under_way[0].named_modules():
+        if module is _under_way[-1] and name:
+            return f"layer '{name}'"
+    return f"a {type(_under_way[-1]).__name__}"
+
+
+def _shown(child):
+    return repr(child) if isinstance(child, Module) else f"{getattr(child, '__name__', type(child).__name__)}()"
+
 
 class Linear(Module):
     """x @ weight.T + bias; weight is (outputs, inputs)."""
 
     def __init__(self, in_features, out_features, bias=True):
         super().__init__()
+        self.in_features, self.out_features = in_features, out_features
         bound = 1 / math.sqrt(in_features)
         self.weight = _drawn((out_features, in_features), bound)
         self.bias = _drawn((out_features,), bound) if bias else None
@@ -177,40 +258,63 @@ class Linear(Module):
         """x (..., inputs)"""
         return linear(x, self.weight, self.bias)
 
+    def extra_repr(self):
+        """Its sizes."""
+        return (f"in_features={self.in_features}, out_features={self.out_features}, "
+                f"bias={self.bias is not None}")
+
 
 class Embedding(Module):
     """Rows of a table, weight (count, width), by whole numbers."""
 
     def __init__(self, num_embeddings, embedding_dim):
         super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = _drawn((num_embeddings, embedding_dim), 1, "normal")
 
     def forward(self, ids):
         """ids (..., n); (..., n, width)."""
         return take(self.weight, ids)
 
+    def extra_repr(self):
+        """Its sizes."""
+        return f"{self.num_embeddings}, {self.embedding_dim}"
 
-class LayerNorm(Module):
+
+class _Norm(Module):
+    """Of the last axis, of `normalized_shape` elements."""
+
+    def __init__(self, normalized_shape, eps, elementwise_affine):
+        super().__init__()
+        sizes = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
+        if len(sizes) != 1:
+            raise Error(64, f"{type(self).__name__} over the last {len(sizes)} axes: expected one",
+                        "x.reshape(..., -1) makes one of them")
+        self.normalized_shape, self.eps, self.elementwise_affine = sizes, eps, elementwise_affine
+        self.weight = _filled(sizes, "ones") if elementwise_affine else None
+
+    def extra_repr(self):
+        """Its size and numbers."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class LayerNorm(_Norm):
     """Rows less their mean, over their deviation, times weight, plus bias."""
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True):
-        super().__init__()
-        self.eps = eps
-        self.weight = _filled((normalized_shape,), "ones") if elementwise_affine else None
-        self.bias = _filled((normalized_shape,), "zeros") if elementwise_affine and bias else None
+        super().__init__(normalized_shape, eps, elementwise_affine)
+        self.bias = _filled(self.normalized_shape, "zeros") if elementwise_affine and bias else None
 
     def forward(self, x):
         """Along the last axis."""
         return layer_norm(x, self.weight, self.bias, self.eps)
 
 
-class RMSNorm(Module):
+class RMSNorm(_Norm):
     """Rows over the root of the mean of their squares, times weight."""
 
     def __init__(self, normalized_shape, eps=1e-6, elementwise_affine=True):
-        super().__init__()
-        self.eps = eps
-        self.weight = _filled((normalized_shape,), "ones") if elementwise_affine else None
+        super().__init__(normalized_shape, eps, elementwise_affine)
 
     def forward(self, x):
         """Along the last axis."""
@@ -232,6 +336,10 @@ class Dropout(Module):
             return x
         self._turn += 1
         return dropout(x, self.p, self._seed, self._turn)
+
+    def extra_repr(self):
+        """Its probability, as torch shows it."""
+        return f"p={self.p}, inplace=False"
 
 
 class ModuleList(Module):
@@ -258,6 +366,9 @@ class ModuleList(Module):
     def __iter__(self):
         return (self[i] for i in range(self._count))
 
+    def _shown_children(self):
+        return ((str(i), child) for i, child in enumerate(self))
+
 
 class Sequential(ModuleList):
     """Each of what the one before it makes; functions, such as `relu`, may stand between modules."""
@@ -272,19 +383,264 @@ class Sequential(ModuleList):
         return x
 
 
-class MultiHeadAttention(Module):
-    """torch's MultiheadAttention with batch_first: the parameters of query, key and value are one, in this order."""
+def _is_row_of(mask, rows, keys):
+    return mask.shape[-2] in (1, rows) and mask.shape[-1] in (1, keys)
 
-    def __init__(self, embed_dim, num_heads, bias=True):
+
+def _as_added(mask):
+    """Floats that are added to the scores, also of bools, which say where a query may attend."""
+    return where(mask, 0, -math.inf) if mask.is_bool else mask
+
+
+def _both(mask, other):
+    """A query attends where both masks let it."""
+    if mask is None or other is None:
+        return mask if other is None else other
+    return mask * other if mask.is_bool and other.is_bool else _as_added(mask) + _as_added(other)
+
+
+# ------------------------------------------------------------------------------------ activations
+
+
+class Identity(Module):
+    """x, whatever it is made with."""
+
+    def __init__(self, *_, **__):
+        super().__init__()
+
+    def forward(self, x):
+        """x"""
+        return x
+
+
+class Flatten(Module):
+    """Axes from start_dim to end_dim as one."""
+
+    def __init__(self, start_dim=1, end_dim=-1):
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x):
+        """Of the same elements."""
+        return flatten(x, self.start_dim, self.end_dim)
+
+    def extra_repr(self):
+        """Its axes."""
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+def _activation(name, function):
+    """A module of a function of every element; inplace, as torch's have it, changes nothing."""
+    class Activation(Module):
+        def __init__(self, inplace=False):
+            super().__init__()
+            self.inplace = inplace
+
+        def forward(self, x):
+            """Of every element."""
+            return function(x)
+
+        def extra_repr(self):
+            """torch's."""
+            return "inplace=True" if self.inplace else ""
+    Activation.__name__ = Activation.__qualname__ = name
+    Activation.__doc__ = f"mm.{function.__name__} as a module."
+    return Activation
+
+
+ReLU = _activation("ReLU", relu)
+SiLU = _activation("SiLU", silu)
+Sigmoid = _activation("Sigmoid", sigmoid)
+Softplus = _activation("Softplus", softplus)
+Tanh = _activation("Tanh", tanh)
+
+
+class GELU(Module):
+    """mm.gelu as a module; approximate "tanh" or "none"."""
+
+    def __init__(self, approximate="none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, x):
+        """Of every element."""
+        return gelu(x, self.approximate)
+
+    def extra_repr(self):
+        """Which one."""
+        return f"approximate={self.approximate!r}"
+
+
+class LeakyReLU(Module):
+    """x where it is positive, else negative_slope times x."""
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        super().__init__()
+        self.negative_slope, self.inplace = negative_slope, inplace
+
+    def forward(self, x):
+        """Of every element."""
+        return maximum(x, 0) + minimum(x, 0) * self.negative_slope
+
+    def extra_repr(self):
+        """Its slope."""
+        return f"negative_slope={self.negative_slope}" + ", inplace=True" * self.inplace
+
+
+class Softmax(Module):
+    """mm.softmax as a module, along the axis dim."""
+
+    def __init__(self, dim=-1):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        """Along that axis."""
+        return softmax(x, axis=self.dim)
+
+    def extra_repr(self):
+        """Its axis."""
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Softmax):
+    """log(softmax(x)), which does not overflow, along the axis dim."""
+
+    def forward(self, x):
+        """Along that axis."""
+        return x - logsumexp(x, axis=self.dim)
+
+
+# ----------------------------------------------------------------------------------------- losses
+
+
+class _Loss(Module):
+    """Of all elements, or rows, the mean, the sum, or each of them: reduction "mean", "sum" or "none"."""
+
+    def __init__(self, reduction):
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise Error(64, f"no reduction '{reduction}': expected mean, sum, none")
+        self.reduction = reduction
+
+    def _reduced(self, losses):
+        if self.reduction == "none":
+            return losses
+        return {"mean": mean_of, "sum": sum_of}[self.reduction](losses, keepdims=False)
+
+
+class MSELoss(_Loss):
+    """Squares of x - y."""
+
+    def __init__(self, reduction="mean"):
+        super().__init__(reduction)
+
+    def forward(self, x, y):
+        """Of values of one shape."""
+        return mse(x, y) if self.reduction == "mean" else self._reduced((as_value(x) - y) ** 2)
+
+
+class L1Loss(_Loss):
+    """|x - y|"""
+
+    def __init__(self, reduction="mean"):
+        super().__init__(reduction)
+
+    def forward(self, x, y):
+        """Of values of one shape."""
+        return self._reduced(sizes_of(as_value(x) - y))
+
+
+class BCEWithLogitsLoss(_Loss):
+    """-y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x))"""
+
+    def __init__(self, reduction="mean"):
+        super().__init__(reduction)
+
+    def forward(self, x, y):
+        """Logits, and what each is to be, 0 to 1."""
+        if self.reduction == "mean":
+            return binary_cross_entropy(x, y)
+        x = as_value(x)
+        return self._reduced(softplus(x) - x * y)
+
+
+class CrossEntropyLoss(_Loss):
+    """-log softmax at the class, by torch's arguments: weight of each class, a class that counts for nothing (none
+    unless it is given), label_smoothing."""
+
+    def __init__(self, weight=None, *, ignore_index=None, reduction="mean", label_smoothing=0.0):
+        super().__init__(reduction)
+        self.weight, self.ignore_index, self.label_smoothing = weight, ignore_index, label_smoothing
+
+    def forward(self, x, target):
+        """x (n, classes), or with more axes (n, classes, ...) as torch has them; target: whole numbers (n, ...), or
+        probabilities in the sizes of x."""
+        x, target = as_value(x), as_value(target)
+        is_probable = target.shape == x.shape and target.stored is not None
+        is_plain = self.weight is None and self.ignore_index is None and self.label_smoothing == 0
+        order = (0, *range(2, x.ndim), 1)
+        x = x if x.ndim == 2 else permute(x, order)
+        if is_probable:
+            target = target if target.ndim == 2 else permute(target, order)
+        elif is_plain and self.reduction == "mean":
+            return cross_entropy(x, target)
+        return self._of_all(x, target, is_probable)
+
+    def _of_all(self, x, target, is_probable):
+        """What each row loses, and of the mean what the rows weigh."""
+        counts, classes, weight = 1, x.shape[-1], 1 if self.weight is None else as_value(self.weight)
+        rest = target.shape
+        if not is_probable:
+            if self.ignore_index is not None:
+                counts = target != self.ignore_index
+                target = where(counts, target, 0)
+                counts = counts.reshape(*x.shape[:-1], 1)
+            target = one_hot(target, classes).reshape(*x.shape)
+        likely = (x - logsumexp(x, axis=-1)) * weight
+        smooth = self.label_smoothing
+        spread = target * (1 - smooth) + smooth / classes if smooth else target
+        losses = -sum_of(spread * likely, axis=-1) * counts
+        if self.reduction == "mean" and not is_probable:
+            weights = sum_of(target * weight, axis=-1) * counts
+            return sum_of(losses, keepdims=False) / sum_of(weights, keepdims=False)
+        if self.reduction != "none":
+            return self._reduced(losses)
+        losses = losses.reshape(*(rest if not is_probable else losses.shape[:-1]))
+        losses.is_row = losses.ndim == 2 and losses.shape[0] == 1
+        return losses
+
+
+# -------------------------------------------------------------------------------------- attention
+
+
+class MultiheadAttention(Module):
+    """torch's: the parameters of query, key and value are one, in this order; dropout is of the weights."""
+
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, *, batch_first=False):
         super().__init__()
         if embed_dim % num_heads != 0:
             raise Error(64, f"{num_heads} heads of {embed_dim} columns: expected a number that divides them")
-        self.embed_dim, self.num_heads = embed_dim, num_heads
+        if not 0 <= dropout < 1:
+            raise Error(64, f"dropout of {dropout}: expected 0 to below 1")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self._seed, self._turn = _random.getrandbits(32) if dropout else 0, 0
         self.in_proj_weight = _drawn((3 * embed_dim, embed_dim), math.sqrt(6 / (4 * embed_dim)))
         self.in_proj_bias = _filled((3 * embed_dim,), "zeros") if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
             self.out_proj.bias = _filled((embed_dim,), "zeros")
+
+    def _batches(self, inputs):
+        """(batch, n, columns) of each, of (n, columns) as a batch of one."""
+        inputs = [as_value(x) for x in inputs]
+        axes = {x.ndim for x in inputs}
+        if axes == {2}:
+            return [x.reshape(1, *x.shape) for x in inputs]
+        if axes != {3}:
+            raise Error(65, "query, key and value have " + ", ".join(str(x.ndim) for x in inputs) +
+                        " axes: expected 3 of each, or 2 without a batch")
+        return inputs if self.batch_first else [permute(x, (1, 0, 2)) for x in inputs]
 
     def _heads(self, x, part):
         """(batch, n, columns) times the part-th third of the parameters: (batch, heads, n, columns / heads)"""
@@ -293,32 +649,91 @@ class MultiHeadAttention(Module):
         x = linear(x, self.in_proj_weight[columns], None if bias is None else bias[:, columns])
         return x.reshape(*x.shape[:-1], self.num_heads, -1).permute(0, 2, 1, 3)
 
-    def forward(self, query, key, value, attn_mask=None, is_causal=False):
-        """query (batch, n, columns), key and value (batch, m, columns). attn_mask (n, m): floats are added to the
-        scores; bools are True where a query may NOT attend to a key, as torch's MultiheadAttention has it (the opposite
-        of `attention`). is_causal: query i sees keys 0 to i, as in torch; `attention` aligns the last query with the
-        last key, which differs where there are fewer queries than keys. What comes out, without the weights."""
-        query, key, value = (self._heads(as_value(x), i) for i, x in enumerate((query, key, value)))
+    def _shown_to(self, query, key, attn_mask, key_padding_mask):
+        """One mask of both, of four axes or two, as `attention` takes it; None: there is none."""
+        batch, heads, rows, keys = *query.shape[:3], key.shape[2]
         mask = None if attn_mask is None else as_value(attn_mask)
-        if mask is not None and mask.is_bool:
-            mask = 1 - mask
+        if mask is not None:
+            if mask.ndim == 3 and mask.shape[0] == batch * heads:
+                mask = mask.reshape(batch, heads, *mask.shape[1:])
+            if not _is_row_of(mask, rows, keys) or (mask.ndim == 3 and mask.shape[0] not in (1, heads)):
+                raise Error(65, f"attn_mask is {' x '.join(map(str, mask.shape))}: expected {rows} x {keys}, or "
+                                f"{batch * heads} x {rows} x {keys}, which is batch * heads in front")
+            mask = 1 - mask if mask.is_bool else mask
+        if key_padding_mask is None:
+            return mask
+        padding = as_value(key_padding_mask)
+        if padding.shape != (batch, keys):
+            raise Error(65, f"key_padding_mask is {' x '.join(map(str, padding.shape))}: expected {batch} x {keys}")
+        padding = padding.reshape(batch, 1, 1, keys)
+        return _both(mask, 1 - padding if padding.is_bool else padding)
+
+    def _weights(self, query, key, mask, is_causal):
+        """(batch, heads, n, m): what each query gives to each key, without dropout."""
+        scores = query @ key.T / math.sqrt(query.shape[-1])
+        if mask is None or not mask.is_bool:
+            return softmax(scores if mask is None else scores + mask, is_causal)
+        return softmax(where(mask, scores, -1e30), is_causal) * mask
+
+    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
+                average_attn_weights=True, is_causal=False):
+        """query (n, batch, columns), key and value (m, batch, columns); with batch_first the batch is the first axis;
+        without a batch (n, columns). attn_mask (n, m), or (batch * heads, n, m), and key_padding_mask (batch, m):
+        floats are added to the scores; bools are True where a query may NOT attend to a key (the opposite of
+        `attention`). is_causal: query i sees keys 0 to i; `attention` aligns the last query with the last key, which
+        differs where there are fewer queries than keys.
+
+        (result, weights): weights are the mean of all heads, (batch, n, m), with average_attn_weights=False those of
+        each, (batch, heads, n, m); None with need_weights=False. Who does not ask for their elements does not pay."""
+        is_batch = as_value(query).ndim == 3
+        query, key, value = (self._heads(x, i) for i, x in enumerate(self._batches((query, key, value))))
+        mask = self._shown_to(query, key, attn_mask, key_padding_mask)
         rows, keys = query.shape[-2], key.shape[-2]
         if is_causal and rows != keys:
-            seen = arange(keys) <= arange(rows).reshape(rows, 1)
-            mask = seen if mask is None else mask * seen if mask.is_bool else where(seen, mask, -math.inf)
-        heads = attention(query, key, value, is_causal and rows == keys, mask)
-        return self.out_proj(heads.permute(0, 2, 1, 3).reshape(heads.shape[0], heads.shape[2], self.embed_dim))
+            mask = _both(mask, arange(keys) <= arange(rows).reshape(rows, 1))
+        is_causal, drops = is_causal and rows == keys, self.training and self.dropout > 0
+        weights = self._weights(query, key, mask, is_causal) if need_weights or drops else None
+        if drops:
+            self._turn += 1
+            weights = dropout(weights, self.dropout, self._seed, self._turn)
+            heads = weights @ value
+        else:
+            heads = attention(query, key, value, is_causal, mask)
+        made = self.out_proj(heads.permute(0, 2, 1, 3).reshape(heads.shape[0], heads.shape[2], self.embed_dim))
+        if not need_weights:
+            weights = None
+        elif average_attn_weights:
+            weights = mean_of(weights, axis=1, keepdims=False)
+        if is_batch:
+            return made if self.batch_first else permute(made, (1, 0, 2)), weights
+        return made.reshape(*made.shape[1:]), None if weights is None else weights.reshape(*weights.shape[1:])
+
+
+class MultiHeadAttention(MultiheadAttention):
+    """The same under its older name here: the batch is the first axis, and the result comes without weights."""
+
+    def __init__(self, embed_dim, num_heads, bias=True):
+        super().__init__(embed_dim, num_heads, bias=bias, batch_first=True)
+
+    def forward(self, query, key, value, attn_mask=None, is_causal=False):  # pylint: disable=arguments-differ
+        """query (batch, n, columns), key and value (batch, m, columns), or all without a batch. Masks and is_causal as
+        of `MultiheadAttention`. What comes out, without the weights."""
+        return super().forward(query, key, value, need_weights=False, attn_mask=attn_mask, is_causal=is_causal)[0]
 
 
 def _scale_for_squares(parameters):
     """1, or a power of two with which squares of gradients neither overflow nor vanish."""
     sizes = [largest_of(sizes_of(p.grad)) for p in parameters]
-    return apply("scale_for_squares", [concat(sizes, axis=-1)]) if sizes else 1
+    return apply("scale_for_squares", [concat(sizes, axis=-1)])
 
 
 def clip_grad_norm_(parameters, max_norm):
-    """Makes the gradients shorter where all together are longer than max_norm. Their norm, 1 x 1."""
+    """Makes the gradients shorter where all together are longer than max_norm; parameters: several, or one. Their
+    norm, 1 x 1; 0 where there are none."""
+    parameters = [parameters] if isinstance(parameters, Value) else parameters
     parameters = [p for p in parameters if p.grad is not None]
+    if not parameters:
+        return zeros((1, 1))
     with no_grad():
         scale = _scale_for_squares(parameters)
         squares = (sum_of((p.grad * scale) * (p.grad * scale)) for p in parameters)

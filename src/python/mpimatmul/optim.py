@@ -8,31 +8,83 @@
         loss.backward()
         optimizer.step()                      # one job: forward, backward and this; loss.item() costs nothing then
 
-Steps of one structure are planned once, whatever `optimizer.lr` is. Over slow networks DiLoCo lets every machine make
+Steps of one structure are planned once, whatever `optimizer.lr` is; optimizer.param_groups[0]["lr"] is the same, and
+lr_scheduler has what changes it. Over slow networks DiLoCo lets every machine make
 steps of its own.
 """
 import operator
+import sys
 
-from . import _apart
+from . import _apart, _names
+from . import _lr_scheduler as lr_scheduler
 from ._begin import collective
-from ._library import Error
+from ._library import ArgumentError, Error
 from ._operations import sqrt
 from ._states import matched
-from ._values import as_value, no_grad, persist
+from ._values import Value, as_value, no_grad, persist
 from .nn import Parameter
 
-__all__ = ("AdamW", "DiLoCo", "SGD")
+__all__ = ("Adam", "AdamW", "DiLoCo", "SGD", "lr_scheduler")
+__getattr__ = _names.missing_from(__name__, __all__)
+sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler  # from mpimatmul.optim.lr_scheduler import StepLR
+
+
+def _at_least_0(name, number):
+    if not number >= 0:
+        raise ArgumentError(64, f"{name} of {number}: expected 0 or more")
+
+
+def _checked(options):
+    """As torch refuses them."""
+    for name, number in options.items():
+        if name in ("lr", "eps", "weight_decay", "momentum"):
+            _at_least_0(name, number)
+    for i, beta in enumerate(options.get("betas", ())):
+        if not 0 <= beta < 1:
+            raise ArgumentError(64, f"betas[{i}] of {beta}: expected 0 to below 1")
+    if options.get("nesterov") and options["momentum"] == 0:
+        raise ArgumentError(64, "nesterov is of a momentum above 0")
 
 
 class _Optimizer:
-    """Parameters, and of each what is remembered from step to step, by name."""
+    """Parameters, and of each what is remembered from step to step, by name. param_groups, as torch has them: dicts of
+    "params" and of numbers, which may change from step to step and differ from group to group."""
 
-    def __init__(self, params, lr, remembered):
-        self.params, self.lr, self.remembered, self.turn = list(params), lr, remembered, 0
-        if not self.params or not all(isinstance(p, Parameter) for p in self.params):
+    def __init__(self, params, remembered, **options):
+        groups = [params] if isinstance(params, dict) else list(params)
+        if not groups or not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        self.remembered, self.turn, self.param_groups, self.params = remembered, 0, [], []
+        for group in groups:
+            self._add(group, options)
+        self.state = [{} for _ in self.params]
+
+    def _add(self, group, options):
+        """A dict of parameters, and of numbers that are not those of all."""
+        given = group["params"]
+        given = [given] if isinstance(given, Value) else list(given)
+        if not given or not all(isinstance(p, Parameter) for p in given):
             raise Error(64, "an optimizer is of parameters, of one at least",
                         "model.parameters(), or mm.nn.Parameter(x) of a value")
-        self.state = [{} for _ in self.params]
+        for name in set(group) - set(options) - {"params"}:
+            raise ArgumentError(64, f"a group has '{name}': expected {', '.join(('params', *options))}")
+        known = {id(p) for p in self.params}
+        if len({id(p) for p in given} | known) < len(given) + len(known):
+            raise ArgumentError(64, "a parameter is in the groups of an optimizer twice")
+        made = {**options, **group, "params": given}
+        _checked(made)
+        self.param_groups.append(made)
+        self.params += given
+
+    @property
+    def lr(self):
+        """The rate of the first group; set, that of all."""
+        return self.param_groups[0]["lr"]
+
+    @lr.setter
+    def lr(self, rate):
+        for group in self.param_groups:
+            group["lr"] = rate
 
     def zero_grad(self):
         """Forgets the gradients."""
@@ -46,8 +98,8 @@ class _Optimizer:
                 self.state[i] = {name: self.params[i] * 0 for name in self.remembered}
         return self.state[i]
 
-    def _step(self, p, g, remembered):
-        """The next value of a parameter whose gradient is g, and in `remembered` what is then."""
+    def _step(self, p, g, remembered, group):
+        """The next value of a parameter of a group whose gradient is g, and in `remembered` what is then."""
         raise NotImplementedError
 
     def step(self):
@@ -58,12 +110,12 @@ class _Optimizer:
     def _advance(self):
         """The same, computed later: those values, and what is remembered."""
         self.turn += 1
-        made = []
+        made, groups = [], [group for group in self.param_groups for _ in group["params"]]
         with no_grad():
             for i, p in enumerate(self.params):
                 if p.grad is not None:
                     remembered = self._remembered(i)
-                    p.data = self._step(p, p.grad, remembered)
+                    p.data = self._step(p, p.grad, remembered, groups[i])
                     made += [p.current(), *remembered.values()]
         return made
 
@@ -87,34 +139,47 @@ class _Optimizer:
 class SGD(_Optimizer):
     """v = momentum v + g; then v, or with nesterov g + momentum v, times lr. weight_decay is added to g."""
 
-    def __init__(self, params, lr, momentum=0, nesterov=False, weight_decay=0):
-        super().__init__(params, lr, ("momentum_buffer",) if momentum else ())
-        if nesterov and momentum == 0:
-            raise Error(64, "nesterov is of a momentum above 0")
-        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
+    def __init__(self, params, lr, momentum=0, *, nesterov=False, weight_decay=0):
+        super().__init__(params, ("momentum_buffer",) if momentum else (), lr=lr, momentum=momentum,
+                         nesterov=nesterov, weight_decay=weight_decay)
 
-    def _step(self, p, g, remembered):
-        if self.weight_decay != 0:
-            g = g + p * self.weight_decay
-        if self.momentum != 0:
-            v = remembered["momentum_buffer"] = remembered["momentum_buffer"] * self.momentum + g
-            g = g + v * self.momentum if self.nesterov else v
-        return p - g * self.lr
+    def _step(self, p, g, remembered, group):
+        momentum = group["momentum"]
+        if group["weight_decay"] != 0:
+            g = g + p * group["weight_decay"]
+        if momentum != 0:
+            v = remembered["momentum_buffer"] = remembered.get("momentum_buffer", p * 0) * momentum + g
+            g = g + v * momentum if group["nesterov"] else v
+        return p - g * group["lr"]
 
 
-class AdamW(_Optimizer):
+class Adam(_Optimizer):
+    """Kingma and Ba, "Adam: a method for stochastic optimization", 2015; weight_decay is added to g."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0):
+        super().__init__(params, ("exp_avg", "exp_avg_sq"), lr=lr, betas=tuple(betas), eps=eps,
+                         weight_decay=weight_decay)
+
+    def _step(self, p, g, remembered, group):
+        return self._moved(p, g + p * group["weight_decay"] if group["weight_decay"] != 0 else g, remembered, group)
+
+    def _moved(self, p, g, remembered, group):
+        """By the mean of the gradients over the root of that of their squares."""
+        first, second = group["betas"]
+        m = remembered["exp_avg"] = remembered["exp_avg"] * first + g * (1 - first)
+        v = remembered["exp_avg_sq"] = remembered["exp_avg_sq"] * second + g * g * (1 - second)
+        root = sqrt(v * (1 / (1 - second ** self.turn))) + group["eps"]
+        return p - m * (group["lr"] / (1 - first ** self.turn)) / root
+
+
+class AdamW(Adam):
     """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019; all parameters decay."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
-        super().__init__(params, lr, ("exp_avg", "exp_avg_sq"))
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        super().__init__(params, lr, betas, eps, weight_decay)
 
-    def _step(self, p, g, remembered):
-        first, second = self.betas
-        m = remembered["exp_avg"] = remembered["exp_avg"] * first + g * (1 - first)
-        v = remembered["exp_avg_sq"] = remembered["exp_avg_sq"] * second + g * g * (1 - second)
-        root = sqrt(v * (1 / (1 - second ** self.turn))) + self.eps
-        return p * (1 - self.lr * self.weight_decay) - m * (self.lr / (1 - first ** self.turn)) / root
+    def _step(self, p, g, remembered, group):
+        return self._moved(p * (1 - group["lr"] * group["weight_decay"]), g, remembered, group)
 
 
 class DiLoCo:

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+"""Names that a module has not: an error says which ones are near."""
+import difflib
+
+
+def missing_from(module, names):
+    """A module's __getattr__: AttributeError with the nearest of its names, or with all of them."""
+    def missing(name):
+        said = f"module '{module}' has no attribute '{name}'"
+        if name.startswith("_"):
+            raise AttributeError(said)
+        lower = {known.lower(): known for known in names}
+        near = [lower[n] for n in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
+        if near:
+            raise AttributeError(f"{said}: did you mean {' or '.join(map(repr, near))}?")
+        raise AttributeError(f"{said}: there are {', '.join(names)}")
+    return missing
