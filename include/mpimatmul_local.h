@@ -1467,7 +1467,9 @@ MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_o
 // matrices shapes, placements, corners, statistics. is_due: there is such a line. metrics gets a line of JSON for each
 // value among them: turn (null: none), line of the text, name, value (of a larger matrix shape, min, max, mean; null:
 // NaN or infinite), seconds since the script was begun. NULL: not there; what no stream gets mmul_script_json has.
+// has_open_line: what was printed last goes on (print(x, end="")).
 MMUL_API bool mmul_script_is_due(const struct mmul_script *script);
+MMUL_API bool mmul_script_has_open_line(const struct mmul_script *script);
 MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                                 FILE *stream, FILE *metrics);
 

@@ -32,7 +32,7 @@ NOT_RUN = {
     "pip install src/python": "tests/cli/python.bats",
 }
 # As long as they are: for the tests shorter.
-SHORTER = {"turns=2000": "turns=4", "turns=500": "turns=4", "turns=200": "turns=10", "turns=60": "turns=6",
+SHORTER = {"turns=2000": "turns=4 saves=4", "turns=500": "turns=4", "turns=200": "turns=10", "turns=60": "turns=6",
            "layers=4": "layers=1", "width=128": "width=32", "length=64": "length=16"}
 # Those of several machines, and what comes before them as well as before others.
 FOR_HOSTS = re.compile(r"--hostfile|> hosts\b")

@@ -495,11 +495,19 @@ class tokens:
     def __init__(self, file, kind="chars"):
         if kind == "chars":
             with open(file, encoding="utf-8", newline="") as stream:
-                points, self.ids = np.unique([ord(c) for c in stream.read()], return_inverse=True)
-            self.vocabulary = len(points)
+                self.points, self.ids = np.unique([ord(c) for c in stream.read()], return_inverse=True)
+            self.vocabulary = len(self.points)
         else:
             self.ids = np.fromfile(file, "<u2" if kind == "u16" else "u1").astype(int)
             self.vocabulary = builtins.max(int(self.ids.max()) + 1, 256)
+
+
+def encode(letters, text):
+    return _whole(matrix(np.searchsorted(text.points, [[ord(c) for c in letters]])))
+
+
+def decode(ids, text):
+    return "".join(chr(text.points[int(i)]) for i in np.asarray(ids).ravel())
 
 
 def batch(text, count, length, seed, turn):
@@ -612,7 +620,7 @@ def load(file):
     return _bools(loaded) if array.dtype == bool else loaded
 
 
-def print(*things, _called=()):
+def print(*things, end="\n", flush=True, _called=()):
     """One line, a matrix by what the text calls it, with statistics; then corners. Where it is nobody knows here."""
     shown, corners = [], []
     for thing, called in zip(things, _called):
@@ -621,7 +629,7 @@ def print(*things, _called=()):
             corners.append(np.asarray(thing).reshape(-1, *thing.shape[-2:])[0])
             thing = f"{called}: {sizes}; min {thing.min():.6g}, max {thing.max():.6g}, mean {thing.mean():.6g}"
         shown.append(str(thing))
-    builtins.print(" ".join(shown))
+    builtins.print(" ".join(shown), end=end, flush=flush)
     for first in corners:
         for row in first[:4]:
             builtins.print("".join(f" {x:12.6g}" for x in row[:6]) + (" ..." if len(row) > 6 else ""))

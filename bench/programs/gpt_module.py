@@ -16,23 +16,11 @@ import numpy as np
 
 import mpimatmul as mm
 
-given = {"corpus": "book.txt", "layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16, "turns": 2000,
-         "every": 10, "apart": 0}
-for word in sys.argv[1:]:
-    name, _, value = word.partition("=")
-    if name not in given:
-        sys.exit(f"gpt_module.py: there is no '{name}', but {', '.join(given)}")
-    given[name] = value if name == "corpus" else int(value)
-corpus, layers, heads, width, length, count, turns, every, apart = given.values()
-
-with open(corpus, encoding="utf-8", newline="") as file:  # by every rank
-    letters, tokens = np.unique(list(file.read()), return_inverse=True)
-
 
 class Block(mm.nn.Module):
     """What a token is by those before it, then by itself."""
 
-    def __init__(self):
+    def __init__(self, width, heads):
         super().__init__()
         self.norm1 = mm.nn.LayerNorm(width)
         self.attention = mm.nn.MultiheadAttention(width, heads, batch_first=True)
@@ -49,10 +37,10 @@ class Block(mm.nn.Module):
 class GPT(mm.nn.Module):
     """Logits of the next token of each."""
 
-    def __init__(self):
+    def __init__(self, vocabulary, layers, heads, width, length):
         super().__init__()
-        self.tokens, self.places = mm.nn.Embedding(len(letters), width), mm.nn.Embedding(length, width)
-        self.blocks = mm.nn.Sequential(*(Block() for _ in range(layers)))
+        self.tokens, self.places = mm.nn.Embedding(vocabulary, width), mm.nn.Embedding(length, width)
+        self.blocks = mm.nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm = mm.nn.LayerNorm(width)
         for table in (self.tokens, self.places):
             table.weight.data = table.weight.data * 0.02
@@ -62,36 +50,54 @@ class GPT(mm.nn.Module):
         return mm.linear(self.norm(self.blocks(self.tokens(ids) + self.places.weight)), self.tokens.weight)
 
 
-def rate(step):
+def read_settings():
+    """NAME=VALUE of the command line."""
+    given = {"corpus": "book.txt", "layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16, "turns": 2000,
+             "every": 10, "apart": 0}
+    for word in sys.argv[1:]:
+        name, _, value = word.partition("=")
+        if name not in given:
+            sys.exit(f"gpt_module.py: there is no '{name}', but {', '.join(given)}")
+        given[name] = value if name == "corpus" else int(value)
+    return given.values()
+
+
+def rate(step, turns):
     """Up in 100 steps, then down along a cosine."""
     part = (step - 100) / max(turns - 100, 1)
     return 1e-3 * (step + 1) / 101 if step < 100 else 1e-4 + 9e-4 * 0.5 * (1 + math.cos(math.pi * part))
 
 
-mm.nn.manual_seed(1)
-model = GPT()
-optimizer = mm.optim.AdamW(model.parameters(), betas=(0.9, 0.99))
-outer = mm.optim.DiLoCo(optimizer, turns=apart) if apart else None
+def train(corpus, layers, heads, width, length, count, turns, every, apart):
+    """Windows of the text that are drawn by step."""
+    with open(corpus, encoding="utf-8", newline="") as file:  # by every rank
+        letters, tokens = np.unique(list(file.read()), return_inverse=True)
+    mm.nn.manual_seed(1)
+    model = GPT(len(letters), layers, heads, width, length)
+    optimizer = mm.optim.AdamW(model.parameters(), betas=(0.9, 0.99))
+    outer = mm.optim.DiLoCo(optimizer, turns=apart) if apart else None
+
+    def closure(ids, answers):
+        """The loss of windows, with its gradients."""
+        loss = mm.cross_entropy(model(ids), answers)
+        loss.backward()
+        mm.nn.clip_grad_norm_(model.parameters(), 1.0)
+        return loss
+
+    drawn = np.random.default_rng(1)
+    for step in range(turns):
+        windows = drawn.integers(0, len(tokens) - length, (count, 1)) + np.arange(length)
+        optimizer.lr = rate(step, turns)
+        if outer:
+            loss = outer.step(closure, tokens[windows], tokens[windows + 1])
+        else:
+            optimizer.zero_grad()
+            loss = closure(tokens[windows], tokens[windows + 1])
+            optimizer.step()
+        if loss is not None and (outer or step % every == every - 1):
+            mm.print(step, loss)
+    mm.save_file(model.state_dict(), "gpt_module.safetensors")
 
 
-def closure(ids, answers):
-    """The loss of windows, with its gradients."""
-    loss = mm.cross_entropy(model(ids), answers)
-    loss.backward()
-    mm.nn.clip_grad_norm_(model.parameters(), 1.0)
-    return loss
-
-
-drawn = np.random.default_rng(1)
-for step in range(turns):
-    windows = drawn.integers(0, len(tokens) - length, (count, 1)) + np.arange(length)
-    optimizer.lr = rate(step)
-    if outer:
-        loss = outer.step(closure, tokens[windows], tokens[windows + 1])
-    else:
-        optimizer.zero_grad()
-        loss = closure(tokens[windows], tokens[windows + 1])
-        optimizer.step()
-    if loss is not None and (outer or step % every == every - 1):
-        mm.print(step, loss)
-mm.save_file(model.state_dict(), "gpt_module.safetensors")
+if __name__ == "__main__":
+    train(*read_settings())

@@ -197,8 +197,10 @@ static void print_lines(struct job *job) {
     if (job->metrics != NULL && job->metrics_errnum == 0 &&
         (fflush(job->metrics) != 0 || ferror(job->metrics)))
         job->metrics_errnum = errno;
-    if (stream != NULL)
+    if (stream != NULL) {
         fflush(stream);
+        mmul_progress_hold(job->progress, mmul_script_has_open_line(job->script));
+    }
 }
 
 // Lines that need no program.

@@ -70,6 +70,8 @@ enum { WIDTH = 24 }; // of a bar
 static void draw(struct progress *progress, const char bar[static WIDTH], const char *state) {
     enum { AROUND = 4 }; // "[", "] ", and a column that stays free
     struct winsize size;
+    if (progress->is_held)
+        return;
     const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     const int room = is_known ? size.ws_col - WIDTH - AROUND : INT_MAX;
     fprintf(stderr, "\r[%.*s] %.*s\033[K", WIDTH, bar, room > 0 ? room : 0,
@@ -182,6 +184,14 @@ void mmul_progress_enter(struct progress *progress, const char *doing) {
         return;
     pthread_mutex_lock(&progress->lock);
     snprintf(progress->doing, sizeof progress->doing, "%s", doing);
+    pthread_mutex_unlock(&progress->lock);
+}
+
+void mmul_progress_hold(struct progress *progress, bool is_held) {
+    if (progress->style == PROGRESS_NONE)
+        return;
+    pthread_mutex_lock(&progress->lock);
+    progress->is_held = is_held;
     pthread_mutex_unlock(&progress->lock);
 }
 

@@ -17,6 +17,7 @@ struct progress {
     // Under `lock`, where a thread ticks:
     double next_seconds; // clock: when the next line, or redraw, is due
     bool is_drawn;       // a bar stands on the terminal
+    bool is_held;        // none may: a line that is not over does
     char doing[96];      // what was told of last: "multiply 45 %"
     bool is_ticking;
     pthread_t thread;
@@ -48,6 +49,9 @@ void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn
 
 // The library's callback for a line that cannot wait.
 void mmul_progress_notice(void *context, const char *text);
+
+// No bar from now on, or bars again: a bar would remove a line of the terminal that is not over.
+void mmul_progress_hold(struct progress *progress, bool is_held);
 
 // Removes a bar, so that what is printed next starts on an empty line.
 void mmul_progress_clear(struct progress *progress);

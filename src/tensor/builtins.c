@@ -92,6 +92,8 @@ static const struct mmul_builtin TABLE[] = {
     {"cosine", "turn, warm, turns, high, low", mmul_builtin_schedule, NULL, NULL},
     {"linear_schedule", "turn, warm, turns, high, low", mmul_builtin_schedule, NULL, NULL},
     {"tokens", "file, kind=\"chars\"", mmul_builtin_tokens, NULL, NULL},
+    {"encode", "letters, text", mmul_builtin_encode, NULL, NULL},
+    {"decode", "ids, text", mmul_builtin_decode, NULL, NULL},
     {"batch", "text, count, length, seed, turn", mmul_builtin_batch, NULL, NULL},
     {"checkpoint", "file, state, turn", mmul_builtin_checkpoint, NULL, NULL},
     {"restore", "file, initial", mmul_builtin_restore, NULL, NULL},
@@ -107,7 +109,7 @@ static const struct mmul_builtin TABLE[] = {
     {"len", "x", mmul_builtin_len, NULL, NULL},
     {"load", "file", mmul_builtin_load, NULL, NULL},
     {"save", "file, x", mmul_builtin_save, NULL, NULL},
-    {"print", "...", mmul_builtin_print, NULL, NULL},
+    {"print", "..., end=\"\\n\", flush=True", mmul_builtin_print, NULL, NULL},
     {"assert_close", "x, y, tolerance", mmul_builtin_assert_close, NULL, NULL},
 };
 

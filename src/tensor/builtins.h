@@ -78,6 +78,8 @@ MMUL_BUILTIN(mmul_builtin_average);
 
 // builtins_data.c: windows of a text, numbers in a row
 MMUL_BUILTIN(mmul_builtin_tokens);
+MMUL_BUILTIN(mmul_builtin_encode);
+MMUL_BUILTIN(mmul_builtin_decode);
 MMUL_BUILTIN(mmul_builtin_batch);
 MMUL_BUILTIN(mmul_builtin_arange);
 

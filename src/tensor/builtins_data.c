@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A text of tokens, and what a turn sees of it, or of the rows of tables: chosen by seed and turn alone, so that there
-// is no state to keep. Root has the text and sends what is seen.
+// A text of tokens, its letters, and what a turn sees of it, or of the rows of tables: chosen by seed and turn alone,
+// so that there is no state to keep. Root has the text and sends what is seen.
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "model/matrix.h"
 #include "tensor/apart.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
@@ -84,10 +85,15 @@ static enum mmul_status read_chars(const char *path, struct mmul_script_text *te
     for (int point = 0; point < CODE_POINTS; point++)
         if (ids[point] != 0)
             ids[point] = text->vocabulary++;
-    for (int64_t i = 0; i < text->count; i++)
-        text->ids[i] = ids[text->ids[i]];
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(text->points, text->vocabulary, "a vocabulary", err);
+    for (int64_t i = 0; status == MMUL_OK && i < text->count; i++) {
+        const int point = text->ids[i];
+        text->ids[i] = ids[point];
+        text->points[ids[point]] = point;
+    }
     mmul_free(ids);
-    return MMUL_OK;
+    return status;
 }
 
 static int32_t token_at(const struct mmul_script_text *text, int64_t i) {
@@ -150,11 +156,12 @@ void mmul_script_texts_free(struct mmul_script *script) {
         if (text->mapped != NULL)
             munmap(text->mapped, (size_t)text->bytes);
         mmul_free(text->ids);
+        mmul_free(text->points);
         mmul_free(text);
     }
 }
 
-// ----------------------------------------------------------------------------------------- batches
+// ------------------------------------------------------------------------------ numbers of root's
 
 // A matrix of the program, of root's numbers, which are there until the job is over and go then.
 static enum mmul_status lend_made(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -195,6 +202,110 @@ void mmul_script_lent_free(struct mmul_script *script) {
         mmul_free(lent);
     }
 }
+
+// ----------------------------------------------------------------------------------------- letters
+
+static int compare_points(const void *x, const void *y) {
+    const int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
+    return (a > b) - (a < b);
+}
+
+// The id of the letter at `at`, of *length bytes; -1: the text has none.
+static int32_t find_letter(const struct mmul_script_text *text, const char *at, int *length) {
+    const unsigned char *bytes = (const unsigned char *)at;
+    const int32_t *found = NULL;
+    *length = 1;
+    if (text->points == NULL)
+        return bytes[0];
+    const int32_t point = decode(bytes, (int64_t)strlen(at), length);
+    if (point >= 0)
+        found =
+            bsearch(&point, text->points, (size_t)text->vocabulary, sizeof point, compare_points);
+    return found != NULL ? (int32_t)(found - text->points) : -1;
+}
+
+static enum mmul_status take_tokens(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                    const char *function, const struct mmul_script_text **text) {
+    if (argument->object.kind != MMUL_OBJECT_TOKENS) {
+        mmul_evaluator_fail(e, argument->node, "%s: text is %s, expected what tokens(...) gives",
+                            function, mmul_object_name(&argument->object));
+        return MMUL_ERR_DATA;
+    }
+    *text = argument->object.tokens;
+    if ((*text)->width > 1)
+        return mmul_evaluator_fail(e, argument->node,
+                                   "%s is of characters or bytes: '%s' is of 16 bits each",
+                                   function, (*text)->path);
+    return MMUL_OK;
+}
+
+// The ids of letters, 1 x n.
+enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    const struct mmul_script_text *text = NULL;
+    const char *letters = NULL;
+    int32_t ids[MMUL_STRING_MOST], *numbers = NULL;
+    int count = 0;
+    (void)builtin;
+    if (mmul_take_text(e, &arguments[0], "letters", NULL, &letters) != MMUL_OK ||
+        take_tokens(e, &arguments[1], "encode", &text) != MMUL_OK)
+        return e->err->status;
+    for (int length = 0; *letters != '\0' && count < MMUL_STRING_MOST; letters += length) {
+        const int32_t id = find_letter(text, letters, &length);
+        if (id < 0)
+            return mmul_evaluator_fail(e, arguments[0].node, "'%s' has no '%.*s'", text->path,
+                                       length > 0 ? length : 1, letters);
+        ids[count++] = id;
+    }
+    if (count == 0)
+        return mmul_evaluator_fail(e, arguments[0].node, "encode: there is no letter");
+    if (lend(e, call, 1, count, &numbers, result) != MMUL_OK)
+        return e->err->status;
+    memcpy(numbers, ids, (size_t)count * sizeof *ids);
+    return MMUL_OK;
+}
+
+// A format that print alone shows: what the ids are is not known while the text is read.
+enum mmul_status mmul_builtin_decode(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    struct mmul_object letters = arguments[0].object;
+    int64_t count = 0;
+    (void)builtin;
+    if (mmul_take_matrix(e, &arguments[0], "ids") != MMUL_OK ||
+        take_tokens(e, &arguments[1], "decode", &letters.tokens) != MMUL_OK)
+        return e->err->status;
+    if (!mmul_shape_count(letters.shape, &count) || count > MMUL_STRING_MOST)
+        return mmul_evaluator_fail(e, call, "decode: more than %d letters", MMUL_STRING_MOST);
+    enum mmul_status status = mmul_evaluator_tuple(e, &letters, 1, result);
+    result->kind = MMUL_OBJECT_FORMAT;
+    return status;
+}
+
+const char *mmul_script_letter(const struct mmul_script_text *text, double id,
+                               char letter[static 5]) {
+    static const char unknown[] = "\xef\xbf\xbd"; // U+FFFD
+    if (!(id >= 0 && id < text->vocabulary))
+        return unknown;
+    const int32_t point = text->points != NULL ? text->points[(int)id] : -1;
+    int length = 0;
+    if (point < 0 || point < 0x80) {
+        letter[length++] = (char)(point < 0 ? (int)id : point);
+    } else {
+        const int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+        static const int first[] = {0, 0xc0, 0xe0, 0xf0};
+        letter[length++] = (char)(first[more] | point >> (6 * more));
+        for (int i = more - 1; i >= 0; i--)
+            letter[length++] = (char)(0x80 | ((point >> (6 * i)) & 0x3f));
+    }
+    letter[length] = '\0';
+    return letter;
+}
+
+// ----------------------------------------------------------------------------------------- batches
 
 // The w-th of a turn, of [0, most): multiply-shift (Lemire 2019, without rejection).
 static int64_t choose(uint64_t seed, int64_t turn, int64_t count, int64_t w, int64_t most) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/matrix.h"
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 #include "tensor/script.h"
@@ -91,6 +92,19 @@ static enum mmul_status add_number(struct line *line, const struct mmul_node *at
     return fetch(line->e, at, line->view, x, &part->number);
 }
 
+static enum mmul_status add_letters(struct line *line, const struct mmul_node *at,
+                                    const struct mmul_object *ids) {
+    struct mmul_script_part *part = add_part(line, MMUL_PART_LETTERS);
+    if (part == NULL)
+        return line->e->err->status;
+    part->tokens = ids->tokens;
+    mmul_shape_count(ids->shape, &part->id_count);
+    part->ids = mmul_arena_allocate(line->e->arena, (size_t)part->id_count * sizeof *part->ids,
+                                    line->e->err);
+    return part->ids != NULL ? fetch(line->e, at, line->view, ids, part->ids)
+                             : line->e->err->status;
+}
+
 static enum mmul_status fetch_corner(struct line *line, const struct mmul_node *at,
                                      struct mmul_script_part *part) {
     struct mmul_evaluator *e = line->e;
@@ -134,6 +148,8 @@ static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at
 static enum mmul_status add_argument(struct line *line, const struct mmul_node *at,
                                      const struct mmul_object *x) {
     char text[2 * MMUL_STRING_MOST + 1] = "";
+    if (x->kind == MMUL_OBJECT_MATRIX && x->tokens != NULL)
+        return add_letters(line, at, x);
     if (x->kind == MMUL_OBJECT_MATRIX)
         return mmul_object_is_one(x) ? add_number(line, at, x) : add_matrix(line, at, x);
     enum mmul_status status = MMUL_OK;
@@ -149,10 +165,18 @@ enum mmul_status mmul_builtin_print(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
+    const struct mmul_argument *end = &arguments[MMUL_ARGUMENTS_MOST];
     struct line line = {.e = e};
+    bool is_flushed = true; // all lines are
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     enum mmul_status status = add_view(e, call, &line.view);
+    if (status == MMUL_OK)
+        status = mmul_take_text(e, end, "end", "\n", &line.view->end);
+    if (status == MMUL_OK)
+        status = mmul_evaluator_copy_text(e, line.view->end, &line.view->end);
+    if (status == MMUL_OK)
+        status = mmul_take_bool(e, end + 1, "flush", &is_flushed);
     for (int i = 0; status == MMUL_OK && i < MMUL_ARGUMENTS_MOST; i++) {
         if (arguments[i].node == NULL)
             continue;

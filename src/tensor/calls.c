@@ -12,6 +12,7 @@ struct parameters {
     const char *names[MMUL_TUPLE_MOST];
     bool is_optional[MMUL_TUPLE_MOST];
     int count;
+    int positional;      // so many of them may stand without their names
     const char *shown;   // of functions of the language, for a hint; NULL: none
     bool takes_function; // the first argument is one of the text
 };
@@ -53,9 +54,9 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
         int index = is_keyword ? find_parameter(parameters, n->text) : position++;
         if (index >= parameters->count && is_keyword)
             return fail_keyword(e, n, parameters);
-        if (index >= parameters->count) {
+        if (!is_keyword && index >= parameters->positional) {
             mmul_evaluator_fail(e, n, "%s takes %d argument%s at most", parameters->function,
-                                parameters->count, parameters->count == 1 ? "" : "s");
+                                parameters->positional, parameters->positional == 1 ? "" : "s");
             return show_parameters(e, parameters);
         }
         if (arguments[index].node != NULL) {
@@ -125,6 +126,7 @@ static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmu
         parameters.names[parameters.count] = p->text;
         parameters.is_optional[parameters.count++] = p->kind == MMUL_NODE_KEYWORD;
     }
+    parameters.positional = parameters.count;
     enum mmul_status status = bind_arguments(e, call, &parameters, arguments);
     for (int i = 0; i < parameters.count; i++)
         objects[i] = arguments[i].node != NULL ? arguments[i].object : function->items[i];
@@ -156,15 +158,20 @@ static enum mmul_status read_parameters(struct mmul_evaluator *e,
             parameters->names[parameters->count] = at;
             parameters->is_optional[parameters->count++] = equals != NULL || is_rest;
         } while (is_rest && parameters->count < MMUL_ARGUMENTS_MOST);
+        if (is_rest)
+            parameters->positional = parameters->count;
         at = is_last ? end : end + 1 + strspn(end + 1, " ");
     }
+    if (parameters->positional == 0)
+        parameters->positional = parameters->count;
     return MMUL_OK;
 }
 
 // What files and lines are made of is all nodes'.
 static bool is_of_all(const struct mmul_builtin *builtin) {
-    static const char *const names[] = {"load",         "save",  "checkpoint", "restore", "print",
-                                        "assert_close", "apart", "average",    "tokens"};
+    static const char *const names[] = {"load",   "save",         "checkpoint", "restore",
+                                        "print",  "assert_close", "apart",      "average",
+                                        "tokens", "encode",       "decode"};
     bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         found |= strcmp(names[i], builtin->name) == 0;

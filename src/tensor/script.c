@@ -114,7 +114,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
         status = mmul_evaluate_program(&evaluator, &tree);
     script->is_over = status == MMUL_OK && evaluator.job > 0 && evaluator.uses == 0;
     if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL &&
-        evaluator.job == 0)
+        script->lent == NULL && evaluator.job == 0)
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
                            mmul_source_name(&script->source));
     struct mmul_error ignored;
@@ -416,6 +416,12 @@ void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *ou
             }
 }
 
+static void print_letters(const struct mmul_script_part *part, FILE *stream) {
+    char letter[5];
+    for (int64_t i = 0; i < part->id_count; i++)
+        fputs(mmul_script_letter(part->tokens, part->ids[i], letter), stream);
+}
+
 static void print_part(const struct mmul_script_part *part, const struct mmul_program_plan *plan,
                        FILE *stream) {
     char shape[96], placement[96];
@@ -423,6 +429,8 @@ static void print_part(const struct mmul_script_part *part, const struct mmul_pr
     const struct mmul_object *x = &part->matrix;
     if (part->kind == MMUL_PART_TEXT)
         fputs(part->text, stream);
+    else if (part->kind == MMUL_PART_LETTERS)
+        print_letters(part, stream);
     else if (part->kind == MMUL_PART_NUMBER)
         fprintf(stream, part->is_whole ? "%.0f" : "%.6g", shown(part->number));
     else
@@ -496,10 +504,16 @@ static void print_windows(const struct mmul_script *script, FILE *stream) {
 
 void mmul_script_print_outcome(const struct mmul_script *script, const struct mmul_values *values,
                                bool verbose, FILE *stream) {
+    if (script->is_line_open)
+        fputc('\n', stream);
     if (values != NULL)
         mmul_report_print(mmul_values_report(values), verbose, stream);
     print_windows(script, stream);
     print_outputs(script, values != NULL ? mmul_values_summary(values).ranks : 1, stream);
+}
+
+bool mmul_script_has_open_line(const struct mmul_script *script) {
+    return script->is_line_open;
 }
 
 bool mmul_script_is_due(const struct mmul_script *script) {
@@ -510,7 +524,7 @@ static void print_view(const struct mmul_script_view *view, const struct mmul_pr
                        FILE *stream) {
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         print_part(part, plan, stream);
-    fputc('\n', stream);
+    fputs(view->end, stream);
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         if (part->kind == MMUL_PART_MATRIX)
             print_corner(part, stream);
@@ -526,8 +540,10 @@ void mmul_script_print(struct mmul_script *script, const struct mmul_program_pla
                        FILE *stream, FILE *metrics) {
     for (; mmul_script_is_due(script); script->next_view = script->next_view->next) {
         const struct mmul_script_view *view = script->next_view;
-        if (view->kind == MMUL_VIEW_LINE && stream != NULL)
+        if (view->kind == MMUL_VIEW_LINE && stream != NULL) {
             print_view(view, plan, stream);
+            script->is_line_open = strchr(view->end, '\n') == NULL;
+        }
         if (view->kind == MMUL_VIEW_LINE && stream == NULL)
             mmul_script_collect(script, view, plan);
         if (view->kind == MMUL_VIEW_LINE && metrics != NULL)

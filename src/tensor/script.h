@@ -30,7 +30,12 @@ struct mmul_script_output {
 
 enum { MMUL_CORNER_ROWS = 4, MMUL_CORNER_COLS = 6, MMUL_STATISTICS = 3 };
 
-enum mmul_script_part_kind { MMUL_PART_TEXT, MMUL_PART_NUMBER, MMUL_PART_MATRIX };
+enum mmul_script_part_kind {
+    MMUL_PART_TEXT,
+    MMUL_PART_NUMBER,
+    MMUL_PART_MATRIX,
+    MMUL_PART_LETTERS // decode(ids, text)
+};
 
 // Of a line that is printed. Values that come to root are small.
 struct mmul_script_part {
@@ -41,7 +46,10 @@ struct mmul_script_part {
     struct mmul_object matrix;
     double *corner; // of its first matrix: rows x cols
     int rows, cols;
-    double statistics[MMUL_STATISTICS]; // least, largest, mean
+    double statistics[MMUL_STATISTICS];    // least, largest, mean
+    const struct mmul_script_text *tokens; // letters: the text that numbers them ...
+    double *ids;                           // ... and their numbers
+    int64_t id_count;
     struct mmul_script_part *next;
 };
 
@@ -51,10 +59,11 @@ struct mmul_script_text {
     void *mapped;             // owned, `bytes` of it
     struct mmul_guard *guard; // owned: the file may become shorter
     int64_t bytes;
-    int32_t *ids;   // owned
-    int width;      // of a number
-    int64_t count;  // tokens
-    int vocabulary; // all are below
+    int32_t *ids;    // owned
+    int32_t *points; // owned: the code point of each id, rising; NULL: a number is a byte, or two
+    int width;       // of a number
+    int64_t count;   // tokens
+    int vocabulary;  // all are below
     struct mmul_script_text *next;
 };
 
@@ -92,6 +101,7 @@ enum mmul_script_view_kind {
 struct mmul_script_view {
     enum mmul_script_view_kind kind;
     struct mmul_script_part *parts;
+    const char *end;                     // of a line: behind its parts
     struct mmul_script_awaited *awaited; // NULL: all of it is here
     double difference,
         tolerance;               // of what is close: the largest one that there is, and that may be
@@ -158,6 +168,7 @@ struct mmul_script {
     double begun_seconds;           // by the clock
     struct json_t *printed;         // owned, an array: what no stream has got; NULL: nothing
     bool is_over;                   // nothing is left to be run
+    bool is_line_open;              // what was printed last has no end of a line
     // Borrowed while the text is read: what its first reading has found, or is finding (is_first_reading, for the
     // script `later`). NULL: it needs none.
     struct mmul_foreseen *foreseen;
@@ -173,6 +184,10 @@ struct mmul_script {
 };
 
 // ------------------------------------------------------------------------------- builtins_data.c
+
+// The letter of an id, as UTF-8, or the byte that it is; U+FFFD of what is none. Stands in `letter`, or for ever.
+const char *mmul_script_letter(const struct mmul_script_text *text, double id,
+                               char letter[static 5]);
 
 void mmul_script_texts_free(struct mmul_script *script);
 void mmul_script_lent_free(struct mmul_script *script);

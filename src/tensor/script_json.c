@@ -38,6 +38,16 @@ static json_t *matrix_json(const struct mmul_script_part *part,
                      mmul_json_number(part->statistics[2]), "corner", corner);
 }
 
+static json_t *letters_json(const struct mmul_script_part *part) {
+    struct mmul_text letters = {0};
+    char letter[5];
+    for (int64_t i = 0; i < part->id_count; i++)
+        mmul_text_add(&letters, "%s", mmul_script_letter(part->tokens, part->ids[i], letter));
+    json_t *entry = json_pack("{so}", "text", mmul_json_text(mmul_text_get(&letters)));
+    mmul_text_fini(&letters);
+    return entry;
+}
+
 // Words between two matrices, with the numbers among them once more; both are empty then.
 static void end_words(json_t *printed, struct mmul_text *words, json_t **numbers) {
     const char *text = mmul_text_get(words);
@@ -73,6 +83,9 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         if (part->kind == MMUL_PART_TEXT) {
             mmul_text_add(&words, "%s", part->text);
+        } else if (part->kind == MMUL_PART_LETTERS) {
+            end_words(printed, &words, &numbers);
+            json_array_append_new(printed, letters_json(part));
         } else if (part->kind == MMUL_PART_NUMBER) {
             mmul_text_add(&words, part->is_whole ? "%.0f" : "%.6g", part->number);
             json_array_append_new(numbers, mmul_json_number(part->number));
@@ -98,7 +111,7 @@ void mmul_script_measure(const struct mmul_script *script, const struct mmul_scr
                          FILE *metrics) {
     const double seconds = mmul_clock_now() - script->begun_seconds;
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next) {
-        if (part->kind == MMUL_PART_TEXT)
+        if (part->kind == MMUL_PART_TEXT || part->kind == MMUL_PART_LETTERS)
             continue;
         json_t *line = json_pack(
             "{so si so}", "turn",

@@ -24,6 +24,7 @@ from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, at
                           where, zeros)
 from ._placements import signal
 from ._states import keep, load_file, save_file
+from ._texts import decode, encode, tokens
 from ._values import Value, array, evaluate, generate, load, no_grad, persist, program, rand, save
 
 __version__ = "0.1.0"
