@@ -28,15 +28,24 @@ static int axis_of(struct mmul_build *b, const struct mmul_composite_call *call,
 // Along one axis after the other; all groups are of one size, so that a mean of means is the mean.
 static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
     const int64_t stacks = mmul_shape_matrices(mmul_build_shape(b, x));
+    const int all = x;
     x = mmul_build_reduce(b, kind, mmul_build_reduce(b, kind, x, -1), -2);
-    if (stacks == 1)
-        return x;
-    x = mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, stacks});
-    return mmul_build_reduce(b, kind, x, -1);
+    if (stacks > 1) {
+        x = mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, stacks});
+        x = mmul_build_reduce(b, kind, x, -1);
+    }
+    // Ties share the gradient of the last reduction, not those of each axis (model/gradient_rules.c).
+    if (x != MMUL_NO_VALUE && (kind == MMUL_MAX || kind == MMUL_MIN))
+        b->program->operations[b->program->operation_count - 1].reduces = all + 1;
+    return x;
 }
 
 static int reduce_along(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
     return axis == 0 ? reduce_all(b, kind, x) : mmul_build_reduce(b, kind, x, axis);
+}
+
+int mmul_composite_sum(struct mmul_build *b, int x, int axis) {
+    return reduce_along(b, MMUL_SUM, x, axis);
 }
 
 static int reduction(struct mmul_build *b, const struct mmul_composite_call *call) {

@@ -25,6 +25,9 @@ enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err);
 
+// The sum along an axis, or of all elements (axis 0).
+int mmul_composite_sum(struct mmul_build *b, int x, int axis);
+
 // The root of the sum of squares along an axis, or of all elements (axis 0): numpy's norm. Squares neither overflow nor
 // vanish. Its slope is 0 where the root is 0, as torch has it.
 int mmul_composite_norm(struct mmul_build *b, int x, int axis);

@@ -385,12 +385,15 @@ static void mean_rule(struct mmul_backward *w) {
     mmul_give(w, 0, scaled(w, w->gradient, 1 / (double)reduced(w)));
 }
 
-// Elements that are as large (small) as the result share equally.
+// Elements that are as large (small) as the result share equally: of all axes together, where it is the last one of
+// several reductions (torch's amax, amin). The ones before it get nothing then.
 static void largest_rule(struct mmul_backward *w) {
-    const int is_there = mmul_build_both(w->b, MMUL_EQUAL, value_of(w, 0), w->operation.result);
-    const int count = mmul_build_reduce(w->b, MMUL_SUM, is_there, w->operation.with.axis);
+    const bool is_of_all = w->operation.reduces > 0;
+    const int x = is_of_all ? w->operation.reduces - 1 : value_of(w, 0);
+    const int is_there = mmul_build_both(w->b, MMUL_EQUAL, x, w->operation.result);
+    const int count = mmul_composite_sum(w->b, is_there, is_of_all ? 0 : w->operation.with.axis);
     const int each = mmul_build_both(w->b, MMUL_DIVIDE, w->gradient, count);
-    mmul_give(w, 0, guarded(w, is_there, each));
+    mmul_give_to(w, x, guarded(w, is_there, each));
 }
 
 static void sum_at_rule(struct mmul_backward *w) {

@@ -50,6 +50,8 @@ struct mmul_operation {
     bool is_open, is_exact;        // kept: of the value (struct mmul_value)
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
+    // max, min: the last one of those that reduce all axes of a value, one axis after another: that value + 1; else 0
+    int reduces;
     // place; kept: rows, cols, or, what is held, replicate, partial; MMUL_PLACE_FILE: any, of what is handed on
     enum mmul_placement_kind wish;
     int team;                   // place, kept: asked for; 0: none

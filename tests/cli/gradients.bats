@@ -321,3 +321,41 @@ False, or floats that are added to the scores
   hint: compare it: mask != 0" ]
     [ ! -e r.npy ]
 }
+
+@test "ties of a maximum over all axes share its gradient as torch's amax has it" {
+    need_numpy
+    py -c '
+import numpy as np
+np.save("x.npy", np.array([[[3., 3, 1], [3, 0, 2]], [[0, 0, 0], [1, 3, 0]]]))'
+    cat > t.py << 'END'
+x = load("x.npy")
+save("most.npy", grad(2 * max(x), x))
+save("least.npy", grad(2 * min(x), x))
+save("matrix.npy", grad(2 * max(x[0]), x))
+save("chain.npy", grad(max(max(x[0], axis=-1), axis=-2), x))
+save("kept.npy", grad(2 * max(x * x), x))
+END
+    for ranks in 1 3; do
+        rm -f most.npy
+        "${launch[@]}" -n "$ranks" "$MPIMATMUL" run t.py --quiet
+        py -c '
+import numpy as np
+def has(name, expected):
+    found = np.load(name + ".npy")
+    assert np.allclose(found, expected, 1e-15, 0), (name, found)
+none = [[0, 0, 0], [0, 0, 0]]
+has("most", [[[.5, .5, 0], [.5, 0, 0]], [[0, 0, 0], [0, .5, 0]]])
+has("least", [[[0, 0, 0], [0, .4, 0]], [[.4] * 3, [0, 0, .4]]])
+has("matrix", [[[2 / 3, 2 / 3, 0], [2 / 3, 0, 0]], none])
+has("chain", [[[.25, .25, 0], [.5, 0, 0]], none])
+has("kept", np.array([[[3, 3, 0], [3, 0, 0]], [[0, 0, 0], [0, 3, 0]]]) * 1.)'
+    done
+    if "$PYTHON" -c 'import torch' 2> /dev/null; then
+        "$PYTHON" -c '
+import numpy as np, torch
+for name, function in (("most", torch.amax), ("least", torch.amin)):
+    x = torch.tensor(np.load("x.npy"), requires_grad=True)
+    (2 * function(x)).backward()
+    assert torch.allclose(x.grad, torch.tensor(np.load(name + ".npy"))), x.grad'
+    fi
+}
