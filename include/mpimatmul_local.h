@@ -1047,7 +1047,8 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //     sum mean max min var std                 1, axis -4 to -1: that size becomes 1; 0: all do. var and std
 //                                              have ddof 0 (numpy's)
 //     cumsum                                   1, axis -4 to -1: sums of all elements up to this one
-//     slice                                    1, begin and end of the four sizes
+//     slice                                    1, begin, end and step (0: 1) of the four sizes; with a step below 0
+//                                              from begin down to end + 1, where end may be -1
 //     reshape                                  1, shape: the same elements in C order
 //     permute                                  1, axes: size i of the result is size axes[i] of x
 //     concat                                   2, axis -1 to -4
@@ -1087,7 +1088,7 @@ struct mmul_parameters {
     bool causal, interleaved, descending;
     int axis;
     int64_t count;
-    int64_t begin[4], end[4]; // batch, depth, rows, cols
+    int64_t begin[4], end[4], step[4]; // batch, depth, rows, cols
     int axes[4];
     struct mmul_shape shape;
 };

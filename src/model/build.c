@@ -131,6 +131,15 @@ int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const 
     return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
 }
 
+int mmul_build_flip(struct mmul_build *b, int x, int axis) {
+    const struct mmul_term operand = mmul_value_term(x);
+    struct mmul_parameters with = {0};
+    mmul_build_sizes(mmul_build_shape(b, x), with.end);
+    with.begin[axis] = with.end[axis] - 1;
+    with.end[axis] = with.step[axis] = -1;
+    return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
+}
+
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
                         uint64_t seed) {
     struct mmul_operation request = {

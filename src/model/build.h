@@ -56,6 +56,9 @@ int mmul_build_reshape(struct mmul_build *b, int x,
                        struct mmul_shape shape); // x itself, where it is so
 int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const int64_t end[4]);
 
+// Its elements along an axis (0: batch), from the last to the first.
+int mmul_build_flip(struct mmul_build *b, int x, int axis);
+
 // Numbers by position, from a seed: they take the type of what reads them.
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
                         uint64_t seed);

@@ -30,6 +30,25 @@ int mmul_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t s
     return append_zeros(b, made, value, axis, size - begin - sizes[axis]);
 }
 
+// What lies behind the axis is one row, which zeros make longer; those behind the last one go again.
+int mmul_spread(struct mmul_build *b, int value, int axis, int64_t step) {
+    int64_t sizes[AXES], before = 1, behind = 1, begin[AXES] = {0};
+    mmul_build_sizes(mmul_build_shape(b, value), sizes);
+    if (sizes[axis] == 1)
+        return value;
+    for (int s = 0; s < AXES; s++)
+        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
+    const int rows =
+        mmul_build_reshape(b, value, (struct mmul_shape){1, 1, before * sizes[axis], behind});
+    const int longer = append_zeros(b, rows, rows, AXES - 1, (step - 1) * behind);
+    int64_t end[] = {1, before, sizes[axis] * step, behind};
+    const int apart = mmul_build_reshape(b, longer, mmul_build_of_sizes(end));
+    end[2] -= step - 1;
+    sizes[axis] = end[2];
+    return mmul_build_reshape(b, mmul_build_slice(b, apart, begin, end),
+                              mmul_build_of_sizes(sizes));
+}
+
 // ----------------------------------------------------------------------------------------- pieces
 
 // The first one of a value that has not been joined, or NULL.

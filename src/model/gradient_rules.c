@@ -405,14 +405,29 @@ static void sum_at_rule(struct mmul_backward *w) {
 
 // ----------------------------------------------------------------------------------------- places
 
+// Steps become 1: what goes down an axis is turned round, and zeros stand between elements. begin: of what that makes.
+static int without_steps(const struct mmul_backward *w, int dy, int64_t begin[static AXES]) {
+    for (int s = 0; s < AXES; s++) {
+        const int64_t step = mmul_slice_step(&w->operation.with, s),
+                      size = mmul_slice_size(&w->operation.with, s);
+        begin[s] = w->operation.with.begin[s];
+        if (step < 0) {
+            begin[s] += (size - 1) * step;
+            dy = mmul_build_flip(w->b, dy, s);
+        }
+        if (step != 1 && step != -1)
+            dy = mmul_spread(w->b, dy, s, step < 0 ? -step : step);
+    }
+    return dy;
+}
+
 // Between zeros.
 // Along all axes but one that it cuts it is filled up with zeros.
 static void slice_rule(struct mmul_backward *w) {
-    int64_t all[AXES], have[AXES];
-    const int64_t *begin = w->operation.with.begin;
+    int64_t all[AXES], have[AXES], begin[AXES];
+    int dy = without_steps(w, whole(w), begin), axis = -1;
     mmul_build_sizes(shape_of(w, 0), all);
-    mmul_build_sizes(result_shape(w), have);
-    int dy = whole(w), axis = -1;
+    mmul_build_sizes(mmul_build_shape(w->b, dy), have);
     for (int s = AXES - 1; s >= 0; s--) {
         if (all[s] == have[s])
             continue;

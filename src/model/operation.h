@@ -212,6 +212,11 @@ double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_ope
 
 // --------------------------------------------------------------------------- operation_shapes.c
 
+// slice: elements that follow each other along an axis (0: batch) are so far apart in the operand; and how many there
+// are.
+int64_t mmul_slice_step(const struct mmul_parameters *with, int axis);
+int64_t mmul_slice_size(const struct mmul_parameters *with, int axis);
+
 // Into how many groups of as many rows each the result can be cut, such that each needs no more of an operand
 // than the same one of as many groups of that; MMUL_ROW_BY_ROW: its rows are those of the operand, one by one.
 enum { MMUL_ROW_BY_ROW = 0 };

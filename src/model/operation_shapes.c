@@ -187,6 +187,16 @@ enum mmul_status mmul_shape_of_reduction(const struct mmul_operation_row *row,
     return MMUL_OK;
 }
 
+int64_t mmul_slice_step(const struct mmul_parameters *with, int axis) {
+    return with->step[axis] != 0 ? with->step[axis] : 1;
+}
+
+int64_t mmul_slice_size(const struct mmul_parameters *with, int axis) {
+    const int64_t step = mmul_slice_step(with, axis), to = step > 0 ? 1 : -1;
+    const int64_t span = to * (with->end[axis] - with->begin[axis]);
+    return span < 1 ? 0 : (span - 1) / (to * step) + 1;
+}
+
 enum mmul_status mmul_shape_of_slice(const struct mmul_operation_row *row,
                                      const struct mmul_operation_call *call,
                                      struct mmul_shape *shape, struct mmul_error *err) {
@@ -196,12 +206,17 @@ enum mmul_status mmul_shape_of_slice(const struct mmul_operation_row *row,
     (void)row;
     sizes_of(x->shape, have);
     for (int s = 0; s < AXES; s++) {
-        sizes[s] = with->end[s] - with->begin[s];
-        if (with->begin[s] < 0 || with->end[s] > have[s] || sizes[s] < 1)
+        const int64_t step = mmul_slice_step(with, s);
+        char by[32] = "";
+        if (step != 1)
+            snprintf(by, sizeof by, ":%lld", (long long)step);
+        sizes[s] = mmul_slice_size(with, s);
+        if (with->begin[s] < 0 || with->begin[s] >= have[s] || with->end[s] > have[s] ||
+            with->end[s] < -1 || step < -have[s] || step > have[s] || sizes[s] < 1)
             return mmul_fail(err, MMUL_ERR_DATA,
-                             "cannot take [%lld:%lld] of axis %d of '%s': it has %lld",
-                             (long long)with->begin[s], (long long)with->end[s], s - AXES, x->name,
-                             (long long)have[s]);
+                             "cannot take [%lld:%lld%s] of axis %d of '%s': it has %lld",
+                             (long long)with->begin[s], (long long)with->end[s], by, s - AXES,
+                             x->name, (long long)have[s]);
     }
     *shape = shape_of(sizes);
     return MMUL_OK;
@@ -472,7 +487,7 @@ static int64_t groups_of_slice(const struct mmul_operation_call *call) {
     int64_t sizes[AXES], groups = 1;
     sizes_of(call->operands[0].shape, sizes);
     for (int s = 0; s < LEADING; s++) {
-        if (call->with->end[s] - call->with->begin[s] != sizes[s])
+        if (mmul_slice_step(call->with, s) != 1 || mmul_slice_size(call->with, s) != sizes[s])
             return groups;
         groups *= sizes[s];
     }
@@ -603,6 +618,14 @@ static bool cols_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule
     }
 }
 
+// What is read of a file follows each other there.
+static bool reads_runs(enum mmul_operation_kind kind, const struct mmul_parameters *with) {
+    bool has_steps = false;
+    for (int s = 0; s < AXES && kind == MMUL_SLICE; s++)
+        has_steps |= mmul_slice_step(with, s) != 1;
+    return !has_steps;
+}
+
 static bool operand_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
                          const struct mmul_operation_call *call, int operand,
                          struct mmul_shape result, int64_t groups) {
@@ -610,8 +633,9 @@ static bool operand_fits(enum mmul_operation_kind kind, const struct mmul_rule *
     const enum mmul_operation_class class = mmul_operation_row(kind)->class;
     switch (rule->operands[operand]) {
     case MMUL_PLACE_REPLICATE:
-    case MMUL_PLACE_FILE:
         return true;
+    case MMUL_PLACE_FILE:
+        return reads_runs(kind, call->with);
     case MMUL_PLACE_ROWS:
         return rows_fit(kind, rule, call, operand, result, groups);
     case MMUL_PLACE_COLS:

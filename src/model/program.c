@@ -276,8 +276,9 @@ static bool picks_exact(const struct mmul_program *program, const struct mmul_op
 static bool has_places(const struct mmul_program *program, const struct mmul_operation *o) {
     if (o->kind != MMUL_SLICE)
         return false;
-    int64_t from = program->values[o->operands[0]].integers_from;
-    return from > 0 && o->with.begin[3] >= from;
+    const int64_t from = program->values[o->operands[0]].integers_from, first = o->with.begin[3];
+    const int64_t last = first + (mmul_slice_size(&o->with, 3) - 1) * mmul_slice_step(&o->with, 3);
+    return from > 0 && first >= from && last >= from;
 }
 
 static bool mark_rounded(struct mmul_program *program, const struct mmul_operation *o) {

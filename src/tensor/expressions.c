@@ -186,21 +186,53 @@ static enum mmul_status evaluate_format(struct mmul_evaluator *e, const struct m
 
 // ------------------------------------------------------------------------ slices and attributes
 
-// One bound of numpy's, which counts from the end when it is negative and never goes beyond it.
-static enum mmul_status take_bound(struct mmul_evaluator *e, const struct mmul_node *bound,
-                                   int64_t size, int64_t otherwise, int64_t *to) {
-    struct mmul_argument argument = {.node = bound};
+// A bound or a step of a slice, or what it is where it is not given.
+static enum mmul_status take_part(struct mmul_evaluator *e, const struct mmul_node *part,
+                                  const char *what, int64_t otherwise, bool *is_given,
+                                  int64_t *to) {
+    struct mmul_argument argument = {.node = part};
+    enum mmul_status status = MMUL_OK;
     *to = otherwise;
-    if (bound->kind == MMUL_NODE_ABSENT)
+    if (part != NULL && part->kind != MMUL_NODE_ABSENT)
+        status = mmul_evaluate(e, part, &argument.object);
+    *is_given = status == MMUL_OK && argument.object.kind != MMUL_OBJECT_NONE;
+    return *is_given ? mmul_take_whole(e, &argument, what, to) : status;
+}
+
+// numpy's begin:end:step of an axis. Bounds count from the end when they are negative and never go beyond it; with a
+// step below 0 from the last element down to the first.
+static enum mmul_status take_slice(struct mmul_evaluator *e, const struct mmul_node *slice,
+                                   int axis, struct mmul_parameters *with) {
+    const struct mmul_node *const parts[] = {slice->first, slice->first->next};
+    const int64_t size = with->end[axis];
+    int64_t step = 1, bounds[2];
+    bool is_given = false;
+    enum mmul_status status =
+        take_part(e, parts[1]->next, "a step of a slice", 1, &is_given, &step);
+    if (status == MMUL_OK && step == 0)
+        return mmul_evaluator_fail(e, parts[1]->next, "the step of a slice is 0");
+    const int64_t least = step > 0 ? 0 : -1, most = least + size;
+    for (int i = 0; status == MMUL_OK && i < 2; i++) {
+        const int64_t otherwise = (step > 0) == (i == 0) ? least : most;
+        status = take_part(e, parts[i], "a bound of a slice", otherwise, &is_given, &bounds[i]);
+        if (is_given && bounds[i] < 0)
+            bounds[i] += size;
+        bounds[i] = bounds[i] < least ? least : bounds[i] > most ? most : bounds[i];
+    }
+    if (status != MMUL_OK)
+        return status;
+    with->begin[axis] = bounds[0];
+    with->end[axis] = bounds[1];
+    with->step[axis] = step > size    ? size
+                       : step < -size ? -size
+                                      : step; // one element, as beyond it
+    if (step > 0 ? bounds[0] < bounds[1] : bounds[0] > bounds[1])
         return MMUL_OK;
-    enum mmul_status status = mmul_evaluate(e, bound, &argument.object);
-    if (status != MMUL_OK || argument.object.kind == MMUL_OBJECT_NONE)
-        return status;
-    if ((status = mmul_take_whole(e, &argument, "a bound of a slice", to)) != MMUL_OK)
-        return status;
-    *to = *to < 0 ? *to + size : *to;
-    *to = *to < 0 ? 0 : *to > size ? size : *to;
-    return MMUL_OK;
+    char by[32] = "";
+    if (step != 1)
+        snprintf(by, sizeof by, ":%lld", (long long)step);
+    return mmul_evaluator_fail(e, slice, "the slice is empty: [%lld:%lld%s] of %lld",
+                               (long long)bounds[0], (long long)bounds[1], by, (long long)size);
 }
 
 // Of one element, or of what lies behind it: numpy's index, which counts from the end when it is negative.
@@ -244,17 +276,10 @@ static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul
         int64_t size = call.with.end[axis];
         is_dropped[axis] = n->kind != MMUL_NODE_SLICE;
         are_dropped |= is_dropped[axis];
-        enum mmul_status status = is_dropped[axis]
-                                      ? take_index(e, n, size, &call.with.begin[axis])
-                                      : take_bound(e, n->first, size, 0, &call.with.begin[axis]);
+        enum mmul_status status = is_dropped[axis] ? take_index(e, n, size, &call.with.begin[axis])
+                                                   : take_slice(e, n, axis, &call.with);
         if (is_dropped[axis])
             call.with.end[axis] = call.with.begin[axis] + 1;
-        else if (status == MMUL_OK)
-            status = take_bound(e, n->last, size, size, &call.with.end[axis]);
-        if (status == MMUL_OK && call.with.begin[axis] >= call.with.end[axis])
-            status = mmul_evaluator_fail(e, n, "the slice is empty: [%lld:%lld] of %lld",
-                                         (long long)call.with.begin[axis],
-                                         (long long)call.with.end[axis], (long long)size);
         if (status != MMUL_OK)
             return status;
     }

@@ -234,7 +234,7 @@ static enum mmul_status parse_bound(struct mmul_parser *parser, struct mmul_node
     return status == MMUL_OK ? mmul_parser_add(parser, slice, bound) : status;
 }
 
-// a:b, or one index; and the comma after it.
+// a:b, a:b:c, or one index; and the comma after it.
 static enum mmul_status parse_index(struct mmul_parser *parser, struct mmul_node *subscript) {
     struct mmul_node *slice = NULL;
     const struct mmul_span at = {parser->token.at.begin, parser->token.at.begin};
@@ -245,8 +245,11 @@ static enum mmul_status parse_index(struct mmul_parser *parser, struct mmul_node
         status = mmul_parser_advance(parser);
         if (status == MMUL_OK)
             status = parse_bound(parser, slice);
-        if (status == MMUL_OK && mmul_parser_sees(parser, ":"))
-            return fail(parser, parser->token.at, "steps of slices are not in this part of Python");
+        if (status == MMUL_OK && mmul_parser_sees(parser, ":")) {
+            status = mmul_parser_advance(parser);
+            if (status == MMUL_OK)
+                status = parse_bound(parser, slice);
+        }
     } else if (status == MMUL_OK) {
         slice = slice->first;
         if (slice->kind == MMUL_NODE_ABSENT)

@@ -21,7 +21,7 @@ enum mmul_node_kind {
     MMUL_NODE_KEYWORD,   // .text=child: an argument, a parameter with a default
     MMUL_NODE_ATTRIBUTE, // child.text
     MMUL_NODE_SUBSCRIPT, // x[...]: x, then a slice or an expression for each axis
-    MMUL_NODE_SLICE,     // two bounds
+    MMUL_NODE_SLICE,     // two bounds, and a step where it is written
     // Statements
     MMUL_NODE_BLOCK,      // a statement each
     MMUL_NODE_ASSIGN,     // a name, or a tuple of them; and a value

@@ -54,7 +54,7 @@ TypeError: | is of True and False: x != 0 makes them of numbers
 Error: cannot take [bools] of a value: how many there are is not known before it runs (where(mask, x, other) has the
   sizes of x)
 Error: cannot take [a value of float64] of a value: expected whole numbers
-Error: cannot take [an array] of a value: expected begin:end, or a number (x[ids], or take(x, ids), has rows by
+Error: cannot take [an array] of a value: expected begin:end:step, or a number (x[ids], or take(x, ids), has rows by
   whole numbers)
 Error: what is gone through has one axis, which is a row (1 x 3) here (x.tolist()[0] has its numbers, x.reshape(-1,
   1) is a column)

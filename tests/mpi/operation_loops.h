@@ -300,7 +300,7 @@ static double loop_copy(const struct trial *t, const struct mmul_call *c, const 
         return t->known[c->operands[0]].at[index];
     for (int i = 0; i < 4; i++)
         if (is_called(c, "slice"))
-            from[i] += c->with.begin[i];
+            from[i] = from[i] * (c->with.step[i] != 0 ? c->with.step[i] : 1) + c->with.begin[i];
         else if (is_called(c, "permute"))
             from[c->with.axes[i]] = n[i];
     if (is_called(c, "concat") && n[4 + c->with.axis] >= sizes[4 + c->with.axis]) {

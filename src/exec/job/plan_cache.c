@@ -42,6 +42,7 @@ static void add_operation(struct mmul_hasher *hasher, const struct mmul_operatio
         key.operands[i] = o->operands[i];
     memcpy(key.with.begin, o->with.begin, sizeof key.with.begin);
     memcpy(key.with.end, o->with.end, sizeof key.with.end);
+    memcpy(key.with.step, o->with.step, sizeof key.with.step);
     memcpy(key.with.axes, o->with.axes, sizeof key.with.axes);
     key.with.shape = o->with.shape;
     key.with.axis = o->with.axis;

@@ -376,18 +376,19 @@ static enum mmul_status copy(struct making *m, struct mmul_region to, const stru
     return make(m, to, err);
 }
 
-// Size s of the result is size axes[s] of the operand, from begin[s] on.
-static enum mmul_status copy_axes(struct making *m, const int axes[4], const int64_t begin[4],
-                                  struct mmul_error *err) {
+// Size s of the result is size axes[s] of the operand; of a slice from `begin` on, with its steps.
+static enum mmul_status copy_axes(struct making *m, const int axes[4],
+                                  const struct mmul_parameters *slice, struct mmul_error *err) {
     const struct whole x = whole_of(m, 0);
     const struct mmul_region b = m->block;
     const int64_t at[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
                            b.col_begin};
-    int64_t from = 0;
-    for (int s = 0; s < 4; s++)
-        from += (at[s] + begin[s]) * x.steps[axes[s]];
-    const int64_t steps[] = {x.steps[axes[0]], x.steps[axes[1]], x.steps[axes[2]],
-                             x.steps[axes[3]]};
+    int64_t from = 0, steps[4];
+    for (int s = 0; s < 4; s++) {
+        const int64_t each = x.steps[axes[s]];
+        steps[s] = slice != NULL ? each * mmul_slice_step(slice, s) : each;
+        from += at[s] * steps[s] + (slice != NULL ? slice->begin[s] * each : 0);
+    }
     return copy(m, b, &x, from, steps, err);
 }
 
@@ -461,13 +462,12 @@ static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
 
 static enum mmul_status make_copy(struct making *m, struct mmul_error *err) {
     static const int same[] = {0, 1, 2, 3};
-    static const int64_t zero[4];
     const struct mmul_parameters *with = &m->operation->with;
     switch (m->operation->kind) {
     case MMUL_SLICE:
-        return copy_axes(m, same, with->begin, err);
+        return copy_axes(m, same, with, err);
     case MMUL_PERMUTE:
-        return copy_axes(m, with->axes, zero, err);
+        return copy_axes(m, with->axes, NULL, err);
     case MMUL_CONCAT: {
         const int axis = with->axis + 4;
         enum mmul_status status = copy_joined(m, 0, axis, 0, err);

@@ -154,6 +154,11 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map
         least = mmul_smaller(least, mmul_stack_offset(map, from->stack, t));
         most = mmul_larger(most, mmul_stack_offset(map, from->stack, t));
     }
+    // A slice may go from the last row, or column, to the first one.
+    const int64_t down = (from->rows - 1) * from->row_step,
+                  along = (from->cols - 1) * from->col_step;
+    least += mmul_smaller(down, 0) + mmul_smaller(along, 0);
+    most += mmul_larger(down, 0) + mmul_larger(along, 0);
     *to = (struct mmul_map_operand){.number = from->number,
                                     .offset = -least,
                                     .row_step = from->row_step,
@@ -163,7 +168,6 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map
                                     .stack = from->stack};
     if (from->at == NULL)
         return MMUL_OK;
-    most += (from->rows - 1) * from->row_step + (from->cols - 1) * from->col_step;
     return mmul_device_buffer_borrow(device, from->dtype,
                                      mmul_dtype_ahead(from->dtype, from->at, least),
                                      most - least + 1, &to->buffer, err);

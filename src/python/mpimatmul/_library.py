@@ -65,7 +65,7 @@ class Parameters(c.Structure):
     _fields_ = [("numbers", c.c_double * OPERANDS), ("epsilon", c.c_double), ("scale", c.c_double),
                 ("base", c.c_double), ("causal", c.c_bool), ("interleaved", c.c_bool), ("descending", c.c_bool),
                 ("axis", c.c_int), ("count", c.c_int64), ("begin", c.c_int64 * 4), ("end", c.c_int64 * 4),
-                ("axes", c.c_int * 4), ("shape", Shape)]
+                ("step", c.c_int64 * 4), ("axes", c.c_int * 4), ("shape", Shape)]
 
 
 class Call(c.Structure):

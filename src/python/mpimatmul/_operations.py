@@ -223,7 +223,7 @@ def _shown(value, found):
 
 
 def _bounds(key, shape):
-    """[begin, end) of every axis from slices and numbers as numpy writes them, and whether it stays."""
+    """Begin, end and step of every axis from slices and numbers as numpy writes them, and whether it stays."""
     for i in [i for i, k in enumerate(key) if k is Ellipsis][:1]:
         key = key[:i] + (slice(None),) * (len(shape) - len(key) + 1) + key[i + 1:]
     if len(key) > len(shape):
@@ -231,16 +231,26 @@ def _bounds(key, shape):
     return [_bound(k, n) for k, n in zip(key + (slice(None),) * (len(shape) - len(key)), shape)]
 
 
+def _indices(k, n):
+    """Those of a slice of numpy's, of whole numbers."""
+    try:
+        found = k.indices(n)
+    except (TypeError, ValueError) as problem:
+        raise Error(64, f"cannot take [{k}] of a value: {problem}") from None
+    return found
+
+
 def _bound(k, n):
-    if isinstance(k, slice) and k.step in (None, 1):
-        return *k.indices(n)[:2], True
+    if isinstance(k, slice):
+        begin, end, step = _indices(k, n)
+        return begin, end, builtins.max(-n, builtins.min(n, step)), True
     if not isinstance(k, (int, numpy.integer)) or isinstance(k, bool):
         shown = "a value" if isinstance(k, Value) else "an array" if _are_indices(k) else k
-        raise Error(64, f"cannot take [{shown}] of a value: expected begin:end, or a number",
+        raise Error(64, f"cannot take [{shown}] of a value: expected begin:end:step, or a number",
                     "x[ids], or take(x, ids), has rows by whole numbers" if _are_indices(k) else "")
     if not -n <= k < n:
         raise Error(64, f"index {k} of an axis of {n}: expected {-n} to {n - 1}")
-    return k % n, k % n + 1, False
+    return k % n, k % n + 1, 1, False
 
 
 def _are_indices(key):
@@ -275,9 +285,8 @@ def _slice(x, key):
     key = key if isinstance(key, tuple) else (key,)
     if x.is_row and len(key) == 1 and isinstance(key[0], (int, numpy.integer)):
         raise Error(64, f"an index of one axis, which is a row (1 x {x.shape[1]}) here", "x[0, i] is an element")
-    bounds = [(0, 1, True)] * (4 - x.ndim) + _bounds(key, x.shape)
-    part = apply("slice", [x], begin=tuple(b for b, _, _ in bounds), end=tuple(e for _, e, _ in bounds))
-    return _without(part, [not stays for _, _, stays in bounds[4 - x.ndim:]])
+    begin, end, step, stay = zip(*[(0, 1, 1, True)] * (4 - x.ndim), *_bounds(key, x.shape))
+    return _without(apply("slice", [x], begin=begin, end=end, step=step), [not s for s in stay[4 - x.ndim:]])
 
 
 def _without(x, dropped):

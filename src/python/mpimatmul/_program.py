@@ -90,7 +90,7 @@ def _call(name, operand_count, parameters):
     """What the library is told of an operation, but for its operands. parameters: pairs of a name and what it is."""
     call = lib.sized(lib.Call, operation=name.encode(), operand_count=operand_count)
     for field, given in parameters:
-        if field in ("begin", "end", "axes"):
+        if field in ("begin", "end", "step", "axes"):
             getattr(call.with_, field)[:] = given
         else:
             setattr(call.with_, field, as_shape(given) if field == "shape" else given)
