@@ -21,6 +21,12 @@ extern double tanh(double);
 #pragma omp declare simd notinbranch
 extern double erfc(double);
 #pragma omp declare simd notinbranch
+extern double erf(double);
+#pragma omp declare simd notinbranch
+extern double atan(double);
+#pragma omp declare simd notinbranch
+extern double expm1(double);
+#pragma omp declare simd notinbranch
 extern double pow(double, double);
 #pragma omp declare simd notinbranch
 extern double sin(double);
@@ -46,6 +52,21 @@ MMUL_INLINE double mmul_abs(double x) {
 }
 MMUL_INLINE double mmul_tanh(double x) {
     return tanh(x);
+}
+MMUL_INLINE double mmul_expm1(double x) {
+    return expm1(x);
+}
+MMUL_INLINE double mmul_erf(double x) {
+    return erf(x);
+}
+MMUL_INLINE double mmul_atan(double x) {
+    return atan(x);
+}
+MMUL_INLINE double mmul_floor(double x) {
+    return floor(x);
+}
+MMUL_INLINE double mmul_rint(double x) {
+    return rint(x);
 }
 MMUL_INLINE double mmul_sigmoid(double x) {
     return 1 / (1 + exp(-x));

@@ -88,6 +88,11 @@ ONE(negate, -x)
 FUNCTION(exponential, REAL(exp)(x))
 FUNCTION(logarithm, REAL(log)(x))
 FUNCTION(logarithm_1p, REAL(log1p)(x))
+FUNCTION(exponential_m1, REAL(expm1)(x))
+FUNCTION(error_function, REAL(erf)(x))
+FUNCTION(arc_tangent, REAL(atan)(x))
+ONE(whole_below, REAL(floor)(x))
+ONE(nearest_whole, REAL(rint)(x))
 ONE(square_root, REAL(sqrt)(x))
 ONE(reciprocal_root, 1 / REAL(sqrt)(x))
 ONE(size, REAL(abs)(x))
@@ -281,6 +286,11 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_GELU_TANH] = gelu_tanh,
     [MMUL_SIN] = sine,
     [MMUL_COS] = cosine,
+    [MMUL_ERF] = error_function,
+    [MMUL_ARCTAN] = arc_tangent,
+    [MMUL_EXPM1] = exponential_m1,
+    [MMUL_FLOOR] = whole_below,
+    [MMUL_ROUND] = nearest_whole,
     [MMUL_SILU_BACKWARD] = silu_slope,
     [MMUL_GELU_BACKWARD] = gelu_slope,
     [MMUL_GELU_TANH_BACKWARD] = gelu_tanh_slope,

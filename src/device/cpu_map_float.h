@@ -55,6 +55,48 @@ MMUL_INLINE float mmul_expf(float x) {
     return mmul_scale(p, mmul_to_bits(shifted) - mmul_to_bits(magic));
 }
 
+// As that of e^x, without the 1 where k is 0, and so where the difference is small: 5 ulp.
+MMUL_INLINE float mmul_expm1f(float x) {
+    const float magic = 12582912.0f;
+    const float in_range = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+    const float shifted = in_range * 1.44269504f + magic, k = shifted - magic;
+    const float r = (in_range - k * 0.693359375f) + k * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r;
+    const float far = mmul_scale(p + 1.0f, mmul_to_bits(shifted) - mmul_to_bits(magic)) - 1.0f;
+    const float y = mmul_choose(k == 0.0f, p, far);
+    return mmul_choose(x == 0.0f, x, y); // its sign
+}
+
+// Of |x| above tan(3 pi / 8) that of -1 / |x| and pi / 2 more, above tan(pi / 8) that of (|x| - 1) / (|x| + 1) and pi /
+// 4 more; by Cephes's polynomial (atanf): 4 ulp.
+MMUL_INLINE float mmul_atanf(float x) {
+    const float size = fabsf(x);
+    const int32_t is_far = size > 2.41421356f, is_near = size <= 0.414213562f;
+    const float above = mmul_choose(is_far, -1.0f, mmul_choose(is_near, size, size - 1.0f));
+    const float below = mmul_choose(is_far, size, mmul_choose(is_near, 1.0f, size + 1.0f));
+    const float base = mmul_choose(is_far, 1.57079633f, mmul_choose(is_near, 0.0f, 0.785398163f));
+    const float t = above / below, square = t * t;
+    float p = 8.05374449538e-2f;
+    p = p * square - 1.38776856032e-1f;
+    p = p * square + 1.99777106478e-1f;
+    p = p * square - 3.33329491539e-1f;
+    return copysignf(base + (p * square * t + t), x);
+}
+
+MMUL_INLINE float mmul_floorf(float x) {
+    return floorf(x);
+}
+
+MMUL_INLINE float mmul_rintf(float x) {
+    return rintf(x);
+}
+
 // x = 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2); x > 0, finite.
 MMUL_INLINE float mmul_split_float(float x, float *f) {
     const int32_t root = 0x3f3504f3; // sqrt(1/2)
@@ -144,6 +186,20 @@ MMUL_INLINE float mmul_normal_tailf(float x) {
     const uint32_t exponent = (uint32_t)mmul_to_bits(shifted) - (uint32_t)mmul_to_bits(magic) + 32;
     const float power = mmul_from_bits((int32_t)((uint32_t)mmul_to_bits(p) + (exponent << 23)));
     return t * q * power;
+}
+
+// Up to 1 by Cephes's polynomial (erff), else 1 less erfc: 4 ulp.
+MMUL_INLINE float mmul_erff(float x) {
+    const float size = fabsf(x), square = x * x;
+    float p = 7.853861353153693e-5f;
+    p = p * square - 8.010193625184903e-4f;
+    p = p * square + 5.188327685732524e-3f;
+    p = p * square - 2.685381193529856e-2f;
+    p = p * square + 1.128358514861418e-1f;
+    p = p * square - 3.761262582423300e-1f;
+    p = p * square + 1.128379165726710f;
+    const float far = 1.0f - mmul_normal_tailf(size * 1.41421356f) * 0x1p-31f;
+    return copysignf(mmul_choose(size < 1.0f, p * size, far), x);
 }
 
 MMUL_INLINE float mmul_geluf(float x) {

@@ -139,6 +139,16 @@ static double of_one(enum mmul_operation_kind kind, double x) {
         return sin(x);
     case MMUL_COS:
         return cos(x);
+    case MMUL_ERF:
+        return erf(x);
+    case MMUL_ARCTAN:
+        return atan(x);
+    case MMUL_EXPM1:
+        return expm1(x);
+    case MMUL_FLOOR:
+        return floor(x);
+    case MMUL_ROUND: // half to even, as numpy's
+        return rint(x);
     default: // a copy
         return x;
     }

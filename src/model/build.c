@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "model/matrix.h"
 
+enum { AXES = 4 };
+
 struct mmul_build mmul_build_begin(struct mmul_program *program, const char *origin,
                                    struct mmul_error *err) {
     err->status = MMUL_OK;
@@ -97,7 +99,6 @@ int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, st
 }
 
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
-    enum { AXES = 4 };
     int64_t sizes[AXES], before = 1, behind = 1;
     const struct mmul_term operand = mmul_value_term(x);
     const struct mmul_parameters with = {.axis = axis};
@@ -138,6 +139,48 @@ int mmul_build_flip(struct mmul_build *b, int x, int axis) {
     with.begin[axis] = with.end[axis] - 1;
     with.end[axis] = with.step[axis] = -1;
     return mmul_build_apply(b, MMUL_SLICE, &operand, 1, &with);
+}
+
+int mmul_build_append(struct mmul_build *b, int one, int other, int axis) {
+    const struct mmul_parameters with = {.axis = axis - AXES};
+    const struct mmul_term pair[] = {mmul_value_term(one), mmul_value_term(other)};
+    return one == MMUL_NO_VALUE ? other : mmul_build_apply(b, MMUL_CONCAT, pair, 2, &with);
+}
+
+int mmul_build_append_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many) {
+    int64_t sizes[AXES];
+    if (many == 0)
+        return to;
+    mmul_build_sizes(mmul_build_shape(b, like), sizes);
+    sizes[axis] = many;
+    return mmul_build_append(b, to, mmul_build_filled(b, mmul_build_of_sizes(sizes), false), axis);
+}
+
+int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size) {
+    int64_t sizes[AXES];
+    mmul_build_sizes(mmul_build_shape(b, value), sizes);
+    int made = mmul_build_append_zeros(b, MMUL_NO_VALUE, value, axis, begin);
+    made = mmul_build_append(b, made, value, axis);
+    return mmul_build_append_zeros(b, made, value, axis, size - begin - sizes[axis]);
+}
+
+// What lies behind the axis is one row, which zeros make longer; those behind the last one go again.
+int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step) {
+    int64_t sizes[AXES], before = 1, behind = 1, begin[AXES] = {0};
+    mmul_build_sizes(mmul_build_shape(b, value), sizes);
+    if (sizes[axis] == 1)
+        return value;
+    for (int s = 0; s < AXES; s++)
+        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
+    const int rows =
+        mmul_build_reshape(b, value, (struct mmul_shape){1, 1, before * sizes[axis], behind});
+    const int longer = mmul_build_append_zeros(b, rows, rows, AXES - 1, (step - 1) * behind);
+    int64_t end[] = {1, before, sizes[axis] * step, behind};
+    const int apart = mmul_build_reshape(b, longer, mmul_build_of_sizes(end));
+    end[2] -= step - 1;
+    sizes[axis] = end[2];
+    return mmul_build_reshape(b, mmul_build_slice(b, apart, begin, end),
+                              mmul_build_of_sizes(sizes));
 }
 
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,

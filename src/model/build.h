@@ -59,6 +59,17 @@ int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const 
 // Its elements along an axis (0: batch), from the last to the first.
 int mmul_build_flip(struct mmul_build *b, int x, int axis);
 
+// One behind the other along an axis (0: batch); MMUL_NO_VALUE is nothing. `many` zeros behind what there is, which has
+// the same other sizes as `like`.
+int mmul_build_append(struct mmul_build *b, int one, int other, int axis);
+int mmul_build_append_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many);
+
+// A value from `begin` on along an axis of that size, zeros before and behind it.
+int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size);
+
+// Along an axis of a value, step - 1 zeros between each element and the next one.
+int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step);
+
 // Numbers by position, from a seed: they take the type of what reads them.
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
                         uint64_t seed);

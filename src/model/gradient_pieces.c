@@ -3,52 +3,6 @@
 
 enum { AXES = 4 };
 
-// ---------------------------------------------------------------------------------------- joining
-
-// One behind the other; MMUL_NO_VALUE is nothing.
-static int append(struct mmul_build *b, int one, int other, int axis) {
-    const struct mmul_parameters with = {.axis = axis - AXES};
-    const struct mmul_term pair[] = {mmul_value_term(one), mmul_value_term(other)};
-    return one == MMUL_NO_VALUE ? other : mmul_build_apply(b, MMUL_CONCAT, pair, 2, &with);
-}
-
-// `many` zeros behind what there is, which has the same other sizes as `like`.
-static int append_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many) {
-    int64_t sizes[AXES];
-    if (many == 0)
-        return to;
-    mmul_build_sizes(mmul_build_shape(b, like), sizes);
-    sizes[axis] = many;
-    return append(b, to, mmul_build_filled(b, mmul_build_of_sizes(sizes), false), axis);
-}
-
-int mmul_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size) {
-    int64_t sizes[AXES];
-    mmul_build_sizes(mmul_build_shape(b, value), sizes);
-    int made = append_zeros(b, MMUL_NO_VALUE, value, axis, begin);
-    made = append(b, made, value, axis);
-    return append_zeros(b, made, value, axis, size - begin - sizes[axis]);
-}
-
-// What lies behind the axis is one row, which zeros make longer; those behind the last one go again.
-int mmul_spread(struct mmul_build *b, int value, int axis, int64_t step) {
-    int64_t sizes[AXES], before = 1, behind = 1, begin[AXES] = {0};
-    mmul_build_sizes(mmul_build_shape(b, value), sizes);
-    if (sizes[axis] == 1)
-        return value;
-    for (int s = 0; s < AXES; s++)
-        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
-    const int rows =
-        mmul_build_reshape(b, value, (struct mmul_shape){1, 1, before * sizes[axis], behind});
-    const int longer = append_zeros(b, rows, rows, AXES - 1, (step - 1) * behind);
-    int64_t end[] = {1, before, sizes[axis] * step, behind};
-    const int apart = mmul_build_reshape(b, longer, mmul_build_of_sizes(end));
-    end[2] -= step - 1;
-    sizes[axis] = end[2];
-    return mmul_build_reshape(b, mmul_build_slice(b, apart, begin, end),
-                              mmul_build_of_sizes(sizes));
-}
-
 // ----------------------------------------------------------------------------------------- pieces
 
 // The first one of a value that has not been joined, or NULL.
@@ -92,11 +46,11 @@ void mmul_join_pieces(struct mmul_backward *w, int of) {
         const struct mmul_piece piece = take(w->pieces, next);
         axis = piece.axis;
         like = piece.gradient;
-        made = append_zeros(w->b, made, like, axis, piece.begin - at);
-        made = append(w->b, made, piece.gradient, axis);
+        made = mmul_build_append_zeros(w->b, made, like, axis, piece.begin - at);
+        made = mmul_build_append(w->b, made, piece.gradient, axis);
         at = piece.end;
     }
-    made = append_zeros(w->b, made, like, axis, sizes[axis] - at);
+    made = mmul_build_append_zeros(w->b, made, like, axis, sizes[axis] - at);
     p->team = team;
     mmul_give_to(w, of, made);
 }

@@ -25,9 +25,3 @@ void mmul_give_piece(struct mmul_backward *w, int operand, int axis, int64_t beg
 
 // Gives to a value what its pieces are together.
 void mmul_join_pieces(struct mmul_backward *w, int of);
-
-// Along an axis of a value, step - 1 zeros between each element and the next one.
-int mmul_spread(struct mmul_build *b, int value, int axis, int64_t step);
-
-// A value from `begin` on along an axis of that size, zeros before and behind it.
-int mmul_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size);

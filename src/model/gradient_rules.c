@@ -155,6 +155,22 @@ static void cos_rule(struct mmul_backward *w) {
               guarded(w, negated(w, w->gradient), mmul_build_one(w->b, MMUL_SIN, value_of(w, 0))));
 }
 
+static void erf_rule(struct mmul_backward *w) { // 2 / sqrt(pi) e^(-x^2)
+    const int x = value_of(w, 0);
+    const int density = mmul_build_one(w->b, MMUL_EXP, negated(w, times(w, x, x)));
+    mmul_give(w, 0, guarded(w, scaled(w, w->gradient, 1.1283791670955126), density));
+}
+
+static void arctan_rule(struct mmul_backward *w) { // 1 / (1 + x^2)
+    const int x = value_of(w, 0);
+    const int divisor = mmul_build_number(w->b, MMUL_ADD, times(w, x, x), 1);
+    mmul_give(w, 0, guarded_over(w, w->gradient, divisor));
+}
+
+static void expm1_rule(struct mmul_backward *w) {
+    mmul_give(w, 0, guarded(w, w->gradient, mmul_build_one(w->b, MMUL_EXP, value_of(w, 0))));
+}
+
 static void slope_rule(struct mmul_backward *w) {
     const enum mmul_operation_kind kind = w->operation.kind == MMUL_SILU ? MMUL_SILU_BACKWARD
                                           : w->operation.kind == MMUL_GELU
@@ -416,7 +432,7 @@ static int without_steps(const struct mmul_backward *w, int dy, int64_t begin[st
             dy = mmul_build_flip(w->b, dy, s);
         }
         if (step != 1 && step != -1)
-            dy = mmul_spread(w->b, dy, s, step < 0 ? -step : step);
+            dy = mmul_build_spread(w->b, dy, s, step < 0 ? -step : step);
     }
     return dy;
 }
@@ -432,7 +448,7 @@ static void slice_rule(struct mmul_backward *w) {
         if (all[s] == have[s])
             continue;
         if (axis >= 0)
-            dy = mmul_pad(w->b, dy, axis, begin[axis], all[axis]);
+            dy = mmul_build_pad(w->b, dy, axis, begin[axis], all[axis]);
         axis = s;
     }
     if (axis < 0)
@@ -568,6 +584,9 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_GELU_TANH] = slope_rule,
     [MMUL_SIN] = sin_rule,
     [MMUL_COS] = cos_rule,
+    [MMUL_ERF] = erf_rule,
+    [MMUL_ARCTAN] = arctan_rule,
+    [MMUL_EXPM1] = expm1_rule,
     [MMUL_ADD] = add_rule,
     [MMUL_SUBTRACT] = subtract_rule,
     [MMUL_MULTIPLY] = multiply_rule,

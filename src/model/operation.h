@@ -60,6 +60,11 @@ enum mmul_operation_kind {
     MMUL_GELU_TANH,
     MMUL_SIN,
     MMUL_COS,
+    MMUL_ERF,
+    MMUL_ARCTAN,
+    MMUL_EXPM1, // exp(x) - 1
+    MMUL_FLOOR,
+    MMUL_ROUND, // half to even
     // of two,
     MMUL_ADD,
     MMUL_SUBTRACT,

@@ -14,12 +14,12 @@ static const int64_t sizes[][2] = {{1, 1},    {1, 7},    {7, 1},    {63, 65}, {6
                                    {3, 1001}, {1001, 3}, {130, 67}, {1, 5003}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-// What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log 3, log1p 2, sqrt 3, rsqrt 2, x / y 2.5,
-// tanh 5, erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close to 0
-// (gelu below -3) an error of theirs counts as it is. What is rounded once is equal. sin, cos 4; an angle is reduced
-// in double at least, of which 2e-8 is left over near a multiple of pi. Slopes have x times the error of 1 less a
-// sigmoid, up to 80 ulp in all, and where they are 0 that of their terms (of gelu_tanh 1 + tanh and 1 - tanh^2 of the
-// reference, times some x^3), times the gradient.
+// What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log, expm1 3, log1p 2, sqrt 3, rsqrt 2, x / y
+// 2.5, tanh, atan 5, erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close
+// to 0 (gelu below -3) an error of theirs counts as it is. What is rounded once is equal. sin, cos 4; an angle is
+// reduced in double at least, of which 2e-8 is left over near a multiple of pi. Slopes have x times the error of 1
+// less a sigmoid, up to 80 ulp in all, and where they are 0 that of their terms (of gelu_tanh 1 + tanh and 1 - tanh^2
+// of the reference, times some x^3), times the gradient.
 static const struct element_case {
     enum mmul_operation_kind kind;
     enum flavour flavours[3];
@@ -35,6 +35,18 @@ static const struct element_case {
     {MMUL_LOG1P, {REAL}, {4, 0}},
     {MMUL_LOG1P, {EDGES}, {4, 0}},
     {MMUL_LOG1P, {SPECIAL}, {4, 0}},
+    {MMUL_EXPM1, {REAL}, {5, 0}},
+    {MMUL_EXPM1, {WIDE}, {5, 0}},
+    {MMUL_EXPM1, {SPECIAL}, {5, 0}},
+    {MMUL_ERF, {REAL}, {16, 0}},
+    {MMUL_ERF, {SPECIAL}, {16, 0}},
+    {MMUL_ARCTAN, {REAL}, {5, 0}},
+    {MMUL_ARCTAN, {WIDE}, {5, 0}},
+    {MMUL_ARCTAN, {SPECIAL}, {5, 0}},
+    {MMUL_FLOOR, {REAL}, {0, 0}},
+    {MMUL_FLOOR, {SPECIAL}, {0, 0}},
+    {MMUL_ROUND, {REAL}, {0, 0}},
+    {MMUL_ROUND, {SPECIAL}, {0, 0}},
     {MMUL_SQRT, {POSITIVE}, {3, 0}},
     {MMUL_SQRT, {SPECIAL}, {3, 0}},
     {MMUL_RSQRT, {POSITIVE}, {4, 0}},

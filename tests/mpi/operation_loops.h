@@ -37,6 +37,11 @@ static double loop_one(const struct mmul_call *c, double x) {
            : is_called(c, "silu")    ? x / (1 + exp(-x))
            : is_called(c, "sin")     ? sin(x)
            : is_called(c, "cos")     ? cos(x)
+           : is_called(c, "erf")     ? 1 - erfc(x)
+           : is_called(c, "arctan")  ? atan2(x, 1)
+           : is_called(c, "expm1")   ? expm1(x)
+           : is_called(c, "floor")   ? floor(x)
+           : is_called(c, "round")   ? nearbyint(x)
            : is_called(c, "gelu")
                ? loop_erf_gelu(x)
                : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));

@@ -138,10 +138,10 @@ static bool every_placement(struct mmul_context *context, const struct example *
 // ------------------------------------------------------------------------------------- examples
 
 static bool of_one_value(struct mmul_context *context, const char *weights) {
-    static const char *const exact[] = {"neg", "abs", "relu"};
-    static const char *const names[] = {"exp",       "log",  "log1p", "sqrt", "rsqrt",
-                                        "sigmoid",   "tanh", "silu",  "gelu", "gelu_tanh",
-                                        "normalize", "sin",  "cos"};
+    static const char *const exact[] = {"neg", "abs", "relu", "floor", "round"};
+    static const char *const names[] = {
+        "exp",  "log",       "log1p",     "sqrt", "rsqrt", "sigmoid", "tanh",   "silu",
+        "gelu", "gelu_tanh", "normalize", "sin",  "cos",   "erf",     "arctan", "expm1"};
     bool right = true;
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
         right = every_rule(context, &(struct example){exact[i], {STACK}, 1, NONE, 0, 0}, weights) &&

@@ -68,6 +68,21 @@ static float one_log(float x) {
 static float one_log1p(float x) {
     return mmul_log1pf(x);
 }
+static float one_expm1(float x) {
+    return mmul_expm1f(x);
+}
+static float one_erf(float x) {
+    return mmul_erff(x);
+}
+static float one_atan(float x) {
+    return mmul_atanf(x);
+}
+static float one_floor(float x) {
+    return mmul_floorf(x);
+}
+static float one_rint(float x) {
+    return mmul_rintf(x);
+}
 static float one_tanh(float x) {
     return mmul_tanhf(x);
 }
@@ -128,6 +143,11 @@ static void test_functions(void **state) {
     compare(one_exp, exp, (struct tolerance){2, 0, 0, 0});
     compare(one_log, log, (struct tolerance){2, 0, 0, 0});
     compare(one_log1p, log1p, (struct tolerance){4, 0, 0, 0});
+    compare(one_expm1, expm1, (struct tolerance){5, 0, 0, 0});
+    compare(one_erf, erf, (struct tolerance){4, 0, 0, 0});
+    compare(one_atan, atan, (struct tolerance){4, 0, 0, 0});
+    compare(one_floor, floor, (struct tolerance){0, 0, 0, 0});
+    compare(one_rint, rint, (struct tolerance){0, 0, 0, 0});
     compare(one_tanh, tanh, (struct tolerance){3, 0, 0, 0});
     compare(one_sigmoid, sigmoid, (struct tolerance){4, 0, 0, 0});
     compare(one_gelu, gelu, (struct tolerance){12, 3, 0, 0});
