@@ -1026,7 +1026,9 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //     matmul, transpose                        as below
 //     neg exp log log1p sqrt rsqrt abs relu    1: element by element; sizes of x
 //     sigmoid tanh silu gelu gelu_tanh
-//     softplus sin cos
+//     softplus sin cos erf arctan expm1
+//     floor ceil round (half to even) sign
+//     isnan (1 where it is NaN)
 //     add subtract multiply divide             2 n: element by element; sizes of 1 repeat. As numpy's
 //     floor_divide remainder power             functions of these names; comparisons give 0 and 1
 //     maximum minimum equal not_equal less
@@ -1039,19 +1041,28 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
 //                                              the third
 //     topk                                     1, count: (.., rows, 2 count), the largest elements of every
 //                                              row, falling, then their columns
-//     argmax, argmin                           1: (.., rows, 1), the column of the largest, smallest element
+//     argmax, argmin                           1, axis (0: -1): that size becomes 1: the place of the largest,
+//                                              smallest element
 //     sort, argsort                            1, axis (0: -1), descending: of every row the elements in order, their
 //                                              columns; equal ones in theirs, NaN behind all
 //     rope                                     1, base, interleaved: row i is at position i; scale below 0: turned
 //                                              the other way
 //     sum mean max min var std                 1, axis -4 to -1: that size becomes 1; 0: all do. var and std
 //                                              have ddof 0 (numpy's)
+//     prod all any                             1, axis -4 to -1, 0: all. all and any give 0 and 1
 //     cumsum                                   1, axis -4 to -1: sums of all elements up to this one
 //     slice                                    1, begin, end and step (0: 1) of the four sizes; with a step below 0
 //                                              from begin down to end + 1, where end may be -1
 //     reshape                                  1, shape: the same elements in C order
 //     permute                                  1, axes: size i of the result is size axes[i] of x
 //     concat                                   2, axis -1 to -4
+//     tile                                     1, shape: how often each of the sizes, as a whole
+//     repeat                                   1, axis -4 to -1, count: each element so often
+//     triu, tril                               1, count: zeros below, above diagonal k (so many columns to the right)
+//     diag, diagonal                           1, count: a matrix with a row on diagonal k; diagonal k as a row
+//     outer                                    2: products of all pairs of elements, a row for each of the first
+//     einsum                                   2, begin, end, axes: labels above 0 of the sizes of x, y and the result
+//                                              (0: the size is 1): sums of products of what has equal ones
 //     take                                     2: rows of a matrix x by whole numbers y; of y (1, n) (n, cols),
 //                                              of (.., m, n) (.., m, n, cols)
 //     add_at                                   3: table x with rows z added at its rows y, an index for each

@@ -46,6 +46,16 @@ CASES += [(text, {"x": (6, 5)}) for text in (
     "x[::2] * x[1::2]", "x[::-1] * x", "x[5:0:-2, ::-2] * x[:3, ::2]", "x[1::3, 3] * x[0, 0]",
     "x[::-4, 1:] * x[::5, :4]")]
 CASES += [("x[::-1, ::2, 3:0:-2, ::3] * x[:, :2, :2, 2:4]", {"x": (2, 3, 4, 6)})]
+CASES += [(text, {"x": (6, 5)}) for text in (
+    "erf(x)", "arctan(x)", "expm1(x)", "prod(x)", "prod(x, axis=-1)", "prod(x, axis=0) * x",
+    "prod(relu(x) * x, axis=1)",
+    "flip(x, 0) * x", "stack((x, x * x), axis=1)", "split(x, 3)[1] * split(x, (2, 4))[0]", "tile(x, (2, 3))",
+    "repeat(x, 2, axis=0) * repeat(x * x, 2, 0)", "outer(x, x)", "triu(x, 1) * x", "tril(x)", "diag(x, -1)",
+    "diag(x[1], 2)", "einsum(\"ij,kj->ki\", x, x)", "einsum(\"ij,ij->j\", x, x * x)",
+    "sign(x) * ceil(x) * round(x) * x")]
+CASES += [("einsum(\"bij,jk->kb\", x, y)", {"x": (2, 3, 4), "y": (4, 5)}),
+          ("einsum(\"abij,akj->bik\", x, y)", {"x": (2, 3, 4, 5), "y": (2, 6, 5)}),
+          ("prod(x, axis=1) * tile(y, (2, 2))", {"x": (2, 3, 4, 6), "y": (2, 1, 2, 3)})]
 CASES += [(text, {"x": (6, 5), "y": (6, 1)}) for text in ("x + y", "x * y", "x / y", "maximum(x, y)")]
 CASES += [(text, {"x": (2, 3, 4, 6)}) for text in (
     "permute(x, (2, 0, 3, 1))", "sum(x, axis=-3)", "sum(x, axis=-4)", "mean(x, axis=0)", "mean(x, axis=1)", "sum(x)",

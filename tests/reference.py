@@ -116,7 +116,8 @@ _DERIVATIVES = {
     np.matmul: (lambda g, y, a, b: g @ _swapped(b), lambda g, y, a, b: _swapped(a) @ g),
     np.maximum: _ties(np.greater), np.minimum: _ties(np.less),
     np.negative: (lambda g, y, a: -g,), np.exp: (lambda g, y, a: g * y,), np.log: (lambda g, y, a: g / a,),
-    np.log1p: (lambda g, y, a: g / (1 + a),),
+    np.log1p: (lambda g, y, a: g / (1 + a),), np.expm1: (lambda g, y, a: g * np.exp(a),),
+    np.arctan: (lambda g, y, a: g / (1 + a * a),),
     np.sqrt: (lambda g, y, a: g / (2 * y),), np.absolute: (lambda g, y, a: g * np.sign(a),),
     np.sin: (lambda g, y, a: g * np.cos(a),), np.cos: (lambda g, y, a: -g * np.sin(a),),
     np.tanh: (lambda g, y, a: g * (1 - y * y),), np.square: (lambda g, y, a: 2 * g * a,),
@@ -224,6 +225,7 @@ def _erf(x):
                  (x, lambda g: g * 2 / math.sqrt(math.pi) * np.exp(-np.asarray(x) ** 2)))
 
 
+erf, arctan, expm1 = _erf, np.arctan, np.expm1
 neg, exp, log, log1p, sqrt, sin, cos = np.negative, np.exp, np.log, np.log1p, np.sqrt, np.sin, np.cos
 tanh, maximum, minimum = np.tanh, np.maximum, np.minimum
 loop, stop_gradient = (lambda first, *end: range(first, *end)), (lambda x: _kept_row(matrix(np.array(x)), (x,)))
@@ -294,11 +296,18 @@ def topk(x, k):
 
 
 def _whole(x, of=None):
-    x.is_whole, x.is_row = True, getattr(of, "is_row", False)
+    x.is_whole, x.is_row = True, of if isinstance(of, bool) else getattr(of, "is_row", False)
     return x
 
 
-argmax, argmin = (lambda x, f=f: _whole(matrix(f(np.asarray(x), -1)[..., None])) for f in (np.argmax, np.argmin))
+def _place(of):
+    def place(x, axis=-1, keepdims=True):
+        found = of(np.asarray(x), axis)
+        return _whole(matrix(np.expand_dims(found, axis))) if keepdims else _whole(_row(found), found.ndim == 1)
+    return place
+
+
+argmax, argmin = _place(np.argmax), _place(np.argmin)
 _order = (lambda x, axis, descending:  # NaN behind all
           np.argsort((-1 if _flag(descending) else 1) * np.asarray(x), axis, kind="stable"))
 argsort = (lambda x, axis=-1, descending=False: _whole(matrix(_order(x, axis, descending)), x))
@@ -350,6 +359,13 @@ def _logsumexp(x, axis):
     return where(infinite, max(x, axis), shift + np.log(sum(np.exp(x - shift), axis)))
 
 
+def _truth(of):
+    return _reduction(lambda x, axis: _bools(matrix(of(np.asarray(x) != 0, axis, keepdims=True))))
+
+
+prod = _reduction(lambda x, axis: taped(np.prod(np.asarray(x), axis, keepdims=True), (
+    x, lambda g: g * _others(np.asarray(x), axis))))
+_all, _any = _truth(np.all), _truth(np.any)
 norm, logsumexp = _reduction(lambda x, axis: _root(sum, x, axis)), _reduction(_logsumexp)
 var = _reduction(lambda x, axis: mean((x - mean(x, axis)) ** 2, axis))
 std = _reduction(lambda x, axis: _root(mean, x - mean(x, axis), axis))
@@ -367,6 +383,124 @@ def concat(matrices, axis=0):
     made = taped(np.concatenate([np.asarray(m) for m in matrices], axis),
                  *((m, lambda g, i=i: np.split(g, ends[:-1], axis)[i]) for i, m in enumerate(matrices)))
     return _kept_row(made, matrices if axis == -1 else ())
+
+
+# ---------------------------------------------------------------- parts, repeats, diagonals, sums of products by axes
+
+
+def _axes(x):
+    """As numpy has it: what is shown as a row has one axis."""
+    return np.asarray(x)[0] if getattr(x, "is_row", False) else np.asarray(x)
+
+
+def _moved(x, of):
+    """Elements where of(numbers of elements, from 1) has their numbers, 0 where it has 0."""
+    plain = _axes(x)
+    places = of(np.arange(plain.size).reshape(plain.shape) + 1)
+
+    def back(g):
+        whole = np.zeros(plain.size + 1)
+        np.add.at(whole, places.ravel(), np.ravel(g))
+        return whole[1:].reshape(x.shape)
+    made = taped(_row(np.append(0, plain)[places]), (x, back))
+    made.is_row, made.is_whole = places.ndim == 1, getattr(x, "is_whole", False)
+    return made
+
+
+def flip(x, axis=None):
+    return _moved(x, lambda places: np.flip(places, axis))
+
+
+def tile(x, reps):
+    return _moved(x, lambda places: np.tile(places, reps))
+
+
+def repeat(x, repeats, axis=None):
+    return _moved(x, lambda places: np.repeat(places, repeats, axis))
+
+
+def triu(x, k=0):
+    return _moved(x, lambda places: np.triu(places, k))
+
+
+def tril(x, k=0):
+    return _moved(x, lambda places: np.tril(places, k))
+
+
+def diag(x, k=0):
+    return _moved(x, lambda places: np.diag(places, k))
+
+
+def stack(matrices, axis=0):
+    return taped(matrix(np.stack([_axes(m) for m in matrices], axis)),
+                 *((m, lambda g, i=i, m=m: np.take(g, i, axis).reshape(m.shape)) for i, m in enumerate(matrices)))
+
+
+def split(x, indices_or_sections, axis=0):
+    numbers = np.arange(_axes(x).size).reshape(_axes(x).shape)
+    def part(at):
+        return _moved(x, lambda places: np.ravel(places)[at])
+    return tuple(part(at) for at in np.split(numbers, indices_or_sections, axis))
+
+
+def outer(a, b):
+    return reshape(a, (np.size(a), 1)) * reshape(b, (1, np.size(b)))
+
+
+def einsum(subscripts, a, b):
+    text = subscripts.replace(" ", "")
+    terms, arrow, result = text.partition("->")
+    one, other = terms.split(",")
+    if not arrow:
+        result = "".join(sorted(set(one) ^ set(other)))
+    sizes = {c: n for term, x in ((one, _axes(a)), (other, _axes(b))) for c, n in zip(term, x.shape)}
+
+    def back(of, also, second):
+        alone = "".join(c for c in of if c not in result + also)
+        ones = np.ones([sizes[c] for c in alone])
+        return lambda g: np.einsum(f"{result},{also},{alone}->{of}", np.reshape(g, [sizes[c] for c in result]),
+                                   _axes(second), ones)
+    made = _row(np.einsum(f"{one},{other}->{result}", _axes(a), _axes(b)))
+    made = taped(made, (a, lambda g: back(one, other, b)(g).reshape(a.shape)),
+                 (b, lambda g: back(other, one, a)(g).reshape(b.shape)))
+    made.is_row = len(result) == 1
+    return made
+
+
+def _others(x, axis):
+    """Of every element the product of all others along an axis."""
+    last = np.moveaxis(x.reshape(-1) if axis is None else x, -1 if axis is None else axis, -1)
+    n = last.shape[-1]
+    each = np.where(np.eye(n), 1, np.broadcast_to(last[..., None, :], (*last.shape, n))).prod(-1)
+    return each.reshape(x.shape) if axis is None else np.moveaxis(each, -1, axis)
+
+
+def _whole_numbers(of):
+    """Steps, which have no gradient."""
+    return lambda x: _kept_row(matrix(of(np.asarray(x))), [x]) if isinstance(x, np.ndarray) else float(of(x))
+
+
+floor, ceil, sign, _round = map(_whole_numbers, (np.floor, np.ceil, np.sign, np.rint))
+
+
+def isnan(x):
+    return _bools(_kept_row(matrix(np.isnan(np.asarray(x))), [x])) if isinstance(x, np.ndarray) else math.isnan(x)
+
+
+def eye(n, m=None, k=0):
+    return matrix(np.eye(n, m, k))
+
+
+def linspace(start, stop, num=50):
+    return _row(np.linspace(start, stop, num))
+
+
+def normal(shape, seed=1):
+    return generate(shape, "normal", seed)
+
+
+def uniform(shape, seed=1, low=0.0, high=1.0):
+    return generate(shape, "rand", seed) * (high - low) + low
 
 
 def _indices(ids):
@@ -684,6 +818,7 @@ for _kind in (Matrix, Taped):
     _kind.__getitem__ = _keeps_bools(_kind.__getitem__, lambda arguments: arguments[:1])
 
 NAMES = {name: thing for name, thing in globals().items() if not name.startswith("_")}
+NAMES.update(all=_all, any=_any, round=_round)  # the builtins of these names are used above
 
 
 def run(text, name="program", settings=(), names=None):

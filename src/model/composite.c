@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "model/build.h"
+#include "model/composite_functions.h"
 #include "model/matrix.h"
 
 enum { AXES = 4 };
@@ -42,6 +43,10 @@ static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x
 
 static int reduce_along(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
     return axis == 0 ? reduce_all(b, kind, x) : mmul_build_reduce(b, kind, x, axis);
+}
+
+int mmul_composite_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
+    return reduce_along(b, kind, x, axis);
 }
 
 int mmul_composite_sum(struct mmul_build *b, int x, int axis) {
@@ -130,7 +135,7 @@ static int logsumexp(struct mmul_build *b, const struct mmul_composite_call *cal
 }
 
 // Its own inverse: an axis changes places with the last one. Rows and columns do where they lie.
-static int swapped(struct mmul_build *b, int value, int axis) {
+int mmul_composite_swap(struct mmul_build *b, int value, int axis) {
     const struct mmul_term x = mmul_value_term(value);
     struct mmul_parameters with = {.axes = {0, 1, 2, 3}};
     with.axes[AXES + axis] = AXES - 1;
@@ -147,8 +152,8 @@ static int turned(struct mmul_build *b, const struct mmul_composite_call *call,
     const struct mmul_parameters with = {.descending = call->with->descending};
     if (b->err->status != MMUL_OK)
         return MMUL_NO_VALUE;
-    const struct mmul_term x = mmul_value_term(swapped(b, call->operands[0], axis));
-    return swapped(b, mmul_build_apply(b, kind, &x, 1, &with), axis);
+    const struct mmul_term x = mmul_value_term(mmul_composite_swap(b, call->operands[0], axis));
+    return mmul_composite_swap(b, mmul_build_apply(b, kind, &x, 1, &with), axis);
 }
 
 static int sort(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -157,6 +162,14 @@ static int sort(struct mmul_build *b, const struct mmul_composite_call *call) {
 
 static int argsort(struct mmul_build *b, const struct mmul_composite_call *call) {
     return turned(b, call, MMUL_ARGSORT);
+}
+
+static int argmax(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return turned(b, call, MMUL_ARGMAX);
+}
+
+static int argmin(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return turned(b, call, MMUL_ARGMIN);
 }
 
 static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
@@ -369,6 +382,8 @@ static const struct {
     {"cumsum", 1, 0, cumsum, NONE},
     {"sort", 1, 0, sort, OF_ROWS},
     {"argsort", 1, 0, argsort, OF_ROWS},
+    {"argmax", 1, 0, argmax, OF_ROWS},
+    {"argmin", 1, 0, argmin, OF_ROWS},
     {"softmax", 1, 0, softmax, OF_ROWS},
     {"clip", 1, 2, clip, NONE},
     {"one_hot", 1, 0, one_hot, NONE},
@@ -379,6 +394,20 @@ static const struct {
     {"stop_gradient", 1, 0, stop_gradient, NONE},
     {"dropout", 1, 3, dropout, NONE},
     {"attention", 4, 0, masked_attention, OF_FLOATS},
+    {"triu", 1, 0, mmul_composite_triu, NONE},
+    {"tril", 1, 0, mmul_composite_tril, NONE},
+    {"diag", 1, 0, mmul_composite_diag, NONE},
+    {"diagonal", 1, 0, mmul_composite_diagonal, NONE},
+    {"tile", 1, 0, mmul_composite_tile, NONE},
+    {"repeat", 1, 0, mmul_composite_repeat, NONE},
+    {"outer", 2, 0, mmul_composite_outer, NONE},
+    {"prod", 1, 0, mmul_composite_prod, NONE},
+    {"all", 1, 0, mmul_composite_all, NONE},
+    {"any", 1, 0, mmul_composite_any, NONE},
+    {"isnan", 1, 0, mmul_composite_isnan, NONE},
+    {"ceil", 1, 0, mmul_composite_ceil, NONE},
+    {"sign", 1, 0, mmul_composite_sign, NONE},
+    {"einsum", 2, 0, mmul_composite_einsum, NONE},
 };
 
 static bool ends_in_floats(const struct mmul_program *program,

@@ -26,6 +26,7 @@ const struct mmul_builtin *mmul_builtins(int *count);
 
 // builtins_rows.c: elements, rows, reductions, and what has several of them
 MMUL_BUILTIN(mmul_builtin_unary);
+MMUL_BUILTIN(mmul_builtin_isnan);
 MMUL_BUILTIN(mmul_builtin_binary);
 MMUL_BUILTIN(mmul_builtin_where);
 MMUL_BUILTIN(mmul_builtin_gelu);
@@ -46,6 +47,23 @@ enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_nod
                                  const char *operation, const struct mmul_object *x,
                                  struct mmul_object *result);
 
+// An axis of x, from 0; what has one axis has no first one here, and is refused with the function's name.
+enum mmul_status mmul_take_axis_of(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_argument *argument,
+                                   const struct mmul_object *x, int *axis);
+
+// builtins_functions.c: parts, repeats, diagonals, sums of products by axes
+MMUL_BUILTIN(mmul_builtin_argmax);
+MMUL_BUILTIN(mmul_builtin_flip);
+MMUL_BUILTIN(mmul_builtin_stack);
+MMUL_BUILTIN(mmul_builtin_split);
+MMUL_BUILTIN(mmul_builtin_tile);
+MMUL_BUILTIN(mmul_builtin_repeat);
+MMUL_BUILTIN(mmul_builtin_outer);
+MMUL_BUILTIN(mmul_builtin_triu);
+MMUL_BUILTIN(mmul_builtin_diag);
+MMUL_BUILTIN(mmul_builtin_einsum);
+
 // builtins_shape.c: elements that go elsewhere
 MMUL_BUILTIN(mmul_builtin_reshape);
 MMUL_BUILTIN(mmul_builtin_permute);
@@ -54,6 +72,9 @@ MMUL_BUILTIN(mmul_builtin_take);
 MMUL_BUILTIN(mmul_builtin_place);
 MMUL_BUILTIN(mmul_builtin_generate);
 MMUL_BUILTIN(mmul_builtin_rand);
+MMUL_BUILTIN(mmul_builtin_normal);
+MMUL_BUILTIN(mmul_builtin_uniform);
+MMUL_BUILTIN(mmul_builtin_eye);
 MMUL_BUILTIN(mmul_builtin_filled);
 MMUL_BUILTIN(mmul_builtin_len);
 
@@ -82,6 +103,7 @@ MMUL_BUILTIN(mmul_builtin_encode);
 MMUL_BUILTIN(mmul_builtin_decode);
 MMUL_BUILTIN(mmul_builtin_batch);
 MMUL_BUILTIN(mmul_builtin_arange);
+MMUL_BUILTIN(mmul_builtin_linspace);
 
 // builtins_files.c: what goes in and out
 MMUL_BUILTIN(mmul_builtin_load);

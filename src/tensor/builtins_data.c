@@ -491,3 +491,31 @@ enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul
     result->is_row = true;
     return status;
 }
+
+// numpy's: as many numbers, the first and the last of which are given.
+enum mmul_status mmul_builtin_linspace(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                       const struct mmul_node *call,
+                                       const struct mmul_argument *arguments,
+                                       struct mmul_object *result) {
+    double first = 0, last = 0, *reals = NULL;
+    int64_t count = 50;
+    (void)builtin;
+    enum mmul_status status = mmul_take_real(e, &arguments[0], "start", 0, &first);
+    if (status == MMUL_OK)
+        status = mmul_take_real(e, &arguments[1], "stop", 0, &last);
+    if (status == MMUL_OK && arguments[2].node != NULL)
+        status = mmul_take_whole(e, &arguments[2], "num", &count);
+    if (status == MMUL_OK && (count < 1 || count > INT32_MAX))
+        return mmul_evaluator_fail(e, call, "linspace: %lld numbers, expected 1 to %d",
+                                   (long long)count, INT32_MAX);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(reals, count, "numbers", e->err);
+    if (status != MMUL_OK)
+        return status;
+    const double step = count > 1 ? (last - first) / (double)(count - 1) : 0;
+    for (int64_t i = 0; i < count; i++)
+        reals[i] = i > 0 && i == count - 1 ? last : first + (double)i * step;
+    status = lend_made(e, call, (struct mmul_shape){1, 1, 1, count}, MMUL_F64, reals, result);
+    result->is_row = true;
+    return status;
+}

@@ -17,10 +17,22 @@ enum mmul_status mmul_builtin_unary(struct mmul_evaluator *e, const struct mmul_
         return mmul_apply_elements(e, call, builtin->operation, arguments, 1, result);
     *result = mmul_object_from_real(builtin->number(mmul_object_number(x)));
     bool stays_whole = strcmp(builtin->name, "abs") == 0 || strcmp(builtin->name, "neg") == 0 ||
-                       strcmp(builtin->name, "relu") == 0;
+                       strcmp(builtin->name, "relu") == 0 || strcmp(builtin->name, "sign") == 0;
     if (stays_whole && mmul_object_is_whole(x) && x->integer > -(INT64_C(1) << 53) &&
         x->integer < INT64_C(1) << 53)
         *result = mmul_object_from_integer((int64_t)result->real);
+    return MMUL_OK;
+}
+
+// Of a number True or False.
+enum mmul_status mmul_builtin_isnan(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    if (!mmul_object_is_number(x))
+        return mmul_apply_elements(e, call, builtin->operation, arguments, 1, result);
+    *result = mmul_object_from_bool(isnan(mmul_object_number(x)));
     return MMUL_OK;
 }
 
@@ -135,9 +147,9 @@ enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_bu
 }
 
 // An axis of x, from 0; what has one axis in a file has no first one here.
-static enum mmul_status take_axis(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                  const struct mmul_argument *argument, const struct mmul_object *x,
-                                  int *axis) {
+enum mmul_status mmul_take_axis_of(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_argument *argument,
+                                   const struct mmul_object *x, int *axis) {
     enum mmul_status status = mmul_take_axis(e, argument, x->axes, axis);
     if (status != MMUL_OK || !x->is_row || mmul_object_number(&argument->object) < 0)
         return status;
@@ -159,7 +171,7 @@ enum mmul_status mmul_builtin_softmax(struct mmul_evaluator *e, const struct mmu
     if (status == MMUL_OK)
         status = mmul_take_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[2].node != NULL)
-        status = take_axis(e, builtin, &arguments[2], x, &axis);
+        status = mmul_take_axis_of(e, builtin, &arguments[2], x, &axis);
     row.with.axis = axis - x->axes;
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
@@ -175,7 +187,7 @@ enum mmul_status mmul_builtin_sort(struct mmul_evaluator *e, const struct mmul_b
     if (status == MMUL_OK)
         status = mmul_take_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && arguments[1].node != NULL)
-        status = take_axis(e, builtin, &arguments[1], x, &axis);
+        status = mmul_take_axis_of(e, builtin, &arguments[1], x, &axis);
     row.with.axis = axis - x->axes;
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
@@ -260,7 +272,7 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
     int axis = 0;
     enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK && !all)
-        status = take_axis(e, builtin, &arguments[1], x, &axis);
+        status = mmul_take_axis_of(e, builtin, &arguments[1], x, &axis);
     if (status == MMUL_OK && arguments[2].node != NULL)
         status = mmul_take_bool(e, &arguments[2], "keepdims", &stays);
     if (status == MMUL_OK)

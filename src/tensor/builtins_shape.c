@@ -234,6 +234,78 @@ enum mmul_status mmul_builtin_rand(struct mmul_evaluator *e, const struct mmul_b
     return draw(e, call, MMUL_GENERATE_RAND, &arguments[0], &arguments[1], result);
 }
 
+enum mmul_status mmul_builtin_normal(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    (void)builtin;
+    return draw(e, call, MMUL_GENERATE_NORMAL, &arguments[0], &arguments[1], result);
+}
+
+// low + (high - low) times the draws of rand.
+enum mmul_status mmul_builtin_uniform(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    double low = 0, high = 1;
+    struct mmul_argument terms[2] = {{.node = call}, {.node = call}};
+    (void)builtin;
+    enum mmul_status status = mmul_take_real(e, &arguments[2], "low", 0, &low);
+    if (status == MMUL_OK)
+        status = mmul_take_real(e, &arguments[3], "high", 1, &high);
+    if (status == MMUL_OK && !(low <= high))
+        return mmul_evaluator_fail(e, call, "uniform from %g to %g: expected low <= high", low,
+                                   high);
+    if (status == MMUL_OK)
+        status = draw(e, call, MMUL_GENERATE_RAND, &arguments[0], &arguments[1], result);
+    if (status == MMUL_OK && high - low != 1) {
+        terms[0].object = *result;
+        terms[1].object = mmul_object_from_real(high - low);
+        status = mmul_apply_elements(e, call, "multiply", terms, 2, result);
+    }
+    if (status == MMUL_OK && low != 0) {
+        terms[0].object = *result;
+        terms[1].object = mmul_object_from_real(low);
+        status = mmul_apply_elements(e, call, "add", terms, 2, result);
+    }
+    return status;
+}
+
+// n x m, 1 on the diagonal k: a part of the identity that has more rows, or columns.
+enum mmul_status mmul_builtin_eye(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                  const struct mmul_node *call,
+                                  const struct mmul_argument *arguments,
+                                  struct mmul_object *result) {
+    static const char *const names[] = {"n", "m", "k"};
+    int64_t numbers[3] = {1, 1, 0};
+    (void)builtin;
+    for (int i = 0; i < 3; i++) {
+        if (arguments[i].object.kind == MMUL_OBJECT_NONE) {
+            numbers[i] = i == 1 ? numbers[0] : numbers[i];
+            continue;
+        }
+        if (mmul_take_whole(e, &arguments[i], names[i], &numbers[i]) != MMUL_OK)
+            return e->err->status;
+    }
+    const int64_t n = numbers[0], m = numbers[1], k = numbers[2];
+    const bool is_none = k >= m || -k >= n;
+    const int64_t down = k > 0 && !is_none ? k : 0, along = k < 0 && !is_none ? -k : 0;
+    const struct mmul_generated generated = {.kind = is_none ? MMUL_GENERATE_ZEROS
+                                                             : MMUL_GENERATE_IDENTITY,
+                                             .shape = {1, 1, n + down, m + along}};
+    struct mmul_call part = {
+        .operation = "slice",
+        .operand_count = 1,
+        .with = {.begin = {0, 0, down, along}, .end = {1, 1, n + down, m + along}}};
+    if (n < 1 || m < 1)
+        return mmul_evaluator_fail(e, call, "cannot generate a matrix of %lld x %lld", (long long)n,
+                                   (long long)m);
+    enum mmul_status status = generate(e, call, generated, 2, result);
+    const struct mmul_object all = *result;
+    return status == MMUL_OK && down + along > 0 ? mmul_apply(e, call, &part, &all, result)
+                                                 : status;
+}
+
 // numpy's zeros and ones, of one size a row.
 enum mmul_status mmul_builtin_filled(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,

@@ -73,11 +73,104 @@ END
     refused 2:5 "of a tuple only one element can be taken here" "" 'y = (1, 2)[::-1]'
 }
 
+@test "parts, repeats, diagonals and sums of products by axes are numpy's" {
+    cat > e.py << 'END'
+x, s, r = generate((5, 7), "normal", seed=1), generate((2, 3, 4), "normal", seed=2), arange(5) * 0.5
+i, t = generate((4, 6), "integer", seed=3), generate((2, 3, 4, 5), "normal", seed=4)
+all = (argmax(x, axis=-2), argmax(x, 0, False), argmin(x, axis=-1, keepdims=False), argmax(s, axis=0), argmin(s, 1),
+       flip(x), flip(s, 0), flip(s, axis=(0, -1)), flip(r), flip(t, 2), stack((x, x * 2)), stack((x, x * 2), axis=-1),
+       stack((r, r, r)), stack((r, r), 1), stack((s, s), axis=2), tile(x, 2), tile(x, (2, 3)), tile(r, 3),
+       tile(r, (2, 2)), tile(s, (2, 1, 3)), tile(argmax(x), (1, 4)), tile(x, (2, 1, 1)), repeat(x, 2),
+       repeat(x, 3, axis=0), repeat(s, 2, -1), repeat(r, 2, axis=-1), repeat(s, 3, 1), repeat(t, 2, 0), outer(r, x),
+       outer(r, r))
+all += split(i, 2) + split(i, (1, 4), axis=-1) + split(r, 5) + split(s, (-2,), 1)
+END
+    saves
+    cat > e.py << 'END'
+x, s, r = generate((5, 7), "normal", seed=1), generate((2, 3, 4), "normal", seed=2), arange(5) * 0.5
+i, t = generate((4, 6), "integer", seed=3), generate((2, 3, 4, 5), "normal", seed=4)
+all = (triu(x), triu(x, 2), triu(x, -2), tril(s), tril(i, -1), tril(x, k=1), triu(argsort(x)), eye(3), eye(3, 5),
+       eye(3, 4, 1), eye(4, 3, k=-2), eye(2, 2, 5), diag(r), diag(r, 1), diag(r, k=-2), diag(i), diag(i, 2),
+       diag(i, -3), linspace(0, 1, 5), linspace(-2, 3), linspace(1, 2, 1), normal((3, 4), seed=2), uniform((3, 4), 5),
+       uniform((3, 4), low=-2, high=2, seed=7), einsum("ij,kj->ik", x, x), einsum("ij, jk", i, i.T),
+       einsum("bij,bkj->bik", s, s), einsum("bij,bkj->kbi", s, s), einsum("ij,ij->i", x, x), einsum("ij,ij->ji", x, x),
+       einsum("ij,ij->", x, x), einsum("i,i->", r, r), einsum("i,j->ji", r, r), einsum("bij,j->ib", s, s[0, 0]),
+       einsum("abij,abkj->abik", t, t), einsum("abij,ak->jb", t, t[0, 0, :2]), einsum("bij,kl->bk", s, x))
+END
+    saves
+    refused 2:15 "axis 2 of 2 axes: expected -2 to 1" "" 'y = argmax(x, 2)'
+    refused 2:13 "flip along axis 0 of one axis, which is a row (1 x 5) here" "axis=-1 is along its elements" \
+        'y = flip(r, 0)'
+    refused 2:13 "axis 0 is given twice" "" 'y = flip(x, (0, -2))'
+    refused 2:11 "stack takes a tuple of matrices: (x, y)" "" 'y = stack(x)'
+    refused 2:11 "matrices of 2 and of 1 axes" "" 'y = stack((x, r))'
+    refused 2:14 "an axis of 2 has no 3 equal parts (at most 64)" "" 'y = split(x, 3)'
+    refused 2:14 "a part is empty: [1:1] of 2" "" 'y = split(x, (1, 1))'
+    refused 2:13 "reps holds 0: at least 1" "" 'y = tile(x, (1, 0))'
+    refused 2:15 "repeats is 0: at least 1" "" 'y = repeat(x, 0)'
+    refused 2:10 "triu of one axis, which is a row (1 x 5) here" "" 'y = triu(r)'
+    refused 2:10 "diag of 3 axes: expected 1 or 2" "" 'y = diag(s)'
+    refused 2:5 "no diagonal 3 of 2 x 3" "" 'y = diag(x, 3)'
+    refused 2:5 "cannot generate a matrix of 0 x 0" "" 'y = eye(0)'
+    refused 2:5 "uniform from 1 to 0: expected low <= high" "" 'y = uniform((2, 2), low=1, high=0)'
+    refused 2:5 "linspace: 0 numbers, expected 1 to 2147483647" "" 'y = linspace(0, 1, 0)'
+    refused 2:5 "einsum: sizes 3 and 2 of 'j' differ" "" 'y = einsum("ij,jk->ik", x, x)'
+    refused 2:12 "einsum: 'i' stands twice in a term" "" 'y = einsum("ii,ij", x, x)'
+    refused 2:23 "einsum: 1 letters for 2 axes (a)" "" 'y = einsum("i,ij->j", x, x)'
+    refused 2:12 "einsum: 'k' is in no operand" "" 'y = einsum("ij,ij->k", x, x)'
+    refused 2:12 "einsum: of two matrices" "" 'y = einsum("ij->ji", x, x)'
+    refused 2:12 "einsum: of two matrices" "" 'y = einsum("ij,ij,ij", x, x)'
+    refused 2:12 "einsum: expected letters, a comma and '->'" "" 'y = einsum("i1,ij", x, x)'
+}
+
+@test "products, truth, steps and functions of elements are numpy's" {
+    cat > e.py << 'END'
+x, s, r = generate((5, 7), "normal", seed=1), generate((2, 3, 4), "normal", seed=2), arange(5) * 0.5
+i, t = generate((4, 6), "integer", seed=3), generate((2, 3, 4, 5), "normal", seed=4)
+one, none = ones((1, 1)), zeros((1, 2))
+all_of = (prod(x), prod(x, axis=-1), prod(x, 0), prod(s, axis=0), prod(s), prod(s, axis=1, keepdims=False), prod(r + 1),
+          all(x), all(i, axis=-1), any(i * 0), any(i, axis=0), all(s > -9, axis=1), any(isnan(log(x)), axis=-1),
+          isnan(log(x)), sign(x), sign(i), sign(log(x)), floor(x), ceil(x), round(x * 4), round(arange(9) * 0.5 - 2),
+          one * floor(-2.5), one * ceil(2.5), one * round(2.5), one * sign(-0.5), one * erf(0.5), one * arctan(2),
+          one * expm1(0.1), 1 / ceil(none - 0.5), 1 / round(0 - one / 2), erf(x), arctan(x * 9), expm1(x),
+          expm1(x * 1e-9), floor(1 / none), round(log(x)), erf(-1 / none), arctan(1 / none), expm1(log(none)))
+if isnan(3) or not isnan(0 * 1e400):
+    all_of = none
+all = all_of
+END
+    saves
+    refused 2:9 "x is a whole number here, expected a matrix" "" 'y = all(3)'
+    refused 2:5 "'sum(floor(x))' does not depend on 'x': it has no gradient" "" 'y = grad(sum(floor(x)), x)'
+}
+
 @test "the Python package has the same functions, alone and on three ranks" {
-    expected="5 compared
+    expected="75 compared
 64 cannot take [slice(None, None, 0)] of a value: slice step cannot be zero
 64 cannot take [slice(None, None, 1.5)] of a value: slice indices must be integers or None or have an __index__ method
-65 cannot take [4:4:-1] of axis -2 of 'x': it has 6"
+65 cannot take [4:4:-1] of axis -2 of 'x': it has 6
+64 axis 2 of 2 axes: expected -2 to 1
+64 flip: an axis is given twice: (0, -2)
+64 flip along axis 0 of one axis, which is a row (1 x 7) here: axis=-1 is along its elements
+64 stack: values of 2 and of 1 axes
+64 stack of nothing
+64 stack of values of 4 axes: at most 3
+64 an axis of 6 has no 4 equal parts
+64 a part is empty: [2:2] of 6
+64 reps is (0,): expected 1 to 4 numbers of at least 1
+64 repeats is 1.5, expected a whole number
+64 repeats is 0: at least 1
+64 triu of one axis, which is a row (1 x 7) here
+64 diag of 4 axes: expected 1 or 2
+65 no diagonal 9 of 6 x 9
+64 n is 0: at least 1
+64 uniform from 1 to 0: expected low <= high
+64 num is 0: at least 1
+64 einsum: sizes 9 and 6 of 'j' differ
+64 einsum: of two values
+64 einsum: 'i' stands twice in a term
+64 einsum: 1 letters for 2 axes (a)
+64 einsum: 'k' is in no operand
+64 einsum: expected letters, a comma and '->'"
     run "$PYTHON" "$REPO/tests/python_functions.py"
     diff <(echo "$expected") <(echo "$output")
     run "${launch[@]}" -n 3 --oversubscribe "$PYTHON" "$REPO/tests/python_functions.py"

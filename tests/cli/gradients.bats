@@ -26,7 +26,7 @@ gradients() {
     run py "$REPO/tests/gradients.py" compare . "$tolerance"
     echo "# $ranks rank(s) $*: $output" >&3
     [ "$status" -eq 0 ]
-    [ "$output" = '220 gradients' ]
+    [ "$output" = '246 gradients' ]
 }
 
 @test "gradients of every function are its central differences, on any number of ranks" {

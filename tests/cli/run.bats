@@ -45,7 +45,7 @@ y = linear(x, w)' 'e.py:2:5: linear: x (3 x 4) and w (5 x 6) have rows of 4 and 
 @test "run: names, parameters and words, with the nearest one" {
     refuses 'x = generate((3, 4))
 y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
-    refuses 'x = eye(3)' "e.py:1:5: nothing is called 'eye'" 'generate((n, n), kind="identity")'
+    refuses 'x = identity(3)' "e.py:1:5: nothing is called 'identity'" 'eye(n)'
     refuses 'x = softmax(generate((3, 4)), casual=True)' "e.py:1:31: softmax has no parameter 'casual'" "'causal'?"
     refuses 'x = topk(generate((3, 4)))' "e.py:1:5: topk is called without 'k'" 'topk(x, k)'
     refuses 'x = generate((3, 4)).shap' "e.py:1:5: a matrix has no '.shap' here: .T and .shape are there" '.shape?'

@@ -15,6 +15,8 @@ MPIMATMUL_SHARD_DIR the folder of kept values.
 """
 from . import _names, _report, debug, nn, optim
 from ._begin import init, rank, size
+from ._functions import (all, any, arctan, ceil, diag, einsum, erf, expm1, eye, flip, floor, isnan, linspace, normal,
+                         outer, prod, repeat, round, sign, split, stack, tile, tril, triu, uniform)
 from ._library import Error
 from ._learning import add_at, binary_cross_entropy, cross_entropy, dropout, grad, loop, mse, one_hot, stop_gradient
 from ._operations import (abs, arange, argmax, argmin, argsort, assert_close, attention, clip, concat, cos, cumsum, exp,

@@ -372,10 +372,8 @@ def _along(name, x, axis):
 def _place(name, what):
     def operation(x, axis=-1, keepdims=False):
         x = as_value(x)
-        along, order = _along(name, x, axis), list(range(x.ndim))
-        order[along], order[-1] = order[-1], order[along]
-        places = apply(name, [x]) if along == -1 else permute(apply(name, [permute(x, order)]), order)
-        return _without(places, [not keepdims and i == x.ndim + along for i in range(x.ndim)])
+        along = _along(name, x, axis)
+        return _without(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"The place of the {what} element along an axis, which goes unless keepdims=True."
     return operation

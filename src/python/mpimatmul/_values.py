@@ -199,12 +199,12 @@ def as_value(x):
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 # No gradient goes through these.
-_STEPS = _COMPARISONS + ("floor_divide", "stop_gradient")
+_STEPS = _COMPARISONS + ("floor_divide", "stop_gradient", "floor", "ceil", "round", "sign", "isnan", "all", "any")
 # Element by element.
 _ELEMENTS = frozenset(_COMPARISONS + (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "where",
     "clip", "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "softplus",
-    "sin", "cos", "gelu", "gelu_tanh"))
+    "sin", "cos", "gelu", "gelu_tanh", "erf", "arctan", "expm1", "floor", "ceil", "round", "sign", "isnan"))
 # Of whole numbers these are whole numbers.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 # A row that has one axis stays one, but for these.

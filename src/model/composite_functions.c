@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MIT
+// What each of them is made of. What picks or moves elements of whole numbers makes whole numbers.
+#include "model/composite_functions.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+enum { AXES = 4, COUNTED_MOST = 1 << 24 };
+
+// A value that holds elements of x, and zeros: of whole numbers, if x is.
+static int picked(struct mmul_build *b, int made, int x) {
+    if (made != MMUL_NO_VALUE)
+        b->program->values[made].is_integer |= b->program->values[x].is_integer;
+    return made;
+}
+
+// --------------------------------------------------------------------------------------- diagonals
+
+// 0 to count - 1 as a row: sums of ones, which float32 has up to 2^24.
+static int count_up(struct mmul_build *b, int64_t count) {
+    const int ones = mmul_build_filled(b, (struct mmul_shape){1, 1, 1, count}, true);
+    if (count > COUNTED_MOST)
+        mmul_build_fail(b, MMUL_ERR_DATA, "a diagonal of %lld rows or columns: at most %d",
+                        (long long)count, COUNTED_MOST);
+    return mmul_build_number(b, MMUL_SUBTRACT, mmul_build_one(b, MMUL_CUMSUM, ones), 1);
+}
+
+// Of a matrix of these sizes, True where column - row compares so to k.
+static int compare_places(struct mmul_build *b, int64_t rows, int64_t cols,
+                          enum mmul_operation_kind kind, int64_t k) {
+    const int row = mmul_build_number(b, MMUL_ADD, count_up(b, rows), (double)k);
+    return mmul_build_both(b, kind, count_up(b, cols), mmul_build_one(b, MMUL_TRANSPOSE, row));
+}
+
+static int keep_where(struct mmul_build *b, const struct mmul_composite_call *call,
+                      enum mmul_operation_kind kind) {
+    const int x = call->operands[0];
+    const struct mmul_shape s = mmul_build_shape(b, x);
+    const int kept = compare_places(b, s.rows, s.cols, kind, call->with->count);
+    return picked(b, mmul_build_where(b, kept, mmul_value_term(x), mmul_number_term(0)), x);
+}
+
+int mmul_composite_triu(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return keep_where(b, call, MMUL_GREATER_EQUAL);
+}
+
+int mmul_composite_tril(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return keep_where(b, call, MMUL_LESS_EQUAL);
+}
+
+static bool is_far(int64_t k) {
+    return k > COUNTED_MOST || k < -COUNTED_MOST;
+}
+
+// Below the main diagonal the row says what each column has; above it what each row has.
+int mmul_composite_diag(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0];
+    const int64_t n = mmul_build_shape(b, x).cols, k = call->with->count, off = k < 0 ? -k : k;
+    if (mmul_shape_matrices(mmul_build_shape(b, x)) != 1 || mmul_build_shape(b, x).rows != 1)
+        mmul_build_fail(b, MMUL_ERR_DATA, "diag of '%s': expected a row",
+                        b->program->values[x].name);
+    if (is_far(k) || b->err->status != MMUL_OK) {
+        mmul_build_fail(b, MMUL_ERR_DATA, "diag: no diagonal %lld", (long long)k);
+        return MMUL_NO_VALUE;
+    }
+    const int is_there = compare_places(b, n + off, n + off, MMUL_EQUAL, k);
+    int along = mmul_build_pad(b, x, AXES - 1, 0, n + off);
+    if (k > 0)
+        along = mmul_build_one(b, MMUL_TRANSPOSE, along);
+    return picked(b, mmul_build_where(b, is_there, mmul_value_term(along), mmul_number_term(0)), x);
+}
+
+// In C order its elements are one row and one column from each other.
+int mmul_composite_diagonal(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0];
+    const struct mmul_shape s = mmul_build_shape(b, x);
+    const int64_t k = call->with->count, row = k < 0 ? -k : 0, col = k > 0 ? k : 0;
+    if (b->err->status == MMUL_OK && mmul_shape_matrices(s) != 1)
+        mmul_build_fail(b, MMUL_ERR_DATA, "diagonal of '%s': expected a matrix",
+                        b->program->values[x].name);
+    if (b->err->status == MMUL_OK && (is_far(k) || row >= s.rows || col >= s.cols))
+        mmul_build_fail(b, MMUL_ERR_DATA, "no diagonal %lld of %lld x %lld", (long long)k,
+                        (long long)s.rows, (long long)s.cols);
+    if (b->err->status != MMUL_OK)
+        return MMUL_NO_VALUE;
+    const int64_t count = s.rows - row < s.cols - col ? s.rows - row : s.cols - col;
+    const int64_t first = row * s.cols + col, last = first + (count - 1) * (s.cols + 1);
+    const struct mmul_parameters with = {.begin = {0, 0, 0, first},
+                                         .end = {1, 1, 1, last + 1},
+                                         .step = {1, 1, 1, count > 1 ? s.cols + 1 : 1}};
+    const struct mmul_term in_a_row =
+        mmul_value_term(mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, s.rows * s.cols}));
+    return mmul_build_apply(b, MMUL_SLICE, &in_a_row, 1, &with);
+}
+
+// -------------------------------------------------------------------------------------- repetition
+
+// Sizes before an axis (0: batch), of it and behind it, each as one: (1, before, size, behind).
+static struct mmul_shape around(const int64_t sizes[static AXES], int axis) {
+    int64_t before = 1, behind = 1;
+    for (int s = 0; s < AXES; s++)
+        *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
+    return (struct mmul_shape){1, before, sizes[axis], behind};
+}
+
+// Repeats to a larger shape: a size of 1 there becomes `count`. Bits stay as they are, which a sum with 0 or a product
+// with 1 would not promise.
+static int broadcast(struct mmul_build *b, int x, struct mmul_shape ones) {
+    const int all = mmul_build_filled(b, ones, true);
+    return picked(b, mmul_build_where(b, all, mmul_value_term(x), mmul_number_term(0)), x);
+}
+
+static int64_t times(struct mmul_build *b, int64_t x, int64_t y) {
+    int64_t product = 1;
+    if (x < 1 || y < 1 || !mmul_multiply_sizes(x, y, &product))
+        mmul_build_fail(b, MMUL_ERR_DATA, "a size of %lld cannot be repeated %lld times",
+                        (long long)x, (long long)y);
+    return product;
+}
+
+int mmul_composite_tile(struct mmul_build *b, const struct mmul_composite_call *call) {
+    int64_t sizes[AXES], counts[AXES];
+    int x = call->operands[0];
+    mmul_build_sizes(mmul_build_shape(b, x), sizes);
+    mmul_build_sizes(call->with->shape, counts);
+    for (int s = AXES - 1; s >= 0; s--) {
+        const struct mmul_shape parts = around(sizes, s);
+        sizes[s] = times(b, sizes[s], counts[s]);
+        if (counts[s] == 1)
+            continue;
+        const struct mmul_shape one = {1, parts.depth, 1, parts.rows * parts.cols};
+        x = broadcast(b, mmul_build_reshape(b, x, one), (struct mmul_shape){1, 1, counts[s], 1});
+        x = mmul_build_reshape(b, x, mmul_build_of_sizes(sizes));
+    }
+    return x;
+}
+
+int mmul_composite_repeat(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int64_t count = call->with->count;
+    const int axis = AXES + call->with->axis, x = call->operands[0];
+    int64_t sizes[AXES];
+    if (axis < 0 || axis >= AXES) {
+        mmul_build_fail(b, MMUL_ERR_USAGE, "cannot repeat along axis %d: expected -4 to -1",
+                        call->with->axis);
+        return MMUL_NO_VALUE;
+    }
+    mmul_build_sizes(mmul_build_shape(b, x), sizes);
+    const struct mmul_shape parts = around(sizes, axis);
+    sizes[axis] = times(b, sizes[axis], count);
+    if (count == 1)
+        return x;
+    const struct mmul_shape one = {parts.depth, parts.rows, 1, parts.cols};
+    const int made =
+        broadcast(b, mmul_build_reshape(b, x, one), (struct mmul_shape){1, 1, count, 1});
+    return mmul_build_reshape(b, made, mmul_build_of_sizes(sizes));
+}
+
+int mmul_composite_outer(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const struct mmul_shape s = mmul_build_shape(b, call->operands[0]),
+                            t = mmul_build_shape(b, call->operands[1]);
+    const int64_t m = mmul_shape_matrices(s) * s.rows * s.cols,
+                  n = mmul_shape_matrices(t) * t.rows * t.cols;
+    return mmul_build_both(
+        b, MMUL_MULTIPLY, mmul_build_reshape(b, call->operands[0], (struct mmul_shape){1, 1, m, 1}),
+        mmul_build_reshape(b, call->operands[1], (struct mmul_shape){1, 1, 1, n}));
+}
+
+// -------------------------------------------------------------------------------------- reductions
+
+static int columns(struct mmul_build *b, int x, int64_t first, int64_t end) {
+    const int64_t begin[AXES] = {0, 0, 0, first};
+    int64_t to[AXES];
+    mmul_build_sizes(mmul_build_shape(b, x), to);
+    to[AXES - 1] = end;
+    return mmul_build_slice(b, x, begin, to);
+}
+
+// Of every row, half by half: the gradient of pairs is right where elements are 0, too. Half of an odd number leaves
+// one column, which is multiplied in the end.
+static int product_of_rows(struct mmul_build *b, int x) {
+    int left = MMUL_NO_VALUE;
+    for (int64_t n = mmul_build_shape(b, x).cols; n > 1 && b->err->status == MMUL_OK; n /= 2) {
+        const int64_t half = n / 2;
+        if (n % 2 == 1) {
+            const int last = columns(b, x, n - 1, n);
+            left = left == MMUL_NO_VALUE ? last : mmul_build_both(b, MMUL_MULTIPLY, left, last);
+        }
+        x = mmul_build_both(b, MMUL_MULTIPLY, columns(b, x, 0, half),
+                            columns(b, x, half, 2 * half));
+    }
+    return left == MMUL_NO_VALUE ? x : mmul_build_both(b, MMUL_MULTIPLY, x, left);
+}
+
+static int check_axis(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int axis = call->with->axis;
+    if (axis < -AXES || axis > 0)
+        mmul_build_fail(b, MMUL_ERR_USAGE, "cannot %s along axis %d: expected -4 to -1", call->name,
+                        axis);
+    return axis;
+}
+
+int mmul_composite_prod(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int axis = check_axis(b, call);
+    int x = call->operands[0];
+    if (b->err->status != MMUL_OK)
+        return MMUL_NO_VALUE;
+    if (axis < 0)
+        return mmul_composite_swap(b, product_of_rows(b, mmul_composite_swap(b, x, axis)), axis);
+    x = product_of_rows(b, x);
+    const struct mmul_shape s = mmul_build_shape(b, x);
+    return product_of_rows(
+        b, mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, mmul_shape_matrices(s) * s.rows}));
+}
+
+static int truth(struct mmul_build *b, const struct mmul_composite_call *call,
+                 enum mmul_operation_kind kind) {
+    const int axis = check_axis(b, call);
+    const int is_true = mmul_build_number(b, MMUL_NOT_EQUAL, call->operands[0], 0);
+    return b->err->status == MMUL_OK ? mmul_composite_reduce(b, kind, is_true, axis)
+                                     : MMUL_NO_VALUE;
+}
+
+int mmul_composite_all(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return truth(b, call, MMUL_MIN);
+}
+
+int mmul_composite_any(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return truth(b, call, MMUL_MAX);
+}
+
+// ---------------------------------------------------------------------------------------- elements
+
+int mmul_composite_isnan(struct mmul_build *b, const struct mmul_composite_call *call) {
+    return mmul_build_both(b, MMUL_NOT_EQUAL, call->operands[0], call->operands[0]);
+}
+
+// -floor(-x), also of zeros.
+int mmul_composite_ceil(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int down = mmul_build_one(b, MMUL_NEGATE, call->operands[0]);
+    return mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_FLOOR, down));
+}
+
+// NaN stays, and no gradient goes through it.
+int mmul_composite_sign(struct mmul_build *b, const struct mmul_composite_call *call) {
+    const int x = call->operands[0];
+    const int above = mmul_build_number(b, MMUL_GREATER, x, 0),
+              below = mmul_build_number(b, MMUL_LESS, x, 0);
+    const int size = mmul_build_both(b, MMUL_SUBTRACT, above, below);
+    return mmul_build_where(b, mmul_build_both(b, MMUL_EQUAL, x, x), mmul_value_term(size),
+                            mmul_number_term(NAN));
+}
+
+// ------------------------------------------------------------------------------------------ einsum
+
+// A value, and a label of each of its axes.
+struct labelled {
+    int value;
+    int64_t labels[AXES];
+};
+
+static bool has(const int64_t labels[static AXES], int64_t label) {
+    bool found = false;
+    for (int s = 0; s < AXES; s++)
+        found |= labels[s] == label;
+    return found;
+}
+
+static int64_t size_of(const struct mmul_build *b, const struct labelled *x, int64_t label) {
+    int64_t sizes[AXES], found = 1;
+    mmul_build_sizes(mmul_build_shape(b, x->value), sizes);
+    for (int s = 0; s < AXES; s++)
+        found = label > 0 && x->labels[s] == label ? sizes[s] : found;
+    return found;
+}
+
+// Labels that neither the other operand nor the result has are added up.
+static void add_up_rest(struct mmul_build *b, struct labelled *x, const int64_t *other,
+                        const int64_t *result) {
+    for (int s = 0; s < AXES; s++)
+        if (x->labels[s] > 0 && !has(other, x->labels[s]) && !has(result, x->labels[s])) {
+            x->value = mmul_build_reduce(b, MMUL_SUM, x->value, s - AXES);
+            x->labels[s] = 0;
+        }
+}
+
+// Axes in the order of these labels, of which the value has all; axes without a label come first.
+static int in_order(struct mmul_build *b, const struct labelled *x, const int64_t *order,
+                    int count) {
+    struct mmul_parameters with = {0};
+    const struct mmul_term operand = mmul_value_term(x->value);
+    int next = 0;
+    for (int s = 0; s < AXES; s++)
+        if (x->labels[s] == 0)
+            with.axes[next++] = s;
+    const bool fits = next + count == AXES;
+    for (int i = 0; fits && i < count; i++)
+        for (int s = 0; s < AXES; s++)
+            if (x->labels[s] == order[i])
+                with.axes[next++] = s;
+    if (!fits || next != AXES) {
+        mmul_build_fail(b, MMUL_ERR_USAGE, "einsum: a label stands twice, or nowhere");
+        return MMUL_NO_VALUE;
+    }
+    const int *a = with.axes;
+    const bool is_same = a[0] == 0 && a[1] == 1 && a[2] == 2;
+    if (is_same || (a[0] == 0 && a[1] == 1 && a[2] == 3))
+        return is_same ? x->value : mmul_build_one(b, MMUL_TRANSPOSE, x->value);
+    return mmul_build_apply(b, MMUL_PERMUTE, &operand, 1, &with);
+}
+
+// Kinds of labels: both operands and the result have them, the first alone, the second alone, both without the result.
+enum { IN_ALL, OF_FIRST, OF_SECOND, ADDED_UP, KINDS };
+
+struct order {
+    int64_t labels[KINDS][2 * AXES], sizes[KINDS];
+    int counts[KINDS];
+};
+
+static void add_label(struct mmul_build *b, struct order *order, int kind,
+                      const struct labelled *from, int64_t label) {
+    order->labels[kind][order->counts[kind]++] = label;
+    order->sizes[kind] = times(b, order->sizes[kind], size_of(b, from, label));
+}
+
+static void find_order(struct mmul_build *b, const struct labelled *x, const struct labelled *y,
+                       const int64_t *result, struct order *order) {
+    *order = (struct order){.sizes = {1, 1, 1, 1}};
+    for (int s = 0; s < AXES; s++) {
+        const bool in_x = result[s] > 0 && has(x->labels, result[s]),
+                   in_y = result[s] > 0 && has(y->labels, result[s]);
+        if (in_x || in_y)
+            add_label(b, order,
+                      !in_y   ? OF_FIRST
+                      : !in_x ? OF_SECOND
+                              : IN_ALL,
+                      in_x ? x : y, result[s]);
+    }
+    for (int s = 0; s < AXES; s++)
+        if (x->labels[s] > 0 && has(y->labels, x->labels[s])) {
+            if (!has(result, x->labels[s]))
+                add_label(b, order, ADDED_UP, x, x->labels[s]);
+            if (size_of(b, x, x->labels[s]) != size_of(b, y, x->labels[s]))
+                mmul_build_fail(b, MMUL_ERR_DATA, "einsum: sizes %lld and %lld of a label differ",
+                                (long long)size_of(b, x, x->labels[s]),
+                                (long long)size_of(b, y, x->labels[s]));
+        }
+}
+
+// An operand as a stack of matrices (IN_ALL, rows, cols).
+static int as_stack(struct mmul_build *b, const struct labelled *x, const struct order *order,
+                    int rows, int cols) {
+    const int kinds[] = {IN_ALL, rows, cols};
+    int64_t labels[3 * 2 * AXES];
+    int count = 0;
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < order->counts[kinds[k]]; i++)
+            labels[count++] = order->labels[kinds[k]][i];
+    const struct mmul_shape shape = {1, order->sizes[IN_ALL], order->sizes[rows],
+                                     order->sizes[cols]};
+    return mmul_build_reshape(b, in_order(b, x, labels, count), shape);
+}
+
+// The product of stacks; where no operand has a label alone, products of rows, whose matrices would have one element.
+static int product(struct mmul_build *b, const struct labelled *x, const struct labelled *y,
+                   const struct order *order) {
+    const bool is_by_rows = order->counts[OF_FIRST] + order->counts[OF_SECOND] == 0;
+    if (!is_by_rows)
+        return mmul_build_both(b, MMUL_MATMUL, as_stack(b, x, order, OF_FIRST, ADDED_UP),
+                               as_stack(b, y, order, ADDED_UP, OF_SECOND));
+    const struct mmul_shape rows = {1, 1, order->sizes[IN_ALL], order->sizes[ADDED_UP]};
+    const int each = mmul_build_both(
+        b, MMUL_MULTIPLY, mmul_build_reshape(b, as_stack(b, x, order, OF_FIRST, ADDED_UP), rows),
+        mmul_build_reshape(b, as_stack(b, y, order, OF_FIRST, ADDED_UP), rows));
+    return rows.cols == 1 ? each : mmul_build_reduce(b, MMUL_SUM, each, -1);
+}
+
+int mmul_composite_einsum(struct mmul_build *b, const struct mmul_composite_call *call) {
+    struct labelled x = {.value = call->operands[0]}, y = {.value = call->operands[1]}, z = {0};
+    int64_t result[AXES], sizes[AXES] = {1, 1, 1, 1};
+    struct order order;
+    int count = 0;
+    for (int s = 0; s < AXES; s++) {
+        x.labels[s] = call->with->begin[s];
+        y.labels[s] = call->with->end[s];
+        result[s] = call->with->axes[s];
+    }
+    add_up_rest(b, &x, y.labels, result);
+    add_up_rest(b, &y, x.labels, result);
+    find_order(b, &x, &y, result, &order);
+    const int made = b->err->status == MMUL_OK ? product(b, &x, &y, &order) : MMUL_NO_VALUE;
+    const int all = order.counts[IN_ALL] + order.counts[OF_FIRST] + order.counts[OF_SECOND];
+    for (int kind = IN_ALL; kind <= OF_SECOND && b->err->status == MMUL_OK; kind++)
+        for (int i = 0; i < order.counts[kind]; i++, count++) {
+            const int64_t label = order.labels[kind][i];
+            z.labels[AXES - all + count] = label;
+            sizes[AXES - all + count] = size_of(b, kind == OF_SECOND ? &y : &x, label);
+        }
+    int64_t labels[AXES];
+    int wanted = 0;
+    for (int s = 0; s < AXES; s++)
+        if (result[s] > 0)
+            labels[wanted++] = result[s];
+    z.value = mmul_build_reshape(b, made, mmul_build_of_sizes(sizes));
+    return b->err->status == MMUL_OK ? in_order(b, &z, labels, wanted) : MMUL_NO_VALUE;
+}

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""Functions that numpy has: parts of values, repeats, diagonals, truth values, sums of products by axes."""
+import math
+import operator
+
+import numpy
+
+from ._library import Error
+from ._operations import _along, _axis, _reduction, _sizes, _unary, as_value, concat, is_number, reshape
+from ._values import Value, apply, array, generate, rand
+
+erf = _unary("erf", "The error function", math.erf)
+arctan = _unary("arctan", "The inverse tangent", math.atan)
+expm1 = _unary("expm1", "exp(x) - 1, exact for small x,", math.expm1)
+floor = _unary("floor", "The largest whole number that is not above", lambda x: float(numpy.floor(x)))
+ceil = _unary("ceil", "The smallest whole number that is not below", lambda x: float(numpy.ceil(x)))
+round = _unary("round", "The nearest whole number, of two the even one,",  # pylint: disable=redefined-builtin
+               lambda x: float(numpy.rint(x)))
+sign = _unary("sign", "-1, 0 or 1; NaN stays NaN,", lambda x: float(numpy.sign(x)))
+isnan = _unary("isnan", "True where it is NaN,", math.isnan)
+prod = _reduction("prod", "The product")
+all = _reduction("all", "Is each element not 0,")  # pylint: disable=redefined-builtin
+any = _reduction("any", "Is an element not 0,")  # pylint: disable=redefined-builtin
+
+
+def _axis_count(x):
+    return 1 if x.is_row else x.ndim
+
+
+def _whole(name, given, least=None):
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise Error(64, f"{name} is {given!r}, expected a whole number") from None
+    if least is not None and number < least:
+        raise Error(64, f"{name} is {number}: at least {least}")
+    return number
+
+
+def flip(x, axis=None):
+    """From the last element to the first, along all axes, one, or those of a tuple."""
+    x = as_value(x)
+    axes = range(-x.ndim, 0) if axis is None else [_along("flip", x, a) for a in _sizes("axis", axis)]
+    if len(set(axes)) < len(axes):
+        raise Error(64, f"flip: an axis is given twice: {axis}")
+    return x[tuple(slice(None, None, -1 if i - x.ndim in axes else 1) for i in range(x.ndim))]
+
+
+def stack(values, axis=0):
+    """One behind the other along an axis that is new."""
+    values = [as_value(v) for v in values]
+    if not values:
+        raise Error(64, "stack of nothing")
+    for v in values:
+        if (v.ndim, v.is_row) != (values[0].ndim, values[0].is_row):
+            raise Error(64, f"stack: values of {_axis_count(values[0])} and of {_axis_count(v)} axes")
+    axes = _axis_count(values[0]) + 1
+    if axes > 4:
+        raise Error(64, f"stack of values of {axes - 1} axes: at most 3")
+    along = _axis(axis, axes)
+    parts = []
+    for v in values:
+        sizes = list(v.shape[v.ndim + 1 - axes:])
+        sizes.insert(axes + along, 1)
+        parts.append(reshape(v, sizes))
+    return concat(parts, along)
+
+
+def split(x, indices_or_sections, axis=None):
+    """Parts along an axis (None: the first one): so many of one size, or between these places. A tuple."""
+    x = as_value(x)
+    along = (-1 if x.is_row else -x.ndim) if axis is None else _along("split", x, axis)
+    size = x.shape[along]
+    if hasattr(indices_or_sections, "__iter__"):
+        ends = [*(n + size if n < 0 else n for n in _sizes("indices_or_sections", indices_or_sections)), size]
+    else:
+        count = _whole("indices_or_sections", indices_or_sections)
+        if count < 1 or size % count != 0:
+            raise Error(64, f"an axis of {size} has no {count} equal parts")
+        ends = range(size // count, size + 1, size // count)
+    parts = []
+    for begin, end in zip([0, *ends], ends):
+        if not begin < end <= size:
+            raise Error(64, f"a part is empty: [{begin}:{end}] of {size}")
+        parts.append(x[(slice(None),) * (x.ndim + along) + (slice(begin, end),)])
+    return tuple(parts)
+
+
+def tile(x, reps):
+    """The whole, so often along each axis."""
+    x, reps = as_value(x), _sizes("reps", reps)
+    if len(reps) > 4 or min(reps, default=0) < 1:
+        raise Error(64, f"reps is {reps}: expected 1 to 4 numbers of at least 1")
+    made = apply("tile", [x], ndim=max(x.ndim, len(reps)), shape=reps)
+    made.is_row = x.is_row and len(reps) == 1
+    return made
+
+
+def repeat(x, repeats, axis=None):
+    """Each element so often, along an axis (None: all of them, in a row)."""
+    x, count = as_value(x), _whole("repeats", repeats, 1)
+    is_row = x.is_row or axis is None
+    along = -1 if axis is None else _along("repeat", x, axis)
+    made = apply("repeat", [reshape(x, (-1,)) if axis is None else x], axis=along, count=count)
+    made.is_row = is_row
+    return made
+
+
+def outer(a, b):
+    """Products of all pairs of elements."""
+    made = apply("outer", [as_value(a), as_value(b)], ndim=2)
+    made.is_row = False
+    return made
+
+
+def _triangle(name, what):
+    def operation(x, k=0):
+        x = as_value(x)
+        if x.is_row:
+            raise Error(64, f"{name} of one axis, which is a row (1 x {x.shape[1]}) here")
+        return apply(name, [x], count=_whole("k", k))
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = f"Zeros {what} diagonal k; k is so many columns to the right of the main one."
+    return operation
+
+
+triu = _triangle("triu", "below")
+tril = _triangle("tril", "above")
+
+
+def diag(x, k=0):
+    """Of one axis a matrix with it on diagonal k; of a matrix its diagonal k, which has one axis."""
+    x = as_value(x)
+    if x.ndim != 2:
+        raise Error(64, f"diag of {x.ndim} axes: expected 1 or 2")
+    made = apply("diag" if x.is_row else "diagonal", [x], count=_whole("k", k))
+    made.is_row = not x.is_row
+    return made
+
+
+def eye(n, m=None, k=0):
+    """n x m (None: n), 1 on diagonal k, 0 elsewhere."""
+    n, m, k = _whole("n", n, 1), _whole("m", n if m is None else m, 1), _whole("k", k)
+    if k >= m or -k >= n:
+        return generate((n, m), "zeros")
+    down, along = max(k, 0), max(-k, 0)
+    made = generate((n + down, m + along), "identity")
+    return made if k == 0 else made[down:, along:]
+
+
+def linspace(start, stop, num=50):
+    """numpy's numbers, as a row: the first and the last are given. Collective."""
+    return array(numpy.linspace(start, stop, _whole("num", num, 1)))
+
+
+def normal(shape, seed=1):
+    """Of mean 0 and standard deviation 1, as `generate` has them."""
+    return generate(shape, "normal", seed)
+
+
+def uniform(shape, seed=1, low=0.0, high=1.0):
+    """Uniform in [low, high)."""
+    if not low <= high:
+        raise Error(64, f"uniform from {low:g} to {high:g}: expected low <= high")
+    made = rand(shape, seed)
+    made = made if high - low == 1 else made * (high - low)
+    return made if low == 0 else made + low
+
+
+def _terms(subscripts, values):
+    """The letters of two operands and of the result."""
+    text = subscripts.replace(" ", "")
+    terms, arrow, result = text.partition("->")
+    terms = terms.split(",")
+    if len(terms) != 2:
+        raise Error(64, "einsum: of two values")
+    for term in (*terms, result):
+        if not term.isalpha() and term or not term.isascii():
+            raise Error(64, "einsum: expected letters, a comma and '->'")
+        for letter in term:
+            if term.count(letter) > 1:
+                raise Error(64, f"einsum: '{letter}' stands twice in a term")
+    for term, value, name in zip(terms, values, "ab"):
+        if len(term) != _axis_count(value):
+            raise Error(64, f"einsum: {len(term)} letters for {_axis_count(value)} axes ({name})")
+    if not arrow:
+        result = "".join(sorted(set(terms[0]) ^ set(terms[1])))
+    for letter in result:
+        if letter not in terms[0] + terms[1]:
+            raise Error(64, f"einsum: '{letter}' is in no operand")
+    if len(result) > 4:
+        raise Error(64, f"einsum: the result has {len(result)} axes: at most 4")
+    return (*terms, result)
+
+
+def einsum(subscripts, a, b):
+    """Sums over products of elements: "ij,jk->ik" is a product of matrices, "bij,bkj->kbi" one of stacks, turned."""
+    a, b = as_value(a), as_value(b)
+    one, other, result = _terms(subscripts, (a, b))
+    sizes = dict(zip(one, a.shape[a.ndim - len(one):]))
+    for letter, size in zip(other, b.shape[b.ndim - len(other):]):
+        if sizes.get(letter, size) != size:
+            raise Error(64, f"einsum: sizes {sizes[letter]} and {size} of '{letter}' differ")
+    labels = [(0,) * (4 - len(term)) + tuple(map(ord, term)) for term in (one, other, result)]
+    made = apply("einsum", [a, b], ndim=max(len(result), 2), begin=labels[0], end=labels[1], axes=labels[2])
+    made.is_row = len(result) == 1
+    return made
+
+
+def _method(function):
+    def method(self, *arguments, **named):
+        return function(self, *arguments, **named)
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    method.__qualname__ = f"Value.{function.__name__}"
+    return method
+
+
+for _function in (erf, arctan, expm1, floor, ceil, round, sign, isnan, prod, all, any, flip, tile, repeat, outer, triu,
+                  tril, diag):
+    setattr(Value, _function.__name__, _method(_function))
