@@ -143,6 +143,31 @@ END
     refused 2:5 "'sum(floor(x))' does not depend on 'x': it has no gradient" "" 'y = grad(sum(floor(x)), x)'
 }
 
+@test "what is not there yet says so, with what to do instead" {
+    local has='there is none yet: save("x.npy", x), and numpy' name
+    for name in svd inv solve eig qr cholesky det; do
+        refused 2:5 "nothing is called '$name'" "$has.linalg has it" "y = $name(x)"
+    done
+    refused 2:5 "nothing is called 'fft'" "$has.fft has it" 'y = fft(x)'
+    refused 2:5 "nothing is called 'conv2d'" \
+        "there is none yet: slices side by side are windows, concat((x[:-1], x[1:]), axis=-1) @ w" 'y = conv2d(x, x)'
+    refused 2:5 "nothing is called 'trace'" "sum(diag(x))" 'y = trace(x)'
+    # What hints say instead is right.
+    cat > e.py << 'END'
+x, k, n = log(generate((4, 5), "integer", seed=1)), 2, 5
+y = abs(generate((4, 5), "normal", seed=2))
+all = (abs(x) == 1e999, x - x == 0, sort(y)[:, n // 2], exp(cumsum(log(y), axis=-1)), sum(diag(y)),
+       concat((y[:, -k:], y[:, :-k]), axis=-1), log(y) / log(2), y - logsumexp(y, axis=-1),
+       maximum(y - 1, 0.01 * (y - 1)), where(y > 1, y, expm1(minimum(y, 0))), sign(y - 1) * floor(abs(y * 3 - 3)),
+       reshape(y, (1, -1)))
+END
+    saves
+    py -c '
+import numpy as np
+x, y = (np.load(f"want/r{i}.npy") for i in (0, 1))
+assert 0 < x.sum() < 20 and 0 < y.sum() < 20 and not (x * y).any()'
+}
+
 @test "the Python package has the same functions, alone and on three ranks" {
     expected="75 compared
 64 cannot take [slice(None, None, 0)] of a value: slice step cannot be zero

@@ -14,7 +14,7 @@ import numpy as np
 np.save("ids.npy", np.array([[3, 0]], "i4"))
 END
     local head='x, y, ids = load("x.npy"), load("y.npy"), load("ids.npy")
-m, n, value, table = 4, 4, 3, x
+m, n, value, table, k = 4, 4, 3, x, 1
 axes = (1, 0)' name count=0
     while IFS='|' read -r name reference; do
         script "$head
@@ -30,7 +30,7 @@ save(\"z.npy\", ${stderr##*hint: })"
 import sys
 import numpy as np
 x, y, ids = (np.load(name + ".npy") for name in ("x", "y", "ids"))
-expected = np.asarray(eval(sys.argv[1]))
+expected = np.asarray(eval(sys.argv[1]), float)
 z = np.load("z.npy").reshape(expected.shape)
 assert np.abs(z - expected).max() < 1e-5, (sys.argv[1], z, expected)
 END
@@ -39,7 +39,6 @@ END
 zeros_like|np.zeros_like(x)
 ones_like|np.ones_like(x)
 full|np.full((4, 4), 3)
-eye|np.eye(4)
 identity|np.identity(4)
 dot|np.dot(x, y)
 matmul|np.matmul(x, y)
@@ -52,8 +51,23 @@ concatenate|np.concatenate((x, y))
 vstack|np.vstack((x, y))
 hstack|np.hstack((x, y))
 embedding|x[ids]
+trace|np.trace(x)
+inner|np.inner(x, y)
+tensordot|np.tensordot(x, y, 1)
+bmm|x @ y
+roll|np.roll(x, 1, -1)
+pad|np.pad(x, ((0, 0), (0, 1)))
+ravel|np.ravel(x)
+isinf|np.isinf(x)
+isfinite|np.isfinite(x)
+logical_not|np.logical_not(x)
+tan|np.tan(x)
+leaky_relu|np.where(x > 0, x, 0.01 * x)
+elu|np.where(x > 0, x, np.expm1(x))
+trunc|np.trunc(x)
+amax|np.amax(x, -1)
 END
-    [ "$count" -eq 16 ]
+    [ "$count" -eq 30 ]
 }
 
 @test "run: a refusal shows the line and a caret: cut where it is long, with its tabs, in columns of characters" {
