@@ -87,6 +87,8 @@ const struct command mmul_command_doctor = {
         "It reaches machines as mpirun does: by ssh, or by what OMPI_MCA_plm_rsh_agent names\n"
         "(a program that is called with HOST COMMAND). It ends with READY, or with what is to\n"
         "be mended and how (exit code 78). --verbose lists every connection.\n"
+        "A line of the hostfile that mpirun refuses is named: mpirun prepares a job on it, and\n"
+        "launches nothing.\n"
         "\n"
         "Where OPENBLAS_CORETYPE or OPENBLAS_L2_SIZE is set, or OpenBLAS has chosen kernels of\n"
         "narrower vectors than the processor has, it times others, on one core: kernels that\n"

@@ -9,6 +9,7 @@
 #include "doctor/facts.h"
 #include "doctor/hostfile.h"
 #include "doctor/judge.h"
+#include "doctor/mpirun.h"
 
 struct mmul_diagnosis {
     struct mmul_settings settings;
@@ -18,7 +19,8 @@ struct mmul_diagnosis {
 
 enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options,
                                        struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
-    struct mmul_host *hosts = NULL;
+    struct mmul_hostfile lines = {.hosts = NULL};
+    struct mmul_mpirun_answer mpirun;
     struct mmul_diagnosis *made = NULL;
     struct mmul_doctor_options taken;
     enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_doctor_options, options, &taken, err);
@@ -32,9 +34,13 @@ enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options
     if (status == MMUL_OK)
         status = mmul_settings_load(options->tune, &made->settings, err);
     if (status == MMUL_OK && options->hostfile != NULL)
-        status = mmul_hostfile_load(options->hostfile, &hosts, &order.host_count, err);
+        status = mmul_hostfile_load(options->hostfile, &lines, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_mpirun_ask(options->hostfile, options->tune, options->limit_seconds, &mpirun, err);
     if (status == MMUL_OK) {
-        order.hosts = hosts;
+        order.hosts = lines.hosts;
+        order.host_count = lines.count;
         order.settings = &made->settings;
         status = mmul_visit_make(&order, &made->visit, err);
     }
@@ -42,10 +48,16 @@ enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options
         made->judgement = (struct mmul_judgement){.visit = &made->visit,
                                                   .settings = &made->settings,
                                                   .hostfile = options->hostfile,
+                                                  .lines = &lines,
+                                                  .mpirun = &mpirun,
                                                   .limit_seconds = options->limit_seconds};
         status = mmul_judge(&made->judgement, err);
     }
-    mmul_free(hosts);
+    if (status == MMUL_OK) {
+        made->judgement.lines = NULL;
+        made->judgement.mpirun = NULL;
+    }
+    mmul_hostfile_fini(&lines);
     if (status == MMUL_OK)
         *diagnosis = made;
     else

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "host/reach.h"
 #include "io/text_file.h"
 
 enum { SLOTS_MAX = 1 << 20 };
@@ -33,8 +34,9 @@ static bool is_host_name(const char *name) {
            (host == NULL || (host[1] != '-' && host[1] != '\0'));
 }
 
-// "slots=4", where blanks may stand around '='; moves *at behind it.
-static enum mmul_status parse_entry(const char *where, char **at, int *slots,
+// "slots=4", where blanks may stand around '='; moves *at behind it. mpirun compares a maximum with
+// the slots before it only.
+static enum mmul_status parse_entry(const char *where, char **at, struct mmul_host *host,
                                     struct mmul_error *err) {
     char *key = *at;
     char *key_end = key + strcspn(key, " \t\r=");
@@ -54,7 +56,9 @@ static enum mmul_status parse_entry(const char *where, char **at, int *slots,
             return mmul_fail(err, MMUL_ERR_DATA, "%s: %s '%s' is not a whole number from 1 to %d",
                              where, key, value, SLOTS_MAX);
         if (keys[k].is_slots)
-            *slots = (int)number;
+            host->slots = (int)number;
+        else if (number < host->slots)
+            mmul_text_copy(host->low_maximum, sizeof host->low_maximum, key);
         return MMUL_OK;
     }
     return mmul_fail(err, MMUL_ERR_DATA, "%s: unknown word '%s', expected slots or max_slots",
@@ -64,7 +68,6 @@ static enum mmul_status parse_entry(const char *where, char **at, int *slots,
 // The host of a line, whose name is "" when the line says nothing.
 static enum mmul_status parse_line(const char *where, char *text, struct mmul_host *host,
                                    struct mmul_error *err) {
-    text[strcspn(text, "#")] = '\0';
     text += strspn(text, blanks);
     *host = (struct mmul_host){.slots = 0};
     if (*text == '\0')
@@ -77,56 +80,75 @@ static enum mmul_status parse_line(const char *where, char *text, struct mmul_ho
     mmul_text_copy(host->name, sizeof host->name, text);
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && *at != '\0')
-        status = parse_entry(where, &at, &host->slots, err);
+        status = parse_entry(where, &at, host, err);
     return status;
 }
 
-static void add_host(struct mmul_host *hosts, int *count, const struct mmul_host *host) {
-    for (int h = 0; h < *count; h++) {
-        if (strcmp(hosts[h].name, host->name) == 0) {
-            hosts[h].slots += host->slots;
-            return;
-        }
-    }
-    hosts[(*count)++] = *host;
-}
-
-static enum mmul_status parse(const char *path, char *text, struct mmul_host *hosts, int *count,
+static enum mmul_status parse(const char *path, char *text, struct mmul_hostfile *hostfile,
                               struct mmul_error *err) {
+    static const char mark[] = "\xEF\xBB\xBF";
     enum mmul_status status = MMUL_OK;
     int line = 0;
+    hostfile->has_mark = strncmp(text, mark, strlen(mark)) == 0;
+    text += hostfile->has_mark ? strlen(mark) : 0;
     for (char *rest = text, *one; status == MMUL_OK && (one = strsep(&rest, "\n")) != NULL;) {
         char where[512];
         struct mmul_host host;
         snprintf(where, sizeof where, "'%s' line %d", path, ++line);
+        char *comment = strchr(one, '#');
+        if (comment != NULL)
+            *comment = '\0';
+        if (comment != NULL && rest == NULL)
+            hostfile->open_comment = line;
+        if (hostfile->carriage_line == 0 && strchr(one, '\r') != NULL)
+            hostfile->carriage_line = line;
         status = parse_line(where, one, &host, err);
         host.line = line;
         if (status == MMUL_OK && host.name[0] != '\0')
-            add_host(hosts, count, &host);
+            hostfile->hosts[hostfile->count++] = host;
     }
-    if (status == MMUL_OK && *count == 0)
+    if (status == MMUL_OK && hostfile->count == 0)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' names no host", path);
     return status;
 }
 
-enum mmul_status mmul_hostfile_load(const char *path, struct mmul_host **hosts, int *count,
+enum mmul_status mmul_hostfile_load(const char *path, struct mmul_hostfile *hostfile,
                                     struct mmul_error *err) {
     char *text = NULL;
-    struct mmul_host *found = NULL;
-    int found_count = 0, lines = 1;
+    struct mmul_hostfile found = {.hosts = NULL};
+    int lines = 1;
     enum mmul_status status = mmul_text_file_load(path, "hostfile", &text, err);
     for (const char *c = text; status == MMUL_OK && *c != '\0'; c++)
         lines += *c == '\n';
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(found, lines, "a list of hosts", err);
+        status = MMUL_ALLOCATE(found.hosts, lines, "a list of hosts", err);
     if (status == MMUL_OK)
-        status = parse(path, text, found, &found_count, err);
+        status = parse(path, text, &found, err);
     mmul_free(text);
-    if (status != MMUL_OK) {
-        mmul_free(found);
-        return status;
-    }
-    *hosts = found;
-    *count = found_count;
-    return MMUL_OK;
+    if (status == MMUL_OK)
+        *hostfile = found;
+    else
+        mmul_hostfile_fini(&found);
+    return status;
+}
+
+void mmul_hostfile_fini(struct mmul_hostfile *hostfile) {
+    mmul_free(hostfile->hosts);
+    *hostfile = (struct mmul_hostfile){.hosts = NULL};
+}
+
+// ------------------------------------------------------------------------------------------- names
+
+const char *mmul_host_without_user(const char *name) {
+    const char *at = strchr(name, '@');
+    return at != NULL ? at + 1 : name;
+}
+
+char *mmul_host_called(const struct mmul_host *host, bool keeps_domains,
+                       char called[static MMUL_HOST_LENGTH]) {
+    mmul_text_copy(called, MMUL_HOST_LENGTH, host->name);
+    const char *name = mmul_host_without_user(called);
+    if (!keeps_domains && !mmul_address_is_numeric(name))
+        called[name - called + (ptrdiff_t)strcspn(name, ".")] = '\0';
+    return called;
 }

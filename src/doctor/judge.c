@@ -63,21 +63,36 @@ char *mmul_judge_on(const struct mmul_judgement *judgement, const struct mmul_ma
 // What ssh says, and what helps.
 static const struct {
     const char *words, *fix;
+    bool is_about_name;
 } ssh_failures[] = {
-    {"Permission denied", "ssh-copy-id %s"},
-    {"Host key verification failed", "ssh-keyscan %s >> ~/.ssh/known_hosts"},
+    {"Permission denied", "ssh-copy-id %s", false},
+    {"Host key verification failed", "ssh-keyscan %s >> ~/.ssh/known_hosts", false},
     {"Could not resolve",
-     "getent hosts %s   # add its address to /etc/hosts, or correct the hostfile"},
-    {"onnection refused", "ssh-copy-id %s   # after 'sudo apt-get install openssh-server' there"},
+     "getent hosts %s   # add its address to /etc/hosts, or correct the hostfile", true},
+    {"onnection refused", "ssh-copy-id %s   # after 'sudo apt-get install openssh-server' there",
+     false},
 };
+
+// The line of a machine with a longer name than mpirun calls it by; NULL: none.
+static const struct mmul_host *find_shortened(const struct mmul_judgement *judgement,
+                                              const struct mmul_machine *machine) {
+    const struct mmul_hostfile *lines = judgement->lines;
+    for (int h = 0; lines != NULL && h < lines->count; h++)
+        if (&judgement->visit->machines[lines->hosts[h].machine] == machine &&
+            strcmp(lines->hosts[h].name, machine->name) != 0)
+            return &lines->hosts[h];
+    return NULL;
+}
 
 static void judge_ended_agent(struct mmul_judgement *judgement,
                               const struct mmul_machine *machine) {
     const char *agent = judgement->visit->agent.shown, *words = machine->words;
     mmul_judge_find(judgement, machine, "cannot be reached: '%s %s' ended with code %d%s%s", agent,
                     machine->name, machine->detail, words[0] ? ": " : "", words);
+    const struct mmul_host *host = find_shortened(judgement, machine);
     for (size_t f = 0; f < sizeof ssh_failures / sizeof ssh_failures[0]; f++) {
-        if (strstr(words, ssh_failures[f].words) == NULL)
+        if (strstr(words, ssh_failures[f].words) == NULL ||
+            (host != NULL && ssh_failures[f].is_about_name))
             continue;
         char fix[MMUL_HOST_LENGTH + 128];
         const char *before = ssh_failures[f].fix, *place = strstr(before, "%s");
@@ -86,8 +101,16 @@ static void judge_ended_agent(struct mmul_judgement *judgement,
         mmul_judge_fix(judgement, "%s", fix);
         return;
     }
-    mmul_judge_fix(judgement, "%s %s true   # must end by itself, without a question and a word",
-                   agent, machine->name);
+    if (host != NULL)
+        mmul_judge_fix(
+            judgement,
+            "export OMPI_MCA_orte_keep_fqdn_hostnames=1   # mpirun calls '%s' of line %d "
+            "by its first label",
+            host->name, host->line);
+    else
+        mmul_judge_fix(judgement,
+                       "%s %s true   # must end by itself, without a question and a word", agent,
+                       machine->name);
 }
 
 // The package brings the libraries along that it needs.
@@ -301,8 +324,7 @@ static void judge_slots(struct mmul_judgement *judgement, const struct mmul_mach
     mmul_judge_find(judgement, machine,
                     "%d slots, but %d core%s and %d GPU%s: ranks would share cores", machine->slots,
                     cores, cores == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
-    mmul_judge_fix(judgement, "sed -i '%ds/slots *= *[0-9]*/slots=%d/' '%s'", machine->line,
-                   gpus + 1, judgement->hostfile != NULL ? judgement->hostfile : "");
+    mmul_judge_fix_slots(judgement, machine, gpus + 1);
 }
 
 static void judge_clock(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
@@ -371,6 +393,7 @@ enum mmul_status mmul_judge(struct mmul_judgement *judgement, struct mmul_error 
     judgement->notes = json_array();
     if (judgement->findings == NULL || judgement->notes == NULL)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a list of findings");
+    mmul_judge_hostfile(judgement);
     for (int m = 0; m < judgement->visit->machine_count; m++)
         mmul_judge_machine(judgement, &judgement->visit->machines[m]);
     mmul_judge_network(judgement);

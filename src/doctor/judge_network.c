@@ -87,6 +87,15 @@ static void judge_slow(struct mmul_judgement *judgement) {
 
 // ------------------------------------------------------------------------------- the same address
 
+// One machine with two names that mpirun takes for two.
+static bool is_same_machine(const struct mmul_machine *machine, const struct mmul_machine *other) {
+    return machine->place >= 0 && other->place >= 0 &&
+           strcmp(mmul_facts_text(machine->facts, "host"), mmul_facts_text(other->facts, "host")) ==
+               0 &&
+           json_equal(json_object_get(machine->facts, "addresses"),
+                      json_object_get(other->facts, "addresses")) != 0;
+}
+
 // An address of two machines: a bridge for containers, say. Open MPI would connect to itself.
 static void judge_shared_address(struct mmul_judgement *judgement, int machine,
                                  const struct mmul_address *address) {
@@ -98,7 +107,8 @@ static void judge_shared_address(struct mmul_judgement *judgement, int machine,
         if (mmul_facts_find_address(visit->machines[m].facts, address->bits, &other))
             return; // said already
     for (int m = machine + 1; m < visit->machine_count; m++) {
-        if (!mmul_facts_find_address(visit->machines[m].facts, address->bits, &other))
+        if (!mmul_facts_find_address(visit->machines[m].facts, address->bits, &other) ||
+            is_same_machine(&visit->machines[machine], &visit->machines[m]))
             continue;
         mmul_judge_find(judgement, NULL, "%s is an address of both %s (%s) and %s (%s)",
                         address->text, visit->machines[machine].name, address->interface,
@@ -114,6 +124,22 @@ static void judge_shared_address(struct mmul_judgement *judgement, int machine,
                            "OMPI_MCA_oob_tcp_if_exclude=lo,%s",
                            address->interface, address->interface);
         return;
+    }
+}
+
+static void judge_same_machines(struct mmul_judgement *judgement) {
+    const struct mmul_machine *machines = judgement->visit->machines;
+    for (int m = 1; m < judgement->visit->machine_count; m++) {
+        int first = 0;
+        while (first < m && !is_same_machine(&machines[first], &machines[m]))
+            first++;
+        if (first == m)
+            continue;
+        mmul_judge_find(judgement, NULL, "'%s' line %d: '%s' is the machine '%s' of line %d",
+                        judgement->hostfile, machines[m].line, machines[m].name,
+                        machines[first].name, machines[first].line);
+        mmul_judge_fix(judgement, "sed -i %dd '%s'   # one name, with all slots of the machine",
+                       machines[m].line, judgement->hostfile);
     }
 }
 
@@ -272,6 +298,7 @@ void mmul_judge_network(struct mmul_judgement *judgement) {
             judge_pair(judgement, a, b);
     for (int b = 1; b < count; b++)
         judge_unconnected(judgement, 0, b);
+    judge_same_machines(judgement);
     judge_shared_addresses(judgement);
     judge_slow(judgement);
 }

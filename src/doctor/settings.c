@@ -56,6 +56,12 @@ static void look_up(const struct sources *sources, const char *name, char *value
         (void)find_in(sources->system, name, value, capacity);
 }
 
+// As Open MPI reads a boolean: a number, or a word.
+static bool is_on(const char *value) {
+    return strtol(value, NULL, 10) != 0 || strncmp(value, "t", 1) == 0 ||
+           strncmp(value, "y", 1) == 0 || strncmp(value, "enable", 6) == 0;
+}
+
 static bool is_one(const char *variable) {
     const char *set = getenv(variable);
     return set != NULL && strcmp(set, "1") == 0;
@@ -80,6 +86,9 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
     look_up(&sources, "btl_tcp_if_exclude", settings->exclude, sizeof settings->exclude);
     look_up(&sources, "oob_tcp_keepalive_time", settings->keepalive, sizeof settings->keepalive);
     look_up(&sources, "hwloc_base_binding_policy", settings->binding, sizeof settings->binding);
+    char keeps_domains[32] = "";
+    look_up(&sources, "orte_keep_fqdn_hostnames", keeps_domains, sizeof keeps_domains);
+    settings->keeps_domains = is_on(keeps_domains);
     settings->root_allowed =
         is_one("OMPI_ALLOW_RUN_AS_ROOT") && is_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     mmul_free(sources.tune);

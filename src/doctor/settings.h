@@ -16,6 +16,7 @@ struct mmul_settings {
     char exclude[MMUL_SETTING_LENGTH]; // btl_tcp_if_exclude
     char keepalive[32];                // oob_tcp_keepalive_time, seconds
     char binding[32];                  // hwloc_base_binding_policy
+    bool keeps_domains;                // orte_keep_fqdn_hostnames is on
     bool root_allowed;                 // both variables that let root run mpirun are 1
 };
 

@@ -32,6 +32,39 @@ struct course {
 
 // ----------------------------------------------------------------------------------------- machines
 
+// The machine that mpirun calls by this name; machine_count: none yet.
+static int find_machine(const struct mmul_visit *visit, const char *name) {
+    int m = 1;
+    while (m < visit->machine_count &&
+           strcmp(mmul_host_without_user(visit->machines[m].name), name) != 0)
+        m++;
+    return m;
+}
+
+// "node.a.lan" and "node.b.lan": mpirun calls both "node". Names of this machine are no mistake.
+static bool is_mistaken(const struct mmul_host *host, const struct mmul_host *first) {
+    char called[2][MMUL_HOST_LENGTH];
+    mmul_host_called(host, false, called[0]);
+    mmul_host_called(first, false, called[1]);
+    return strcmp(mmul_host_without_user(called[0]), mmul_host_without_user(called[1])) == 0 &&
+           strcmp(mmul_host_without_user(host->name), mmul_host_without_user(first->name)) != 0 &&
+           !mmul_address_is_own(mmul_host_without_user(host->name));
+}
+
+// Counts slots as mpirun does: a line without a number is one for each core where it is the only
+// line of its host, else one.
+static void add_line(struct mmul_machine *machine, struct mmul_host *hosts, int at) {
+    if (machine->place < 0) {
+        machine->place = at;
+        machine->line = hosts[at].line;
+        machine->slots = hosts[at].slots;
+        return;
+    }
+    hosts[at].is_mistaken = is_mistaken(&hosts[at], &hosts[machine->place]);
+    if (!hosts[at].is_mistaken)
+        machine->slots += (machine->slots == 0) + (hosts[at].slots > 0 ? hosts[at].slots : 1);
+}
+
 static enum mmul_status list_machines(struct course *course, struct mmul_error *err) {
     const struct mmul_visit_order *order = course->order;
     struct mmul_visit *visit = course->visit;
@@ -43,19 +76,24 @@ static enum mmul_status list_machines(struct course *course, struct mmul_error *
     gethostname(first->name, sizeof first->name - 1);
     first->place = -1;
     visit->machine_count = 1;
+    struct mmul_host own = {.slots = 0};
+    char own_called[MMUL_HOST_LENGTH];
+    mmul_text_copy(own.name, sizeof own.name, first->name);
+    mmul_host_called(&own, order->settings->keeps_domains, own_called);
     for (int h = 0; h < order->host_count; h++) {
-        const struct mmul_host *host = &order->hosts[h];
-        const char *at = strchr(host->name, '@');
-        const char *name = at != NULL ? at + 1 : host->name;
-        bool is_first = strcmp(name, first->name) == 0 || mmul_address_is_own(name);
-        struct mmul_machine *machine = is_first ? first : &visit->machines[visit->machine_count++];
-        if (!is_first)
-            mmul_text_copy(machine->name, sizeof machine->name, host->name);
-        if (!is_first || machine->place < 0) {
-            machine->place = h;
-            machine->line = host->line;
+        struct mmul_host *host = &order->hosts[h];
+        char called[MMUL_HOST_LENGTH];
+        mmul_host_called(host, order->settings->keeps_domains, called);
+        const char *name = mmul_host_without_user(called);
+        host->is_own = strcmp(name, own_called) == 0 || mmul_address_is_own(name);
+        host->machine = host->is_own ? 0 : find_machine(visit, name);
+        struct mmul_machine *machine = &visit->machines[host->machine];
+        if (host->machine == visit->machine_count) {
+            visit->machine_count++;
+            mmul_text_copy(machine->name, sizeof machine->name, called);
+            machine->place = -1;
         }
-        machine->slots += host->slots;
+        add_line(machine, order->hosts, h);
     }
     return MMUL_OK;
 }

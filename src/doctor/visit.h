@@ -17,7 +17,7 @@ enum mmul_visit_end {
 };
 
 struct mmul_machine {
-    char name[MMUL_HOST_LENGTH]; // of the hostfile, the first machine its own
+    char name[MMUL_HOST_LENGTH]; // by which mpirun calls it, the first machine its own
     int place;                   // in the hostfile, from 0; -1: not in it
     int line;                    // where it stands there
     int slots;                   // 0: not given
@@ -51,7 +51,7 @@ struct mmul_visit {
 
 // What to look at.
 struct mmul_visit_order {
-    const struct mmul_host *hosts; // NULL: this machine alone
+    struct mmul_host *hosts; // NULL: this machine alone; their machines are set
     int host_count;
     const struct mmul_settings *settings;
     const char *program; // as it is called on other machines

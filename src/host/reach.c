@@ -82,6 +82,15 @@ char *mmul_address_network(const struct mmul_address *address, char text[static 
     return text;
 }
 
+bool mmul_address_is_numeric(const char *name) {
+    const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST};
+    struct addrinfo *found = NULL;
+    if (getaddrinfo(name, NULL, &wanted, &found) != 0)
+        return false;
+    freeaddrinfo(found);
+    return true;
+}
+
 bool mmul_address_is_own(const char *name) {
     const struct addrinfo wanted = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
     struct mmul_address own[MMUL_ADDRESSES_MAX];

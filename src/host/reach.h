@@ -23,6 +23,9 @@ int mmul_addresses_list(struct mmul_address *addresses, int capacity);
 // Asks the system's resolver.
 bool mmul_address_is_own(const char *name);
 
+// Whether a name is an address of any family, so that it needs no look-up.
+bool mmul_address_is_numeric(const char *name);
+
 // "10.0.0.1" and 24 to an address without interface; false when `text` is none.
 bool mmul_address_parse(const char *text, int prefix, struct mmul_address *address);
 

@@ -118,10 +118,13 @@ END
     mkdir drivers
     ln -s "$BUILD/tests/bad_icd_crash.so" drivers/libbad.so
     echo "$PWD/drivers/libbad.so" > drivers/bad.icd
-    OCL_ICD_VENDORS=$PWD/drivers program doctor
+    run --separate-stderr env -u HWLOC_COMPONENTS -u HWLOC_PLUGINS_PATH OCL_ICD_VENDORS="$PWD/drivers" \
+        "$MPIMATMUL" doctor < /dev/null
     expect_status 78
     [[ "$output" == *": OpenCL driver '$PWD/drivers/libbad.so' ($PWD/drivers/bad.icd) "*": not used"* ]]
     expect_line "   fix: sudo mv '$PWD/drivers/bad.icd' '$PWD/drivers/bad.icd.off'"
+    expect_line "1. $(hostname): mpirun starts no job: it crashed (signal 11)"
+    expect_line "   fix: export HWLOC_COMPONENTS=-opencl,-gl   # or mend the driver"
 }
 
 @test "a machine without OpenCL uses its CPU, and is ready" {
@@ -132,7 +135,7 @@ END
 }
 
 @test "localhost and this machine's own name need no ssh, and are one machine" {
-    printf 'localhost slots=1\n%s slots=1\n' "$(hostname)" > hosts
+    printf 'localhost\n%s\n' "$(hostname)" > hosts
     OMPI_MCA_plm_rsh_agent=none program doctor --hostfile hosts --json
     [[ "$output" == *'"slots": 2'* && "$output" == *'"connections": []'* ]]
     [ "$(grep -c '"machine": "'"$(hostname)"'"' <<< "$output")" -ge 1 ]
@@ -143,7 +146,59 @@ END
     export OMPI_MCA_oob_tcp_keepalive_time=5
     OMPI_MCA_plm_rsh_agent="no-such-agent : none-either" program doctor --hostfile hosts
     expect_status 78
-    expect_line "1. node1.invalid: cannot be reached: none of 'no-such-agent : none-either' is installed here"
+    expect_line "1. node1: cannot be reached: none of 'no-such-agent : none-either' is installed here"
+}
+
+# expect_mended FINDING FIX: mpirun refuses the file, doctor names the line, and its command mends it.
+expect_mended() {
+    ! mpirun -q --hostfile hosts true < /dev/null || return 1
+    program doctor --hostfile hosts
+    expect_status 78 || return 1
+    expect_line "1. 'hosts' $1" || return 1
+    expect_line "   fix: $2" || return 1
+    eval "$2"
+    mpirun -q --hostfile hosts true < /dev/null
+}
+
+@test "a hostfile that mpirun refuses: mpirun's words, the line, and a command that mends it" {
+    local parse="mpirun says \"Open RTE detected a parse error in the hostfile: hosts It occured on line number"
+    printf 'localhost slots=1\r\n# end\r\n' > hosts
+    expect_mended "line 1: ends with a carriage return, as on Windows: $parse 1 on token 1.\"" \
+        "sed -i 's/\\r\$//' 'hosts'"
+    printf 'localhost slots=1\n# end' > hosts
+    expect_mended "line 2: the comment ends without a line end: $parse 2 on token 1.\"" "echo >> 'hosts'"
+    printf '# two\nlocalhost slots=1\n127.0.0.1 slots=1\n' > hosts
+    expect_mended "line 3: gives slots of '127.0.0.1', the same machine as 'localhost' of line 2: mpirun says \"A \
+hostfile was provided that contains multiple definitions of the slot count for at least one node: hostfile: hosts \
+node: $(hostname -s)\"" "sed -i '2s/slots *= *[0-9]*/slots=2/;3d' 'hosts'"
+    [ "$(cat hosts)" = $'# two\nlocalhost slots=2' ]
+    echo 'localhost slots=2 max_slots=1' > hosts
+    expect_mended "line 1: max_slots is below the slots: mpirun says \"Open RTE detected a bad parameter in the \
+hostfile: hosts The max_slots parameter is less than the slots parameter: slots=2 max_slots=1\"" \
+        "sed -i '1s/max_slots *= *[0-9]*//' 'hosts'"
+}
+
+@test "a user without a home: mpirun crashes, and why" {
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    local nobody=(setpriv --reuid 54321 --regid 54321 --clear-groups)
+    "${nobody[@]}" test -x "$MPIMATMUL" || skip "the program is in a folder of one user"
+    local folder # that this user can reach
+    folder=$(mktemp -d /tmp/mmul.XXXX)
+    cd "$folder" && chmod 777 .
+    echo localhost > hosts
+    run --separate-stderr env -u HOME TMPDIR="$folder" "${nobody[@]}" "$MPIMATMUL" doctor --hostfile hosts < /dev/null
+    cd / && rm -rf "$folder"
+    expect_status 78
+    expect_line "1. $(hostname): mpirun starts no job on 'hosts': it crashed (signal 11)"
+    expect_line "   fix: export HOME=/tmp   # the user has no other home"
+}
+
+@test "an agent that is no program: mpirun starts nothing, not even here" {
+    OMPI_MCA_plm_rsh_agent=none program doctor
+    expect_status 78
+    expect_line "1. $(hostname): mpirun starts no job: The value of the MCA parameter \"plm_rsh_agent\" was set to a \
+path that could not be found: plm_rsh_agent: none"
+    expect_line "   fix: unset OMPI_MCA_plm_rsh_agent   # it names no program"
 }
 
 @test "hostfiles that are none" {

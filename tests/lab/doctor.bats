@@ -237,3 +237,56 @@ OMPI_MCA_oob_tcp_keepalive_probes=3"
     expect_findings "node2: rank 0 cannot write results to '$PWD/sub' there: No such file or directory" \
         "$agent node2 mkdir -p '$PWD/sub'   # or work in a folder that is there and yours"
 }
+
+# node_agent CASES: an agent that knows hosts by other names, as `NAME) host=node1;;` of a shell.
+node_agent() {
+    agent=$BATS_TEST_TMPDIR/agent
+    printf '#!/bin/sh\nhost=$1; shift\ncase $host in %s esac\nexec "$LAB_FOLDER/agent" "$host" "$@"\n' "$1" > "$agent"
+    chmod 755 "$agent"
+    export OMPI_MCA_plm_rsh_agent=$agent
+}
+
+# The ranks of a job say on which host they are.
+job() {
+    TMPDIR=$LAB_FOLDER/launcher/tmp timeout 60 ip netns exec "$LAB_NAME-launcher" mpirun -q --bind-to none \
+        --hostfile hosts hostname < /dev/null | sort | tr '\n' ' '
+}
+
+@test "names that mpirun cuts at the first dot: two hosts taken for one, and hosts that only full names find" {
+    local unknown='"Could not resolve hostname $host: Name or service not known" >&2; exit 255'
+    node_agent 'node|node.a.lan) host=node1;; node.b.lan) host=node2;;'
+    printf 'node.a.lan slots=1\nnode.b.lan\n' > hosts
+    [ "$(job)" = "node1 node1 " ]
+    doctor
+    expect_findings "'hosts' line 2: mpirun takes 'node.b.lan' for 'node.a.lan' of line 1: it leaves out what follows \
+the first dot" \
+        "export OMPI_MCA_orte_keep_fqdn_hostnames=1"
+    node_agent "node1.lan) host=node1;; node2.lan) host=node2;; *) echo $unknown;;"
+    printf 'node1.lan slots=1\nnode2.lan slots=1\n' > hosts
+    doctor
+    expect_findings "node1: cannot be reached: '$agent node1' ended with code 255: Could not resolve hostname node1: \
+Name or service not known" \
+        "export OMPI_MCA_orte_keep_fqdn_hostnames=1   # mpirun calls 'node1.lan' of line 1 by its first label" \
+        "node2: cannot be reached: '$agent node2' ended with code 255: Could not resolve hostname node2: Name or \
+service not known" \
+        "export OMPI_MCA_orte_keep_fqdn_hostnames=1   # mpirun calls 'node2.lan' of line 2 by its first label"
+    export OMPI_MCA_orte_keep_fqdn_hostnames=1
+    [ "$(job)" = "node1 node2 " ]
+    doctor
+    expect_ready
+}
+
+@test "one host by its name and its address is two for mpirun; lines without slots are one slot each" {
+    node_agent '10.77.0.1) host=node1;;'
+    printf 'node1 slots=1\n10.77.0.1 slots=1\nnode2 slots=1\n' > hosts
+    doctor
+    expect_findings "'hosts' line 2: '10.77.0.1' is the machine 'node1' of line 1" \
+        "sed -i 2d 'hosts'   # one name, with all slots of the machine"
+    printf 'node1\nnode2 slots=1\nnode1\n' > hosts
+    [ "$(job)" = "node1 node1 node2 " ]
+    doctor
+    expect_findings "node1: 2 slots, but 1 core and 0 GPUs: ranks would share cores" \
+        "sed -i '1s/[^[:space:]#]\\+/& slots=1/;3d' 'hosts'"
+    eval "sed -i '1s/[^[:space:]#]\\+/& slots=1/;3d' 'hosts'"
+    [ "$(job)" = "node1 node2 " ]
+}

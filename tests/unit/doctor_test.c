@@ -19,13 +19,13 @@
 
 // ---------------------------------------------------------------------------------------- hostfile
 
-static enum mmul_status load(const char *text, struct mmul_host **hosts, int *count,
+static enum mmul_status load(const char *text, struct mmul_hostfile *hostfile,
                              struct mmul_error *err) {
     struct folder folder;
     folder_create(&folder);
     const char *path = folder_path(&folder, "hosts");
     file_store(path, text, strlen(text));
-    enum mmul_status status = mmul_hostfile_load(path, hosts, count, err);
+    enum mmul_status status = mmul_hostfile_load(path, hostfile, err);
     if (status != MMUL_OK)
         folder_destroy(&folder);
     else
@@ -35,26 +35,56 @@ static enum mmul_status load(const char *text, struct mmul_host **hosts, int *co
 
 static void test_hostfile(void **state) {
     (void)state;
-    static const char text[] = "# a comment\n"
+    static const char text[] = "\xEF\xBB\xBF# a comment\r\n"
                                "\n"
                                "  node1 slots=4 max_slots=8  # more\n"
                                "me@node2.lan\tslots = 2\r\n"
                                "10.0.0.7\n"
-                               "node1 max-slots=3 slots=1";
-    static const struct mmul_host expected[] = {
-        {"node1", 5, 3}, {"me@node2.lan", 2, 4}, {"10.0.0.7", 0, 5}};
-    struct mmul_host *hosts = NULL;
+                               "node1 max-slots=3 slots=5\n"
+                               "node1 slots=5 max-slots = 3  # less";
+    static const struct mmul_host expected[] = {{.name = "node1", .slots = 4, .line = 3},
+                                                {.name = "me@node2.lan", .slots = 2, .line = 4},
+                                                {.name = "10.0.0.7", .slots = 0, .line = 5},
+                                                {.name = "node1", .slots = 5, .line = 6},
+                                                {"node1", 5, 7, "max-slots", 0, false, false}};
+    struct mmul_hostfile hostfile = {.hosts = NULL};
     struct mmul_error err = {0};
-    int count = 0;
-    assert_int_equal(load(text, &hosts, &count, &err), MMUL_OK);
-    assert_int_equal(count, 3);
-    for (int h = 0; h < 3; h++) {
-        assert_string_equal(hosts[h].name, expected[h].name);
-        assert_int_equal(hosts[h].slots, expected[h].slots);
-        assert_int_equal(hosts[h].line, expected[h].line);
+    assert_int_equal(load(text, &hostfile, &err), MMUL_OK);
+    assert_int_equal(hostfile.count, 5);
+    assert_true(hostfile.has_mark);
+    assert_int_equal(hostfile.carriage_line, 4);
+    assert_int_equal(hostfile.open_comment, 7);
+    for (int h = 0; h < hostfile.count; h++) {
+        assert_string_equal(hostfile.hosts[h].name, expected[h].name);
+        assert_int_equal(hostfile.hosts[h].slots, expected[h].slots);
+        assert_int_equal(hostfile.hosts[h].line, expected[h].line);
+        assert_string_equal(hostfile.hosts[h].low_maximum, expected[h].low_maximum);
     }
-    mmul_free(hosts);
+    mmul_hostfile_fini(&hostfile);
+    assert_int_equal(load("node1 # good\n", &hostfile, &err), MMUL_OK);
+    assert_false(hostfile.has_mark);
+    assert_int_equal(hostfile.carriage_line, 0);
+    assert_int_equal(hostfile.open_comment, 0);
+    mmul_hostfile_fini(&hostfile);
     assert_int_equal(mmul_live_bytes(), 0);
+}
+
+static void test_called(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *called;
+    } cases[] = {
+        {"node1", "node1"},           {"node1.a.lan", "node1"}, {"me@node1.lan", "me@node1"},
+        {"me.x@node1", "me.x@node1"}, {"10.0.0.7", "10.0.0.7"}, {"me@10.0.0.7", "me@10.0.0.7"},
+        {"fe80::1", "fe80::1"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct mmul_host host = {.slots = 0};
+        char called[MMUL_HOST_LENGTH];
+        strcpy(host.name, cases[c].name);
+        assert_string_equal(mmul_host_called(&host, false, called), cases[c].called);
+        assert_string_equal(mmul_host_called(&host, true, called), cases[c].name);
+    }
 }
 
 // A name becomes a word of ssh's command line: nothing but a name is let through.
@@ -82,12 +112,10 @@ static void test_hostfile_refusals(void **state) {
         {"node1 cores=4\n", "unknown word 'cores', expected slots or max_slots"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        struct mmul_host *hosts = NULL;
+        struct mmul_hostfile hostfile = {.hosts = NULL};
         struct mmul_error err = {0};
-        int count = 0;
-        assert_failure(load(cases[c].text, &hosts, &count, &err), MMUL_ERR_DATA, err,
-                       cases[c].part);
-        assert_null(hosts);
+        assert_failure(load(cases[c].text, &hostfile, &err), MMUL_ERR_DATA, err, cases[c].part);
+        assert_null(hostfile.hosts);
     }
 }
 
@@ -111,12 +139,16 @@ static void test_settings(void **state) {
     assert_string_equal(settings.agent, "ssh -p 22 : rsh");
     assert_string_equal(settings.include, "eth7");
     assert_string_equal(settings.keepalive, "");
+    assert_false(settings.keeps_domains);
+    setenv("OMPI_MCA_orte_keep_fqdn_hostnames", "true", 1);
     setenv("OMPI_MCA_btl_tcp_if_include", "eth0", 1); // the environment beats the user's file
     setenv("OMPI_MCA_oob_tcp_keepalive_time", "300", 1);
     assert_int_equal(mmul_settings_load(folder_path(&folder, "tune"), &settings, &err), MMUL_OK);
     assert_string_equal(settings.include, "eth0");
     assert_string_equal(settings.keepalive, "9"); // and mpirun's command line both
     assert_string_equal(settings.exclude, "lo,eth1");
+    assert_true(settings.keeps_domains);
+    unsetenv("OMPI_MCA_orte_keep_fqdn_hostnames");
     assert_failure(mmul_settings_load(folder_path(&folder, "none"), &settings, &err),
                    MMUL_ERR_NO_INPUT, err, "none'");
     unsetenv("OMPI_MCA_btl_tcp_if_include");
@@ -187,9 +219,12 @@ static json_t *judge_second(const char *changes, int slots, double clock,
     };
     struct mmul_visit visit = {.machines = machines, .machine_count = 2};
     struct mmul_settings settings = {.keepalive = "5"};
+    struct mmul_host host = {.name = "node", .slots = slots, .line = 7, .machine = 1};
+    const struct mmul_hostfile lines = {.hosts = &host, .count = 1};
     struct mmul_judgement judgement = {.visit = &visit,
                                        .settings = &settings,
                                        .hostfile = "hosts",
+                                       .lines = &lines,
                                        .limit_seconds = 5,
                                        .findings = json_array()};
     strcpy(visit.agent.shown, "ssh");
@@ -315,6 +350,119 @@ static void test_unreached(void **state) {
         snprintf(what, sizeof what, "cannot be reached: 'ssh node' ended with code %d: %s",
                  said.detail, said.words);
         expect_one(judge_second("{}", 1, 0, &said), what, cases[c].fix);
+    }
+}
+
+// -------------------------------------------------------------------------------- mpirun's verdict
+
+#define RULE "--------------------------------------------------------------------------\n"
+#define OWN_ERROR                                                                             \
+    RULE "An internal error has occurred in ORTE:\n\n[[1,0],0] FORCE-TERMINATE AT (null):1 -" \
+         " error\n\nThis is something that should be reported to the developers.\n" RULE
+
+static void test_mpirun(void **state) {
+    (void)state;
+    static const struct {
+        const char *said;
+        enum mmul_mpirun_verdict verdict;
+        const char *words;
+    } cases[] = {
+        {"[vm:1] LAUNCH MSG RAW SIZE: 593\n" OWN_ERROR, MMUL_MPIRUN_ACCEPTS, NULL},
+        {RULE "A deprecated value\n" RULE "[vm:1] LAUNCH MSG RAW SIZE: 593\n", MMUL_MPIRUN_ACCEPTS,
+         NULL},
+        {RULE "parse error in the hostfile\n" RULE "[vm:1] LAUNCH MSG RAW SIZE: 5\n",
+         MMUL_MPIRUN_REFUSES, "parse error in the hostfile"},
+        {RULE "Open RTE detected a parse error in the hostfile:\n    F\nIt occured on line number "
+              "1 on token 1.\n" RULE OWN_ERROR,
+         MMUL_MPIRUN_REFUSES,
+         "Open RTE detected a parse error in the hostfile: F It occured on line number 1 on token "
+         "1."},
+        {OWN_ERROR RULE "One\tparagraph\n\n  node:   a\n\nand more\n" RULE, MMUL_MPIRUN_REFUSES,
+         "One?paragraph node: a"},
+        {"*** stack smashing detected ***: terminated\n", MMUL_MPIRUN_REFUSES,
+         "*** stack smashing detected ***: terminated"},
+        {"", MMUL_MPIRUN_REFUSES, ""},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct mmul_mpirun_answer answer = {.words = "old"};
+        mmul_mpirun_read(cases[c].said, &answer);
+        assert_int_equal(answer.verdict, cases[c].verdict);
+        if (cases[c].words != NULL)
+            assert_string_equal(answer.words, cases[c].words);
+    }
+}
+
+// Findings about lines of a hostfile, in a visit that gives each line the machine of its digit.
+static json_t *judge_lines(const char *text, const char *digits, enum mmul_mpirun_verdict verdict) {
+    struct mmul_machine machines[4] = {{.name = "here", .place = -1}};
+    struct mmul_visit visit = {.machines = machines, .machine_count = 4};
+    struct mmul_hostfile lines;
+    struct mmul_error err = {0};
+    const struct mmul_mpirun_answer mpirun = {.verdict = verdict, .words = "no"};
+    assert_int_equal(load(text, &lines, &err), MMUL_OK);
+    assert_int_equal(strlen(digits), lines.count);
+    for (int h = lines.count - 1; h >= 0; h--) {
+        lines.hosts[h].machine = digits[h] - '0';
+        struct mmul_machine *machine = &machines[lines.hosts[h].machine];
+        strcpy(machine->name, lines.hosts[h].name);
+        machine->place = h;
+        machine->slots += lines.hosts[h].slots;
+    }
+    visit.agent.count = 1;
+    struct mmul_judgement judgement = {.visit = &visit,
+                                       .hostfile = "F",
+                                       .lines = &lines,
+                                       .mpirun = &mpirun,
+                                       .findings = json_array()};
+    mmul_judge_hostfile(&judgement);
+    mmul_hostfile_fini(&lines);
+    return judgement.findings;
+}
+
+static void test_lines(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *digits, *what, *fix;
+    } cases[] = {
+        {"a slots=1\r\nb\n", "12",
+         "'F' line 1: ends with a carriage return, as on Windows: mpirun says \"no\"",
+         "sed -i 's/\\r$//' 'F'"},
+        {"\xEF\xBB\xBF"
+         "a\n",
+         "1", "'F' line 1: begins with a byte-order mark: mpirun says \"no\"",
+         "sed -i '1s/^\\xEF\\xBB\\xBF//' 'F'"},
+        {"a\n# end", "1", "'F' line 2: the comment ends without a line end: mpirun says \"no\"",
+         "echo >> 'F'"},
+        {"a slots=2 max-slots=1\n", "1",
+         "'F' line 1: max-slots is below the slots: mpirun says \"no\"",
+         "sed -i '1s/max-slots *= *[0-9]*//' 'F'"},
+        {"a\nme@b_c\n", "12",
+         "'F' line 2: 'b_c' has '_' in its name: letters, digits, '-' and '.' are legal: mpirun "
+         "says "
+         "\"no\"",
+         "getent ahostsv4 'b_c'   # write that address, or another name of it, into line 2"},
+        {"a slots=1\nb\na slots=2\na slots=3\n", "1211",
+         "'F' line 3: gives slots of 'a', which is in line 1 already: mpirun says \"no\"",
+         "sed -i '1s/slots *= *[0-9]*/slots=6/;3d;4d' 'F'"},
+        {"localhost\n127.0.0.1 slots=2\n", "11",
+         "'F' line 2: gives slots of '127.0.0.1', the same machine as 'localhost' of line 1: "
+         "mpirun "
+         "says \"no\"",
+         "sed -i '2s/slots *= *[0-9]*/slots=2/;1d' 'F'"},
+        {"a slots=1\n", "1", "mpirun starts no job on 'F': no",
+         "mpirun --hostfile 'F' -n 1 --do-not-launch true   # says all of it"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        json_t *found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_REFUSES);
+        assert_int_equal(json_array_size(found), 1);
+        const json_t *finding = json_array_get(found, 0);
+        assert_string_equal(mmul_facts_text(finding, "what"), cases[c].what);
+        assert_string_equal(mmul_facts_text(finding, "fix"), cases[c].fix);
+        json_decref(found);
+        // Another Open MPI may take what 4.1 refuses.
+        found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_ACCEPTS);
+        assert_int_equal(json_array_size(found), 0);
+        json_decref(found);
     }
 }
 
@@ -463,12 +611,21 @@ static void test_no_common_network(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostfile),     cmocka_unit_test(test_hostfile_refusals),
-        cmocka_unit_test(test_settings),     cmocka_unit_test(test_interfaces),
-        cmocka_unit_test(test_findings),     cmocka_unit_test(test_no_findings),
-        cmocka_unit_test(test_unreached),    cmocka_unit_test(test_network_good),
-        cmocka_unit_test(test_one_way),      cmocka_unit_test(test_closed_network),
-        cmocka_unit_test(test_slow_network), cmocka_unit_test(test_no_common_network),
+        cmocka_unit_test(test_hostfile),
+        cmocka_unit_test(test_hostfile_refusals),
+        cmocka_unit_test(test_called),
+        cmocka_unit_test(test_mpirun),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_interfaces),
+        cmocka_unit_test(test_findings),
+        cmocka_unit_test(test_no_findings),
+        cmocka_unit_test(test_unreached),
+        cmocka_unit_test(test_network_good),
+        cmocka_unit_test(test_one_way),
+        cmocka_unit_test(test_closed_network),
+        cmocka_unit_test(test_slow_network),
+        cmocka_unit_test(test_no_common_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// The hostfile, line by line, and mpirun's verdict on it. A line that Open MPI 4.1 refuses is named
+// only if mpirun does refuse the file, so another Open MPI may think otherwise; lines that it takes
+// for something else than they say are named always. With `mpirun -q` a refusal is exit code 1 without a word.
+#include "doctor/judge.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "doctor/facts.h"
+
+// Open MPI packs names of hosts into a message that has room for these only.
+static const char name_letters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+
+// A judgement under way.
+struct reading {
+    struct mmul_judgement *judgement;
+    const struct mmul_hostfile *lines;
+    bool is_refused;   // mpirun refuses the file, or was not asked
+    bool is_explained; // by a line
+};
+
+// A finding about a line which mpirun refuses; the first one has mpirun's own words.
+static void find_refused(struct reading *reading, int line, const char *what) {
+    const struct mmul_mpirun_answer *mpirun = reading->judgement->mpirun;
+    const bool is_first = !reading->is_explained && mpirun->verdict == MMUL_MPIRUN_REFUSES;
+    mmul_judge_find(reading->judgement, NULL, "'%s' line %d: %s%s%s%s",
+                    reading->judgement->hostfile, line, what, is_first ? ": mpirun says \"" : "",
+                    is_first ? mpirun->words : "", is_first ? "\"" : "");
+    reading->is_explained = true;
+}
+
+static void read_file_wide(struct reading *reading) {
+    const struct mmul_hostfile *lines = reading->lines;
+    const char *path = reading->judgement->hostfile;
+    if (lines->has_mark) {
+        find_refused(reading, 1, "begins with a byte-order mark");
+        mmul_judge_fix(reading->judgement, "sed -i '1s/^\\xEF\\xBB\\xBF//' '%s'", path);
+    }
+    if (lines->carriage_line > 0) {
+        find_refused(reading, lines->carriage_line, "ends with a carriage return, as on Windows");
+        mmul_judge_fix(reading->judgement, "sed -i 's/\\r$//' '%s'", path);
+    }
+    if (lines->open_comment > 0) {
+        find_refused(reading, lines->open_comment, "the comment ends without a line end");
+        mmul_judge_fix(reading->judgement, "echo >> '%s'", path);
+    }
+}
+
+static void read_line(struct reading *reading, const struct mmul_host *host) {
+    const struct mmul_machine *machine = &reading->judgement->visit->machines[host->machine];
+    const char *path = reading->judgement->hostfile;
+    const char *name = mmul_host_without_user(machine->name);
+    const char *odd = name + strspn(name, name_letters);
+    char what[MMUL_HOST_LENGTH + 128];
+    if (!host->is_own && *odd != '\0') {
+        snprintf(what, sizeof what,
+                 "'%s' has '%c' in its name: letters, digits, '-' and '.' are legal", name, *odd);
+        find_refused(reading, host->line, what);
+        mmul_judge_fix(reading->judgement,
+                       "getent ahostsv4 '%s'   # write that address, or another name of it, into "
+                       "line %d",
+                       name, host->line);
+    }
+    if (host->low_maximum[0] != '\0') {
+        snprintf(what, sizeof what, "%s is below the slots", host->low_maximum);
+        find_refused(reading, host->line, what);
+        mmul_judge_fix(reading->judgement, "sed -i '%ds/%s *= *[0-9]*//' '%s'", host->line,
+                       host->low_maximum, path);
+    }
+}
+
+// The command that gives a machine so many slots in one line, where it has several.
+static void add_command(const struct mmul_judgement *judgement, const struct mmul_machine *machine,
+                        int slots, struct mmul_text *command) {
+    const struct mmul_hostfile *lines = judgement->lines;
+    const struct mmul_host *kept =
+        &lines->hosts[machine->place]; // the first with slots, or the first
+    const int number = kept->machine;
+    for (int h = machine->place; h < lines->count; h++) {
+        const struct mmul_host *host = &lines->hosts[h];
+        if (host->machine == number && !host->is_mistaken && kept->slots == 0 && host->slots > 0)
+            kept = host;
+    }
+    if (kept->slots > 0)
+        mmul_text_add(command, "sed -i '%ds/slots *= *[0-9]*/slots=%d/", kept->line, slots);
+    else
+        mmul_text_add(command, "sed -i '%ds/[^[:space:]#]\\+/& slots=%d/", kept->line, slots);
+    for (int h = 0; h < lines->count; h++) {
+        const struct mmul_host *host = &lines->hosts[h];
+        if (host->machine == number && !host->is_mistaken && host != kept)
+            mmul_text_add(command, ";%dd", host->line);
+    }
+    mmul_text_add(command, "' '%s'", judgement->hostfile);
+}
+
+void mmul_judge_fix_slots(struct mmul_judgement *judgement, const struct mmul_machine *machine,
+                          int slots) {
+    struct mmul_text command = {0};
+    if (judgement->lines != NULL)
+        add_command(judgement, machine, slots, &command);
+    mmul_judge_fix(judgement, "%s", mmul_text_get(&command));
+    mmul_text_fini(&command);
+}
+
+// Two hosts that mpirun takes for one.
+static void read_mistaken(struct reading *reading, const struct mmul_host *host,
+                          const struct mmul_host *first) {
+    char what[2 * MMUL_HOST_LENGTH + 128];
+    snprintf(what, sizeof what,
+             "mpirun takes '%s' for '%s' of line %d: it leaves out what follows the first dot",
+             host->name, first->name, first->line);
+    if (host->slots > 0 && reading->is_refused)
+        find_refused(reading, host->line, what);
+    else
+        mmul_judge_find(reading->judgement, NULL, "'%s' line %d: %s", reading->judgement->hostfile,
+                        host->line, what);
+    mmul_judge_fix(reading->judgement, "export OMPI_MCA_orte_keep_fqdn_hostnames=1");
+}
+
+// Open MPI 4.1 takes a host in several lines, but slots from its first line only.
+static void read_repeated(struct reading *reading, const struct mmul_host *host) {
+    struct mmul_judgement *judgement = reading->judgement;
+    const struct mmul_machine *machine = &judgement->visit->machines[host->machine];
+    const struct mmul_host *first = &reading->lines->hosts[machine->place];
+    char what[2 * MMUL_HOST_LENGTH + 128];
+    if (host->is_mistaken)
+        return read_mistaken(reading, host, first);
+    for (const struct mmul_host *other = first + 1; other < host; other++)
+        if (other->machine == host->machine && !other->is_mistaken && other->slots > 0)
+            return; // the finding about that line has this one in its command
+    if (host == first || host->slots == 0 || !reading->is_refused)
+        return;
+    if (strcmp(host->name, first->name) == 0)
+        snprintf(what, sizeof what, "gives slots of '%s', which is in line %d already", host->name,
+                 first->line);
+    else
+        snprintf(what, sizeof what, "gives slots of '%s', the same machine as '%s' of line %d",
+                 host->name, first->name, first->line);
+    find_refused(reading, host->line, what);
+    mmul_judge_fix_slots(judgement, machine, machine->slots);
+}
+
+// A refusal that no line explains.
+static void judge_refusal(struct mmul_judgement *judgement) {
+    const struct mmul_mpirun_answer *mpirun = judgement->mpirun;
+    const struct mmul_machine *first = &judgement->visit->machines[0];
+    const char *path = judgement->hostfile;
+    const bool has_no_agent = judgement->visit->agent.count == 0;
+    if (has_no_agent && judgement->visit->machine_count > 1)
+        return; // said of each machine
+    mmul_judge_find(judgement, first, "mpirun starts no job%s%s%s: %s", path != NULL ? " on '" : "",
+                    path != NULL ? path : "", path != NULL ? "'" : "", mpirun->words);
+    if (mpirun->is_crash && mpirun->has_no_home)
+        mmul_judge_fix(judgement, "export HOME=/tmp   # the user has no other home");
+    else if (mpirun->is_crash &&
+             json_array_size(json_object_get(first->facts, "driver_warnings")) > 0)
+        mmul_judge_fix(judgement, "export HWLOC_COMPONENTS=-opencl,-gl   # or mend the driver");
+    else if (has_no_agent)
+        mmul_judge_fix(judgement, "unset OMPI_MCA_plm_rsh_agent   # it names no program");
+    else
+        mmul_judge_fix(judgement, "mpirun%s%s%s -n 1 --do-not-launch true   # says all of it",
+                       path != NULL ? " --hostfile '" : "", path != NULL ? path : "",
+                       path != NULL ? "'" : "");
+}
+
+void mmul_judge_hostfile(struct mmul_judgement *judgement) {
+    const struct mmul_hostfile *lines = judgement->lines;
+    const enum mmul_mpirun_verdict verdict = judgement->mpirun->verdict;
+    struct reading reading = {
+        .judgement = judgement, .lines = lines, .is_refused = verdict != MMUL_MPIRUN_ACCEPTS};
+    if (lines != NULL && reading.is_refused)
+        read_file_wide(&reading);
+    for (int h = 0; lines != NULL && h < lines->count; h++) {
+        if (reading.is_refused)
+            read_line(&reading, &lines->hosts[h]);
+        read_repeated(&reading, &lines->hosts[h]);
+    }
+    if (verdict == MMUL_MPIRUN_REFUSES && !reading.is_explained)
+        judge_refusal(judgement);
+}

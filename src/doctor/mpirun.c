@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// A dry run of mpirun. Open MPI 4.1 ends it with exit code 0 and "LAUNCH MSG RAW SIZE" where the job
+// could be launched, also with 0 where a hostfile is refused, and it blames itself ("internal error")
+// in both cases. So the verdict is taken from its words: a text between two rules of dashes.
+#include "doctor/mpirun.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "doctor/conversation.h"
+
+static const char ready_mark[] = "LAUNCH MSG RAW SIZE", rule[] = "----------";
+static const char own_error[] = "An internal error has occurred";
+
+// A machine that is busy may take a while to start mpirun. A killed mpirun leaves its session directory.
+static const double START_SECONDS = 10, END_SECONDS = 3;
+
+// Puts the first two paragraphs before a rule on one line, without control characters.
+static void copy_paragraphs(const char *said, struct mmul_mpirun_answer *answer) {
+    size_t length = 0;
+    int ended = 0; // paragraphs
+    said += strspn(said, " \t\r\n");
+    while (*said != '\0' && ended < 2 && strncmp(said, rule, strlen(rule)) != 0) {
+        said += strspn(said, " \t");
+        size_t line = strcspn(said, "\n");
+        if (length + line + 2 > sizeof answer->words)
+            break;
+        if (line > 0 && length > 0)
+            answer->words[length++] = ' ';
+        for (size_t c = 0; c < line; c++)
+            if (said[c] != ' ' || answer->words[length - 1] != ' ')
+                answer->words[length++] = iscntrl((unsigned char)said[c]) ? '?' : said[c];
+        ended += line == 0;
+        said += line + (said[line] == '\n');
+    }
+    answer->words[length] = '\0';
+}
+
+// The first text between rules that is not mpirun's error about itself; NULL: none.
+static const char *find_text(const char *said) {
+    for (const char *at = said; (at = strstr(at, rule)) != NULL; at += strspn(at, "-")) {
+        at += strspn(at, "-\n");
+        if (strncmp(at, own_error, strlen(own_error)) != 0)
+            return at;
+        at += strcspn(at, "-");
+    }
+    return NULL;
+}
+
+void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
+    const char *text = find_text(said);
+    copy_paragraphs(text != NULL ? text : said, answer);
+    // One rank may find its place although mpirun could not read the whole file.
+    const bool is_about_file = text != NULL && strstr(answer->words, "hostfile") != NULL;
+    answer->verdict = strstr(said, ready_mark) != NULL && !is_about_file ? MMUL_MPIRUN_ACCEPTS
+                                                                         : MMUL_MPIRUN_REFUSES;
+}
+
+static enum mmul_status start(const char *hostfile, const char *tune,
+                              struct mmul_conversation *talk, struct mmul_error *err) {
+    const char *argv[16] = {"mpirun", "--allow-run-as-root"}; // judge.c knows better about root
+    int count = 2;
+    if (hostfile != NULL) {
+        argv[count++] = "--hostfile";
+        argv[count++] = hostfile;
+    }
+    if (tune != NULL) {
+        argv[count++] = "--tune";
+        argv[count++] = tune;
+    }
+    argv[count++] = "-n"; // else mpirun asks machines for their cores
+    argv[count++] = "1";
+    argv[count++] = "--oversubscribe";
+    argv[count++] = "--do-not-launch";
+    argv[count++] = "true";
+    return mmul_program_start(argv, &talk->program, err);
+}
+
+enum mmul_status mmul_mpirun_ask(const char *hostfile, const char *tune, double limit_seconds,
+                                 struct mmul_mpirun_answer *answer, struct mmul_error *err) {
+    struct mmul_conversation talk = {.ended = false}, *const talks[] = {&talk};
+    char path[1024];
+    const double deadline = mmul_clock_now() + limit_seconds + START_SECONDS;
+    *answer = (struct mmul_mpirun_answer){.verdict = MMUL_MPIRUN_SILENT};
+    answer->has_no_home = getenv("HOME") == NULL && getpwuid(geteuid()) == NULL;
+    if (getenv("PMIX_NAMESPACE") != NULL || !mmul_program_find("mpirun", "", path, sizeof path))
+        return MMUL_OK;
+    if (start(hostfile, tune, &talk, err) != MMUL_OK)
+        return err->status;
+    while (!talk.ended && mmul_clock_now() < deadline &&
+           strstr(mmul_text_get(&talk.grumble), ready_mark) == NULL)
+        mmul_conversations_wait(talks, 1, deadline);
+    const bool is_late = mmul_clock_now() >= deadline;
+    mmul_conversation_close(&talk, is_late ? 0.0 : END_SECONDS);
+    mmul_mpirun_read(mmul_text_get(&talk.grumble), answer);
+    if (answer->verdict == MMUL_MPIRUN_REFUSES && talk.end == MMUL_CHILD_CRASHED) {
+        answer->is_crash = true;
+        snprintf(answer->words, sizeof answer->words, "it crashed (signal %d)", talk.detail);
+    } else if (answer->verdict == MMUL_MPIRUN_REFUSES && is_late) {
+        snprintf(answer->words, sizeof answer->words, "it has not come to an end within %g s",
+                 limit_seconds + START_SECONDS);
+    } else if (answer->words[0] == '\0' && talk.end == MMUL_CHILD_DONE) {
+        answer->verdict = MMUL_MPIRUN_ACCEPTS;
+    }
+    mmul_conversation_fini(&talk);
+    return MMUL_OK;
+}
