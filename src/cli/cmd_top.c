@@ -76,7 +76,7 @@ static enum mmul_status show(const struct call *call, const struct mmul_jobs *jo
     }
     if (values[OPT_JSON].number != 0)
         return mmul_print_made(mmul_jobs_json(jobs, id, &text, err), &text, stdout);
-    if (!has_job(jobs, NULL)) {
+    if (values[OPT_ONCE].number != 0 && !has_job(jobs, NULL)) {
         puts("no job of yours is under way on this machine");
         return MMUL_OK;
     }
@@ -116,19 +116,15 @@ const struct command mmul_command_top = {
     .summary = "jobs while they run: every rank, progress, the loss",
     .notes =
         "From another terminal, on the machine of the job's first process, by the user whose job\n"
-        "it is: mul and run, and what Python or a program of yours does, from half a second on. "
-        "Twice\n"
-        "a second it shows how far the job is and how long it will take, and of each rank its "
-        "host\n"
-        "and device, what it computes, how fast, its share of the work, how far it is with that, "
-        "its\n"
-        "memory, temperature and watts (of a CPU its packages', by RAPL and hwmon; of a card by "
-        "hwmon or\n"
-        "NVML), - where the system does not tell; of a program with a loop turns, windows per "
-        "second,\n"
-        "the numbers that it has printed last, and one of them as a curve: its loss. q leaves, up "
-        "and\n"
-        "down show other ranks, tab shows the next job. The job does not notice.\n"
+        "it is: mul and run, and what Python or a program of yours does, from half a second on.\n"
+        "Where no job is under way it waits for one. Twice a second it shows how far the job is\n"
+        "and how long it will take, and of each rank its host and device, what it computes (in\n"
+        "turns of a loop that take less than a second: what takes longest), how fast, its share\n"
+        "of the work, how far it is with that, its memory, temperature and watts (of a CPU its\n"
+        "packages', by RAPL and hwmon; of a card by hwmon or NVML), - where the system does not\n"
+        "tell; of a program with a loop turns, windows per second, the numbers that it has\n"
+        "printed last, and one of them as a curve: its loss. q leaves, up and down show other\n"
+        "ranks, tab shows the next job. The job does not notice.\n"
         "A job says this in a file in $XDG_RUNTIME_DIR/mpimatmul, or /tmp/mpimatmul-<uid>, which "
         "is\n"
         "the user's alone. JOB is the number of its first process. --once --json has all of it, "

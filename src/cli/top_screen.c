@@ -192,7 +192,7 @@ static void draw(struct screen *screen) {
                  count);
     }
     if (count == 0)
-        put(0, 0, COLS, "no job of yours is under way on this machine");
+        put(0, 0, COLS, "no job of yours is under way on this machine: waiting for one");
     attron(A_REVERSE);
     mvhline(LINES - 1, 0, ' ', COLS);
     put(LINES - 1, 0, COLS, keys);

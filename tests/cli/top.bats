@@ -94,10 +94,8 @@ alone() {
 }
 
 @test "no job: its line and 0; in JSON none" {
-    alone top
-    expect_quiet_success
-    [ "$output" = "no job of yours is under way on this machine" ] || { show; return 1; }
     alone top --once
+    expect_quiet_success
     [ "$output" = "no job of yours is under way on this machine" ] || { show; return 1; }
     alone top --once --json
     expect_quiet_success
@@ -184,6 +182,36 @@ END
     [ ! -s err.0 ]
 }
 
+@test "a training in Python: its steps, and the numbers that it reads by their names" {
+    "$PYTHON" -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
+    cat > fit.py << 'END'
+import numpy as np
+import mpimatmul as mm
+mm.init(device="faulty:delay=20ms:cpu")
+w = mm.nn.Parameter(np.ones((8, 8), "f4"))
+optimizer = mm.optim.SGD([w], lr=0.01)
+for step in range(40):
+    error = mm.sum(w * w)
+    optimizer.zero_grad()
+    error.backward()
+    optimizer.step()
+    f"{error:.3f}", float(mm.sum(w))
+END
+    PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0 job "${launch[@]}" -n 2 "$PYTHON" fit.py
+    look '[n["name"] for n in j["numbers"]] == ["error", "steps", "fit.py:11"]' 'j["numbers"][1]["value"] >= 5' \
+        'j["curve"]["name"] == "error" and len(j["curve"]["points"]) >= 5' 'j["loop"] is None' \
+        'all(r["computes"] and r["done"] == 1 for r in j["ranks"][1:])'
+    check_schema all.json
+    python "$id" << 'END'
+import json, sys
+j = next(j for j in json.load(open("all.json"))["jobs"] if j["id"] == sys.argv[1])
+assert all(abs(y - 64 * 0.98 ** (2 * x)) < 1e-3 for x, y in j["curve"]["points"]), j["curve"]
+END
+    wait "${jobs[0]}"
+    [ ! -s out.0 ]
+    [ ! -s err.0 ] || { cat err.0; return 1; }
+}
+
 @test "several jobs are listed, the longest first, and one of them alone" {
     write_loop
     job "$MPIMATMUL" "${loop[@]}"
@@ -261,20 +289,18 @@ assert not [j for j in json.load(open("all.json"))["jobs"] if j["id"] in sys.arg
     # One that is no user's own is not taken for XDG_RUNTIME_DIR at all.
     rm "$folder"
     chmod 755 run
-    alone top
+    alone top --once
     expect_quiet_success
     [ ! -e "$folder" ]
 }
 
 @test "what top refuses" {
+    program top
+    expect_failure 64 "top: standard input and output are no terminal" "--once prints a table, --once --json JSON"
     program top --json
     expect_failure 64 "top: --json is for --once"
     program top 1 2
     expect_failure 64 "top: expected at most 1 operand, found 2" "mpimatmul top [JOB] [options]"
-    write_loop
-    job "$MPIMATMUL" "${loop[@]}"
-    program top
-    expect_failure 64 "top: standard input and output are no terminal" "--once prints a table, --once --json JSON"
 }
 
 # ------------------------------------------------------------------------------------- on a terminal
@@ -324,7 +350,7 @@ expect_size() {
     sees '^rank host +device +computes +GFLOP/s share +done +memory +temp +power$'
     local rank
     for rank in 0 1 2; do
-        sees "^   $rank .* [1-9][0-9]? % +([0-9]+ %|-) +[0-9.]+ MiB +[-0-9]"
+        sees "^   $rank .* [a-z+.]+ +([0-9.]+|-) +[1-9][0-9]? % +[0-9]+ % +[0-9.]+ MiB +[-0-9]"
     done
     sees '^loss: [0-9.e-]+ to 10, from 0 to [0-9]+$'
     [[ "$screen" == *[⠁-⣿]* ]] || { echo "$screen"; return 1; }
@@ -366,6 +392,28 @@ expect_size() {
     for ((i = 0; i < 50; i++)); do [ ! -s code ] || break; sleep 0.1; done
     [ "$(cat code)" = 75 ]
     [ "$(cat err)" = "mpimatmul: stopped by SIGINT" ]
+}
+
+@test "no job yet: it waits for one; Ctrl-C while it waits ends with 75" {
+    need_terminal
+    alone --version # skips where no folder can be hidden
+    local hidden own
+    hidden="mount --bind empty '/tmp/mpimatmul-$(id -u)' && exec env LC_ALL=C TERM=screen '$MPIMATMUL' top"
+    [ "$(id -u)" -eq 0 ] || own=--map-current-user
+    tmux -L top -f /dev/null new-session -d -x 80 -y 24 \
+        "for i in 1 2; do unshare --mount ${own:-} sh -c \"$hidden\" 2> err; echo \$? > code.\$i; done; exec sleep 100"
+    sees '^no job of yours is under way on this machine: waiting for one$'
+    expect_size 80 24
+    tmux -L top send-keys C-c
+    for ((i = 0; i < 50; i++)); do [ ! -s code.1 ] || break; sleep 0.1; done
+    [ "$(cat code.1)" = 75 ]
+    sees '^no job of yours is under way on this machine: waiting for one$'
+    write_loop
+    job "$MPIMATMUL" "${loop[@]}"
+    sees "^job $id: mpimatmul run loop.py"
+    tmux -L top send-keys q
+    for ((i = 0; i < 50; i++)); do [ ! -s code.2 ] || break; sleep 0.1; done
+    [ "$(cat code.2)" = 0 ]
 }
 
 @test "tab turns to the next job; a terminal that nobody knows" {

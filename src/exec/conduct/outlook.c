@@ -103,12 +103,22 @@ void mmul_outlook_init(struct mmul_outlook *outlook, struct mmul_run *run,
 // Not of a run that is over before anybody asks.
 static void find_work(struct mmul_outlook *outlook) {
     const struct mmul_run *run = outlook->run;
+    const struct mmul_stage *longest = NULL;
+    struct mmul_outlook_work most = {.seconds = 0};
     for (int i = 0; !outlook->has_looked && i < run->stage_count; i++) {
         const struct mmul_outlook_work work = work_of(outlook, &run->stages[i]);
         add(&outlook->all, work, 1);
-        if (!run->stages[i].is.kind->copies)
-            add(&outlook->computing, work, 1);
+        if (run->stages[i].is.kind->copies)
+            continue;
+        add(&outlook->computing, work, 1);
+        if (longest == NULL || work.seconds > most.seconds ||
+            (work.seconds == most.seconds && work.flops > most.flops)) {
+            longest = &run->stages[i];
+            most = work;
+        }
     }
+    if (!outlook->has_looked)
+        outlook->longest = longest;
     outlook->has_looked = true;
 }
 
@@ -176,16 +186,22 @@ static double told(int64_t word, double factor) {
     return word != INT64_MIN ? (double)word * factor : NAN;
 }
 
-// What a rank is at, and has; of who has said nothing in this run what it said before.
+// What a rank is at, and has. A rank that has said nothing in this run, as in short turns of a loop, has what it said
+// before; it computes the longest step, and so does a rank that is through.
 static void note_rank(struct mmul_outlook *outlook, int rank, double now, struct mmul_job_rank *r) {
     const struct mmul_run *run = outlook->run;
     struct mmul_standing s;
-    if (!mmul_heartbeat_standing(outlook->heartbeat, rank, now, &s))
+    const bool has_spoken = mmul_heartbeat_standing(outlook->heartbeat, rank, now, &s);
+    const struct mmul_stage *stage =
+        has_spoken && s.stage < run->stage_count ? &run->stages[s.stage] : outlook->longest;
+    if (stage != NULL)
+        mmul_program_step_name(run->site.values->plan, stage->is.step, r->computes);
+    if (!has_spoken)
         return;
-    if (s.stage < run->stage_count)
-        mmul_program_step_name(run->site.values->plan, run->stages[s.stage].is.step, r->computes);
     if (s.done != INT64_MIN && s.total > 0)
         r->done = fmin((double)s.done / (double)s.total, 1);
+    else if (s.stage == run->stage_count)
+        r->done = 1;
     r->flops_per_second = told(s.flops_per_second, 1);
     r->memory_bytes = s.resident_bytes > 0 ? (double)s.resident_bytes : NAN;
     r->celsius = told(s.millicelsius, 1e-3);
@@ -241,6 +257,8 @@ void mmul_outlook_end(struct mmul_outlook *outlook) {
     const double now = mmul_clock_now();
     if (context->board == NULL) // it has not said anything yet
         return;
+    if (mmul_board_is_due(context, now))
+        find_work(outlook);
     note_ranks(outlook, now, mmul_board_job(context));
     if (mmul_board_is_due(context, now))
         mmul_board_post(context, now);

@@ -18,7 +18,8 @@ struct mmul_outlook {
                      const struct mmul_progress *progress); // NULL: nobody asks
     void *progress_context;
     const char *phase;
-    bool has_looked; // what follows is there
+    bool has_looked;                  // what follows is there
+    const struct mmul_stage *longest; // of those that compute; NULL: none
     // Of all stages; of those that compute, by all ranks; of moves that are over, by root.
     struct mmul_outlook_work all, computing, moved;
     int stages_over;

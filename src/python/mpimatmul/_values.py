@@ -22,6 +22,26 @@ from ._paths import as_path, check_type, split
 from ._program import Building, Expression, Program, as_shape, known_result, stack, try_operation
 
 
+_steps = 0  # of the optimizer that has made one last
+
+
+def count_steps(turn):
+    """For `top`: an optimizer has made so many."""
+    global _steps
+    _steps = turn
+
+
+def _tell_read(value, number):
+    """What `top` shows of a script: a number that it reads, by its name or place there, and the steps before that."""
+    here = begun()
+    if not here or not here.context:
+        return
+    name = next((name for name, thing in _caller.things(Value) if thing is value), _caller.place())
+    library.mmul_context_tell_number(here.context, name.encode("utf-8", "replace"), c.c_double(number))
+    if _steps:
+        library.mmul_context_tell_number(here.context, b"steps", c.c_double(_steps))
+
+
 _is_taping = True  # no_grad() is not under way
 
 
@@ -162,6 +182,7 @@ class Value(Expression):
         with session().together("item", "float"):
             found = evaluate(self)[0]
             number = session().broadcast(c.c_double(0 if found is None else found.item())).value
+        _tell_read(self, number)
         return int(number) if self.integers else number
 
     def __float__(self):

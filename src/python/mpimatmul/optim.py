@@ -21,7 +21,7 @@ from ._begin import collective
 from ._library import ArgumentError, Error
 from ._operations import sqrt
 from ._states import matched
-from ._values import Value, as_value, no_grad, persist
+from ._values import Value, as_value, count_steps, no_grad, persist
 from .nn import Parameter
 
 __all__ = ("Adam", "AdamW", "DiLoCo", "SGD", "lr_scheduler")
@@ -110,6 +110,7 @@ class _Optimizer:
     def _advance(self):
         """The same, computed later: those values, and what is remembered."""
         self.turn += 1
+        count_steps(self.turn)
         made, groups = [], [group for group in self.param_groups for _ in group["params"]]
         with no_grad():
             for i, p in enumerate(self.params):
