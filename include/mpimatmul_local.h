@@ -1346,6 +1346,9 @@ MMUL_API void mmul_programs_add(struct mmul_programs_summary *all,
 MMUL_API void mmul_values_set_before(struct mmul_values *values,
                                      const struct mmul_programs_summary *before);
 
+// The name of the text, for the report. Root.
+MMUL_API void mmul_values_set_text_name(struct mmul_values *values, const char *name);
+
 // All that is known of it, borrowed from the values; complete on root only.
 MMUL_API const struct mmul_report *mmul_values_report(const struct mmul_values *values);
 

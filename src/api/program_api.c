@@ -333,6 +333,10 @@ void mmul_programs_add(struct mmul_programs_summary *all, const struct mmul_valu
     all->joules += one.joules;
 }
 
+void mmul_values_set_text_name(struct mmul_values *values, const char *name) {
+    mmul_text_copy(values->report->text_name, sizeof values->report->text_name, name);
+}
+
 void mmul_values_set_before(struct mmul_values *values,
                             const struct mmul_programs_summary *before) {
     values->report->before = *before;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The report as JSON: of one product with what is known of that alone, and else without.
 #include <math.h>
+#include <time.h>
 
 #include "api/texts.h"
+#include "base/command_line.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "model/report.h"
@@ -173,10 +175,24 @@ static json_t *list(const struct mmul_report *report, int count,
     return all;
 }
 
+// What was run, and when. A report is written right behind its run.
+static json_t *origin_json(const struct mmul_report *report) {
+    char command[1024], now[32] = "";
+    const time_t seconds = time(NULL);
+    struct tm parts;
+    mmul_command_line(command, sizeof command);
+    if (gmtime_r(&seconds, &parts) != NULL)
+        strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return json_pack("{s:o, s:o, s:s}", "command", mmul_json_text(command), "program",
+                     report->text_name[0] != '\0' ? mmul_json_text(report->text_name) : json_null(),
+                     "written_at", now);
+}
+
 enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                                   struct mmul_error *err) {
     json_t *root = json_pack("{s:s, s:i, s:s}", "schema", "mpimatmul-report", "schema_version",
                              MMUL_REPORT_VERSION, "version", MMUL_VERSION);
+    add(root, origin_json(report));
     if (report->is_product)
         add(root, product_json(report));
     add(root,

@@ -16,6 +16,7 @@
 
 struct job {
     const struct call *call;
+    const char *path; // of the text; NULL: it has none
     struct mmul_programs_summary
         parts;                  // what ran before the last one: what stands before loops, turns
     struct mmul_script *script; // root's
@@ -163,6 +164,8 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
     enum mmul_status status = MMUL_OK;
     if (job->records)
         mmul_values_set_before(job->values, &job->parts);
+    if (job->records && job->path != NULL)
+        mmul_values_set_text_name(job->values, basename(job->path));
     for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
         if (beside_path(call, i) != NULL && all_beside[i].store != NULL)
             status =
@@ -456,11 +459,20 @@ static void tell_of_headers(const struct call *call, const struct mmul_script *s
         mmul_print_header(call, matrix);
 }
 
-static void tell_of_parts(const struct job *job) {
-    if (job->parts.programs > 0)
-        fprintf(stream_of(job), "%s%lld programs before that, %.3f s\n",
-                job->values != NULL ? "" : "wall 0 s; ", (long long)job->parts.programs,
-                job->parts.wall_seconds);
+// Of several programs: all of them, before the last one's own lines.
+static void tell_of_all(const struct job *job) {
+    struct mmul_programs_summary all = job->parts;
+    FILE *stream = stream_of(job);
+    if (all.programs == 0)
+        return;
+    if (job->values != NULL)
+        mmul_programs_add(&all, job->values);
+    fprintf(stream, "wall %.3f s  ", all.wall_seconds);
+    if (all.flops > 0 && all.wall_seconds > 0)
+        fprintf(stream, "%.1f GFLOP/s  ", all.flops / all.wall_seconds * 1e-9);
+    fprintf(stream, "(%lld program%s, %lld step%s)%s\n", (long long)all.programs,
+            all.programs == 1 ? "" : "s", (long long)all.steps, all.steps == 1 ? "" : "s",
+            job->values != NULL ? "; the last of them:" : "");
 }
 
 static enum mmul_status carry_out(const struct call *call,
@@ -505,16 +517,19 @@ static enum mmul_status carry_out(const struct call *call,
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
+        tell_of_all(job);
         mmul_script_print_outcome(job->script, job->values, is_on(call, OPT_VERBOSE),
                                   stream_of(job));
-        tell_of_parts(job);
     }
     return mmul_session_agree(err);
 }
 
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
                                  struct mmul_error *err) {
-    struct job job = {.call = call, .progress = call->progress, .is_silent = is_on(call, OPT_JSON)};
+    struct job job = {.call = call,
+                      .path = request->path,
+                      .progress = call->progress,
+                      .is_silent = is_on(call, OPT_JSON)};
     struct mmul_script_request all = *request;
     for (int i = 0; i < BESIDE_COUNT; i++)
         job.records |= beside_path(call, i) != NULL && all_beside[i].option != OPT_METRICS;

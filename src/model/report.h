@@ -117,6 +117,7 @@ struct mmul_report {
     struct mmul_traces *traces;          // owned; NULL: none were asked for, or not root
     int64_t overflows;                   // elements of outputs, finite before they were narrowed
     struct mmul_programs_summary before; // of the same text
+    char text_name[128];                 // file of the text; "": a product, or a caller's program
 };
 
 // Who states what several ranks' devices used: of ranks with the same counters the first, else the one that has all of

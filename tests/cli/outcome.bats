@@ -96,3 +96,32 @@ ${tail/COUNT/$on}" ] || { show; return 1; }
     "$MPIMATMUL" run e.py -q > out.bin 2> tables < /dev/null
     [ ! -s tables ]
 }
+
+@test "run: of a text with loops all programs come first, then the last one; the last lines may need none" {
+    need_numpy
+    script 'x = generate((60, 60), kind="integer", seed=1)
+for i in loop(5):
+    x = minimum(maximum(x @ x, -3), 3)
+save("x.npy", x * 2)'
+    ranks 2 run e.py --device cpu --report r.json
+    expect_quiet_success
+    python "${lines[0]}" << 'END' || { show; return 1; }
+import json, re, sys
+report = json.load(open("r.json"))
+wall, programs, steps = re.fullmatch(r"wall ([0-9.]+) s  [0-9.]+ GFLOP/s  \(([0-9]+) programs, ([0-9]+) steps\); "
+                                     "the last of them:", sys.argv[1]).groups()
+before = report["before"]   # and the report of the last turn; then comes one program more
+assert (int(programs), before["programs"]) == (7, 5) and int(steps) > before["steps"] + report["steps"], report
+assert float(wall) > before["wall_seconds"] + report["wall_seconds"], (wall, before)
+assert report["program"] == "e.py" and report["command"].startswith("mpimatmul run e.py --device cpu"), report
+END
+    [[ "${lines[1]}" == "wall "*" step"*"before that"* ]] || { show; return 1; }
+    [ "${lines[2]}" = "x.npy: 60 x 60" ]
+    script 'for i in loop(3):
+    print(sum(generate((40, 50), seed=i)))'
+    ranks 1 run e.py --device cpu
+    expect_quiet_success
+    [[ "${lines[3]}" =~ ^'wall '[0-9.]+' s  '([0-9.]+' GFLOP/s  ')?'('[0-9]+' programs, '[0-9]+' steps)'$ ]] ||
+        { show; return 1; }
+    [ "${#lines[@]}" -eq 4 ] || { show; return 1; }
+}

@@ -32,6 +32,7 @@ drawn() {
 <script>
 const found = {state: document.documentElement.dataset.state, back: getComputedStyle(document.body).backgroundColor,
                title: document.title, subtitle: document.getElementById("subtitle").textContent,
+               origin: document.getElementById("origin").textContent,
                trouble: !document.getElementById("trouble").hidden};
 for (const section of document.querySelectorAll("section")) {
     const one = found[section.id] = {text: section.textContent, width: section.clientWidth};
@@ -148,7 +149,11 @@ print("after", mean(x), x)'
         drawn p.html
         holds "s['state'] == 'drawn'" "len(s['metrics']['svg']) == 2" "len(s['metrics']['td']) == 3 * 3" \
             "'sum(x) (line 5)' in s['metrics']['text'] and 'mean(x)' in s['metrics']['text']" \
-            "'the last of 13 programs' in s['subtitle']" \
+            "s['title'] == 'mpimatmul: e.py'" \
+            "'13 programs in ' in s['subtitle'] and 'what follows is of that turn' in s['subtitle']" \
+            "'wall time of 13 programs' in s['summary']['text']" \
+            "s['origin'].endswith(' UTC \\u00b7 ' + r['command']) and s['origin'].startswith(r['written_at'][:10])" \
+            "r['command'].startswith('mpimatmul run e.py --device cpu --html p.html')" "r['program'] == 'e.py'" \
             "len(s['prediction']['rect']) == 2 * min(16, len(r['operations'])) + 2 * (r['predicted_seconds'] > 0)" \
             "len(s['operations']['td']) == len(r['operations']) * (11 +
                 any(x['joules'] is not None for o in r['operations'] for x in o['ranks']))"

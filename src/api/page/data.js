@@ -33,6 +33,11 @@ function formatSeconds(seconds) {
     return +seconds.toFixed(size < 100 ? 3 : 1) + " s";
 }
 
+// "2026-11-28T10:14:44Z", on every machine the same.
+function formatDate(text) {
+    return text.replace("T", " ").replace("Z", " UTC");
+}
+
 function formatBytes(bytes) {
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = 0;

@@ -7,6 +7,11 @@ function joulesOf(parts) {
     return found.length > 0 ? formatNumber(sum(found)) : "";
 }
 
+// Of all programs of a text, to the end of the last turn.
+function allSeconds(r) {
+    return (r.before?.wall_seconds ?? 0) + r.wall_seconds;
+}
+
 function addTitle() {
     const problem = report?.problem;
     let title = "a run";
@@ -15,7 +20,7 @@ function addTitle() {
     else if (problem)
         title = `${problem.a} x ${problem.b}: ${formatShape(problem.c_shape)}`;
     else if (report)
-        title = `a program of ${report.steps} step${report.steps === 1 ? "" : "s"}`;
+        title = report.program ?? `a program of ${report.steps} step${report.steps === 1 ? "" : "s"}`;
     document.getElementById("title").textContent = title;
     document.title = `mpimatmul: ${title}`;
     const words = [];
@@ -26,9 +31,11 @@ function addTitle() {
         words.push(`${report.ranks.length} rank${report.ranks.length === 1 ? "" : "s"} on ${report.nodes} machine` +
                    (report.nodes === 1 ? "" : "s"));
     if (report?.before)
-        words.push(`the last of ${report.before.programs + 1} programs (turns of loops), ` +
-                   `${formatSeconds(report.before.wall_seconds)} before it`);
+        words.push(`${report.before.programs + 1} programs in ${formatSeconds(allSeconds(report))}, to the end of ` +
+                   "the last turn; what follows is of that turn");
     document.getElementById("subtitle").textContent = words.join(" \u00b7 ");
+    if (report?.command)
+        document.getElementById("origin").textContent = `${formatDate(report.written_at)} \u00b7 ${report.command}`;
     const version = (report ?? run ?? comparison)?.version ?? trace?.otherData?.version ?? "";
     document.getElementById("footer").textContent = `mpimatmul ${version}`;
 }
@@ -43,9 +50,11 @@ function addTiles(tiles) {
 }
 
 function addSummary() {
-    const r = report, tiles = [[formatSeconds(r.wall_seconds), "wall time"],
+    const r = report, tiles = [[formatSeconds(r.wall_seconds), r.before ? "wall time of the last turn" : "wall time"],
                                [formatSeconds(r.startup_seconds), "before that: launch to warm-up"],
                                [formatRate(r.flops_per_second), "of what is calculated"]];
+    if (r.before)
+        tiles.unshift([formatSeconds(allSeconds(r)), `wall time of ${r.before.programs + 1} programs`]);
     if (r.efficiency > 0)
         tiles.push([formatShare(r.efficiency), "of the devices' measured speeds"]);
     if (r.predicted_seconds > 0)

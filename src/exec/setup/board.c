@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "exec/setup/context.h"
@@ -28,21 +29,6 @@ struct mmul_board {
 // A node's alone is a part of a job.
 static bool is_posted(const struct mmul_context *context) {
     return context->comm->rank == 0 && context->whole == NULL;
-}
-
-// "mpimatmul mul A.bin B.bin": without the path of the program.
-static void find_command(char *command, size_t capacity) {
-    char line[4096];
-    FILE *file = fopen("/proc/self/cmdline", "re");
-    const size_t length = file != NULL ? fread(line, 1, sizeof line - 1, file) : 0;
-    if (file != NULL)
-        fclose(file);
-    line[length] = '\0';
-    const char *slash = strrchr(line, '/'), *begin = slash != NULL ? slash + 1 : line;
-    for (size_t i = 0; length > 0 && i < length - 1; i++)
-        line[i] = line[i] != '\0' ? line[i] : ' ';
-    mmul_text_copy_ends(command, capacity, begin);
-    mmul_make_printable(command);
 }
 
 static void describe_ranks(const struct mmul_cluster *cluster, struct mmul_job_state *job) {
@@ -79,7 +65,7 @@ static struct mmul_board *board_of(struct mmul_context *context) {
     job->turns_per_second = job->windows_per_second = NAN;
     mmul_text_copy(job->phase, sizeof job->phase, "set up");
     board->every = 1;
-    find_command(job->command, sizeof job->command);
+    mmul_command_line(job->command, sizeof job->command);
     describe_ranks(context->cluster, job);
     return board;
 }
