@@ -1431,8 +1431,8 @@ MMUL_API void mmul_script_destroy(struct mmul_script *script);
 // For mmul_program_plan_create; lives as long as the script, its files too.
 MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script *script);
 
-// Nothing is to be run: what stands behind a loop, or in a turn, has lines at most. They are printed and accepted
-// (mmul_script_print, mmul_script_accept) without a plan.
+// Nothing is to be run: what stands behind a loop, in a turn, or in all of a text, has lines at most. They are printed
+// and accepted (mmul_script_print, mmul_script_accept) without a plan.
 MMUL_API bool mmul_script_is_over(const struct mmul_script *script);
 
 // Which turn of its outermost loop the program at hand is of. False: of none. Local, root.

@@ -45,7 +45,9 @@ class Matrix(np.ndarray):
             return super().__str__()
         return f"{self.item():.0f}" if getattr(self, "is_whole", False) else f"{self.item():.6g}"
 
-    __format__ = (lambda self, _: str(self))
+    def __format__(self, spec):
+        number = self.item() if spec else None
+        return format(int(number) if getattr(self, "is_whole", False) else number, spec) if spec else str(self)
 
 
 PRECISION = np.float64  # of what is computed

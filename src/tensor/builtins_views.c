@@ -89,6 +89,7 @@ static enum mmul_status add_number(struct line *line, const struct mmul_node *at
     if (value < 0)
         return line->e->err->status;
     mmul_program_value_shape(line->e->program, value, &part->is_whole);
+    part->format = x->format;
     return fetch(line->e, at, line->view, x, &part->number);
 }
 

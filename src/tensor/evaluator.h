@@ -115,9 +115,10 @@ enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul
 
 // -------------------------------------------------------------------------------------- strings.c
 
-// Appends a number, a string or None as Python's str() to a string of the program's, which may not get too long.
+// Appends a number, a string or None to a string of the program's, which may not get too long. spec: Python's format
+// (tensor/number_format.h), "": as str().
 enum mmul_status mmul_string_append(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const struct mmul_object *piece,
+                                    const struct mmul_object *piece, const char *spec,
                                     char text[static MMUL_STRING_MOST + 1]);
 
 // An f-string: strings and numbers side by side are one string; a matrix of one element stands between them.
@@ -128,7 +129,7 @@ struct mmul_format_string {
 };
 
 enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct mmul_node *at,
-                                        const struct mmul_object *piece,
+                                        const struct mmul_object *piece, const char *spec,
                                         struct mmul_format_string *format);
 
 // A string, or MMUL_OBJECT_FORMAT.

@@ -115,9 +115,9 @@ static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mm
     bool is_equality = strcmp(node->text, "==") == 0 || strcmp(node->text, "!=") == 0;
     if (strings && strcmp(node->text, "+") == 0) {
         char text[MMUL_STRING_MOST + 1] = "";
-        enum mmul_status status = mmul_string_append(e, node, x, text);
+        enum mmul_status status = mmul_string_append(e, node, x, "", text);
         if (status == MMUL_OK)
-            status = mmul_string_append(e, node, y, text);
+            status = mmul_string_append(e, node, y, "", text);
         *result = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
         return status == MMUL_OK ? mmul_evaluator_copy_text(e, text, &result->text) : status;
     }
@@ -176,10 +176,11 @@ static enum mmul_status evaluate_format(struct mmul_evaluator *e, const struct m
     enum mmul_status status = MMUL_OK;
     for (const struct mmul_node *child = node->first; status == MMUL_OK && child != NULL;
          child = child->next) {
+        const bool is_field = child->kind == MMUL_NODE_FIELD;
         struct mmul_object piece;
-        status = mmul_evaluate(e, child, &piece);
+        status = mmul_evaluate(e, is_field ? child->first : child, &piece);
         if (status == MMUL_OK)
-            status = mmul_format_string_add(e, child, &piece, &format);
+            status = mmul_format_string_add(e, child, &piece, is_field ? child->text : "", &format);
     }
     return status == MMUL_OK ? mmul_format_string_end(e, &format, result) : status;
 }

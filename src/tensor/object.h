@@ -42,6 +42,8 @@ struct mmul_object {
     bool
         are_pairs; // matrix: made of differences of all pairs, of a column and a row of as many elements
     struct mmul_span at; // matrix in a string: its expression in the text
+    const char *
+        format; // the same: how its number is written (tensor/number_format.h); NULL: as print does
     const struct mmul_node *function;
     const struct mmul_script_text
         *tokens; // of the script; of a matrix in a format: it is shown as the letters of its ids

@@ -71,7 +71,23 @@ static enum mmul_status parse_text(struct mmul_parser *parser, struct mmul_span 
     return MMUL_OK;
 }
 
-// The expression between two braces.
+// Behind the colon of a field: its format, as it stands there.
+static enum mmul_status parse_field_format(struct mmul_parser *parser, struct mmul_span format,
+                                           struct mmul_node **node) {
+    struct mmul_node *field = NULL;
+    if (memchr(parser->lexer.source->text + format.begin, '{',
+               (size_t)(format.end - format.begin)) != NULL)
+        return fail(parser, format, "a format inside of a format is not in this part of Python");
+    enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_FIELD, (*node)->at, &field);
+    if (status == MMUL_OK)
+        status = mmul_parser_add(parser, field, *node);
+    if (status == MMUL_OK)
+        status = mmul_parser_copy(parser, format, &field->text);
+    *node = field;
+    return status;
+}
+
+// Between two braces: an expression, and perhaps a format.
 static enum mmul_status parse_field(struct mmul_parser *parser, struct mmul_span part,
                                     struct mmul_node **node) {
     struct mmul_parser inner = {.arena = parser->arena, .err = parser->err, .depth = parser->depth};
@@ -80,8 +96,11 @@ static enum mmul_status parse_field(struct mmul_parser *parser, struct mmul_span
     if (status == MMUL_OK)
         status = mmul_parse_expression(&inner, false, node);
     if (status == MMUL_OK && inner.token.kind != MMUL_TOKEN_END) {
-        if (mmul_parser_sees(&inner, ":") || mmul_parser_sees(&inner, "="))
-            return fail(parser, inner.token.at, "formats in braces are not in this part of Python");
+        const struct mmul_span format = {inner.token.at.begin + 1, part.end};
+        if (mmul_parser_sees(&inner, ":") || mmul_parser_sees(&inner, ":="))
+            return parse_field_format(parser, format, node);
+        if (mmul_parser_sees(&inner, "="))
+            return fail(parser, inner.token.at, "{x=} is not in this part of Python");
         status = mmul_parser_fail(&inner, "'}'");
     }
     return status;

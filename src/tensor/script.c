@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "tensor/evaluate.h"
 #include "tensor/jobs.h"
+#include "tensor/number_format.h"
 
 // ------------------------------------------------------------------------------------------ text
 
@@ -112,9 +113,12 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
                                        .err = err};
     if (status == MMUL_OK)
         status = mmul_evaluate_program(&evaluator, &tree);
-    script->is_over = status == MMUL_OK && evaluator.job > 0 && evaluator.uses == 0;
-    if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL &&
-        script->lent == NULL && evaluator.job == 0)
+    const bool is_empty = evaluator.operations == 0 && script->files == NULL &&
+                          script->lent == NULL && evaluator.job == 0;
+    const bool prints_alone = is_empty && script->views != NULL && !script->only_checked;
+    script->is_over =
+        status == MMUL_OK && (prints_alone || (evaluator.job > 0 && evaluator.uses == 0));
+    if (status == MMUL_OK && is_empty && !prints_alone)
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
                            mmul_source_name(&script->source));
     struct mmul_error ignored;
@@ -422,9 +426,23 @@ static void print_letters(const struct mmul_script_part *part, FILE *stream) {
         fputs(mmul_script_letter(part->tokens, part->ids[i], letter), stream);
 }
 
+const char *mmul_script_part_number(const struct mmul_script_part *part,
+                                    char text[static MMUL_PART_NUMBER_BYTES]) {
+    const double x = shown(part->number);
+    const bool fits = part->is_whole && fabs(x) < 0x1p63;
+    const struct mmul_object number =
+        fits ? mmul_object_from_integer((int64_t)x) : mmul_object_from_real(x);
+    text[0] = '\0';
+    if (part->format != NULL)
+        mmul_format_write(part->format, &number, text, MMUL_PART_NUMBER_BYTES);
+    else
+        snprintf(text, MMUL_PART_NUMBER_BYTES, part->is_whole ? "%.0f" : "%.6g", x);
+    return text;
+}
+
 static void print_part(const struct mmul_script_part *part, const struct mmul_program_plan *plan,
                        FILE *stream) {
-    char shape[96], placement[96];
+    char shape[96], placement[96], number[MMUL_PART_NUMBER_BYTES];
     enum mmul_placement_kind ignored;
     const struct mmul_object *x = &part->matrix;
     if (part->kind == MMUL_PART_TEXT)
@@ -432,7 +450,7 @@ static void print_part(const struct mmul_script_part *part, const struct mmul_pr
     else if (part->kind == MMUL_PART_LETTERS)
         print_letters(part, stream);
     else if (part->kind == MMUL_PART_NUMBER)
-        fprintf(stream, part->is_whole ? "%.0f" : "%.6g", shown(part->number));
+        fputs(mmul_script_part_number(part, number), stream);
     else
         fprintf(stream, "%s: %s, %s; min %.6g, max %.6g, mean %.6g", part->text,
                 mmul_object_shape(x, shape),

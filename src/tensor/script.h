@@ -40,9 +40,10 @@ enum mmul_script_part_kind {
 // Of a line that is printed. Values that come to root are small.
 struct mmul_script_part {
     enum mmul_script_part_kind kind;
-    const char *text; // of a matrix, also one with one element, what the source calls it
-    double number;    // of that one
-    bool is_whole;    // that is an index, or the like
+    const char *text;   // of a matrix, also one with one element, what the source calls it
+    const char *format; // of that one; NULL: six digits
+    double number;      // of that one
+    bool is_whole;      // that is an index, or the like
     struct mmul_object matrix;
     double *corner; // of its first matrix: rows x cols
     int rows, cols;
@@ -182,6 +183,14 @@ struct mmul_script {
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout, skips_nan;
     enum mmul_dtype narrow; // as of the request
 };
+
+// -------------------------------------------------------------------------------------- script.c
+
+enum { MMUL_PART_NUMBER_BYTES = 4096 };
+
+// A part's number, as it is printed. Returns `text`.
+const char *mmul_script_part_number(const struct mmul_script_part *part,
+                                    char text[static MMUL_PART_NUMBER_BYTES]);
 
 // ------------------------------------------------------------------------------- builtins_data.c
 

@@ -79,6 +79,7 @@ static json_t *run_json(const struct mmul_values_summary *run) {
 static void add_line(json_t *printed, const struct mmul_script_view *view,
                      const struct mmul_program_plan *plan) {
     struct mmul_text words = {0};
+    char number[MMUL_PART_NUMBER_BYTES];
     json_t *numbers = json_array();
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         if (part->kind == MMUL_PART_TEXT) {
@@ -87,7 +88,7 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
             end_words(printed, &words, &numbers);
             json_array_append_new(printed, letters_json(part));
         } else if (part->kind == MMUL_PART_NUMBER) {
-            mmul_text_add(&words, part->is_whole ? "%.0f" : "%.6g", part->number);
+            mmul_text_add(&words, "%s", mmul_script_part_number(part, number));
             json_array_append_new(numbers, mmul_json_number(part->number));
         } else {
             end_words(printed, &words, &numbers);

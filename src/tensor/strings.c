@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 #include "tensor/evaluator.h"
+#include "tensor/jobs.h"
+#include "tensor/number_format.h"
 
 static enum mmul_status fail_piece(struct mmul_evaluator *e, const struct mmul_node *at,
                                    const struct mmul_object *piece) {
@@ -14,29 +16,56 @@ static enum mmul_status fail_piece(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_ERR_DATA;
 }
 
+static enum mmul_status fail_format(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const char *problem) {
+    mmul_evaluator_fail(e, at, "%s", problem);
+    mmul_hint(e->err, "{x:.3f}, {x:.2e}, {n:04d}, {x:>10.3f}");
+    return MMUL_ERR_DATA;
+}
+
 enum mmul_status mmul_string_append(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const struct mmul_object *piece,
+                                    const struct mmul_object *piece, const char *spec,
                                     char text[static MMUL_STRING_MOST + 1]) {
     if (piece->kind >= MMUL_OBJECT_TUPLE)
         return fail_piece(e, at, piece);
-    mmul_object_format(piece, text, MMUL_STRING_MOST + 1);
+    const char *problem = mmul_format_write(spec, piece, text, MMUL_STRING_MOST + 1);
+    if (problem != NULL)
+        return fail_format(e, at, problem);
     return strlen(text) < MMUL_STRING_MOST
                ? MMUL_OK
                : mmul_evaluator_fail(e, at, "a string has fewer than %d bytes", MMUL_STRING_MOST);
 }
 
+// Of a number that is not there yet: a whole one, or not.
+static enum mmul_status check_format(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const struct mmul_object *matrix, const char *spec) {
+    char ignored[8] = "";
+    const int value = mmul_job_value(e, at, matrix);
+    bool is_whole = false;
+    if (value < 0)
+        return e->err->status;
+    mmul_program_value_shape(e->program, value, &is_whole);
+    const struct mmul_object sample =
+        is_whole ? mmul_object_from_integer(0) : mmul_object_from_real(0);
+    const char *problem = mmul_format_write(spec, &sample, ignored, sizeof ignored);
+    return problem == NULL ? MMUL_OK : fail_format(e, at, problem);
+}
+
 enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct mmul_node *at,
-                                        const struct mmul_object *piece,
+                                        const struct mmul_object *piece, const char *spec,
                                         struct mmul_format_string *format) {
     struct mmul_object *pieces = format->pieces + format->count;
     if (!mmul_object_is_one(piece))
-        return mmul_string_append(e, at, piece, format->text);
+        return mmul_string_append(e, at, piece, spec, format->text);
+    if (check_format(e, at, piece, spec) != MMUL_OK)
+        return e->err->status;
     if (format->count + 2 >= MMUL_TUPLE_MOST)
         return mmul_evaluator_fail(e, at, "a string has %d matrices at most",
                                    MMUL_TUPLE_MOST / 2 - 1);
     pieces[0] = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
     pieces[1] = *piece;
     pieces[1].at = at->at;
+    pieces[1].format = *spec != '\0' ? spec : NULL;
     enum mmul_status status = mmul_evaluator_copy_text(e, format->text, &pieces[0].text);
     format->text[0] = '\0';
     format->count += 2;

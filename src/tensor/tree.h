@@ -9,7 +9,8 @@ enum mmul_node_kind {
     MMUL_NODE_ABSENT,    // a bound of a slice that is not there
     MMUL_NODE_NUMBER,    // .integer, .real
     MMUL_NODE_STRING,    // .text
-    MMUL_NODE_FORMAT,    // f"...": strings and expressions
+    MMUL_NODE_FORMAT,    // f"...": strings, expressions and fields
+    MMUL_NODE_FIELD,     // {x:.3f} of f"...": of one; .text: the format
     MMUL_NODE_CONSTANT,  // .text: True, False or None
     MMUL_NODE_NAME,      // .text
     MMUL_NODE_TUPLE,     // its elements

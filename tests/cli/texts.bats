@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output and stderr are set by bats and the helper
+# Words, numbers and formats of programs: as CPython has them.
+
+load helper
+
+@test "a text that prints words alone runs, on ranks, too, and leaves nothing to check" {
+    script 'print("hello")
+for name in ("a", "b"):
+    print(f"{name}:", 3, 0.5)
+print()'
+    for count in 1 3; do
+        ranks $count run e.py
+        expect_quiet_success
+        [ "$output" = $'hello\na: 3 0.5\nb: 3 0.5' ]
+    done
+    program run e.py --json
+    expect_quiet_success
+    py -c '
+import json, sys
+assert [p["text"] for p in json.loads(sys.argv[1])["printed"]] == ["hello", "a: 3 0.5", "b: 3 0.5"]' "$output"
+    program run e.py --check
+    expect_failure 65 'e.py: nothing in it makes or reads a matrix'
+}
+
+@test "formats of 600 random numbers and strings are what CPython gives" {
+    py - << 'END'
+import random
+draw = random.Random(5)
+lines = ["n = 7", "x = 1234.5678"]
+while len(lines) < 600:
+    value = draw.choice(("n", "x", "-n", "x / 1e6", "x * 1e9", "-x", "0.0", "1e300", "1.0", "2.5", "True", "-1e-9",
+                         "123456789", "0", "'ab'", "999.9996"))
+    spec = draw.choice(("", "", ">", "<", "^", "=", "*^", "0<", "e>"))
+    spec += draw.choice(("", "", "+", "-", " ")) + draw.choice(("", "", "0")) + draw.choice(("", "3", "8", "15"))
+    spec += draw.choice(("", "", "", ",", "_")) + draw.choice(("", ".0", ".1", ".3", ".10"))
+    spec += draw.choice(("", "d", "e", "E", "f", "F", "g", "G", "%", "s"))
+    line = f'print(f"|{{{value}:{spec}}}|")'
+    try:
+        exec(line, {"n": 7, "x": 1234.5678, "print": str})
+        lines.append(line)
+    except ValueError:
+        continue
+with open("e.py", "w") as text:
+    text.write("\n".join(lines) + "\n")
+END
+    "$PYTHON" e.py > expected
+    program run e.py
+    expect_quiet_success
+    diff expected - <<< "$output"
+}
+
+@test "formats of numbers that are computed, in lines and names of files, on any ranks" {
+    need_numpy
+    script 'x = generate((6, 4), kind="integer", seed=3) / 8
+loss, k = mean(x * x), argmax(x[:1])
+line = f"loss {loss:.4f}"
+for i in loop(3):
+    loss = loss / 3
+    print(line, f"{i:02d} {loss:>12.3e}|{loss:<9.2f}|{k:+d}|{k:.1f}|{-loss:+.1%}|", loss, f"{loss}")
+    save(f"x_{i:03d}_{i / 2:.2f}.npy", x + i)
+print(f"{x[2:3, 1:2]:8.3f}" f"{7:>5}")'
+    mkdir expected
+    (cd expected && py "$REPO/tests/reference.py" ../e.py > printed)
+    [ "$(ls expected)" = $'printed\nx_000_0.00.npy\nx_001_0.50.npy\nx_002_1.00.npy' ]
+    for count in 1 2 3; do
+        rm -f ./*.npy
+        ranks $count run e.py --quiet
+        expect_quiet_success
+        diff expected/printed - <<< "$output"
+        [ "$(echo ./*.npy)" = './x_000_0.00.npy ./x_001_0.50.npy ./x_002_1.00.npy' ]
+    done
+    program run e.py --json
+    expect_status 0
+    grep -q '"text": "0.375    7"' <<< "$output"
+}
+
+@test "formats that do not fit are refused with their place" {
+    local hint='{x:.3f}, {x:.2e}, {n:04d}, {x:>10.3f}'
+    local head='x = ones((2, 3))
+n = 7
+print(f"a '
+    fails() {
+        script "$head$1\")"
+        program run e.py
+        expect_failure 65 "e.py:3:$2" ${3:+"$3"}
+    }
+    fails '{x:.3f}' '12: a matrix cannot be part of a string' 'print("...", x) shows it beside other words'
+    fails '{mean(x):d}' '12: the type d is of whole numbers' "$hint"
+    fails '{n:.2d}' '12: a whole number has no precision, but with the types e, f, g and %' "$hint"
+    fails '{n:x}' '12: of a number the type is one of d, e, f, g and %, or none' "$hint"
+    fails '{None:5}' '12: a format is of a number or a string' "$hint"
+    fails '{n:{n}d}' '14: a format inside of a format is not in this part of Python'
+    fails '{n=}' '13: {x=} is not in this part of Python'
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// Formats of f-strings. Expected texts are CPython's (3.11); cli/texts compares random ones with the python3 at hand.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "tensor/number_format.h"
+
+static void expect(const char *spec, struct mmul_object x, const char *expected) {
+    char text[2048] = "|";
+    const char *problem = mmul_format_write(spec, &x, text, sizeof text);
+    if (problem != NULL || strcmp(text + 1, expected) != 0)
+        fail_msg("'%s' gives '%s' (%s), expected '%s'", spec, text + 1,
+                 problem != NULL ? problem : "no problem", expected);
+}
+
+static void reals(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        double x;
+        const char *expected;
+    } cases[] = {{"", 0.1, "0.1"},
+                 {".3f", 2.0 / 3, "0.667"},
+                 {".2e", 12345.678, "1.23e+04"},
+                 {"E", 1e-7, "1.000000E-07"},
+                 {"8.3f", -1.5, "  -1.500"},
+                 {"<8.3f", 1.5, "1.500   "},
+                 {"^9.3f", 1.5, "  1.500  "},
+                 {"=+9.2f", 1.5, "+    1.50"},
+                 {"*>8.1f", 1.5, "*****1.5"},
+                 {"\xE2\x82\xAC<5.1f", 1.5, "1.5\xE2\x82\xAC\xE2\x82\xAC"},
+                 {"09.3f", -1.5, "-0001.500"},
+                 {"<09.3f", 1.5, "1.5000000"},
+                 {",.2f", 1234567.891, "1,234,567.89"},
+                 {"_.1f", 1234.5, "1_234.5"},
+                 {"012,.1f", 1234.5, "00,001,234.5"},
+                 {"011,.1f", 1234.5, "0,001,234.5"},
+                 {" g", 0.0001, " 0.0001"},
+                 {"g", 1e-5, "1e-05"},
+                 {".3g", 1234.5, "1.23e+03"},
+                 {".1%", 0.2567, "25.7%"},
+                 {".3", 12.0, "12.0"},
+                 {".3", 123.0, "1.23e+02"},
+                 {".3", 100.0, "1e+02"},
+                 {".1", 0.0, "0e+00"},
+                 {".0", 3.7, "4e+00"},
+                 {".4", 0.00001234567, "1.235e-05"},
+                 {"10", 0.5, "       0.5"},
+                 {",", 1234.5, "1,234.5"},
+                 {".1f", -0.0, "-0.0"},
+                 {"08.2f", INFINITY, "00000inf"},
+                 {"F", NAN, "NAN"},
+                 {".2%", -INFINITY, "-inf%"},
+                 {".0f", 2.5, "2"},
+                 {".0f", 1e22, "10000000000000000000000"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(cases[i].spec, mmul_object_from_real(cases[i].x), cases[i].expected);
+}
+
+static void whole_numbers_and_strings(void **state) {
+    (void)state;
+    expect("04d", mmul_object_from_integer(7), "0007");
+    expect("+d", mmul_object_from_integer(7), "+7");
+    expect("5", mmul_object_from_integer(-7), "   -7");
+    expect("<5", mmul_object_from_integer(7), "7    ");
+    expect(",", mmul_object_from_integer(INT64_MIN), "-9,223,372,036,854,775,808");
+    expect("08,", mmul_object_from_integer(1234), "0,001,234");
+    expect(".2f", mmul_object_from_integer(7), "7.00");
+    expect("%", mmul_object_from_integer(1), "100.000000%");
+    expect("", mmul_object_from_bool(true), "True");
+    expect("3", mmul_object_from_bool(true), "  1");
+    const struct mmul_object text = {.kind = MMUL_OBJECT_STRING, .text = "a\xC3\xA4z"};
+    expect("5", text, "a\xC3\xA4z  ");
+    expect(">5s", text, "  a\xC3\xA4z");
+    expect("-^6.2", text, "--a\xC3\xA4--");
+}
+
+static void refuse(const char *spec, struct mmul_object x, const char *expected) {
+    char text[64] = "|";
+    const char *problem = mmul_format_write(spec, &x, text, sizeof text);
+    assert_non_null(problem);
+    assert_string_equal(problem, expected);
+    assert_string_equal(text, "|");
+}
+
+static void formats_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    static const char form[] =
+        "formats are of the form [[fill]align][sign][0][width][,][.precision][type] here";
+    const struct mmul_object text = {.kind = MMUL_OBJECT_STRING, .text = "a"},
+                             none = {.kind = MMUL_OBJECT_NONE}, one = mmul_object_from_integer(1),
+                             half = mmul_object_from_real(0.5);
+    refuse("d", half, "the type d is of whole numbers");
+    refuse(".2d", one, "a whole number has no precision, but with the types e, f, g and %");
+    refuse("x", one, "of a number the type is one of d, e, f, g and %, or none");
+    refuse("f", text, "of a string the type is s, or none");
+    refuse("+", text, "a string has no sign and no groups of digits");
+    refuse("5", none, "a format is of a number or a string");
+    refuse(".f", half, "a precision is missing behind '.'");
+    refuse("1000", half, "a format has a width and a precision below 1000");
+    refuse(".99999999999f", half, "a format has a width and a precision below 1000");
+    refuse("5.2ff", half, form);
+    refuse("#.2f", half, form);
+    refuse("!", half, form);
+}
+
+static void a_text_ends_where_its_memory_does(void **state) {
+    (void)state;
+    const struct mmul_object half = mmul_object_from_real(0.5);
+    char text[8] = "ab";
+    assert_null(mmul_format_write("900.3f", &half, text, sizeof text));
+    assert_int_equal(strlen(text), 7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reals),
+        cmocka_unit_test(whole_numbers_and_strings),
+        cmocka_unit_test(formats_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_text_ends_where_its_memory_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
