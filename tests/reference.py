@@ -819,8 +819,16 @@ for _kind in (Matrix, Taped):
     _kind.T = property(_keeps_bools(_kind.T.fget, lambda arguments: arguments))
     _kind.__getitem__ = _keeps_bools(_kind.__getitem__, lambda arguments: arguments[:1])
 
+def _of_numbers(reduction, of_numbers):
+    """Python's max and min where no matrix comes first."""
+    return lambda x, *more, **named: reduction(x, *more, **named) if isinstance(x, np.ndarray) else of_numbers(x, *more)
+
+
+max, min = _of_numbers(max, builtins.max), _of_numbers(min, builtins.min)
 NAMES = {name: thing for name, thing in globals().items() if not name.startswith("_")}
-NAMES.update(all=_all, any=_any, round=_round)  # the builtins of these names are used above
+NAMES["float"] = (lambda x: x if isinstance(x, np.ndarray) and x.size == 1 else float(x))
+NAMES.update(all=_all, any=_any,  # the builtins of these names are used above
+             round=lambda x, *digits: _round(x) if isinstance(x, np.ndarray) else round(x, *digits))
 
 
 def run(text, name="program", settings=(), names=None):

@@ -64,6 +64,12 @@ MMUL_BUILTIN(mmul_builtin_triu);
 MMUL_BUILTIN(mmul_builtin_diag);
 MMUL_BUILTIN(mmul_builtin_einsum);
 
+// builtins_numbers.c: numbers that are known
+MMUL_BUILTIN(mmul_builtin_extreme);
+MMUL_BUILTIN(mmul_builtin_round);
+MMUL_BUILTIN(mmul_builtin_int);
+MMUL_BUILTIN(mmul_builtin_float);
+
 // builtins_shape.c: elements that go elsewhere
 MMUL_BUILTIN(mmul_builtin_reshape);
 MMUL_BUILTIN(mmul_builtin_permute);

@@ -335,8 +335,16 @@ enum mmul_status mmul_builtin_len(struct mmul_evaluator *e, const struct mmul_bu
         *result = mmul_object_from_integer(x->count);
         return MMUL_OK;
     }
+    if (x->kind == MMUL_OBJECT_STRING) { // in characters
+        int64_t count = 0;
+        for (const char *c = x->text; *c != '\0'; c++)
+            count += ((unsigned char)*c & 0xC0) != 0x80;
+        *result = mmul_object_from_integer(count);
+        return MMUL_OK;
+    }
     if (x->kind != MMUL_OBJECT_MATRIX)
-        return mmul_evaluator_fail(e, arguments[0].node, "len is of a tuple or a matrix, not of %s",
+        return mmul_evaluator_fail(e, arguments[0].node,
+                                   "len is of a tuple, a string or a matrix, not of %s",
                                    mmul_object_name(x));
     if (x->is_row) {
         mmul_evaluator_fail(e, call, "len of one axis, which is a row (1 x %lld) here",

@@ -9,7 +9,7 @@
 enum {
     MMUL_STEPS_MOST = 2000000,    // expressions and statements, as often as they are carried out
     MMUL_OPERATIONS_MOST = 65536, // of the program
-    MMUL_ARGUMENTS_MOST = 8,
+    MMUL_ARGUMENTS_MOST = 32,
     MMUL_TUPLE_MOST = 64,
     MMUL_STRING_MOST = 4096,
 };

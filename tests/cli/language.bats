@@ -181,7 +181,7 @@ END
     refused 2:7 "an index is a number here, not a matrix" "take(table, ids) has rows by a matrix of them" 'y = x[x]'
     refused 2:5 "an index of one axis, $row" "x[0, i] is an element" 'y = x[0][1]'
     refused 2:5 "len of one axis, $row" "x.shape[1] is how many elements it has" 'y = len(x[0])'
-    refused 2:9 "len is of a tuple or a matrix, not of a whole number" "" 'y = len(3)'
+    refused 2:9 "len is of a tuple, a string or a matrix, not of a whole number" "" 'y = len(3)'
     refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 is along its elements" 'y = sum(x[0], axis=0)'
     refused 2:21 "keepdims is 2, expected True, False, 1 or 0" "" 'y = sum(x, keepdims=2)'
     refused 2:5 "arange: 0 numbers, expected 1 to 2147483647" "" 'y = arange(0)'

@@ -94,3 +94,54 @@ print(f"a '
     fails '{n:{n}d}' '14: a format inside of a format is not in this part of Python'
     fails '{n=}' '13: {x=} is not in this part of Python'
 }
+
+@test "functions of numbers that are known are Python's, and of matrices numpy's" {
+    script 'n, x, name = 7, -2.5, "w\303\244"
+print(max(3, 4), min(3, 4, 2.5, 1), max((1, 5, 2)), max(3, 3.0), max(3.0, 3), min(True, 2), max(n, -x, 0.5))
+print(abs(-3), abs(x), abs(True), round(2.5), round(3.5), round(-0.5), round(x), round(7), round(True))
+print(round(2.675, 2), round(0.125, 2), round(7, 2), round(1e300, 1), round(-1234.5678, 3), round(0.5, 0))
+print(int(2.9), int(-2.9), int(True), int(-7), float(3), float("inf"), float("-inf"), float("1e3"), float(x))
+print(len(name), len((1, 2)), len(""), max(float("inf"), n), min(-1, float("-inf")), f"{round(n / 3, 2)}")
+best = float("inf")
+for i in loop(4):
+    best = min(best, abs(i - 2))
+    print(i, best, max(i, 2))'
+    printf '%b' "$(cat e.py)" > f.py && mv f.py e.py
+    sed 's/loop(/range(/' e.py > range.py
+    "$PYTHON" range.py > expected
+    program run e.py
+    expect_status 0
+    diff expected <(grep -v '^wall ' <<< "$output")
+    need_numpy
+    script 'x = generate((3, 5), kind="integer", seed=2)
+y = float(mean(x))
+print(max(x), min(x), abs(y), y, len(x), max(x.shape))
+print(max(x, -1), min(x, axis=0), max(x, axis=-1, keepdims=False))'
+    py "$REPO/tests/reference.py" e.py > expected
+    program run e.py --quiet
+    expect_quiet_success
+    diff expected <(sed -E 's/, (file|replicate|partial|rows|cols|grid)[^;]*;/;/g' <<< "$output")
+}
+
+@test "functions of numbers refuse what Python does, and matrices, with their place" {
+    local rounds='x // 1 rounds down; print(f"{x:.3f}") prints an element rounded'
+    fails() {
+        script "x = ones((2, 3))
+y = $1"
+        program run e.py
+        expect_failure 65 "e.py:2:$2" ${3:+"$3"}
+    }
+    fails 'max(3, x)' '5: max of several values is of numbers alone, not of a matrix' 'maximum(x, y) is of each element'
+    fails 'min("a", 1)' '5: min of several values is of numbers alone, not of a string'
+    fails 'max(x, 1, True, 4)' '21: max of a matrix takes 3 arguments at most' 'max(x, axis=None, keepdims=True)'
+    fails 'max(3, axis=0)' '9: x is a whole number here, expected a matrix'
+    fails 'max(())' '5: max of an empty tuple'
+    fails 'round(x)' '11: round is of a number, not of a matrix' "$rounds"
+    fails 'int(x)' '9: int is of a number, not of a matrix' "$rounds"
+    fails 'int("3")' '9: int is of a number, not of a string'
+    fails 'float(x)' '11: float is of a number, not of a matrix' "$rounds"
+    fails 'float("0x1")' "11: '0x1' is no number"
+    fails 'round(2.5, -1)' '16: ndigits must be at least 0'
+    fails 'round(float("-inf"))' '5: inf is no whole number of 64 bits'
+    fails 'int(1e30)' '5: 1e+30 is no whole number of 64 bits'
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// Python's functions of numbers that are known while a text is read: max, min, round, int, float. Of matrices max and
+// min are reductions (builtins_rows.c).
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/builtins.h"
+
+// -------------------------------------------------------------------------------- largest, smallest
+
+// The numbers of max(3, 4), or of a tuple. False: x is a matrix, or an argument has a name, as axis=0.
+static bool list_numbers(const struct mmul_node *call, const struct mmul_argument *arguments,
+                         struct mmul_object numbers[static MMUL_TUPLE_MOST], int *count) {
+    const struct mmul_object *x = &arguments[0].object;
+    if (x->kind == MMUL_OBJECT_MATRIX || call->last->kind == MMUL_NODE_KEYWORD)
+        return false;
+    const bool is_tuple = x->kind == MMUL_OBJECT_TUPLE && arguments[1].node == NULL;
+    *count = is_tuple ? x->count : 0;
+    if (is_tuple && x->count > 0)
+        memcpy(numbers, x->items, (size_t)x->count * sizeof *numbers);
+    while (!is_tuple && *count < MMUL_ARGUMENTS_MOST && arguments[*count].node != NULL) {
+        numbers[*count] = arguments[*count].object;
+        ++*count;
+    }
+    return true;
+}
+
+// The first one of those that none is beyond, as Python.
+static enum mmul_status choose(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                               const struct mmul_node *call, const struct mmul_object *numbers,
+                               int count, struct mmul_object *result) {
+    const char *operator= builtin->name[1] == 'a' ? ">" : "<";
+    if (count == 0)
+        return mmul_evaluator_fail(e, call, "%s of an empty tuple", builtin->name);
+    for (int i = 0; i < count; i++) {
+        struct mmul_object is_beyond;
+        if (!mmul_object_is_number(&numbers[i])) {
+            mmul_evaluator_fail(e, call, "%s of several values is of numbers alone, not of %s",
+                                builtin->name, mmul_object_name(&numbers[i]));
+            if (numbers[i].kind == MMUL_OBJECT_MATRIX)
+                mmul_hint(e->err, "%simum(x, y) is of each element", builtin->name);
+            return MMUL_ERR_DATA;
+        }
+        if (i > 0)
+            mmul_object_calculate(operator, & numbers[i], result, &is_beyond);
+        if (i == 0 || is_beyond.integer != 0)
+            *result = numbers[i];
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_extreme(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_object numbers[MMUL_TUPLE_MOST];
+    int count = 0;
+    if (list_numbers(call, arguments, numbers, &count))
+        return choose(e, builtin, call, numbers, count, result);
+    if (arguments[3].node == NULL)
+        return mmul_builtin_reduce(e, builtin, call, arguments, result);
+    mmul_evaluator_fail(e, arguments[3].node, "%s of a matrix takes 3 arguments at most",
+                        builtin->name);
+    mmul_hint(e->err, "%s(x, axis=None, keepdims=True)", builtin->name);
+    return MMUL_ERR_DATA;
+}
+
+// -------------------------------------------------------------------------------------- conversions
+
+static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                  const struct mmul_argument *argument) {
+    mmul_evaluator_fail(e, argument->node, "%s is of a number, not of %s", builtin->name,
+                        mmul_object_name(&argument->object));
+    if (argument->object.kind == MMUL_OBJECT_MATRIX)
+        mmul_hint(e->err, "x // 1 rounds down; print(f\"{x:.3f}\") prints an element rounded");
+    return MMUL_ERR_DATA;
+}
+
+static enum mmul_status make_whole(struct mmul_evaluator *e, const struct mmul_node *call, double x,
+                                   struct mmul_object *result) {
+    if (!(fabs(x) < 0x1p63))
+        return mmul_evaluator_fail(e, call, "%.6g is no whole number of 64 bits", fabs(x));
+    *result = mmul_object_from_integer((int64_t)x);
+    return MMUL_OK;
+}
+
+// Halves go to the even neighbour; with digits the decimal number that is nearest to x. Of a matrix each element.
+enum mmul_status mmul_builtin_round(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    enum { DIGITS_MOST = 323 }; // all that a double has
+    const struct mmul_object *x = &arguments[0].object;
+    const bool has_digits = arguments[1].object.kind != MMUL_OBJECT_NONE;
+    char text[DIGITS_MOST + 320];
+    int64_t digits = 0;
+    if (x->kind == MMUL_OBJECT_MATRIX && !has_digits)
+        return mmul_builtin_unary(e, builtin, call, arguments, result);
+    if (!mmul_object_is_number(x))
+        return fail_kind(e, builtin, &arguments[0]);
+    if (has_digits && mmul_take_whole(e, &arguments[1], "ndigits", &digits) != MMUL_OK)
+        return e->err->status;
+    if (digits < 0)
+        return mmul_evaluator_fail(e, arguments[1].node, "ndigits must be at least 0");
+    if (mmul_object_is_whole(x)) {
+        *result = mmul_object_from_integer(x->integer);
+        return MMUL_OK;
+    }
+    if (!has_digits)
+        return make_whole(e, call, nearbyint(x->real), result);
+    *result = *x;
+    if (!isfinite(x->real) || digits > DIGITS_MOST)
+        return MMUL_OK;
+    snprintf(text, sizeof text, "%.*f", (int)digits, x->real);
+    result->real = strtod(text, NULL);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_int(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                  const struct mmul_node *call,
+                                  const struct mmul_argument *arguments,
+                                  struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    if (!mmul_object_is_number(x))
+        return fail_kind(e, builtin, &arguments[0]);
+    *result = mmul_object_from_integer(x->integer);
+    return mmul_object_is_whole(x) ? MMUL_OK : make_whole(e, call, trunc(x->real), result);
+}
+
+// "inf", "-inf" and "nan" are the numbers that have no other name; one element stays what it is.
+enum mmul_status mmul_builtin_float(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    (void)call;
+    if (mmul_object_is_one(x)) {
+        *result = *x;
+        return MMUL_OK;
+    }
+    if (mmul_object_is_number(x)) {
+        *result = mmul_object_from_real(mmul_object_number(x));
+        return MMUL_OK;
+    }
+    if (x->kind != MMUL_OBJECT_STRING)
+        return fail_kind(e, builtin, &arguments[0]);
+    char *end = NULL;
+    *result = mmul_object_from_real(strtod(x->text, &end));
+    const bool is_number = *end == '\0' && *x->text != '\0' && strpbrk(x->text, "xX(") == NULL;
+    return is_number ? MMUL_OK
+                     : mmul_evaluator_fail(e, arguments[0].node, "'%s' is no number", x->text);
+}
