@@ -1439,6 +1439,7 @@ MMUL_API bool mmul_script_is_over(const struct mmul_script *script);
 struct mmul_script_turn {
     int64_t at, first, end; // first <= at < end
     int64_t windows;        // that batches have taken so far: of texts, or rows of tables
+    bool may_break;         // any turn may be the last one
 };
 MMUL_API bool mmul_script_turn(const struct mmul_script *script, struct mmul_script_turn *turn);
 

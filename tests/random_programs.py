@@ -14,8 +14,8 @@ quotients rounded down, places of largest elements) is only asked of whole numbe
 result may be off is what the reference itself is off in float32, so that a program that shrinks or blows up its
 rounding errors is no matter of taste. Three of five have gradients of what they have made. All save their last three
 values, and end with a statement of any kind: a loop of one of those, a nested one, a definition, a line that is
-printed. Files are of float32, of float64 or of both; what comes out as float64 has to be as exact. Programs of which
-float32 keeps less than two digits are left out.
+printed, a break. Files are of float32, of float64 or of both; what comes out as float64 has to be as exact. Programs of
+which float32 keeps less than two digits are left out.
 """
 import math
 import pathlib
@@ -286,6 +286,8 @@ class Writer:
         kinds = [
             f"print({', '.join(['n', *turns, f'mean({x}, axis=None)'])})",
             f'print("a line", f"n is {{n}}", n / 3)',
+            f'print(f"{{n:{rng.choice(("03d", "+,", "^7", "_"))}}} {{n / 3:{rng.choice((".3f", ">9.2e", "g"))}}}", '
+            f'f"{{mean({x}):{rng.choice((".6f", ">+14.5e", ".7g"))}}}")',
             f'save(f"p{self.number}_{y}{places}.npy", {x} * {rng.choice(["0.5", *turns, "n"])})',
             f'checkpoint(f"{state}", ({x}, ({x} - 1, {x} * 2)), turn={rng.choice(["n", "7"])})',
             f"assert_close({x}, {x} + 0, 0)",
@@ -305,6 +307,8 @@ class Writer:
             kinds += [f"for unrolled_{inner} in range(2):\n"] * 3
             kinds += [f"if n {rng.choice(('>', '<='))} {rng.randint(1, 9)}:\n"] * 2
             kinds += [f"for unrolled_{inner} in (1, 2.5):\n", "for i in loop(2, 2):\n"]
+        if turns:
+            kinds += self.jumps(turns)
         kind = rng.choice(kinds)
         if not kind.endswith(":\n"):
             return kind
@@ -313,6 +317,17 @@ class Writer:
         text = kind + _indented(body)
         return text + "\nelse:\n" + _indented(self.statement(turns)) if kind.startswith("if") and rng.random() < 0.5 \
             else text
+
+    def jumps(self, turns):
+        """Out of loops, and branches, by numbers that are known or, in a turn, computed: of whole ones, since they
+        jump."""
+        word, x = self.rng.choice(("break", "continue")), self.pick_exact()
+        known = f"n {self.rng.choice(('>', '<='))} {self.rng.randint(1, 9)}"
+        if x is None or all(len(turn) > 3 for turn in turns):
+            return [f"if {known}: {word}"]
+        found = f"{self.rng.choice(('sum', 'max', 'min'))}({x}) > {self.rng.randint(-20, 20)}.3"
+        both = f"not {found} {self.rng.choice(('and', 'or'))} {known}"
+        return [f"if {known}: {word}", f"if {found}: {word}", f"if {both}: {word}", f"if {found}:\n", f"if {both}:\n"]
 
     def write(self):
         rng = self.rng

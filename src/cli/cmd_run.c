@@ -347,7 +347,8 @@ static enum mmul_status run_planned(const struct call *call, struct job *job,
 static enum mmul_status record_turn(const struct call *call, struct job *job,
                                     struct mmul_error *err) {
     struct mmul_script_turn turn;
-    if (!job->records || !mmul_script_turn(job->script, &turn) || turn.at + 1 < turn.end)
+    if (!job->records || !mmul_script_turn(job->script, &turn) ||
+        (!turn.may_break && turn.at + 1 < turn.end))
         return MMUL_OK;
     job->is_recorded = true;
     return write_beside(call, job, err);
@@ -606,8 +607,8 @@ const struct command mmul_command_run = {
         "top of FILE. mpimatmul-programs(7) has the language; what else Python has is refused.\n"
         "There are names, numbers, strings, tuples; x = ..., x += ... and the like; for over "
         "range,\n"
-        "a tuple, or loop, whose turns are run one after the other; if, def, return; and, or, "
-        "not;\n"
+        "a tuple, or loop, whose turns are run one after the other; if, break, continue; def,\n"
+        "return; and, or, not;\n"
         "x[i], x[a:b] and x.T; numpy's and torch's functions of matrices, by their names.\n"
         "At the end of stdout stand seconds, speed, what the check says, and the outputs: not "
         "with\n"

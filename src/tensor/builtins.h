@@ -121,6 +121,10 @@ MMUL_BUILTIN(mmul_builtin_restore);
 
 // builtins_views.c: what is to be seen
 
+// A matrix of one element comes to *number with the program at hand.
+enum mmul_status mmul_view_number(struct mmul_evaluator *e, const struct mmul_node *at,
+                                  const struct mmul_object *x, double *number);
+
 // Gradients are to be finite, or no step is made: sums (1 x n) has a number for each matrix of the argument, in order.
 enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_argument *gradient,

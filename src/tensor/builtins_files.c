@@ -45,7 +45,7 @@ static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_
             continue;
         bool is_same =
             strcmp(what, "load") == 0 || o->is_checkpoint || strcmp(o->tensor, target->tensor) == 0;
-        if (!is_same) {
+        if (!is_same || e->script->is_first_reading) { // that reads what runs once more than once
             target->beside = o->output;
             continue;
         }

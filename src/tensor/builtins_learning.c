@@ -143,7 +143,12 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
         .xs = values,
         .count = count,
         .origin = mmul_source_place(e->source, call->at, origin)};
-    if (mmul_program_gradients(e->program, &request, values + count, e->err) != MMUL_OK)
+    const bool is_of_before = arguments[0].object.job != e->job;
+    if (mmul_program_gradients(e->program, &request, values + count, e->err) != MMUL_OK) {
+        if (is_of_before)
+            mmul_hint(e->err, "a gradient stands in the turn of its y, before any 'if' on a number "
+                              "that is computed");
         return mmul_evaluator_locate(e, call);
+    }
     return like(e, x, &gradients, result);
 }

@@ -222,6 +222,15 @@ enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
     return fetch(e, call, view, &largest, &view->difference);
 }
 
+enum mmul_status mmul_view_number(struct mmul_evaluator *e, const struct mmul_node *at,
+                                  const struct mmul_object *x, double *number) {
+    struct mmul_script_view *view = NULL;
+    if (add_view(e, at, &view) != MMUL_OK)
+        return e->err->status;
+    view->kind = MMUL_VIEW_NUMBER;
+    return fetch(e, at, view, x, number);
+}
+
 enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_argument *gradient,
                                     const struct mmul_object *sums) {

@@ -54,6 +54,7 @@ enum mmul_status mmul_checked_loop_begin(struct mmul_evaluator *e, const struct 
     made->line = mmul_source_line(e->source, node->at.begin);
     made->first = bounds[0];
     made->end = bounds[1];
+    made->may_break = mmul_node_breaks(node);
     made->value_begin = e->program->value_count;
     while (*last != NULL)
         last = &(*last)->next;
@@ -199,8 +200,8 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
         char bytes[32];
         const bool is_apart = put_apart(script, plan, loop->value_begin, loop->value_end, &cost);
         fprintf(stream,
-                "loop of line %d: %lld turn%s of %.6f s, %s between nodes in each; carried: %s\n",
-                loop->line, (long long)(loop->end - loop->first),
+                "loop of line %d: %s%lld turn%s of %.6f s, %s between nodes in each; carried: %s\n",
+                loop->line, loop->may_break ? "up to " : "", (long long)(loop->end - loop->first),
                 loop->end - loop->first == 1 ? "" : "s", cost.seconds,
                 bytes_text(cost.bytes, bytes),
                 loop->carried[0] != '\0' ? loop->carried : "nothing");

@@ -9,6 +9,7 @@
 struct mmul_script_loop {
     int line;
     int64_t first, end;         // its turns
+    bool may_break;             // they may be fewer
     int value_begin, value_end; // values of the turn that is planned
     const char *carried;        // names, with sizes
     struct mmul_script_loop *next;

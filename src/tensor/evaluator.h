@@ -33,6 +33,9 @@ struct mmul_pin {
     struct mmul_pin *outer;     // borrowed; NULL: none
 };
 
+// Where statements go on: with the next one, behind the innermost loop, or with its next turn.
+enum mmul_flow { MMUL_FLOW_ON, MMUL_FLOW_BREAK, MMUL_FLOW_CONTINUE };
+
 struct mmul_evaluator {
     const struct mmul_source *source; // borrowed
     struct mmul_arena *arena;         // borrowed
@@ -42,9 +45,12 @@ struct mmul_evaluator {
     const struct mmul_tree *tree; // borrowed
     int64_t steps;
     int operations, depth;
+    enum mmul_flow flow;
     // Jobs (tensor/jobs.h): the program's number, values that were made in it, how many loops there are around, where
-    // the outermost `for` around these begins, what is a leaf already, memory of this job and of the next one.
+    // the outermost `for` around these begins, the turn of the innermost one, what is a leaf already, memory of this
+    // job and of the next one.
     int job, uses, loops, loop_begin;
+    int64_t turn;
     struct mmul_job_leaf *leaves;
     struct mmul_arena arenas[2], *next_arena; // owned
     struct mmul_pin *pins;                    // borrowed, the innermost one; NULL: none

@@ -53,13 +53,8 @@ static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
 
-// Python's: of `and` the first one that is 0, of `or` the first one that is not, else the last one; what stands behind
-// it is not looked at.
-static enum mmul_status take_truth(struct mmul_evaluator *e, const struct mmul_node *node,
-                                   const char *word, const struct mmul_object *x, bool *is_true) {
-    *is_true = mmul_object_is_number(x) && mmul_object_number(x) != 0;
-    if (mmul_object_is_number(x))
-        return MMUL_OK;
+enum mmul_status mmul_evaluate_fail_truth(struct mmul_evaluator *e, const struct mmul_node *node,
+                                          const char *word, const struct mmul_object *x) {
     mmul_evaluator_fail(e, node, "'%s' is for numbers, not for %s", word, mmul_object_name(x));
     if (x->kind == MMUL_OBJECT_MATRIX)
         mmul_hint(e->err, "of what is 0 or 1: %s",
@@ -67,6 +62,14 @@ static enum mmul_status take_truth(struct mmul_evaluator *e, const struct mmul_n
                   : word[0] == 'o' ? "maximum(x, y)"
                                    : "1 - x");
     return MMUL_ERR_DATA;
+}
+
+// Python's: of `and` the first one that is 0, of `or` the first one that is not, else the last one; what stands behind
+// it is not looked at.
+static enum mmul_status take_truth(struct mmul_evaluator *e, const struct mmul_node *node,
+                                   const char *word, const struct mmul_object *x, bool *is_true) {
+    *is_true = mmul_object_is_number(x) && mmul_object_number(x) != 0;
+    return mmul_object_is_number(x) ? MMUL_OK : mmul_evaluate_fail_truth(e, node, word, x);
 }
 
 static enum mmul_status evaluate_logic(struct mmul_evaluator *e, const struct mmul_node *node,

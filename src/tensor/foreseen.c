@@ -31,7 +31,7 @@ struct line {
 
 struct choice {
     const struct mmul_node *branch;
-    bool is_true;
+    bool is_true, is_free;
     struct choice *next;
 };
 
@@ -39,9 +39,9 @@ struct mmul_foreseen {
     struct mmul_arena arena; // of names and lines
     struct note *notes;      // owned
     int count, capacity, groups;
-    struct choice *choices;
-    struct line *rounded; // paths
-    struct line *changes; // in their order
+    struct choice *choices, *tried; // of these the branches alone
+    struct line *rounded;           // paths
+    struct line *changes;           // in their order
 };
 
 bool mmul_foreseen_is_needed(const struct mmul_node *node) {
@@ -212,8 +212,10 @@ enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_
                (f->notes[j].place.index != n->place.index ||
                 strcmp(f->notes[j].place.name, n->place.name) != 0))
             j++;
-        if (j == now || f->notes[j].group != f->notes[from].group)
+        if (j == now || f->notes[j].group != f->notes[from].group) {
+            *is_settled = false; // a number that has become a matrix
             continue;
+        }
         n->before = j;
         *is_settled &= f->notes[j].type == n->type;
         status = tell_change(e, at, &f->notes[j], n);
@@ -229,17 +231,60 @@ bool mmul_foreseen_has_chosen(const struct mmul_foreseen *foreseen, const struct
     return c != NULL;
 }
 
-enum mmul_status mmul_foreseen_choose(struct mmul_evaluator *e, const struct mmul_node *branch,
-                                      bool is_true) {
+static enum mmul_status add_choice(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                   bool is_true, bool is_free) {
     struct mmul_foreseen *f = e->script->foreseen;
     if (mmul_foreseen_has_chosen(f, branch, is_true))
         return MMUL_OK;
     struct choice *made = mmul_arena_allocate(&f->arena, sizeof *made, e->err);
     if (made == NULL)
         return e->err->status;
-    *made = (struct choice){branch, is_true, f->choices};
+    *made = (struct choice){branch, is_true, is_free, f->choices};
     f->choices = made;
     return MMUL_OK;
+}
+
+enum mmul_status mmul_foreseen_choose(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                      bool is_true) {
+    return add_choice(e, branch, is_true, false);
+}
+
+bool mmul_foreseen_is_pending(const struct mmul_foreseen *foreseen, struct mmul_span part) {
+    for (const struct choice *c = foreseen->choices; c != NULL; c = c->next)
+        if (c->is_free && c->branch->at.begin >= part.begin && c->branch->at.begin < part.end &&
+            !mmul_foreseen_has_chosen(foreseen, c->branch, !c->is_true))
+            return true;
+    return false;
+}
+
+int mmul_foreseen_choices(const struct mmul_foreseen *foreseen) {
+    int count = 0;
+    for (const struct choice *c = foreseen->choices; c != NULL; c = c->next)
+        count++;
+    return count;
+}
+
+bool mmul_foreseen_tries(struct mmul_evaluator *e, const struct mmul_node *branch) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    for (const struct choice *c = f->tried; c != NULL; c = c->next)
+        if (c->branch == branch)
+            return false;
+    struct mmul_error ignored;
+    struct choice *made = mmul_arena_allocate(&f->arena, sizeof *made, &ignored);
+    if (made == NULL)
+        return false;
+    *made = (struct choice){.branch = branch, .next = f->tried};
+    f->tried = made;
+    return true;
+}
+
+enum mmul_status mmul_foreseen_choose_freely(struct mmul_evaluator *e,
+                                             const struct mmul_node *branch, bool *is_true) {
+    const struct mmul_foreseen *f = e->script->foreseen;
+    const bool is_first = !mmul_foreseen_has_chosen(f, branch, false);
+    const bool is_second = !is_first && !mmul_foreseen_has_chosen(f, branch, true);
+    *is_true = !is_first && (is_second || mmul_foreseen_is_pending(f, branch->first->next->at));
+    return add_choice(e, branch, *is_true, true);
 }
 
 static bool is_of_one_place(struct mmul_hold_place x, struct mmul_hold_place y) {

@@ -52,6 +52,16 @@ enum mmul_status mmul_foreseen_choose(struct mmul_evaluator *e, const struct mmu
 bool mmul_foreseen_has_chosen(const struct mmul_foreseen *foreseen, const struct mmul_node *branch,
                               bool is_true);
 
+// The condition is not known: false first, then true, then as a branch inside of it needs that has not been both.
+enum mmul_status mmul_foreseen_choose_freely(struct mmul_evaluator *e,
+                                             const struct mmul_node *branch, bool *is_true);
+// Has any such condition inside of a part of the text been one of both alone?
+bool mmul_foreseen_is_pending(const struct mmul_foreseen *foreseen, struct mmul_span part);
+
+int mmul_foreseen_choices(const struct mmul_foreseen *foreseen); // how many there were
+// True the first time that a branch is asked for.
+bool mmul_foreseen_tries(struct mmul_evaluator *e, const struct mmul_node *branch);
+
 // The end of the reading, also where it failed: chooses the types of what was noted, and remembers files that are
 // read as float32. The script's program is used up.
 enum mmul_status mmul_foreseen_end(struct mmul_foreseen *foreseen, struct mmul_script *script,

@@ -360,7 +360,9 @@ static enum mmul_status check_alike(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_carried_name *name) {
     const struct mmul_object *before = &name->before, *now = &name->binding->object;
     char here[96], there[96];
-    if (mmul_is_alike(before, now))
+    const bool is_number = mmul_object_is_number(before) || mmul_object_is_one(before);
+    if (mmul_is_alike(before, now) ||
+        (is_number && (mmul_object_is_number(now) || mmul_object_is_one(now))))
         return MMUL_OK;
     if (before->kind == MMUL_OBJECT_MATRIX && now->kind == MMUL_OBJECT_MATRIX)
         return mmul_evaluator_fail(

@@ -70,7 +70,8 @@ enum mmul_status mmul_carried_find(struct mmul_evaluator *e, const struct mmul_n
                                    struct mmul_carried *carried);
 enum mmul_status mmul_carried_begin_turn(struct mmul_evaluator *e, struct mmul_carried *carried);
 void mmul_carried_fini(struct mmul_carried *carried);
-// Sizes are as they were, of what the turn has read; what else it has named is forgotten.
+// Sizes are as they were, of what the turn has read, but that a number may become a matrix of one element, and that a
+// number; what else it has named is forgotten.
 enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mmul_node *loop,
                                        const struct mmul_carried *carried);
 

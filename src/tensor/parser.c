@@ -26,9 +26,9 @@ bool mmul_parser_sees(const struct mmul_parser *parser, const char *word) {
 
 // Is it a word that Python keeps for itself?
 static bool is_keyword(const char *word) {
-    static const char *const ours[] = {"for",  "in",   "def",   "return", "if",
-                                       "elif", "else", "False", "None",   "True",
-                                       "or",   "and",  "not",   "is",     NULL};
+    static const char *const ours[] = {"for",  "in",    "def",   "return",   "if", "elif",
+                                       "else", "False", "None",  "True",     "or", "and",
+                                       "not",  "is",    "break", "continue", NULL};
     for (int i = 0; ours[i] != NULL; i++)
         if (strcmp(ours[i], word) == 0)
             return true;
@@ -134,12 +134,23 @@ static enum mmul_status end_line(struct mmul_parser *parser) {
     return mmul_parser_advance(parser);
 }
 
-// ':' and the indented lines after it.
+static bool begins_compound(const struct mmul_parser *parser) {
+    return mmul_parser_sees(parser, "for") || mmul_parser_sees(parser, "if") ||
+           mmul_parser_sees(parser, "def");
+}
+
+// ':' and the indented lines after it, or a simple statement in its line.
 static enum mmul_status parse_block(struct mmul_parser *parser, struct mmul_node *parent) {
     struct mmul_node *block = NULL;
     enum mmul_status status = mmul_parser_expect(parser, ":", "before a block");
-    if (status == MMUL_OK && parser->token.kind != MMUL_TOKEN_NEWLINE)
-        status = mmul_parser_fail(parser, "the block on lines of its own");
+    if (status == MMUL_OK && parser->token.kind != MMUL_TOKEN_NEWLINE) {
+        if (begins_compound(parser))
+            return mmul_parser_fail(parser, "the block on lines of its own");
+        status = mmul_parser_node(parser, MMUL_NODE_BLOCK, parser->token.at, &block);
+        if (status == MMUL_OK)
+            status = parse_statement(parser, block);
+        return status == MMUL_OK ? mmul_parser_add(parser, parent, block) : status;
+    }
     if (status == MMUL_OK)
         status = mmul_parser_advance(parser);
     if (status == MMUL_OK && parser->token.kind != MMUL_TOKEN_INDENT)
@@ -200,7 +211,29 @@ static enum mmul_status parse_for(struct mmul_parser *parser, struct mmul_node *
         return mmul_source_fail(parser->lexer.source, target->at, parser->err,
                                 "%s gives one number at a time, for one name",
                                 mmul_node_range(node));
-    return status == MMUL_OK ? parse_block(parser, node) : status;
+    parser->loops++;
+    if (status == MMUL_OK)
+        status = parse_block(parser, node);
+    parser->loops--;
+    return status;
+}
+
+bool mmul_node_breaks(const struct mmul_node *loop) {
+    if (loop->kind == MMUL_NODE_BREAK)
+        return true;
+    for (const struct mmul_node *child = loop->first; child != NULL; child = child->next)
+        if (child->kind != MMUL_NODE_FOR && mmul_node_breaks(child))
+            return true;
+    return false;
+}
+
+// break, continue
+static enum mmul_status parse_jump(struct mmul_parser *parser, struct mmul_node *node) {
+    if (parser->loops == 0)
+        return mmul_source_fail(parser->lexer.source, node->at, parser->err,
+                                "%s stands outside of a loop",
+                                node->kind == MMUL_NODE_BREAK ? "break" : "continue");
+    return end_line(parser);
 }
 
 // `elif` is an if inside of else.
@@ -284,9 +317,14 @@ static enum mmul_status parse_def(struct mmul_parser *parser, struct mmul_node *
         status = mmul_parser_expect(parser, ")", "after parameters");
     if (status != MMUL_OK)
         return status;
+    const int loops = parser->loops;
     node->text = name->text;
     status = mmul_parser_add(parser, node, parameters);
-    return status == MMUL_OK ? parse_block(parser, node) : status;
+    parser->loops = 0;
+    if (status == MMUL_OK)
+        status = parse_block(parser, node);
+    parser->loops = loops;
+    return status;
 }
 
 static enum mmul_status parse_return(struct mmul_parser *parser, struct mmul_node *node) {
@@ -361,10 +399,10 @@ static enum mmul_status parse_statement(struct mmul_parser *parser, struct mmul_
         const char *word;
         enum mmul_node_kind kind;
         enum mmul_status (*parse)(struct mmul_parser *, struct mmul_node *);
-    } compound[] = {{"for", MMUL_NODE_FOR, parse_for},
-                    {"if", MMUL_NODE_IF, parse_if},
-                    {"def", MMUL_NODE_DEF, parse_def},
-                    {"return", MMUL_NODE_RETURN, parse_return}};
+    } compound[] = {
+        {"for", MMUL_NODE_FOR, parse_for},      {"if", MMUL_NODE_IF, parse_if},
+        {"def", MMUL_NODE_DEF, parse_def},      {"return", MMUL_NODE_RETURN, parse_return},
+        {"break", MMUL_NODE_BREAK, parse_jump}, {"continue", MMUL_NODE_CONTINUE, parse_jump}};
     enum mmul_status (*parse)(struct mmul_parser *, struct mmul_node *) = parse_simple;
     enum mmul_node_kind kind = MMUL_NODE_EXPRESSION;
     struct mmul_node *node = NULL;

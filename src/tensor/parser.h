@@ -12,6 +12,7 @@ struct mmul_parser {
     int last_end;             // where the one before it ended
     struct mmul_arena *arena; // borrowed
     int depth;
+    int loops;              // around the statement at hand, inside of its function
     struct mmul_error *err; // borrowed
 };
 

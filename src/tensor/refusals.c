@@ -5,7 +5,7 @@
 #include "tensor/tree.h"
 
 static const struct mmul_refusal refusals[] = {
-    {"while", "a while loop", "for i in range(...) repeats, a number of times that is known"},
+    {"while", "a while loop", "for i in loop(n): repeats, and if ...: break ends it"},
     {"class", "a class", NULL},
     {"try", "try", NULL},
     {"except", "except", NULL},
@@ -22,8 +22,6 @@ static const struct mmul_refusal refusals[] = {
     {"await", "await", NULL},
     {"del", "del", "values go when nothing reads them any more"},
     {"assert", "assert", "assert_close(x, y, tolerance) compares two matrices"},
-    {"break", "break", "if inside the loop leaves steps out"},
-    {"continue", "continue", "if inside the loop leaves steps out"},
     {"pass", "pass", NULL},
     {"match", "match", NULL},
     {"in", "'in' outside of for", NULL},

@@ -92,9 +92,10 @@ struct mmul_left_out {
     struct mmul_left_out *next;
 };
 
-// A line to be seen, values to be close, or gradients to be finite.
+// A line to be seen, a number that decides, values to be close, or gradients to be finite.
 enum mmul_script_view_kind {
     MMUL_VIEW_LINE,
+    MMUL_VIEW_NUMBER,
     MMUL_VIEW_CLOSE,
     MMUL_VIEW_GRADIENT,
     MMUL_VIEW_LEFT_OUT // steps that nodes have left out apart

@@ -77,6 +77,13 @@ static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mm
     return bounds[2] != 0 ? MMUL_OK : mmul_evaluator_fail(e, call, "the step of range is 0");
 }
 
+// Behind the block of a loop: has it come to a break?
+static bool take_break(struct mmul_evaluator *e) {
+    const bool breaks = e->flow == MMUL_FLOW_BREAK;
+    e->flow = MMUL_FLOW_ON;
+    return breaks;
+}
+
 // A turn of a loop: what it carries is what it was at its beginning, but for the elements.
 static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct mmul_node *node,
                                       int64_t i, struct mmul_carried *carried) {
@@ -96,19 +103,24 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     struct mmul_carried carried = {NULL};
     if (e->script->run == NULL)
         return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
+    const int64_t turn = e->turn; // of the loop around
+    bool breaks = false;
     mmul_jobs_enter(e, node);
     enum mmul_status status = mmul_job_run(e, node, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
-    for (int64_t i = bounds[0]; status == MMUL_OK && i < bounds[1]; i++) {
+    for (int64_t i = bounds[0]; status == MMUL_OK && !breaks && i < bounds[1]; i++) {
+        e->turn = i;
         if (e->loops == 1)
-            e->script->turn =
-                (struct mmul_script_turn){.at = i, .first = bounds[0], .end = bounds[1]};
+            e->script->turn = (struct mmul_script_turn){
+                .at = i, .first = bounds[0], .end = bounds[1], .may_break = mmul_node_breaks(node)};
         e->steps = 0;
         status = evaluate_turn(e, node, i, &carried);
+        breaks = take_break(e);
         if (status == MMUL_OK) // as a job of its own
             status = mmul_job_run(e, node, &i);
     }
+    e->turn = turn;
     if (e->loops == 1)
         e->script->turn = (struct mmul_script_turn){0};
     mmul_carried_fini(&carried);
@@ -121,16 +133,11 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
 static bool chooses_otherwise(struct mmul_evaluator *e, const struct mmul_node *block) {
     bool is_other = false;
     for (const struct mmul_node *s = block->first; !is_other && s != NULL; s = s->next) {
-        const struct mmul_error before = *e->err;
-        struct mmul_object condition;
         if (s->kind == MMUL_NODE_FOR)
             is_other = chooses_otherwise(e, s->last);
         if (s->kind != MMUL_NODE_IF)
             continue;
-        if (mmul_evaluate(e, s->first, &condition) == MMUL_OK && mmul_object_is_number(&condition))
-            is_other = !mmul_foreseen_has_chosen(e->script->foreseen, s,
-                                                 mmul_object_number(&condition) != 0);
-        *e->err = before;
+        is_other = mmul_condition_may_differ(e, s);
         for (const struct mmul_node *b = s->first->next; !is_other && b != NULL; b = b->next)
             is_other = chooses_otherwise(e, b);
     }
@@ -164,19 +171,27 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
         status = mmul_foreseen_note(e, node, false, NULL);
     if (status == MMUL_OK)
         status = mmul_carried_find(e, node, &carried);
-    int turns = 0;
+    int turns = 0, choices = 0;
+    e->loops++;
     for (int64_t i = bounds[0]; status == MMUL_OK && !is_over && i < bounds[1]; i++) {
         status = evaluate_turn(e, node, i, &carried);
+        take_break(e);
         is_over = !e->script->is_first_reading || ++turns == MMUL_FORESEEN_TURNS;
         if (status != MMUL_OK || is_over)
             break;
         status = mmul_foreseen_turn(e, node, NULL, &carried, &is_over);
-        if (is_over) {
+        const int chosen = mmul_foreseen_choices(e->script->foreseen);
+        if (chosen > choices && mmul_foreseen_is_pending(e->script->foreseen, node->at)) {
+            choices = chosen;
+            is_over = false;
+            i--; // the same turn, with another choice
+        } else if (is_over) {
             const int64_t other = find_other_turn(e, node, i + 1, bounds[1]);
             is_over = other == bounds[1];
             i = other - 1;
         }
     }
+    e->loops--;
     if (status == MMUL_OK)
         mmul_checked_loop_end(e, checked);
     mmul_carried_fini(&carried);
@@ -204,6 +219,8 @@ static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul
             status = bind(e, node->first, over, &items.items[i]);
         if (status == MMUL_OK)
             status = mmul_evaluate_block(e, node->last, returned, result);
+        if (take_break(e))
+            break;
     }
     e->pins = pin.outer;
     return status;
@@ -235,6 +252,8 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
             status = mmul_evaluator_bind(e, name->text, &index);
         if (status == MMUL_OK)
             status = mmul_evaluate_block(e, body, returned, result);
+        if (take_break(e))
+            break;
         if (bounds[2] > 0 ? i > INT64_MAX - bounds[2] : i < INT64_MIN - bounds[2])
             break;
     }
@@ -243,20 +262,9 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
 
 static enum mmul_status branch(struct mmul_evaluator *e, const struct mmul_node *node,
                                bool *returned, struct mmul_object *result) {
-    struct mmul_object condition;
-    enum mmul_status status = mmul_evaluate(e, node->first, &condition);
-    if (status != MMUL_OK)
-        return status;
-    if (!mmul_object_is_number(&condition)) {
-        mmul_evaluator_fail(e, node->first, "a condition is a number here, not %s",
-                            mmul_object_name(&condition));
-        if (condition.kind == MMUL_OBJECT_MATRIX)
-            mmul_hint(e->err, "where(c, x, y) chooses element by element");
-        return MMUL_ERR_DATA;
-    }
     const struct mmul_node *block = node->first->next;
-    const bool is_true = mmul_object_number(&condition) != 0;
-    if (e->script->is_first_reading && mmul_foreseen_choose(e, node, is_true) != MMUL_OK)
+    bool is_true = false;
+    if (mmul_evaluate_condition(e, node, &is_true) != MMUL_OK)
         return e->err->status;
     if (!is_true)
         block = block->next;
@@ -302,8 +310,8 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
                                      bool *returned, struct mmul_object *result) {
     enum mmul_status status = MMUL_OK;
     e->depth++;
-    for (const struct mmul_node *s = block->first; status == MMUL_OK && !*returned && s != NULL;
-         s = s->next) {
+    for (const struct mmul_node *s = block->first;
+         status == MMUL_OK && !*returned && e->flow == MMUL_FLOW_ON && s != NULL; s = s->next) {
         struct mmul_object ignored;
         e->named = NULL;
         status = mmul_evaluator_step(e, s);
@@ -319,6 +327,10 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
             status = define(e, s);
         else if (s->kind == MMUL_NODE_RETURN)
             status = leave(e, s, returned, result);
+        else if (s->kind == MMUL_NODE_BREAK)
+            e->flow = MMUL_FLOW_BREAK;
+        else if (s->kind == MMUL_NODE_CONTINUE)
+            e->flow = MMUL_FLOW_CONTINUE;
         else
             status = mmul_evaluate(e, s->first, &ignored);
     }

@@ -31,6 +31,8 @@ enum mmul_node_kind {
     MMUL_NODE_IF,         // a condition, a block, and perhaps another block
     MMUL_NODE_DEF,        // .text; names or keywords in a tuple, a block
     MMUL_NODE_RETURN,     // a value, or nothing
+    MMUL_NODE_BREAK,      // of the innermost loop around it
+    MMUL_NODE_CONTINUE,   // the same
 };
 
 struct mmul_node {
@@ -53,6 +55,9 @@ struct mmul_tree {
 
 // Of a loop: "range" or "loop", a call of which it goes over; NULL: over something else.
 const char *mmul_node_range(const struct mmul_node *loop);
+
+// Does a loop have a break of its own?
+bool mmul_node_breaks(const struct mmul_node *loop);
 
 // Fails with MMUL_ERR_DATA (a line, what is wrong, and what the language has instead), MMUL_ERR_SYSTEM.
 enum mmul_status mmul_tree_parse(const struct mmul_source *source, struct mmul_arena *arena,

@@ -65,7 +65,7 @@ y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
 @test "run: what Python has and the language has not" {
     refuses 'while True:
     x = 1' 'e.py:1:1: a while loop is not in this part of Python' \
-        'for i in range(...) repeats, a number of times that is known'
+        'for i in loop(n): repeats, and if ...: break ends it'
     refuses 'import numpy' 'e.py:1:1: an import is not in this part of Python' 'all names are there without it'
     refuses 'x = [1, 2]' 'e.py:1:5: a list is not in this part of Python' 'a tuple: (a, b)'
     refuses 'x = 1; y = 2' "e.py:1:6: ';' is not in this part of Python" 'a line for each statement'

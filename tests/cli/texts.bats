@@ -136,7 +136,7 @@ y = $1"
     fails 'max(x, 1, True, 4)' '21: max of a matrix takes 3 arguments at most' 'max(x, axis=None, keepdims=True)'
     fails 'max(3, axis=0)' '9: x is a whole number here, expected a matrix'
     fails 'max(())' '5: max of an empty tuple'
-    fails 'round(x)' '11: round is of a number, not of a matrix' "$rounds"
+    fails 'round(x, 2)' '11: round is of a number, not of a matrix' "$rounds"
     fails 'int(x)' '9: int is of a number, not of a matrix' "$rounds"
     fails 'int("3")' '9: int is of a number, not of a string'
     fails 'float(x)' '11: float is of a number, not of a matrix' "$rounds"

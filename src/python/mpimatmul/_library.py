@@ -129,7 +129,8 @@ class Tensor(c.Structure):
 
 
 class ScriptTurn(c.Structure):
-    _fields_ = [("at", c.c_int64), ("first", c.c_int64), ("end", c.c_int64), ("windows", c.c_int64)]
+    _fields_ = [("at", c.c_int64), ("first", c.c_int64), ("end", c.c_int64), ("windows", c.c_int64),
+                ("may_break", c.c_bool)]
 
 
 class ApartNode(c.Structure):

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Conditions of `if`. A number that is known decides at once. One that a turn computes ends the program at hand: root
+// reads the number when that has run, and decides; the statements behind the condition become the next program. So all
+// ranks follow one decision. A reading that runs nothing takes the condition for false, or, the first one, for either.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/builtins.h"
+#include "tensor/evaluate.h"
+#include "tensor/jobs.h"
+#include "tensor/script.h"
+
+enum truth { FALSE, TRUE, UNKNOWN };
+
+static enum mmul_status read_number(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                    const struct mmul_node *at, const struct mmul_object *x,
+                                    enum truth *truth) {
+    double number = 0;
+    if (mmul_view_number(e, at, x, &number) != MMUL_OK)
+        return e->err->status;
+    if (mmul_job_run(e, branch, NULL) != MMUL_OK)
+        return mmul_job_name_turn(e, e->turn);
+    *truth = number != 0 ? TRUE : FALSE; // NaN is true, as Python's
+    return MMUL_OK;
+}
+
+// word: "and", "or" or "not" around it; NULL: nothing.
+static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_node *at,
+                                  const char *word, const struct mmul_object *x) {
+    if (word != NULL)
+        return mmul_evaluate_fail_truth(e, at, word, x);
+    mmul_evaluator_fail(e, at, "a condition is a number here, not %s", mmul_object_name(x));
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        mmul_hint(e->err, "where(c, x, y) chooses element by element");
+    return MMUL_ERR_DATA;
+}
+
+// Values of a function, and of what has called it, have no names that go over to another program; outside of loops
+// files are written when all has run.
+static enum mmul_status check_place(struct mmul_evaluator *e, const struct mmul_node *at) {
+    if (e->frame == e->top && e->loops > 0)
+        return MMUL_OK;
+    mmul_evaluator_fail(e, at,
+                        "'if' on a number that is computed stands in a turn of loop(...), outside "
+                        "of functions");
+    mmul_hint(e->err, "where(c, x, y) chooses without an if");
+    return MMUL_ERR_DATA;
+}
+
+// Neither `and` nor `or`. branch NULL: only a trial, in which what fails is unknown.
+static enum mmul_status decide_one(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                   const struct mmul_node *at, const char *word,
+                                   enum truth *truth) {
+    struct mmul_object x;
+    const struct mmul_error before = *e->err;
+    enum mmul_status status = mmul_evaluate(e, at, &x);
+    *truth = UNKNOWN;
+    if (status == MMUL_OK && mmul_object_is_number(&x))
+        *truth = mmul_object_number(&x) != 0 ? TRUE : FALSE;
+    if (branch == NULL)
+        *e->err = before;
+    if (branch == NULL || status != MMUL_OK || *truth != UNKNOWN)
+        return branch == NULL ? MMUL_OK : status;
+    if (!mmul_object_is_one(&x))
+        return fail_kind(e, at, word, &x);
+    if (check_place(e, at) != MMUL_OK)
+        return e->err->status;
+    if (!e->script->only_checked)
+        return read_number(e, branch, at, &x, truth);
+    return e->script->is_first_reading ? mmul_foreseen_note(e, branch, false, NULL) : MMUL_OK;
+}
+
+static enum mmul_status decide(struct mmul_evaluator *e, const struct mmul_node *branch,
+                               const struct mmul_node *at, const char *word, enum truth *truth) {
+    if (at->kind == MMUL_NODE_NOT) {
+        enum mmul_status status = decide(e, branch, at->first, "not", truth);
+        *truth = *truth == UNKNOWN ? UNKNOWN : *truth == TRUE ? FALSE : TRUE;
+        return status;
+    }
+    if (at->kind == MMUL_NODE_LOGIC) {
+        const enum truth ends = strcmp(at->text, "or") == 0 ? TRUE : FALSE;
+        enum truth all = ends == TRUE ? FALSE : TRUE;
+        for (const struct mmul_node *child = at->first; child != NULL && all != ends;
+             child = child->next) {
+            if (decide(e, branch, child, at->text, truth) != MMUL_OK)
+                return e->err->status;
+            all = *truth == ends || *truth == UNKNOWN ? *truth : all; // known ones may still end it
+        }
+        *truth = all;
+        return MMUL_OK;
+    }
+    return decide_one(e, branch, at, word, truth);
+}
+
+enum mmul_status mmul_evaluate_condition(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                         bool *is_true) {
+    enum truth truth = UNKNOWN;
+    enum mmul_status status = decide(e, branch, branch->first, NULL, &truth);
+    if (status == MMUL_OK && truth == UNKNOWN && e->script->is_first_reading)
+        return mmul_foreseen_choose_freely(e, branch, is_true);
+    *is_true = truth == TRUE;
+    if (status == MMUL_OK && e->script->is_first_reading)
+        status = mmul_foreseen_choose(e, branch, *is_true);
+    return status;
+}
+
+bool mmul_condition_may_differ(struct mmul_evaluator *e, const struct mmul_node *branch) {
+    struct mmul_foreseen *f = e->script->foreseen;
+    enum truth truth = UNKNOWN;
+    if (decide(e, NULL, branch->first, NULL, &truth) != MMUL_OK)
+        return false;
+    if (truth != UNKNOWN)
+        return !mmul_foreseen_has_chosen(f, branch, truth == TRUE);
+    // `i > 10 and loss > best`: one turn shows the second one.
+    return branch->first->kind == MMUL_NODE_LOGIC && !mmul_foreseen_has_chosen(f, branch, true) &&
+           mmul_foreseen_tries(e, branch);
+}
