@@ -172,6 +172,10 @@ for axis in (-1, -2, 0, 1):
 stack = X[:32].reshape(4, 8, -1)
 show("argmax of a stack", mm.argmax(mm.array(stack), 1).numpy(), np.argmax(stack, 1), 0)
 show("argmax that stays", x.argmax(keepdims=True).numpy(), np.argmax(X, -1)[:, None], 0)
+for ids, expected in ((mm.arange(3), np.eye(4)[:3]), (mm.arange(3)[:], np.eye(4)[:3]),
+                      (mm.arange(6)[:, 1:4], np.eye(4)[1:]), (mm.array([[2, 0, 1]]), np.eye(4)[[[2, 0, 1]]]),
+                      (mm.array([[2], [0]]), np.eye(4)[[[2], [0]]])):
+    show(f"one_hot of {ids.shape}", mm.one_hot(ids, 4).numpy(), expected, 0)
 row, column = mm.array(np.arange(5.)), mm.array(np.arange(5.)[:, None])
 assert (row * 2 - row).is_row and not (row + column).is_row
 with warnings.catch_warnings(record=True) as warned:
@@ -219,7 +223,8 @@ assert repr(total) == "Value(1 x 1, float32)", total
 assert abs(float(total) - X.astype("f8").sum()) < 1e-3  # on all ranks
 assert [type(n) for n in (float(total), mm.array([[3]]).item(), int(mm.array([[3]])))] == [float, int, int]
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
-              lambda: mm.place(x, "here"), lambda: x[10 ** 6], lambda: x[w], lambda: x[0][1],
+              lambda: mm.place(x, "here"), lambda: x[10 ** 6], lambda: x[w], lambda: x[0][1], lambda: mm.arange(5)[1:3],
+              lambda: mm.one_hot(mm.zeros((1, 2, 3, 4)), 3), lambda: mm.take(x, mm.zeros((1, 2, 3, 4))),
               lambda: mm.clip(x, w), lambda: mm.gelu(x, "fast"), lambda: x + 1j,
               lambda: mm.save("d.bin", d), lambda: mm.load("a\0b"), lambda: mm.load(b"\xff.npy"),
               lambda: mm.array(np.array([2**64 - 1], dtype="u8")), lambda: x + np.complex128(1j),

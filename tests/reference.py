@@ -29,7 +29,7 @@ class Matrix(np.ndarray):
         return _kept_row(y.view(Matrix), inputs, method, ufunc) if isinstance(y, np.ndarray) else y
 
     def __getitem__(self, key):
-        return _row(super().__getitem__(key), self, key)
+        return _row(super().__getitem__(_checked(self, key)), self, key)
 
     def __mul__(self, other):
         return _bools(super().__mul__(other), self, other)
@@ -60,6 +60,12 @@ def matrix(array):
         return array
     array = np.asarray(array, dtype=PRECISION)
     return (array[None, :] if array.ndim == 1 else array).view(KIND)
+
+
+def _checked(x, key):
+    if getattr(x, "is_row", False) and isinstance(key, (slice, int)) and key != slice(None):
+        raise ValueError("what has one axis is a row here: x[0, i], x[:, a:b]")
+    return key
 
 
 def _row(array, of=None, key=None):
@@ -157,7 +163,7 @@ class Taped(Matrix):
             whole = np.zeros(self.shape)
             np.add.at(whole, key, g.reshape(whole[key].shape))
             return whole
-        part = _row(np.asarray(self)[key], self, key)
+        part = _row(np.asarray(self)[_checked(self, key)], self, key)
         made = taped(part, (self, back))
         made.is_row = part.is_row
         return made
@@ -510,7 +516,7 @@ def _indices(ids):
 
 
 take = (lambda table, ids: matrix(table)[_indices(ids)[0] if getattr(ids, "is_row", False) else _indices(ids)])
-one_hot = (lambda ids, v: _bools(matrix(np.eye(v)[_indices(ids)])))
+one_hot = (lambda ids, v: _bools(take(np.eye(v), ids)))
 
 
 def add_at(table, ids, rows):

@@ -18,6 +18,17 @@ enum mmul_status mmul_take_matrix(struct mmul_evaluator *e, const struct mmul_ar
     return fail_kind(e, argument, what, "a matrix");
 }
 
+enum mmul_status mmul_take_ids(struct mmul_evaluator *e, const struct mmul_argument *argument) {
+    char shape[96];
+    if (argument->object.axes < MMUL_AXES_MOST)
+        return MMUL_OK;
+    mmul_evaluator_fail(e, argument->node,
+                        "ids has 4 axes (%s), expected 1 to 3: the result has one more",
+                        mmul_object_shape(&argument->object, shape));
+    mmul_hint(e->err, "reshape(ids, (m, n)) before it, reshape(..., shape) behind it");
+    return MMUL_ERR_DATA;
+}
+
 enum mmul_status mmul_take_whole(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                  const char *what, int64_t *number) {
     if (!mmul_object_is_whole(&argument->object))

@@ -18,7 +18,7 @@ static enum mmul_status take_matrices(struct mmul_evaluator *e,
     return MMUL_OK;
 }
 
-// An axis more.
+// An axis more. Indices of one axis give as many rows.
 enum mmul_status mmul_builtin_one_hot(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                       const struct mmul_node *call,
                                       const struct mmul_argument *arguments,
@@ -28,9 +28,9 @@ enum mmul_status mmul_builtin_one_hot(struct mmul_evaluator *e, const struct mmu
     enum mmul_status status = mmul_take_matrix(e, &arguments[0], "ids");
     if (status == MMUL_OK)
         status = mmul_take_whole(e, &arguments[1], "v", &made.with.count);
-    if (status == MMUL_OK && ids->axes > 3)
-        return mmul_evaluator_fail(e, arguments[0].node, "ids has 4 axes, expected 2 or 3");
-    result->axes = ids->axes + 1;
+    if (status == MMUL_OK)
+        status = mmul_take_ids(e, &arguments[0]);
+    result->axes = ids->is_row ? 2 : ids->axes + 1;
     return status == MMUL_OK ? mmul_apply(e, call, &made, ids, result) : status;
 }
 

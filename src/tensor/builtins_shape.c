@@ -166,15 +166,17 @@ enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
     const struct mmul_object both[2] = {arguments[0].object, arguments[1].object};
+    char shape[96];
     enum mmul_status status = mmul_take_matrix(e, &arguments[0], "table");
     if (status == MMUL_OK)
         status = mmul_take_matrix(e, &arguments[1], "ids");
+    if (status == MMUL_OK)
+        status = mmul_take_ids(e, &arguments[1]);
     if (status != MMUL_OK)
         return status;
-    if (both[0].axes != 2 || both[1].axes > 3)
-        return mmul_evaluator_fail(e, call,
-                                   "take: the table has %d axes and ids %d, expected 2, and 2 or 3",
-                                   both[0].axes, both[1].axes);
+    if (both[0].axes != 2)
+        return mmul_evaluator_fail(e, arguments[0].node, "table has %d axes (%s), expected 2",
+                                   both[0].axes, mmul_object_shape(&both[0], shape));
     result->axes = both[1].is_row ? 2 : both[1].axes + 1;
     return mmul_apply(e, call, &made, both, result);
 }

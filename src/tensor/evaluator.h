@@ -177,6 +177,8 @@ enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_n
 // Each fails unless the argument is of this kind; `what`: its parameter's name, which the error says.
 enum mmul_status mmul_take_matrix(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                   const char *what);
+// Of indices, whose result has an axis more: three axes at most.
+enum mmul_status mmul_take_ids(struct mmul_evaluator *e, const struct mmul_argument *argument);
 enum mmul_status mmul_take_whole(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                  const char *what, int64_t *number);
 enum mmul_status mmul_take_real(struct mmul_evaluator *e, const struct mmul_argument *argument,

@@ -260,16 +260,24 @@ static enum mmul_status take_index(struct mmul_evaluator *e, const struct mmul_n
     return status;
 }
 
+// x[:]
+static bool is_all(const struct mmul_node *index) {
+    return index->kind == MMUL_NODE_SLICE && index->first->kind == MMUL_NODE_ABSENT &&
+           index->last->kind == MMUL_NODE_ABSENT;
+}
+
 static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul_node *node,
                                      const struct mmul_object *x, struct mmul_object *result) {
     struct mmul_call call = {.operation = "slice", .operand_count = 1};
     char shape[96];
     int axis = MMUL_AXES_MOST - x->axes;
     bool is_dropped[MMUL_AXES_MOST] = {false}, are_dropped = false;
-    if (x->is_row && node->first->next == node->last && node->last->kind != MMUL_NODE_SLICE) {
-        mmul_evaluator_fail(e, node, "an index of one axis, which is a row (1 x %lld) here",
-                            (long long)x->shape.cols);
-        mmul_hint(e->err, "x[0, i] is an element");
+    if (x->is_row && node->first->next == node->last && !is_all(node->last)) {
+        const bool is_slice = node->last->kind == MMUL_NODE_SLICE;
+        mmul_evaluator_fail(e, node, "%s of one axis, which is a row (1 x %lld) here",
+                            is_slice ? "a slice" : "an index", (long long)x->shape.cols);
+        mmul_hint(e->err, "%s",
+                  is_slice ? "x[:, a:b] has elements a to b - 1" : "x[0, i] is an element");
         return MMUL_ERR_DATA;
     }
     mmul_object_sizes(x, call.with.end);

@@ -168,6 +168,7 @@ m = generate((6, 7), "integer", seed=4)
 print(sort(m @ m.T), argsort(m @ m.T, -1, True), argsort(relu(m @ m.T)), sort(m @ m.T, 0), sum(sort(m.T @ m)[2]))
 print(argsort(x), argsort(x, axis=0), argsort(x, descending=True), argsort(s, 1), argsort(s, axis=-3, descending=1))
 print(take(x.T, argsort(x[0])), sort(argsort(s, -1))[0], argsort(x * 0), sort(log(x)), argsort(log(x), descending=True))
+print(one_hot(n, 5), one_hot(n[:], 6), one_hot(n[:, 1:3], 5), one_hot(reshape(n, (1, 5)), 5), one_hot(n[:, :1], 2))
 for i in range(len(x)):
     print(i, sum(x[i]))
 for k in loop(3):
@@ -180,6 +181,13 @@ END
     refused 2:7 "an index is a number here, expected a whole number" "" 'y = x[1.5]'
     refused 2:7 "an index is a number here, not a matrix" "take(table, ids) has rows by a matrix of them" 'y = x[x]'
     refused 2:5 "an index of one axis, $row" "x[0, i] is an element" 'y = x[0][1]'
+    refused 2:5 "a slice of one axis, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][1:3]'
+    refused 2:5 "a slice of one axis, $row" "x[:, a:b] has elements a to b - 1" 'y = x[0][:1]'
+    local ids='ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more'
+    local reshaped='reshape(ids, (m, n)) before it, reshape(..., shape) behind it'
+    refused 2:17 "$ids" "$reshaped" 'y = one_hot(    zeros((1, 2, 3, 4)), 5)'
+    refused 2:13 "$ids" "$reshaped" 'y = take(x, zeros((1, 2, 3, 4)))'
+    refused 2:10 'table has 3 axes (2 x 3 x 4), expected 2' '' 'y = take(zeros((2, 3, 4)), x)'
     refused 2:5 "len of one axis, $row" "x.shape[1] is how many elements it has" 'y = len(x[0])'
     refused 2:9 "len is of a tuple, a string or a matrix, not of a whole number" "" 'y = len(3)'
     refused 2:20 "sum along axis 0 of one axis, $row" "axis=-1 is along its elements" 'y = sum(x[0], axis=0)'

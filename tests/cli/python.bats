@@ -63,6 +63,11 @@ argmin 0 ok
 argmin 1 ok
 argmax of a stack ok
 argmax that stays ok
+one_hot of (1, 3) ok
+one_hot of (1, 3) ok
+one_hot of (1, 3) ok
+one_hot of (1, 3) ok
+one_hot of (2, 1) ok
 big-endian ok
 whole ok
 large whole ok
@@ -75,6 +80,9 @@ methods ok
 64 index 1000000 of an axis of 64: expected -64 to 63
 64 cannot take [a value of float32] of a value: expected whole numbers
 64 an index of one axis, which is a row (1 x 48) here
+64 a slice of one axis, which is a row (1 x 5) here
+64 ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more
+64 ids has 4 axes (1 x 2 x 3 x 4), expected 1 to 3: the result has one more
 64 clip: a bound is a number, or None
 64 no gelu of '"'fast'"': expected none, tanh
 65 an array of complex128 cannot be a value: expected real numbers

@@ -6,17 +6,17 @@ import math
 from . import _caller, _library as lib
 from ._begin import begun
 from ._library import Error, check, library
-from ._operations import _sizes
+from ._operations import _indices, _sizes
 from ._program import cross
 from ._values import Value, apply, as_value, no_grad
 
 
 def one_hot(ids, v):
-    """An axis more, of size v: 1 at the index, 0 elsewhere. Indices are whole numbers from 0 to v - 1; others are
-    refused."""
-    ids = as_value(ids)
+    """An axis more, of size v: 1 at the index, 0 elsewhere; of what has one axis (n, v). Indices are whole numbers from
+    0 to v - 1; others are refused."""
+    ids = _indices(ids)
     v, = _sizes("v", v)
-    return apply("one_hot", [ids], ndim=ids.ndim + 1, count=v)
+    return apply("one_hot", [ids], ndim=2 if ids.is_row else ids.ndim + 1, count=v)
 
 
 def add_at(table, ids, rows):

@@ -283,8 +283,11 @@ def _slice(x, key):
     if _are_indices(key):
         return _rows_at(x.current(), key)
     key = key if isinstance(key, tuple) else (key,)
-    if x.is_row and len(key) == 1 and isinstance(key[0], (int, numpy.integer)):
-        raise Error(64, f"an index of one axis, which is a row (1 x {x.shape[1]}) here", "x[0, i] is an element")
+    is_slice = isinstance(key[0], slice) if key else False
+    if x.is_row and len(key) == 1 and (is_slice or isinstance(key[0], (int, numpy.integer))) and \
+            not (is_slice and key[0] == slice(None)):
+        raise Error(64, f"{'a slice' if is_slice else 'an index'} of one axis, which is a row (1 x {x.shape[1]}) here",
+                    "x[:, a:b] has elements a to b - 1" if is_slice else "x[0, i] is an element")
     begin, end, step, stay = zip(*[(0, 1, 1, True)] * (4 - x.ndim), *_bounds(key, x.shape))
     return _without(apply("slice", [x], begin=begin, end=end, step=step), [not s for s in stay[4 - x.ndim:]])
 
@@ -488,8 +491,17 @@ def concat(values, axis=0):
 def take(table, ids):
     """Rows of a table by whole numbers, with torch's sizes: ids (..., n) give (..., n, d), so (1, n) gives (1, n, d),
     and what has one axis (an array of one, arange, x[i], and what is computed of it alone) n rows."""
-    ids = as_value(ids)
+    ids = _indices(ids)
     return apply("take", [table, ids], ndim=2 if ids.is_row else ids.ndim + 1)
+
+
+def _indices(ids):
+    """Of what has an axis more in the end."""
+    ids = as_value(ids)
+    if ids.ndim > 3:
+        raise Error(64, f"ids has 4 axes ({' x '.join(map(str, ids.shape))}), expected 1 to 3: the result has one more",
+                    "reshape(ids, (m, n)) before it, reshape(..., shape) behind it")
+    return ids
 
 
 def rope(x, base=10000.0, interleaved=False):
