@@ -181,7 +181,8 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
             break;
         status = mmul_foreseen_turn(e, node, NULL, &carried, &is_over);
         const int chosen = mmul_foreseen_choices(e->script->foreseen);
-        if (chosen > choices && mmul_foreseen_is_pending(e->script->foreseen, node->at)) {
+        if (chosen > choices && i > INT64_MIN &&
+            mmul_foreseen_is_pending(e->script->foreseen, node->at)) {
             choices = chosen;
             is_over = false;
             i--; // the same turn, with another choice
