@@ -2,9 +2,8 @@
 // Members of zip archives by way of libzip.
 #include "io/archive.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 #include <zip.h>
 
 #include "base/memory.h"
@@ -21,26 +20,94 @@ struct mmul_archive_stream {
     const char *name; // borrowed
 };
 
-static enum mmul_status fail_zip(const char *name, const char *kind, zip_error_t *problem,
-                                 struct mmul_error *err) {
-    enum mmul_status status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: %s", name, kind,
-                                        zip_error_strerror(problem));
-    zip_error_fini(problem);
-    return status;
+// A file as libzip reads it: by place, so that several archives and lists may share one open file.
+struct span {
+    int fd; // borrowed
+    int64_t bytes, at;
+    zip_error_t problem;
+};
+
+static zip_int64_t span_read(struct span *span, void *data, zip_uint64_t length) {
+    size_t got = 0;
+    const int64_t left = span->bytes - span->at;
+    const size_t count = length < (zip_uint64_t)left ? (size_t)length : (size_t)left;
+    int errnum = mmul_pread_all(span->fd, data, count, span->at, &got);
+    if (errnum != 0) {
+        zip_error_set(&span->problem, ZIP_ER_READ, errnum);
+        return -1;
+    }
+    span->at += (int64_t)got;
+    return (zip_int64_t)got;
+}
+
+static zip_int64_t span_call(void *context, void *data, zip_uint64_t length,
+                             zip_source_cmd_t command) {
+    struct span *span = context;
+    zip_int64_t offset;
+    switch (command) {
+    case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_SEEK,
+                                              ZIP_SOURCE_TELL, ZIP_SOURCE_FREE, -1);
+    case ZIP_SOURCE_OPEN:
+        span->at = 0;
+        return 0;
+    case ZIP_SOURCE_READ:
+        return span_read(span, data, length);
+    case ZIP_SOURCE_STAT:
+        zip_stat_init(data);
+        ((zip_stat_t *)data)->valid = ZIP_STAT_SIZE;
+        ((zip_stat_t *)data)->size = (zip_uint64_t)span->bytes;
+        return sizeof(zip_stat_t);
+    case ZIP_SOURCE_ERROR:
+        return zip_error_to_data(&span->problem, data, length);
+    case ZIP_SOURCE_SEEK:
+        offset = zip_source_seek_compute_offset((zip_uint64_t)span->at, (zip_uint64_t)span->bytes,
+                                                data, length, &span->problem);
+        if (offset >= 0)
+            span->at = offset;
+        return offset < 0 ? -1 : 0;
+    case ZIP_SOURCE_TELL:
+        return span->at;
+    case ZIP_SOURCE_FREE:
+        zip_error_fini(&span->problem);
+        mmul_free(span);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+// All of the file. NULL: no memory.
+static zip_source_t *span_source(int fd) {
+    struct stat found;
+    struct span *span = NULL;
+    struct mmul_error ignored;
+    if (fstat(fd, &found) != 0 || MMUL_ALLOCATE(span, 1, "a file", &ignored) != MMUL_OK)
+        return NULL;
+    *span = (struct span){.fd = fd, .bytes = found.st_size};
+    zip_error_init(&span->problem);
+    zip_source_t *source = zip_source_function_create(span_call, span, NULL);
+    if (source == NULL)
+        mmul_free(span);
+    return source;
 }
 
 enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
                                    struct mmul_archive **archive, struct mmul_error *err) {
     struct mmul_archive *made = NULL;
-    int code = 0, copy = dup(fd);
-    if (copy < 0)
-        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open '%s'", name);
-    zip_t *opened = zip_fdopen(copy, 0, &code);
+    zip_error_t problem;
+    zip_source_t *source = span_source(fd);
+    if (source == NULL)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
+    zip_error_init(&problem);
+    zip_t *opened = zip_open_from_source(source, ZIP_RDONLY, &problem);
     if (opened == NULL) {
-        zip_error_t problem;
-        close(copy);
-        zip_error_init_with_code(&problem, code);
-        return fail_zip(name, kind, &problem, err);
+        zip_source_free(source);
+        mmul_fail(err, MMUL_ERR_DATA, "'%s' is not %s: %s", name, kind,
+                  zip_error_strerror(&problem));
+        zip_error_fini(&problem);
+        return err->status;
     }
     if (MMUL_ALLOCATE(made, 1, "an archive", err) != MMUL_OK) {
         zip_discard(opened);
@@ -194,22 +261,11 @@ static zip_int64_t sink_call(void *context, void *data, zip_uint64_t length,
     }
 }
 
-// The whole file, as something to be added.
-static zip_source_t *member_source(int member) {
-    int copy = dup(member);
-    FILE *stream = copy >= 0 ? fdopen(copy, "rb") : NULL;
-    zip_source_t *source = stream != NULL ? zip_source_filep_create(stream, 0, -1, NULL) : NULL;
-    if (source == NULL && stream != NULL)
-        fclose(stream); // read only: nothing can be lost
-    else if (source == NULL && copy >= 0)
-        close(copy);
-    return source;
-}
-
 static bool add_member(zip_t *archive, int member, const char *name, const char *ending) {
     enum { FIRST_OF_JANUARY_1980 = 0x21 };
+    const zip_uint32_t owners_file = (zip_uint32_t)0100600 << 16; // as numpy has it
     struct mmul_text file = {0};
-    zip_source_t *source = member_source(member);
+    zip_source_t *source = span_source(member);
     zip_int64_t index = -1;
     mmul_text_add(&file, "%s%s", name, ending);
     if (source != NULL && !file.failed)
@@ -220,6 +276,8 @@ static bool add_member(zip_t *archive, int member, const char *name, const char 
         return false;
     }
     return zip_set_file_compression(archive, (zip_uint64_t)index, ZIP_CM_STORE, 0) == 0 &&
+           zip_file_set_external_attributes(archive, (zip_uint64_t)index, 0, ZIP_OPSYS_UNIX,
+                                            owners_file) == 0 &&
            zip_file_set_dostime(archive, (zip_uint64_t)index, 0, FIRST_OF_JANUARY_1980, 0) == 0;
 }
 

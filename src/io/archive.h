@@ -8,8 +8,9 @@
 struct mmul_archive;
 struct mmul_archive_stream;
 
-// Of the open file `fd`, called `name`, as `kind` ("a valid .npz file"). Fails with MMUL_ERR_DATA and MMUL_ERR_SYSTEM.
-// Closed with mmul_archive_close, NULL is legal.
+// Of the open file `fd`, which is borrowed until the archive is closed and whose position stays, called `name`, as
+// `kind` ("a valid .npz file"). For one thread. Fails with MMUL_ERR_DATA and MMUL_ERR_SYSTEM. Closed with
+// mmul_archive_close, NULL is legal.
 enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
                                    struct mmul_archive **archive, struct mmul_error *err);
 void mmul_archive_close(struct mmul_archive *archive);

@@ -21,6 +21,7 @@
 #include "io/pack.h"
 #include "io/pt.h"
 #include "io/safetensors.h"
+#include "io/tensors.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
 
@@ -147,16 +148,12 @@ static enum mmul_status header_safetensors(const struct mmul_output_request *req
                                    MMUL_FORMAT_HEADER_MAX, length, err);
 }
 
-static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsigned char *start,
-                                         size_t count, bool empty_allowed, struct mmul_error *err) {
-    const struct mmul_tensor_entry *entry;
-    struct mmul_tensors *tensors = NULL;
-    (void)empty_allowed; // shards are .bin and .npy files
-    enum mmul_status status = list_safetensors(matrix, start, count, &tensors, err);
-    if (status == MMUL_OK)
-        status = mmul_tensors_take(tensors, ".safetensors", matrix, &entry, err);
-    mmul_tensors_close(tensors);
-    return status;
+static enum mmul_status take_safetensors(struct mmul_matrix *matrix,
+                                         const struct mmul_tensors *tensors,
+                                         const struct mmul_tensor_entry *entry,
+                                         struct mmul_error *err) {
+    (void)tensors;
+    return mmul_tensor_take(matrix, entry, ".safetensors", err);
 }
 
 static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigned char *start,
@@ -167,38 +164,30 @@ static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigne
 }
 
 // From now on the matrix is what it holds of the archive, a .npy file.
-static enum mmul_status become_member(struct mmul_matrix *matrix,
+static enum mmul_status become_member(struct mmul_matrix *matrix, struct mmul_archive *archive,
                                       const struct mmul_tensor_entry *entry,
                                       struct mmul_error *err) {
     struct mmul_decoded decoded;
     enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
     if (status == MMUL_OK)
-        status = mmul_npz_unpack(matrix->fd, matrix->name, entry, &decoded, err);
+        status = mmul_npz_unpack(archive, matrix->name, entry, &decoded, err);
     if (status == MMUL_OK)
         status = mmul_decoded_end(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
     return status;
 }
 
-static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char *start,
-                                 size_t count, bool empty_allowed, struct mmul_error *err) {
+static enum mmul_status take_npz(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
+                                 const struct mmul_tensor_entry *entry, struct mmul_error *err) {
     unsigned char member_start[MMUL_NPY_PREFIX_BYTES];
-    const struct mmul_tensor_entry *entry;
-    struct mmul_tensors *tensors = NULL;
     size_t got = 0;
-    enum mmul_status status = list_npz(matrix, start, count, &tensors, err);
-    if (status == MMUL_OK)
-        status =
-            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
-    if (status == MMUL_OK)
-        status = become_member(matrix, entry, err);
-    mmul_tensors_close(tensors);
+    enum mmul_status status = become_member(matrix, tensors->archive, entry, err);
     if (status != MMUL_OK)
         return status;
     int errnum = mmul_pread_all(matrix->fd, member_start, sizeof member_start, 0, &got);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-    status = load_npy(matrix, member_start, got, empty_allowed, err);
+    status = load_npy(matrix, member_start, got, false, err);
     if (status == MMUL_OK)
         matrix->info.file_bytes -= matrix->data_offset;
     return status;
@@ -257,8 +246,8 @@ static const struct mmul_format_row rows[] = {
      .called = "an .npz archive",
      .ending = ".npz",
      MAGIC("PK\5\6"), // of no members: what numpy.savez makes of no arrays
-     .load = load_npz,
      .list = list_npz,
+     .take = take_npz,
      .header = header_npy,
      .pack = mmul_pack_npz,
      .is_packed = true,
@@ -268,8 +257,8 @@ static const struct mmul_format_row rows[] = {
      .called = "a PyTorch file",
      .ending = ".pt",
      .probe = mmul_is_old_pytorch, // others are zip archives
-     .load = mmul_pt_load,
-     .list = mmul_pt_list_file},
+     .list = mmul_pt_list_file,
+     .take = mmul_pt_take},
     {.called = "a zip archive",
      MAGIC("PK\3\4"),
      .content = zip_content,
@@ -279,8 +268,8 @@ static const struct mmul_format_row rows[] = {
      .called = "a .safetensors file",
      .ending = ".safetensors",
      .probe = mmul_is_safetensors,
-     .load = load_safetensors,
      .list = list_safetensors,
+     .take = take_safetensors,
      .header = header_safetensors,
      .pack = mmul_pack_safetensors,
      .dtypes = ALL_TYPES},
@@ -326,8 +315,8 @@ static const struct mmul_format_row rows[] = {
      .called = "a GGUF file",
      .ending = ".gguf",
      MAGIC("GGUF"),
-     .load = mmul_gguf_load,
-     .list = mmul_gguf_list_file},
+     .list = mmul_gguf_list_file,
+     .take = mmul_gguf_take},
     {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip <in>"},
     {.called = "a Zstandard file",
      MAGIC("\x28\xB5\x2F\xFD"),

@@ -14,6 +14,7 @@ enum {
 };
 
 struct mmul_tensors;
+struct mmul_tensor_entry;
 
 struct mmul_format_row {
     enum mmul_format format; // MMUL_FORMAT_BY_ENDING: only recognised
@@ -30,18 +31,21 @@ struct mmul_format_row {
     // this one.
     enum mmul_format (*content)(int fd, const unsigned char *start, size_t count);
     // How its owner makes a file of it that is read, <in>, <npy>, <npz> and <csv> being the names of both; NULL where
-    // `load` is not.
+    // `load` or `list` is.
     const char *hint;
     // Finds the elements of the open file: fills info and data_offset and checks the length; those that do not lie
     // there as they are used (text, packed) it decodes (io/decoded.h). Sizes of 0 are legal for rows and cols when
-    // `empty_allowed` (shards). NULL: not read. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM, and
-    // with MMUL_ERR_IO where decoded elements find no room.
+    // `empty_allowed` (shards). NULL: not read, or `list` is. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or
+    // MMUL_ERR_SYSTEM, and with MMUL_ERR_IO where decoded elements find no room.
     enum mmul_status (*load)(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
                              bool empty_allowed, struct mmul_error *err);
-    // The tensors of a format that may hold several, of which `load` takes the one that
-    // matrix->tensor names. NULL: it holds one matrix. Fails as `load` does.
+    // The tensors of a format that may hold several. NULL: it holds one matrix. Fails as `load` does.
     enum mmul_status (*list)(const struct mmul_matrix *matrix, const unsigned char *start,
                              size_t count, struct mmul_tensors **tensors, struct mmul_error *err);
+    // Where `list` is: the matrix of the file becomes this tensor, as `load` makes it one, or the matrix->range of it
+    // that is left to take. Fails as `load` does.
+    enum mmul_status (*take)(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
+                             const struct mmul_tensor_entry *entry, struct mmul_error *err);
     // The header of a request in `dtype`, one of `dtypes`; elements follow it in C order. NULL: not
     // written. Fails with MMUL_ERR_USAGE or MMUL_ERR_DATA.
     enum mmul_status (*header)(const struct mmul_output_request *request, enum mmul_dtype dtype,

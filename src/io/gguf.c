@@ -317,16 +317,9 @@ static enum mmul_status unpack(struct mmul_matrix *matrix, const struct mmul_ten
     return status;
 }
 
-enum mmul_status mmul_gguf_load(struct mmul_matrix *matrix, const unsigned char *start,
-                                size_t count, bool empty_allowed, struct mmul_error *err) {
-    const struct mmul_tensor_entry *entry;
-    struct mmul_tensors *tensors = NULL;
-    (void)empty_allowed; // shards are .bin and .npy files
-    enum mmul_status status = mmul_gguf_list_file(matrix, start, count, &tensors, err);
-    if (status == MMUL_OK)
-        status = mmul_tensors_take(tensors, ".gguf", matrix, &entry, err);
-    if (status == MMUL_OK && mmul_gguf_is_packed(entry))
-        status = unpack(matrix, entry, err);
-    mmul_tensors_close(tensors);
-    return status;
+enum mmul_status mmul_gguf_take(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
+                                const struct mmul_tensor_entry *entry, struct mmul_error *err) {
+    enum mmul_status status = mmul_tensor_take(matrix, entry, ".gguf", err);
+    (void)tensors;
+    return status == MMUL_OK && mmul_gguf_is_packed(entry) ? unpack(matrix, entry, err) : status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Input files that are open, counted, and sets of them. The content is matrix_file.c's business.
+// Input files that are open, counted. The content is matrix_file.c's business.
 #include "io/input_file.h"
 
 #include <errno.h>
@@ -117,94 +117,4 @@ bool mmul_input_file_was_written(struct mmul_input_file *file) {
     if (was_step_ago)
         __atomic_store_n(&file->is_recent, false, __ATOMIC_RELAXED);
     return false;
-}
-
-// -------------------------------------------------------------------------------------------- sets
-
-struct mmul_inputs {
-    struct mmul_input_file **files; // owned, references
-    int count, capacity;
-    bool missing_is_nan;
-};
-
-enum mmul_status mmul_inputs_create(struct mmul_inputs **inputs, struct mmul_error *err) {
-    return MMUL_ALLOCATE(*inputs, 1, "a set of files", err);
-}
-
-void mmul_inputs_destroy(struct mmul_inputs *inputs) {
-    if (inputs == NULL)
-        return;
-    for (int i = 0; i < inputs->count; i++)
-        mmul_input_file_release(inputs->files[i]);
-    mmul_free(inputs->files);
-    mmul_free(inputs);
-}
-
-void mmul_inputs_set_missing(struct mmul_inputs *inputs, bool is_nan) {
-    inputs->missing_is_nan = is_nan;
-}
-
-bool mmul_inputs_missing_is_nan(const struct mmul_inputs *inputs) {
-    return inputs != NULL && inputs->missing_is_nan;
-}
-
-struct mmul_input_file *mmul_inputs_find(const struct mmul_inputs *inputs, const char *path) {
-    struct mmul_input_file *found = NULL;
-    for (int i = 0; inputs != NULL && found == NULL && i < inputs->count; i++)
-        if (strcmp(inputs->files[i]->path, path) == 0)
-            found = inputs->files[i];
-    if (inputs == NULL || found != NULL)
-        return found;
-    char *real = realpath(path, NULL);
-    for (int i = 0; real != NULL && found == NULL && i < inputs->count; i++)
-        if (inputs->files[i]->real != NULL && strcmp(inputs->files[i]->real, real) == 0)
-            found = inputs->files[i];
-    free(real);
-    return found;
-}
-
-enum mmul_status mmul_inputs_open_file(struct mmul_inputs *inputs, const char *path, int *fd,
-                                       struct mmul_error *err) {
-    struct mmul_input_file *file = mmul_inputs_find(inputs, path), *opened = NULL;
-    enum mmul_status status = MMUL_OK;
-    if (file == NULL) {
-        status = mmul_input_file_open(path, -1, path, &opened, err);
-        if (status == MMUL_OK)
-            status = mmul_inputs_add(inputs, file = opened, err);
-    }
-    if (status == MMUL_OK && file->opened.st_size == 0)
-        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': it is empty", path);
-    if (status == MMUL_OK)
-        *fd = file->fd;
-    mmul_input_file_release(opened); // the set has it
-    return status;
-}
-
-enum mmul_status mmul_inputs_check_file(const struct mmul_inputs *inputs, const char *path,
-                                        struct mmul_error *err) {
-    struct mmul_input_file *file = mmul_inputs_find(inputs, path);
-    if (file == NULL || !mmul_input_file_was_written(file))
-        return MMUL_OK;
-    mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to after it was opened", path);
-    mmul_hint(err, "leave inputs alone until the job has ended");
-    return err->status;
-}
-
-enum mmul_status mmul_inputs_add(struct mmul_inputs *inputs, struct mmul_input_file *file,
-                                 struct mmul_error *err) {
-    if (inputs == NULL)
-        return MMUL_OK;
-    if (inputs->count == inputs->capacity) {
-        struct mmul_input_file **grown = NULL;
-        const int capacity = inputs->capacity > 0 ? 2 * inputs->capacity : 8;
-        if (MMUL_ALLOCATE(grown, capacity, "a set of files", err) != MMUL_OK)
-            return err->status;
-        if (inputs->count > 0)
-            memcpy(grown, inputs->files, (size_t)inputs->count * sizeof *grown);
-        mmul_free(inputs->files);
-        inputs->files = grown;
-        inputs->capacity = capacity;
-    }
-    inputs->files[inputs->count++] = mmul_input_file_share(file);
-    return MMUL_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Input files that are open. Matrices and lists of tensors share an open file by counted references, so that all of
-// them are of one version of it, even when another file takes its name meanwhile. A set opens each file once.
+// them are of one version of it, even when another file takes its name meanwhile. Sets of them are io/inputs.h's.
 #pragma once
 
 #include <sys/stat.h>
@@ -34,14 +34,3 @@ void mmul_input_file_release(struct mmul_input_file *file);
 // True if the content may have changed since the file was opened: size or time differ, or, of a file that was written
 // to immediately before, samples do (64 blocks of 4 KiB).
 bool mmul_input_file_was_written(struct mmul_input_file *file);
-
-// The file of the set that is open under this path, however it is spelled. Borrowed. NULL: none is, or there is no set.
-struct mmul_input_file *mmul_inputs_find(const struct mmul_inputs *inputs, const char *path);
-
-// What mmul_inputs_set_missing has set. NULL: false.
-bool mmul_inputs_missing_is_nan(const struct mmul_inputs *inputs);
-
-// Makes the file one of the set, which has a reference of its own. NULL inputs: nothing happens. Fails with
-// MMUL_ERR_SYSTEM.
-enum mmul_status mmul_inputs_add(struct mmul_inputs *inputs, struct mmul_input_file *file,
-                                 struct mmul_error *err);

@@ -66,7 +66,7 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
     if (status != MMUL_OK)
         return status;
     const struct mmul_format_row *row = start.row;
-    if (matrix->tensor != NULL && row->load != NULL && row->list == NULL) {
+    if (matrix->tensor != NULL && row->load != NULL) {
         return mmul_fail(err, MMUL_ERR_DATA, "cannot open '%s': '%s' is %s, which names no tensors",
                          matrix->name, matrix->path, row->called);
     }
@@ -148,12 +148,31 @@ static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error
     return MMUL_OK;
 }
 
-enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, bool empty_allowed,
-                                  struct mmul_error *err) {
-    enum mmul_status status = load_header(matrix, empty_allowed, err);
-    if (status == MMUL_OK)
-        status = take_range(matrix, err);
+static enum mmul_status take_order(struct mmul_matrix *matrix, struct mmul_error *err) {
+    enum mmul_status status = take_range(matrix, err);
     return status == MMUL_OK ? load_fortran(matrix, err) : status;
+}
+
+enum mmul_status mmul_matrix_load_tensor(struct mmul_matrix *matrix,
+                                         const struct mmul_tensors *tensors,
+                                         const struct mmul_tensor_entry *entry,
+                                         struct mmul_error *err) {
+    enum mmul_status status = mmul_format_row(tensors->format)->take(matrix, tensors, entry, err);
+    matrix->info.format = tensors->format;
+    matrix->info.delivered = delivered_as(matrix->info.stored);
+    return status == MMUL_OK ? take_order(matrix, err) : status;
+}
+
+enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
+                                  bool empty_allowed, struct mmul_error *err) {
+    const struct mmul_tensor_entry *entry;
+    enum mmul_status status;
+    if (tensors == NULL) {
+        status = load_header(matrix, empty_allowed, err);
+        return status == MMUL_OK ? take_order(matrix, err) : status;
+    }
+    status = mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
+    return status == MMUL_OK ? mmul_matrix_load_tensor(matrix, tensors, entry, err) : status;
 }
 
 enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_tensors **tensors,
@@ -170,6 +189,7 @@ enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **m
                                         struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
     struct mmul_input_file *file = NULL;
+    struct mmul_tensors *tensors = NULL;
     enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK)
         status = mmul_copy_text(path, &opened->path, err);
@@ -177,8 +197,11 @@ enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **m
         status = mmul_input_file_open(path, -1, path, &file, err);
     if (status == MMUL_OK) {
         mmul_matrix_take_file(opened, file);
-        status = mmul_matrix_load(opened, true, err);
+        status = mmul_matrix_list(opened, &tensors, err);
     }
+    if (status == MMUL_OK)
+        status = mmul_matrix_load(opened, tensors, true, err);
+    mmul_tensors_close(tensors);
     if (status == MMUL_OK)
         *matrix = opened;
     else

@@ -23,6 +23,7 @@ struct mmul_matrix {
 };
 
 struct mmul_tensors;
+struct mmul_tensor_entry;
 
 // A matrix that is nowhere yet: it has a name, no path and no file. Released with mmul_matrix_close.
 enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matrix,
@@ -31,14 +32,21 @@ enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matri
 // Makes an open file the matrix's, which takes over the caller's reference. Its elements are not found yet.
 void mmul_matrix_take_file(struct mmul_matrix *matrix, struct mmul_input_file *file);
 
-// Of an open file: finds the elements of what is meant in it. Sizes of 0 are legal for rows and cols when
-// `empty_allowed`. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
-enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, bool empty_allowed,
-                                  struct mmul_error *err);
-
-// The tensors of an open file of a format that may hold several; else NULL. Fails likewise.
+// The tensors of the matrix's open file, of a format that may hold several; else NULL. Fails with MMUL_ERR_DATA,
+// MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
 enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_tensors **tensors,
                                   struct mmul_error *err);
+
+// Of an open file with these tensors, or NULL: finds the elements of what is meant in it. Sizes of 0 are legal for rows
+// and cols of a file of one matrix when `empty_allowed`. Fails likewise.
+enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
+                                  bool empty_allowed, struct mmul_error *err);
+
+// Finds the elements of this tensor of its open file. Fails likewise.
+enum mmul_status mmul_matrix_load_tensor(struct mmul_matrix *matrix,
+                                         const struct mmul_tensors *tensors,
+                                         const struct mmul_tensor_entry *entry,
+                                         struct mmul_error *err);
 
 // Is the file as long as its header, which is in info and data_offset, says? Fails with
 // MMUL_ERR_DATA.

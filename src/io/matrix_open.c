@@ -3,6 +3,7 @@
 // the address of a tensor behind it. A file of a set of inputs is opened once. matrix_file.c reads the content.
 #include "base/memory.h"
 #include "base/text.h"
+#include "io/inputs.h"
 #include "io/matrix_file.h"
 #include "io/shard_set.h"
 #include "io/standard_stream.h"
@@ -42,16 +43,34 @@ static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matri
     return mmul_inputs_add(inputs, file, err);
 }
 
+// *tensors: of the matrix's file, with a reference for the caller, or NULL. A set keeps them with the file.
+static enum mmul_status list_file(struct mmul_inputs *inputs, const struct mmul_matrix *matrix,
+                                  struct mmul_tensors **tensors, struct mmul_error *err) {
+    *tensors = mmul_inputs_tensors(inputs, matrix->file);
+    if (*tensors != NULL)
+        return MMUL_OK;
+    enum mmul_status status = mmul_matrix_list(matrix, tensors, err);
+    if (status == MMUL_OK && *tensors != NULL) {
+        (*tensors)->file = mmul_input_file_share(matrix->file);
+        mmul_inputs_keep_tensors(inputs, *tensors);
+    }
+    return status;
+}
+
 enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char *path,
                                          struct mmul_matrix **matrix, struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
+    struct mmul_tensors *tensors = NULL;
     enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK)
         status = open_named(inputs, opened, err);
     if (status == MMUL_OK) {
         opened->missing_is_nan = mmul_inputs_missing_is_nan(inputs);
-        status = mmul_matrix_load(opened, false, err);
+        status = list_file(inputs, opened, &tensors, err);
     }
+    if (status == MMUL_OK)
+        status = mmul_matrix_load(opened, tensors, false, err);
+    mmul_tensors_close(tensors);
     if (status == MMUL_OK)
         *matrix = opened;
     else
@@ -68,9 +87,7 @@ enum mmul_status mmul_inputs_open_tensors(struct mmul_inputs *inputs, const char
     if (status == MMUL_OK && !is_kept)
         status = open_named(inputs, opened, err);
     if (status == MMUL_OK && !is_kept && opened->tensor == NULL)
-        status = mmul_matrix_list(opened, &listed, err);
-    if (status == MMUL_OK && listed != NULL)
-        listed->file = mmul_input_file_share(opened->file);
+        status = list_file(inputs, opened, &listed, err);
     mmul_matrix_close(opened);
     if (status == MMUL_OK)
         *tensors = listed;
@@ -81,17 +98,20 @@ enum mmul_status mmul_tensors_open_matrix(const struct mmul_tensors *tensors, in
                                           struct mmul_matrix **matrix, struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
     struct mmul_text name = {0};
-    const char *file = tensors->file->path, *tensor = tensors->all[index].name;
-    mmul_text_add(&name, "%s:%s", file, tensor);
+    const struct mmul_tensor_entry *entry = &tensors->all[index];
+    const char *file = tensors->file->path;
+    mmul_text_add(&name, "%s:%s", file, entry->name);
     enum mmul_status status = mmul_matrix_create(mmul_text_get(&name), &opened, err);
     mmul_text_fini(&name);
     if (status == MMUL_OK)
         status = mmul_copy_text(file, &opened->path, err);
     if (status == MMUL_OK)
-        status = mmul_copy_text(tensor, &opened->tensor, err);
+        status = mmul_copy_text(entry->name, &opened->tensor, err);
+    if (status == MMUL_OK)
+        status = mmul_tensor_check_type(entry, file, err);
     if (status == MMUL_OK) {
         mmul_matrix_take_file(opened, mmul_input_file_share(tensors->file));
-        status = mmul_matrix_load(opened, false, err);
+        status = mmul_matrix_load_tensor(opened, tensors, entry, err);
     }
     if (status == MMUL_OK)
         *matrix = opened;

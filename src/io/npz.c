@@ -83,8 +83,6 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
     return MMUL_OK;
 }
 
-static const char kind[] = "a valid .npz file";
-
 bool mmul_npz_has_arrays(struct mmul_archive *archive) {
     for (int64_t m = 0; m < mmul_archive_count(archive); m++) {
         int64_t bytes;
@@ -101,17 +99,19 @@ enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
     struct mmul_archive *archive = NULL;
     unsigned char *buffer = NULL;
     struct mmul_tensors *made = NULL;
-    enum mmul_status status = mmul_archive_open(fd, name, kind, &archive, err);
-    if (status != MMUL_OK)
-        return status;
-    status = MMUL_ALLOCATE_RAW(buffer, MMUL_NPY_HEADER_MAX, "a .npy header", err);
+    enum mmul_status status = mmul_archive_open(fd, name, "a valid .npz file", &archive, err);
     if (status == MMUL_OK)
         status = mmul_tensors_create(MMUL_FORMAT_NPZ, file_bytes, mmul_archive_count(archive),
                                      &made, err);
+    if (status != MMUL_OK) {
+        mmul_archive_close(archive);
+        return status;
+    }
+    made->archive = archive; // ownership passes on
+    status = MMUL_ALLOCATE_RAW(buffer, MMUL_NPY_HEADER_MAX, "a .npy header", err);
     if (status == MMUL_OK)
         status = list_members(archive, name, made, buffer, err);
     mmul_free(buffer);
-    mmul_archive_close(archive);
     if (status == MMUL_OK)
         *tensors = made;
     else
@@ -140,20 +140,17 @@ static enum mmul_status copy_member(struct mmul_archive_stream *stream, const ch
     return MMUL_OK;
 }
 
-enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_tensor_entry *entry,
-                                 struct mmul_decoded *to, struct mmul_error *err) {
-    struct mmul_archive *archive = NULL;
+enum mmul_status mmul_npz_unpack(struct mmul_archive *archive, const char *name,
+                                 const struct mmul_tensor_entry *entry, struct mmul_decoded *to,
+                                 struct mmul_error *err) {
     struct mmul_archive_stream *stream = NULL;
     int64_t bytes = 0;
-    enum mmul_status status = mmul_archive_open(fd, name, kind, &archive, err);
-    if (status == MMUL_OK)
-        status = mmul_archive_begin(archive, entry->member, name, &stream, err);
+    enum mmul_status status = mmul_archive_begin(archive, entry->member, name, &stream, err);
     if (status == MMUL_OK)
         (void)mmul_archive_member(archive, entry->member, &bytes);
     if (status == MMUL_OK)
         status = copy_member(stream, name, bytes, to, err);
     mmul_archive_end(stream);
-    mmul_archive_close(archive);
     return status;
 }
 
@@ -178,14 +175,11 @@ static enum mmul_status read_through(struct mmul_archive *archive, const char *f
 }
 
 enum mmul_status mmul_npz_check(const struct mmul_tensors *tensors, struct mmul_error *err) {
-    struct mmul_archive *archive = NULL;
-    const char *file = tensors->file->path;
-    enum mmul_status status = mmul_archive_open(tensors->file->fd, file, kind, &archive, err);
+    enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < tensors->count; i++) {
         const struct mmul_tensor_entry *entry = &tensors->all[i];
-        if (!entry->is_readable && !mmul_archive_is_lzma(archive, entry->member))
-            status = read_through(archive, file, entry, err);
+        if (!entry->is_readable && !mmul_archive_is_lzma(tensors->archive, entry->member))
+            status = read_through(tensors->archive, tensors->file->path, entry, err);
     }
-    mmul_archive_close(archive);
     return status;
 }

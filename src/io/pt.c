@@ -267,6 +267,10 @@ enum mmul_status mmul_pt_list(int fd, const char *name, int64_t file_bytes,
     enum mmul_status status = open_source(&source, fd, file_bytes, err);
     if (status == MMUL_OK)
         status = list(&source, file_bytes, &made, err);
+    if (status == MMUL_OK) {
+        made->archive = source.archive; // ownership passes on
+        source.archive = NULL;
+    }
     close_source(&source);
     if (status == MMUL_OK)
         *tensors = made;
@@ -344,7 +348,7 @@ static enum mmul_status begin(struct elements *elements, struct mmul_archive *ar
                               const struct mmul_tensor_entry *entry, struct mmul_error *err) {
     char buffer[BUFFER_BYTES];
     elements->at = entry->offset;
-    if (archive == NULL)
+    if (entry->member < 0)
         return MMUL_OK;
     enum mmul_status status =
         mmul_archive_begin(archive, entry->member, elements->name, &elements->stream, err);
@@ -417,57 +421,34 @@ static bool is_in_order(const struct mmul_tensor_entry *entry) {
     return true;
 }
 
-enum mmul_status mmul_pt_decode(int fd, const char *name, const struct mmul_tensor_entry *entry,
-                                struct mmul_decoded *to, struct mmul_error *err) {
-    struct mmul_archive *archive = NULL;
+enum mmul_status mmul_pt_decode(int fd, struct mmul_archive *archive, const char *name,
+                                const struct mmul_tensor_entry *entry, struct mmul_decoded *to,
+                                struct mmul_error *err) {
     struct elements elements = {.name = name, .fd = fd, .is_latin1 = entry->is_latin1};
     int64_t count = 0, stretch = 0;
-    enum mmul_status status = MMUL_OK;
     (void)count_elements(entry->dimensions, entry->sizes, entry->strides, &count, &stretch);
-    if (entry->member >= 0)
-        status = mmul_archive_open(fd, name, kind, &archive, err);
-    if (status == MMUL_OK)
-        status = begin(&elements, archive, entry, err);
+    enum mmul_status status = begin(&elements, archive, entry, err);
     if (status == MMUL_OK)
         status = is_in_order(entry)
                      ? copy(&elements, entry->bytes, to, err)
                      : decode_view(&elements, entry,
                                    stretch * (int64_t)mmul_dtype_bytes(entry->dtype), to, err);
     mmul_archive_end(elements.stream);
-    mmul_archive_close(archive);
     return status;
 }
 
-static enum mmul_status become(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
-                               struct mmul_error *err) {
+enum mmul_status mmul_pt_take(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
+                              const struct mmul_tensor_entry *entry, struct mmul_error *err) {
     struct mmul_decoded decoded;
-    enum mmul_status status = mmul_decoded_init(&decoded, matrix->name, err);
+    enum mmul_status status = mmul_tensor_take(matrix, entry, ".pt", err);
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.big_endian = entry->is_big;
+    status = mmul_decoded_init(&decoded, matrix->name, err);
     if (status == MMUL_OK)
-        status = mmul_pt_decode(matrix->fd, matrix->name, entry, &decoded, err);
+        status = mmul_pt_decode(matrix->fd, tensors->archive, matrix->name, entry, &decoded, err);
     if (status == MMUL_OK)
         status = mmul_decoded_end(&decoded, matrix, err);
     mmul_decoded_fini(&decoded);
-    matrix->info.one_dimensional = entry->dimensions == 1;
-    matrix->info.dimensions = entry->dimensions;
-    matrix->info.stored = entry->dtype;
-    matrix->info.big_endian = entry->is_big;
-    return status;
-}
-
-enum mmul_status mmul_pt_load(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
-                              bool empty_allowed, struct mmul_error *err) {
-    const struct mmul_tensor_entry *entry;
-    struct mmul_tensors *tensors = NULL;
-    (void)empty_allowed; // shards are .bin and .npy files
-    enum mmul_status status = mmul_pt_list_file(matrix, start, count, &tensors, err);
-    if (status == MMUL_OK)
-        status =
-            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
-    if (status == MMUL_OK)
-        status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".pt",
-                                     &matrix->info.shape, err);
-    if (status == MMUL_OK)
-        status = become(matrix, entry, err);
-    mmul_tensors_close(tensors);
     return status;
 }

@@ -20,6 +20,7 @@ enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes
         mmul_free(made);
         return status;
     }
+    made->references = 1;
     made->format = format;
     made->file_bytes = file_bytes;
     made->capacity = capacity;
@@ -27,8 +28,13 @@ enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes
     return MMUL_OK;
 }
 
+struct mmul_tensors *mmul_tensors_share(struct mmul_tensors *tensors) {
+    tensors->references++;
+    return tensors;
+}
+
 void mmul_tensors_close(struct mmul_tensors *tensors) {
-    if (tensors == NULL)
+    if (tensors == NULL || --tensors->references > 0)
         return;
     for (int64_t t = 0; t < tensors->count; t++)
         mmul_free(tensors->all[t].name);
@@ -37,6 +43,7 @@ void mmul_tensors_close(struct mmul_tensors *tensors) {
         mmul_free((char *)tensors->skipped[c].name);
     mmul_free(tensors->skipped);
     json_decref(tensors->metadata);
+    mmul_archive_close(tensors->archive);
     mmul_input_file_release(tensors->file);
     mmul_free(tensors);
 }
@@ -130,9 +137,8 @@ static enum mmul_status find_only(const struct mmul_tensors *tensors, const char
     return err->status;
 }
 
-// Makes an error of a tensor whose type is not read.
-static enum mmul_status fail_unread(const struct mmul_tensor_entry *entry, const char *path,
-                                    struct mmul_error *err) {
+enum mmul_status mmul_tensor_check_type(const struct mmul_tensor_entry *entry, const char *path,
+                                        struct mmul_error *err) {
     static const struct {
         const char *begins, *hint;
     } hints[] = {
@@ -144,6 +150,8 @@ static enum mmul_status fail_unread(const struct mmul_tensor_entry *entry, const
         {"sparse", "in Python: x.to_dense()"},
         {"LZMA", "in Python: numpy.savez_compressed(NEW, **numpy.load(OLD))"},
     };
+    if (entry->is_readable)
+        return MMUL_OK;
     mmul_fail(err, MMUL_ERR_DATA,
               "tensor '%s' of '%s' holds elements of type '%s', which is not read", entry->name,
               path, entry->type);
@@ -170,10 +178,8 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
     }
     if (found == NULL)
         return fail_absent(tensors, path, address, err);
-    if (!found->is_readable)
-        return fail_unread(found, path, err);
     *entry = found;
-    return MMUL_OK;
+    return mmul_tensor_check_type(found, path, err);
 }
 
 // ----------------------------------------------------------------------------------------- shapes
@@ -206,20 +212,16 @@ enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const
     return MMUL_OK;
 }
 
-enum mmul_status mmul_tensors_take(const struct mmul_tensors *tensors, const char *kind,
-                                   struct mmul_matrix *matrix,
-                                   const struct mmul_tensor_entry **entry, struct mmul_error *err) {
-    enum mmul_status status =
-        mmul_tensors_find(tensors, matrix->path, matrix->tensor, entry, &matrix->range, err);
-    if (status == MMUL_OK)
-        status = mmul_shape_of_sizes((*entry)->sizes, (*entry)->dimensions, matrix->name, kind,
-                                     &matrix->info.shape, err);
+enum mmul_status mmul_tensor_take(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
+                                  const char *kind, struct mmul_error *err) {
+    enum mmul_status status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name,
+                                                  kind, &matrix->info.shape, err);
     if (status != MMUL_OK)
         return status;
-    matrix->info.one_dimensional = (*entry)->dimensions == 1;
-    matrix->info.dimensions = (*entry)->dimensions;
-    matrix->info.stored = (*entry)->dtype;
-    matrix->info.file_bytes = (*entry)->bytes;
-    matrix->data_offset = (*entry)->offset;
+    matrix->info.one_dimensional = entry->dimensions == 1;
+    matrix->info.dimensions = entry->dimensions;
+    matrix->info.stored = entry->dtype;
+    matrix->info.file_bytes = entry->bytes;
+    matrix->data_offset = entry->offset;
     return MMUL_OK;
 }

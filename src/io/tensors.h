@@ -6,6 +6,7 @@
 #include <stdarg.h>
 
 #include "io/address.h"
+#include "io/archive.h"
 #include "io/input_file.h"
 
 struct mmul_tensor_entry {
@@ -23,7 +24,9 @@ struct mmul_tensor_entry {
 };
 
 struct mmul_tensors {
+    int references;
     struct mmul_input_file *file; // a reference; NULL: of bytes that lie elsewhere
+    struct mmul_archive *archive; // owned: the file as an archive, of npz and pt; else NULL
     enum mmul_format format;
     int64_t file_bytes;
     int64_t count;
@@ -36,9 +39,12 @@ struct mmul_tensors {
 
 #define MMUL_HINT_COMPLEX "save the real and the imaginary part as two matrices: x.real and x.imag"
 
-// Room for at most `capacity` entries. Released with mmul_tensors_close.
+// Room for at most `capacity` entries. The caller has the one reference, which mmul_tensors_close takes.
 enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes, int64_t capacity,
                                      struct mmul_tensors **tensors, struct mmul_error *err);
+
+// One reference more; returns `tensors`.
+struct mmul_tensors *mmul_tensors_share(struct mmul_tensors *tensors);
 
 // The one that is asked for in `path`, or the only one when `address` is NULL, and a range of its first
 // axis where the address has one (else all of it). Fails with MMUL_ERR_DATA: no such tensor, with the
@@ -53,8 +59,11 @@ enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const
                                      const char *kind, struct mmul_shape *shape,
                                      struct mmul_error *err);
 
-// The matrix becomes the tensor that it asks for, whose elements are where the file has them. `kind` as above. Fails as
-// both.
-enum mmul_status mmul_tensors_take(const struct mmul_tensors *tensors, const char *kind,
-                                   struct mmul_matrix *matrix,
-                                   const struct mmul_tensor_entry **entry, struct mmul_error *err);
+// Fails with MMUL_ERR_DATA: elements of a type that is not read. `path` of the file, for the line.
+enum mmul_status mmul_tensor_check_type(const struct mmul_tensor_entry *entry, const char *path,
+                                        struct mmul_error *err);
+
+// The matrix becomes this tensor, whose elements are where the file has them. `kind` and failures as of
+// mmul_shape_of_sizes.
+enum mmul_status mmul_tensor_take(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
+                                  const char *kind, struct mmul_error *err);

@@ -8,7 +8,7 @@
 #include "io/npz.h"
 #include "io/transfer.h"
 
-static void unpack(int archive, const struct mmul_tensor_entry *entry) {
+static void unpack(struct mmul_archive *archive, const struct mmul_tensor_entry *entry) {
     struct mmul_error err;
     struct mmul_decoded decoded;
     FUZZ_EXPECT(mmul_decoded_init(&decoded, "f", &err) == MMUL_OK);
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (mmul_npz_list(archive, "f", (int64_t)size, &tensors, &err) == MMUL_OK) {
         for (int64_t t = 0; t < tensors->count && t < 4; t++)
             if (tensors->all[t].bytes < UNPACKED_MAX)
-                unpack(archive, &tensors->all[t]);
+                unpack(tensors->archive, &tensors->all[t]);
         mmul_tensors_close(tensors);
     }
     close(archive);

@@ -8,7 +8,7 @@
 #include "io/pt.h"
 #include "io/transfer.h"
 
-static void decode(int file, const struct mmul_tensor_entry *entry) {
+static void decode(int file, struct mmul_archive *archive, const struct mmul_tensor_entry *entry) {
     enum { DECODED_MAX = 1 << 20 };
     struct mmul_decoded decoded;
     struct mmul_error err;
@@ -16,7 +16,7 @@ static void decode(int file, const struct mmul_tensor_entry *entry) {
         entry->bytes == 0 || entry->bytes > DECODED_MAX)
         return;
     FUZZ_EXPECT(mmul_decoded_init(&decoded, "f", &err) == MMUL_OK);
-    if (mmul_pt_decode(file, "f", entry, &decoded, &err) == MMUL_OK)
+    if (mmul_pt_decode(file, archive, "f", entry, &decoded, &err) == MMUL_OK)
         FUZZ_EXPECT(decoded.bytes == entry->bytes);
     mmul_decoded_fini(&decoded);
 }
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_EXPECT(file >= 0 && mmul_pwrite_all(file, data, size, 0) == 0);
     if (mmul_pt_list(file, "f", (int64_t)size, &tensors, &err) == MMUL_OK) {
         for (int64_t t = 0; t < tensors->count && t < 4; t++)
-            decode(file, &tensors->all[t]);
+            decode(file, tensors->archive, &tensors->all[t]);
         mmul_tensors_close(tensors);
     }
     close(file);

@@ -36,6 +36,14 @@ static float first_of(struct mmul_matrix *matrix) {
     return found;
 }
 
+static float element_of(struct mmul_matrix *matrix) {
+    struct mmul_error err;
+    float found = 0;
+    const struct mmul_region whole = {.row_end = 1, .col_end = 1};
+    assert_int_equal(mmul_matrix_read_float(matrix, whole, 0, 1, &found, &err), MMUL_OK);
+    return found;
+}
+
 static void a_set_has_one_version(void **state) {
     (void)state;
     struct folder folder;
@@ -162,12 +170,88 @@ static void plain_files(void **state) {
     folder_destroy(&folder);
 }
 
+// Two matrices of one element, 1 and 2, as tensors a and b of one file.
+static void store_tensors(const char *path) {
+    static const float values[] = {1, 2};
+    struct mmul_output *outputs[2] = {NULL};
+    struct mmul_error err;
+    for (int t = 0; t < 2; t++) {
+        const struct mmul_output_request request = {.path = path,
+                                                    .tensor = t == 0 ? "a" : "b",
+                                                    .shape = {1, 1, 1, 1},
+                                                    .dtype = MMUL_F32,
+                                                    .beside = outputs[0]};
+        assert_int_equal(mmul_output_create(&request, &outputs[t], &err), MMUL_OK);
+    }
+    for (int t = 0; t < 2; t++)
+        assert_int_equal(mmul_output_write_float(outputs[t],
+                                                 (struct mmul_region){.row_end = 1, .col_end = 1},
+                                                 0, 1, &values[t], &err),
+                         MMUL_OK);
+    for (int t = 0; t < 2; t++)
+        assert_int_equal(mmul_output_commit(outputs[t], &err), MMUL_OK);
+}
+
+// From the byte `begin` on, or so many before the end, nothing is as it was, but the times of the file.
+static void spoil(const char *path, int64_t begin, int64_t bytes) {
+    unsigned char junk[64];
+    struct stat found;
+    assert_int_equal(stat(path, &found), 0);
+    memset(junk, 0xFF, sizeof junk);
+    const int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, junk, (size_t)bytes, begin >= 0 ? begin : found.st_size + begin),
+                     bytes);
+    const struct timespec times[] = {found.st_atim, found.st_mtim};
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+// What is read of a file with thousands of tensors does not grow by the square of their number.
+static void a_set_lists_the_tensors_of_a_file_once(void **state) {
+    (void)state;
+    static const struct {
+        const char *file;
+        int64_t spoilt; // where what lists the tensors begins
+    } rows[] = {{"m.safetensors", 8}, {"m.npz", -22}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        struct folder folder;
+        struct mmul_error err;
+        struct mmul_inputs *inputs = NULL;
+        struct mmul_tensors *tensors = NULL;
+        struct mmul_matrix *a, *b, *by_list, *alone;
+        char path[512], name[516];
+        folder_create(&folder);
+        snprintf(path, sizeof path, "%s", folder_path(&folder, rows[r].file));
+        store_tensors(path);
+        age(path, 60);
+        assert_int_equal(mmul_inputs_create(&inputs, &err), MMUL_OK);
+        snprintf(name, sizeof name, "%s:a", path);
+        assert_int_equal(mmul_inputs_open_matrix(inputs, name, &a, &err), MMUL_OK);
+        spoil(path, rows[r].spoilt, 20);
+        assert_int_equal(mmul_matrix_open(name, &alone, &err), MMUL_ERR_DATA);
+        snprintf(name, sizeof name, "%s:b", path);
+        assert_int_equal(mmul_inputs_open_matrix(inputs, name, &b, &err), MMUL_OK);
+        assert_int_equal(mmul_inputs_open_tensors(inputs, path, &tensors, &err), MMUL_OK);
+        mmul_inputs_destroy(inputs); // the list has its file
+        assert_int_equal(mmul_tensors_info(tensors).count, 2);
+        assert_int_equal(mmul_tensors_open_matrix(tensors, 1, &by_list, &err), MMUL_OK);
+        mmul_tensors_close(tensors);
+        assert_true(element_of(a) == 1 && element_of(b) == 2 && element_of(by_list) == 2);
+        mmul_matrix_close(a);
+        mmul_matrix_close(b);
+        mmul_matrix_close(by_list);
+        folder_destroy(&folder);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_set_has_one_version),
         cmocka_unit_test(writes_in_place),
         cmocka_unit_test(a_detached_matrix_needs_no_file),
         cmocka_unit_test(plain_files),
+        cmocka_unit_test(a_set_lists_the_tensors_of_a_file_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
