@@ -1202,9 +1202,11 @@ MMUL_API enum mmul_status mmul_program_place_as(struct mmul_program *program, in
 //     NAME: rows                                            (cols, replicate, grid)
 //     NAME: {shard: cols, ranks: [0, 1]}                    (or replicated: true)
 //     NAME: {shard: {axis: 0, workers: [0, 1]}, backward: OTHER}
-// where axis 0 is rows and 1 columns, ranks (of MPI) and workers are the same, what is not split is whole on each of
-// them, and gradients go through what makes the value on the ranks of the entry OTHER. NAME may have * ? [..] as file
-// names in a shell; of several that fit the first one counts. Local; not for several threads at once.
+// where axis 0 is rows and 1 columns, ranks (of MPI) and workers are the same (null: all), what is not split is whole
+// on each of them, and gradients go through what makes the value on the ranks of the entry OTHER, or where it is, if
+// there is no such entry with ranks. Files of the framework GT are read as they are: `replicated` may stand in the
+// shard, and `compile` means nothing. NAME may have * ? [..] as file names in a shell; of several that fit the first
+// one counts. Local; not for several threads at once.
 struct mmul_placements;
 
 // Fails with MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_SYSTEM.
@@ -1213,9 +1215,12 @@ MMUL_API enum mmul_status mmul_placements_read(const char *path,
                                                struct mmul_error *err);
 MMUL_API void mmul_placements_destroy(struct mmul_placements *placements);
 
-// False: no entry fits the name.
+// False: no entry fits the name, or it says nothing of a place.
 MMUL_API bool mmul_placements_find(struct mmul_placements *placements, const char *name,
                                    struct mmul_placement_wish *wish);
+
+// What of the file is not done, for a notice, index 0, 1, ...; NULL: no more. Borrowed.
+MMUL_API const char *mmul_placements_notice(const struct mmul_placements *placements, int index);
 
 // Entries that have fitted no name so far, index 0, 1, ...; NULL: no more. Borrowed.
 MMUL_API const char *mmul_placements_unused(const struct mmul_placements *placements, int index);

@@ -420,7 +420,9 @@ static enum mmul_status run_script_apart(void *context, struct mmul_script *scri
 
 // Root. An entry that fits no name is a slip of the pen, but for what a text has only sometimes.
 static void tell_of_placements(const struct call *call, const struct job *job) {
-    const char *pattern;
+    const char *notice, *pattern;
+    for (int i = 0; (notice = mmul_placements_notice(job->placements, i)) != NULL; i++)
+        mmul_print_remark(call, "notice: %s", notice);
     for (int i = 0; (pattern = mmul_placements_unused(job->placements, i)) != NULL; i++)
         mmul_print_remark(call, "notice: '%s' in '%s' fits no name of the text", pattern,
                           call->options.values[OPT_PLACEMENT].text);

@@ -2,8 +2,10 @@
 // A document of libyaml, walked once. Aliases and tags are libyaml's business; sizes are bounded by the text's.
 #include <fnmatch.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <yaml.h>
 
 #include "base/memory.h"
@@ -14,13 +16,18 @@ struct rule {
     char *pattern, *backward; // owned; backward NULL: not said
     int line;
     struct mmul_placement_wish wish;
-    int *ranks; // owned, what the wish borrows
+    int *ranks;                                   // owned, what the wish borrows
+    bool is_placed, is_replicated, has_all_ranks; // what the entry says
     bool is_used;
 };
 
 struct mmul_placements {
     struct rule *rules; // owned
     int count;
+    char **notices; // owned, as their texts
+    int notice_count;
+    int compiled; // entries that are to be compiled, the first of which is `first_compiled`
+    const struct rule *first_compiled;
 };
 
 // What is being read: for errors.
@@ -55,6 +62,27 @@ static enum mmul_status copy_text(const char *text, char **copy, struct mmul_err
     return status;
 }
 
+__attribute__((format(printf, 2, 3))) static enum mmul_status add_notice(const struct reading *r,
+                                                                         const char *format, ...) {
+    struct mmul_placements *p = r->made;
+    char **grown = NULL;
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    enum mmul_status status = MMUL_ALLOCATE(grown, p->notice_count + 1, "placements", r->err);
+    if (status != MMUL_OK)
+        return status;
+    for (int i = 0; i < p->notice_count; i++)
+        grown[i] = p->notices[i];
+    mmul_free(p->notices);
+    p->notices = grown;
+    status = copy_text(text, &grown[p->notice_count], r->err);
+    p->notice_count += status == MMUL_OK;
+    return status;
+}
+
 // ------------------------------------------------------------------------------------- one wish
 
 static const char *const WORDS[] = {"rows", "cols", "replicate", "grid"};
@@ -66,6 +94,7 @@ static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *no
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
         if (strcmp(text_of(node), WORDS[i]) == 0) {
             rule->wish.kind = KINDS[i];
+            rule->is_placed = true;
             return MMUL_OK;
         }
     return refuse(r, node, "expected rows, cols, replicate or grid", text_of(node));
@@ -83,14 +112,34 @@ static enum mmul_status read_number(const struct reading *r, const yaml_node_t *
     return MMUL_OK;
 }
 
-// A list of them, or one.
+// As YAML 1.1 has it: no value.
+static bool is_null(const yaml_node_t *node) {
+    const char *text = text_of(node);
+    return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           (*text == '\0' || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
+}
+
+static enum mmul_status read_truth(const struct reading *r, const yaml_node_t *node,
+                                   bool *is_true) {
+    *is_true = strcasecmp(text_of(node), "true") == 0;
+    return *is_true || strcasecmp(text_of(node), "false") == 0
+               ? MMUL_OK
+               : refuse(r, node, "expected true or false", text_of(node));
+}
+
+// A list of them, or one; null: all.
 static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *node,
                                    struct rule *rule) {
     const bool is_list = node->type == YAML_SEQUENCE_NODE;
     const yaml_node_item_t *items = is_list ? node->data.sequence.items.start : NULL;
     const int count = is_list ? (int)(node->data.sequence.items.top - items) : 1;
-    if (rule->ranks != NULL)
+    if (rule->ranks != NULL || rule->has_all_ranks)
         return refuse(r, node, "its ranks are given twice", rule->pattern);
+    rule->is_placed = true;
+    if (is_null(node)) {
+        rule->has_all_ranks = true;
+        return MMUL_OK;
+    }
     if (count == 0)
         return refuse(r, node, "expected one rank at least", rule->pattern);
     enum mmul_status status = MMUL_ALLOCATE(rule->ranks, count, "placements", r->err);
@@ -113,17 +162,38 @@ static enum mmul_status read_pairs(const struct reading *r, const yaml_node_t *m
     return status;
 }
 
-// shard: {axis: 0, workers: [0, 1]}, where an axis that is not said means the whole.
+// Something that is replicated is whole, whatever else the entry says.
+static enum mmul_status read_replicated(const struct reading *r, const yaml_node_t *value,
+                                        struct rule *rule) {
+    enum mmul_status status = read_truth(r, value, &rule->is_replicated);
+    rule->is_placed |= rule->is_replicated;
+    return status;
+}
+
+// shard: {axis: 0, workers: [0, 1], replicated: false}, where an axis that is not said means the whole.
 static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *key,
                                    const yaml_node_t *value, struct rule *rule) {
     int axis;
     if (strcmp(text_of(key), "workers") == 0 || strcmp(text_of(key), "ranks") == 0)
         return read_ranks(r, value, rule);
+    if (strcmp(text_of(key), "replicated") == 0)
+        return read_replicated(r, value, rule);
     if (strcmp(text_of(key), "axis") != 0)
-        return refuse(r, key, "expected axis or workers", text_of(key));
+        return refuse(r, key, "expected axis, workers or replicated", text_of(key));
     enum mmul_status status = read_number(r, value, 1, &axis);
+    rule->is_placed = true;
     if (status == MMUL_OK)
         rule->wish.kind = axis == 0 ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
+    return status;
+}
+
+// Of another program's file: operations are compiled there.
+static enum mmul_status read_compile(const struct reading *r, const yaml_node_t *value,
+                                     const struct rule *rule) {
+    bool is_compiled;
+    enum mmul_status status = read_truth(r, value, &is_compiled);
+    if (status == MMUL_OK && is_compiled && r->made->compiled++ == 0)
+        r->made->first_compiled = rule;
     return status;
 }
 
@@ -138,11 +208,11 @@ static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key
         return read_ranks(r, value, rule);
     if (strcmp(name, "backward") == 0 && rule->backward == NULL)
         return copy_text(text_of(value), &rule->backward, r->err);
-    if (strcmp(name, "replicated") == 0 && strcmp(text_of(value), "true") == 0)
-        return MMUL_OK; // what is not split is whole
     if (strcmp(name, "replicated") == 0)
-        return refuse(r, value, "expected true", text_of(value));
-    return refuse(r, key, "expected shard, ranks, replicated or backward", name);
+        return read_replicated(r, value, rule);
+    if (strcmp(name, "compile") == 0)
+        return read_compile(r, value, rule);
+    return refuse(r, key, "expected shard, ranks, replicated, backward or compile", name);
 }
 
 static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *key,
@@ -161,30 +231,48 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
             return refuse(r, key, "it is there already", rule->pattern);
     status = value->type == YAML_MAPPING_NODE ? read_pairs(r, value, read_key, rule)
                                               : read_kind(r, value, rule);
+    rule->is_placed |= rule->backward != NULL;
+    if (rule->is_replicated)
+        rule->wish.kind = MMUL_PLACE_REPLICATE;
     if (status == MMUL_OK && rule->wish.kind == MMUL_PLACE_GRID && rule->ranks != NULL)
         return refuse(r, value, "a grid is on all ranks", rule->pattern);
     return status;
 }
 
-// Where gradients go are the ranks of another entry.
+// Where gradients go are the ranks of another entry. Without one they go where the value is: other programs have files
+// that name entries which are not there.
 static enum mmul_status join_backward(const struct reading *r) {
     struct mmul_placements *p = r->made;
-    for (int i = 0; i < p->count; i++) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < p->count; i++) {
         struct rule *rule = &p->rules[i];
         int other = 0;
         if (rule->backward == NULL)
             continue;
         while (other < p->count && strcmp(p->rules[other].pattern, rule->backward) != 0)
             other++;
-        if (other == p->count || p->rules[other].ranks == NULL)
-            return mmul_fail(r->err, MMUL_ERR_DATA,
-                             "%s:%d: backward of '%.60s' is '%.60s', which is no entry with ranks",
-                             r->path, rule->line, rule->pattern, rule->backward);
+        if (other < p->count)
+            p->rules[other].is_used = true;
+        if (other == p->count || p->rules[other].ranks == NULL) {
+            status = add_notice(r,
+                                "%s:%d: backward of '%.60s' is '%.60s', which is no entry with "
+                                "ranks: its gradients go where it is",
+                                r->path, rule->line, rule->pattern, rule->backward);
+            continue;
+        }
         rule->wish.backward_ranks = p->rules[other].ranks;
         rule->wish.backward_count = p->rules[other].wish.rank_count;
-        p->rules[other].is_used = true;
     }
-    return MMUL_OK;
+    return status;
+}
+
+static enum mmul_status tell_of_compile(const struct reading *r) {
+    const struct mmul_placements *p = r->made;
+    if (p->compiled == 0)
+        return MMUL_OK;
+    return add_notice(r, "%s:%d: compile of '%.60s'%s means nothing here", r->path,
+                      p->first_compiled->line, p->first_compiled->pattern,
+                      p->compiled > 1 ? " and of others" : "");
 }
 
 // ---------------------------------------------------------------------------------------- the file
@@ -199,7 +287,9 @@ static enum mmul_status read_document(const struct reading *r) {
     status = MMUL_ALLOCATE(r->made->rules, count, "placements", r->err);
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = read_rule(r, node_at(r, pairs[i].key), node_at(r, pairs[i].value));
-    return status == MMUL_OK ? join_backward(r) : status;
+    if (status == MMUL_OK)
+        status = join_backward(r);
+    return status == MMUL_OK ? tell_of_compile(r) : status;
 }
 
 enum mmul_status mmul_placements_read(const char *path, struct mmul_placements **placements,
@@ -243,8 +333,12 @@ void mmul_placements_destroy(struct mmul_placements *placements) {
         mmul_free(placements->rules[i].backward);
         mmul_free(placements->rules[i].ranks);
     }
-    if (placements != NULL)
+    for (int i = 0; placements != NULL && i < placements->notice_count; i++)
+        mmul_free(placements->notices[i]);
+    if (placements != NULL) {
         mmul_free(placements->rules);
+        mmul_free(placements->notices);
+    }
     mmul_free(placements);
 }
 
@@ -256,9 +350,14 @@ bool mmul_placements_find(struct mmul_placements *placements, const char *name,
             continue;
         rule->is_used = true;
         *wish = rule->wish;
-        return true;
+        return rule->is_placed;
     }
     return false;
+}
+
+const char *mmul_placements_notice(const struct mmul_placements *placements, int index) {
+    return placements != NULL && index < placements->notice_count ? placements->notices[index]
+                                                                  : NULL;
 }
 
 const char *mmul_placements_unused(const struct mmul_placements *placements, int index) {

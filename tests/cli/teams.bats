@@ -105,6 +105,59 @@ END
     [[ $output == *"gradient of w"*" rows 0 0 32 "* ]]
 }
 
+# Such files name entries that are not there, say what is to be compiled, and mean all workers by null.
+@test "a sharding file of GT is read as it stands" {
+    need_numpy
+    cat > g.py << 'END'
+w = generate((32, 32), kind="integer", seed=1)
+x = generate((64, 32), kind="integer", seed=2)
+h = x @ w
+k = x @ (w + 1)
+save("g.npy", grad(sum(h * h) + sum(k), w))
+END
+    cat > gt.yaml << 'END'
+w:
+  shard:
+    axis: 1
+    workers: null
+    replicated: true      # on all of them
+x:
+  compile: true
+h:
+  compile: true
+  shard:
+    axis: 0
+    workers: [1]
+    replicated: false
+  backward: h_bwd
+k:
+  shard:
+    axis: 1
+    workers: ~
+  backward: w
+END
+    run_on 2 g.py --placement gt.yaml
+    expect_status 0
+    local end='which is no entry with ranks: its gradients go where it is'
+    [ "$stderr" = "mpimatmul: notice: gt.yaml:8: backward of 'h' is 'h_bwd', $end
+mpimatmul: notice: gt.yaml:15: backward of 'k' is 'w', $end
+mpimatmul: notice: gt.yaml:6: compile of 'x' and of others means nothing here" ]
+    sed s/g.npy/r.npy/ g.py > r.py
+    py "$REPO/tests/reference.py" r.py
+    py -c 'import numpy as np; assert np.array_equal(np.load("g.npy"), np.load("r.npy"))'
+    run_on 2 g.py --placement gt.yaml --check
+    [[ $output == *" rows 0 0 64 "* ]] # h
+    [[ $output == *" move "*" k rows "*" cols "* ]]
+    run_on 2 g.py --placement gt.yaml --quiet
+    expect_quiet_success
+    need_plain "python is not linked against the sanitizer"
+    export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
+    echo 'import mpimatmul; mpimatmul.init(placement="gt.yaml")' > w.py
+    run --separate-stderr "$PYTHON" w.py < /dev/null
+    expect_status 0
+    [ "$(grep -c 'Warning: gt.yaml:' <<< "$stderr")" -eq 3 ]
+}
+
 @test "a loop carries values where they are, and gives the losses of the reference" {
     need_numpy
     cp "$REPO/LICENSE" book.txt
@@ -171,12 +224,13 @@ refused_file() {
     refused_file ":1:4: 'up': expected rows, cols, replicate or grid" 'a: up'
     refused_file ":1:25: 'a': expected one rank at least" 'a: {shard: rows, ranks: []}'
     refused_file ":1:26: '-1': expected a rank: 0, 1, ..." 'a: {shard: rows, ranks: [-1]}'
-    refused_file ":1:5: 'sharp': expected shard, ranks, replicated or backward" 'a: {sharp: rows}'
+    refused_file ":1:5: 'sharp': expected shard, ranks, replicated, backward or compile" 'a: {sharp: rows}'
     refused_file ":1:19: '2': expected axis 0 (rows) or 1 (cols)" 'a: {shard: {axis: 2}}'
-    refused_file ":1:13: 'axle': expected axis or workers" 'a: {shard: {axle: 0}}'
-    refused_file ":2: backward of 'a' is 'b', which is no entry with ranks" '' 'a: {backward: b}'
+    refused_file ":1:13: 'axle': expected axis, workers or replicated" 'a: {shard: {axle: 0}}'
+    refused_file ":1:14: 'maybe': expected true or false" 'a: {compile: maybe}'
     refused_file ':1:4: '"'a': a grid is on all ranks" 'a: {shard: grid, ranks: [0]}'
-    refused_file ":1:17: 'false': expected true" 'a: {replicated: false}'
+    refused_file ":1:17: 'no': expected true or false" 'a: {replicated: no}'
+    refused_file ':1:31: '"'a': its ranks are given twice" 'a: {shard: {workers: , ranks: [1]}}'
     refused_file ":2:1: 'a': it is there already" 'a: rows' 'a: cols'
     refused_file ':1:34: '"'a': its ranks are given twice" 'a: {ranks: [0], shard: {workers: [1]}}'
     refused_file ': expected lines NAME: placement' '- a'

@@ -4,7 +4,9 @@ import ctypes as c
 import functools
 import os
 import threading
+import warnings
 
+from . import _caller
 from ._library import Error, Session, check, library
 
 _session = None
@@ -30,6 +32,10 @@ def init(device=None, threads=0, weights=None, dtype=None, record=False, placeme
 def _read_placements(path):
     placements = c.c_void_p()
     check(library.mmul_placements_read, os.fsencode(path), c.byref(placements))
+    index = 0
+    while notice := library.mmul_placements_notice(placements, index):
+        warnings.warn(notice.decode(errors="replace"), stacklevel=_caller.depth())
+        index += 1
     return placements
 
 

@@ -213,6 +213,7 @@ def _load():
     library.mmul_values_part_count.restype = c.c_int64
     library.mmul_values_placement.restype = c.c_char_p
     library.mmul_placements_find.restype = c.c_bool
+    library.mmul_placements_notice.restype = c.c_char_p
     library.mmul_format_ending.restype = c.c_char_p
     library.mmul_program_is_rounded.restype = c.c_bool
     library.mmul_program_is_bool.restype = c.c_bool
