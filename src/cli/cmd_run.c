@@ -255,14 +255,12 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
     return mmul_program_plan_create(call->context, program, &options, &job->plan, err);
 }
 
-// --check: what there is, where, what moves and what it takes.
+// --check: what there is, where, what moves and what it takes; also with --quiet, as `plan` does, for it is the answer.
 static enum mmul_status show_plan(const struct call *call, const struct job *job,
                                   struct mmul_error *err) {
     char *text = NULL;
     if (is_on(call, OPT_JSON))
         return mmul_print_made(mmul_program_plan_json(job->plan, &text, err), &text, stdout);
-    if (is_on(call, OPT_QUIET))
-        return MMUL_OK;
     const bool verbose = is_on(call, OPT_VERBOSE);
     mmul_program_print(mmul_script_program(job->script), verbose, stdout);
     putchar('\n');
@@ -614,7 +612,8 @@ const struct command mmul_command_run = {
         "x[i], x[a:b] and x.T; numpy's and torch's functions of matrices, by their names.\n"
         "At the end of stdout stand seconds, speed, what the check says, and the outputs: not "
         "with\n"
-        "--quiet or --json. --check shows alike layers once, in 120 columns; with --verbose all.\n"
+        "--quiet or --json. --check shows alike layers once, in 120 columns; with --verbose all,\n"
+        "with --quiet no notices.\n"
         "--log writes lines with tabs: begin and end of each operation on each rank, seconds of "
         "its\n"
         "phases (wait, compute or copy, check), its value, shape, placement and bytes. --trace "

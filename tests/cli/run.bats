@@ -103,6 +103,28 @@ for i in range(20):
     refuses 'x = 3' 'e.py: nothing in it makes or reads a matrix'
 }
 
+@test "run: a text of one save, of what is made" {
+    need_numpy
+    printf '0123456789abcdef' > letters.txt
+    while IFS='|' read -r made numpy; do
+        echo "save(\"o.npy\", $made)" > e.py
+        run --separate-stderr "$MPIMATMUL" run e.py --device reference < /dev/null
+        expect_status 0
+        py -c "import numpy as np; x = np.load('o.npy'); want = $numpy
+assert x.dtype == want.dtype and np.array_equal(x, np.atleast_2d(want)), (x, want)"
+        rm o.npy
+    done << 'END'
+arange(3)|np.arange(3, dtype='i4')
+arange(1, 3, 0.5)|np.arange(1, 3, 0.5)
+zeros((2, 3))|np.zeros((2, 3), 'f4')
+generate((3, 3), kind="identity")|np.eye(3, dtype='f4')
+END
+    echo 'save("o.npy", batch(tokens("letters.txt"), 3, 15, seed=1, turn=0)[1])' > e.py
+    ranks 2 run e.py
+    expect_status 0
+    py -c "import numpy as np; assert np.array_equal(np.load('o.npy'), [np.arange(1, 16)] * 3)"
+}
+
 @test "run: a long sum is no deep one" {
     need_numpy
     python > e.py <<'END'

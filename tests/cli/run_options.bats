@@ -139,6 +139,22 @@ save("y.npy", tanh(y @ y))' > e.py
     grep -q -E '^ +1 .* MiB +[0-9]+$' <<< "$output"
 }
 
+@test "run --check --quiet prints the plan, without notices, and errors" {
+    printf 'x = generate((9, 5))\nsave("o.npy", x @ x.T)\nfor i in range(2):\n    print(sum(x))\n' > e.py
+    echo 'nobody: rows' > p.yaml
+    run --separate-stderr "$MPIMATMUL" run e.py --device reference --check --placement p.yaml
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'nobody' in 'p.yaml' fits no name of the text" ]
+    local told=$output
+    [[ $told == "value "*"x  "*"matmul"*"1 rank on 1 node: "* ]]
+    run --separate-stderr "$MPIMATMUL" run e.py --device reference --check --placement p.yaml --quiet
+    expect_quiet_success
+    [ "$output" = "$told" ]
+    run --separate-stderr "$MPIMATMUL" run e.py --device reference --check --quiet --memory 1KiB
+    [ "$status" -ne 0 ] && [ -z "$output" ] && [[ $stderr == "mpimatmul: "* ]]
+    [ ! -e o.npy ]
+}
+
 @test "run: --memory is kept, or says what would do" {
     need_numpy
     need_plain "the sanitizer's own memory counts"
