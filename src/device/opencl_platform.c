@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/duplicates.h"
+#include "device/opencl_cache.h"
 #include "device/opencl_listing.h"
 
 enum { PLATFORMS_MAX = 32 };
@@ -236,6 +237,8 @@ enum mmul_status mmul_opencl_find(const char *text, cl_platform_id *platform, cl
     char reason[96];
     char *colon = NULL;
     long p = strtol(text, &colon, 10), d = strtol(colon + 1, NULL, 10);
+    char own[512], ours[512];
+    (void)mmul_pocl_cache_replace(own, ours); // said where devices are listed
     mmul_listing_set_aside();
     int platform_count = list_platforms(platforms);
     mmul_listing_put_back();

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "device/opencl_cache.h"
 #include "device/opencl_device.h"
 #include "device/opencl_drivers.h"
 #include "device/opencl_listing.h"
@@ -260,6 +261,21 @@ static enum mmul_status ask_drivers(struct looking *looking, struct mmul_error *
     return find_culprits(limit_seconds, looking, err);
 }
 
+// A child that lists devices has a cache of its own (above), but this process, which opens them, has not.
+static enum mmul_status prepare_cache(const struct looking *looking, struct mmul_error *err) {
+    char own[512], ours[512], line[1200];
+    bool has_pocl = false;
+    for (int i = 0; i < looking->listing.count; i++)
+        has_pocl |=
+            strstr(looking->listing.devices[i].platform, "Portable Computing Language") != NULL;
+    if (!has_pocl || !mmul_pocl_cache_replace(own, ours) ||
+        mmul_probe_is_automatic(looking->options))
+        return MMUL_OK;
+    snprintf(line, sizeof line, "PoCL cannot write to its cache '%s': it has '%s' instead", own,
+             ours);
+    return mmul_probe_add_warning(looking->probe, line, err);
+}
+
 enum mmul_status mmul_opencl_probe(const struct mmul_probe_options *options,
                                    struct mmul_probe *probe, struct mmul_error *err) {
     struct looking *looking;
@@ -273,6 +289,8 @@ enum mmul_status mmul_opencl_probe(const struct mmul_probe_options *options,
         is_known = mmul_listing_recall(&looking->listing);
     if (!is_known)
         status = ask_drivers(looking, err);
+    if (status == MMUL_OK)
+        status = prepare_cache(looking, err);
     for (int i = 0; status == MMUL_OK && i < looking->listing.count; i++)
         mmul_probe_add_device(probe, &looking->listing.devices[i]);
     mmul_free(looking);

@@ -39,6 +39,31 @@ report() {
     done
 }
 
+# /proc holds no folders of ours, not even of root.
+@test "PoCL has another cache where it cannot write to its own, for listing and for computing" {
+    need_opencl
+    operands float32
+    local ours
+    ours=$PWD/temporary/mpimatmul-pocl-$(id -u)
+    mkdir temporary
+    cp -r "$POCL_CACHE_DIR" "$ours"
+    export TMPDIR=$PWD/temporary HOME=/proc
+    unset POCL_CACHE_DIR XDG_CACHE_HOME
+    local line="mpimatmul: warning: PoCL cannot write to its cache '/proc/.cache/pocl/kcache': it has '$ours' instead"
+    program devices
+    expect_status 0
+    [ "$stderr" = "$line" ]
+    grep -q '0:0 .*PoCL' <<< "$output"
+    program mul A.bin B.bin -o C.bin --device 0:0 --progress none
+    expect_status 0
+    [ "$stderr" = "$line" ]
+    expect_equal
+    # Another user's folder is no cache: PoCL has no device then.
+    chmod 777 "$ours"
+    program mul A.bin B.bin -o C.bin --device 0:0 --progress none
+    [ "$status" -eq 69 ]
+}
+
 @test "a limit no tile fits in ends with 71 and the numbers" {
     need_opencl
     operands float32
