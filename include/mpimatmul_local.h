@@ -371,6 +371,10 @@ MMUL_API size_t mmul_output_file_length(const char *path, bool *several, const c
 // written there before.
 MMUL_API int mmul_path_descriptor(const char *path);
 
+// True if both paths stand for one file, by any of its names (hard links, symbolic ones, ./, ..), also where it is not
+// there yet.
+MMUL_API bool mmul_paths_are_same(const char *x, const char *y);
+
 // True if the output is standard output. Tables then belong elsewhere.
 MMUL_API bool mmul_path_is_stdout(const char *path);
 

@@ -19,7 +19,7 @@ static enum mmul_status store_page(const struct mmul_comparison *comparison, con
 static enum mmul_status check_page(const struct call *call, const char *path,
                                    struct mmul_error *err) {
     for (int i = 0; path != NULL && i < call->operand_count; i++)
-        if (mmul_files_are_same(path, call->operands[i]))
+        if (mmul_paths_are_same(path, call->operands[i]))
             return mmul_cli_fail(err, MMUL_ERR_CREATE,
                                  "cannot write the page to '%s': it is one of the inputs", path);
     return path != NULL ? mmul_files_check_beside(path, "the page", err) : MMUL_OK;

@@ -55,11 +55,11 @@ static enum mmul_status refuse_same_file(const struct call *call, const struct j
                                     job->output_path};
     const char *is = NULL;
     for (size_t i = 0; is == NULL && i < sizeof matrices / sizeof *matrices; i++)
-        if (matrices[i] != NULL && mmul_files_are_same(path, matrices[i]))
+        if (matrices[i] != NULL && mmul_paths_are_same(path, matrices[i]))
             is = "one of the matrices";
     for (const struct beside *other = all_beside; is == NULL && other < beside; other++)
         if (values[other->option].text != NULL &&
-            mmul_files_are_same(path, values[other->option].text))
+            mmul_paths_are_same(path, values[other->option].text))
             is = other->what;
     return is == NULL ? MMUL_OK
                       : mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",

@@ -27,7 +27,7 @@ static enum mmul_status name_page(const struct call *call, char path[static PATH
 static enum mmul_status check_path(const struct call *call, const char *path,
                                    struct mmul_error *err) {
     for (int i = 0; i < call->operand_count; i++)
-        if (mmul_files_are_same(path, call->operands[i]))
+        if (mmul_paths_are_same(path, call->operands[i]))
             return mmul_cli_fail(err, MMUL_ERR_CREATE,
                                  "cannot write the page to '%s': it is one of the inputs", path);
     return mmul_path_is_stdout(path) ? MMUL_OK : mmul_files_check_beside(path, "the page", err);

@@ -84,7 +84,7 @@ static enum mmul_status check_beside(const struct call *call, const struct job *
                                  "cannot write %s to '%s': it is the program's or one of its files",
                                  what, path);
         for (int j = 0; j < i; j++)
-            if (beside_path(call, j) != NULL && mmul_files_are_same(path, beside_path(call, j)))
+            if (beside_path(call, j) != NULL && mmul_paths_are_same(path, beside_path(call, j)))
                 return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
                                      what, path, all_beside[j].what);
         if (mmul_files_check_beside(path, what, err) != MMUL_OK)

@@ -41,14 +41,6 @@ enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_
                                    err);
 }
 
-bool mmul_files_are_same(const char *x, const char *y) {
-    struct stat x_stat, y_stat;
-    if (strcmp(x, y) == 0)
-        return true;
-    return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
-           x_stat.st_ino == y_stat.st_ino;
-}
-
 enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                                          struct mmul_error *err) {
     struct stat there;

@@ -16,9 +16,6 @@ enum mmul_status mmul_files_check_inputs(const struct call *call, const char *co
 // The same of a command whose operands are all inputs.
 enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_error *err);
 
-// Do both names stand for one file?
-bool mmul_files_are_same(const char *x, const char *y);
-
 // Can a text be written to `path`, beside a result? `what`: "the report". What can go wrong goes wrong before the work
 // and not after it. Fails with MMUL_ERR_CREATE.
 enum mmul_status mmul_files_check_beside(const char *path, const char *what,

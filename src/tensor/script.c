@@ -242,14 +242,6 @@ const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, in
     return file != NULL ? file->matrix : NULL;
 }
 
-static bool is_same_file(const char *x, const char *y) {
-    struct stat x_stat, y_stat;
-    if (strcmp(x, y) == 0)
-        return true;
-    return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
-           x_stat.st_ino == y_stat.st_ino;
-}
-
 const char *mmul_script_note(const struct mmul_script *script, int index) {
     const struct mmul_script_note *note = script->notes;
     while (note != NULL && index-- > 0)
@@ -258,11 +250,11 @@ const char *mmul_script_note(const struct mmul_script *script, int index) {
 }
 
 bool mmul_script_uses(const struct mmul_script *script, const char *path) {
-    bool uses = script->source.name != NULL && is_same_file(path, script->source.name);
+    bool uses = script->source.name != NULL && mmul_paths_are_same(path, script->source.name);
     for (const struct mmul_script_file *f = script->files; f != NULL; f = f->next)
-        uses |= is_same_file(path, f->path);
+        uses |= mmul_paths_are_same(path, f->path);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        uses |= is_same_file(path, o->path);
+        uses |= mmul_paths_are_same(path, o->path);
     return uses;
 }
 

@@ -119,6 +119,27 @@ keeps_mode() {
     keeps_mode report.json mul A.bin B.bin -o D.bin --device cpu --report report.json
 }
 
+# Neither is there yet: only where they would be tells that they are one.
+@test "two outputs of a job that would be one file are refused before the work" {
+    "$MPIMATMUL" gen A.npy --dims 4x4 --kind integer --quiet
+    mkdir dir
+    ln -s C.npy link
+    printf 'x = load("A.npy")\nsave("C.npy", x)\nprint(sum(x))\n' > p.py
+    local name
+    for name in ./C.npy dir/../C.npy "$PWD/C.npy" link; do
+        program mul A.npy A.npy -o C.npy --report "$name"
+        expect_failure 73 "cannot write the report to '$name': it is one of the matrices"
+        program run p.py --metrics "$name"
+        expect_failure 73 "cannot write the metrics to '$name': it is the program's or one of its files"
+        [ ! -e C.npy ]
+    done
+    program run p.py --report r --metrics dir/../r
+    expect_failure 73 "cannot write the metrics to 'dir/../r': it is the report"
+    program run p.py --report r --log ./s --metrics "$PWD/t"
+    expect_quiet_success
+    [ -s r ] && [ -s s ] && [ -s t ] && [ -s C.npy ]
+}
+
 @test "a kept set whose description was changed is called by its name" {
     "$MPIMATMUL" gen A.bin --dims 4x4 --quiet
     mkdir -m 700 s
