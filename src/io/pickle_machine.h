@@ -37,6 +37,7 @@ struct mmul_pickle_value {
     int length;
     bool is_latin1; // bytes that are written as a text
     bool is_seen;   // an object that was walked through
+    bool is_open;   // a container that is being walked through
 };
 
 // What an item is found by, where that is no value.

@@ -11,12 +11,17 @@
 #include "io/pickle_machine.h"
 #include "model/dtype.h"
 
+static const unsigned char records[] = "records";
+
 // ('f4', align, copy): one byte order until its state says another.
 enum mmul_status mmul_pickle_push_dtype(struct mmul_pickle_machine *m,
                                         const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *type = mmul_pickle_item(m, arguments, 0);
-    if (!mmul_pickle_is(type, PICKLE_TEXT))
-        return mmul_pickle_push_kind(m, PICKLE_OTHER);
+    if (!mmul_pickle_is(type, PICKLE_TEXT)) // of records: a class
+        return mmul_pickle_push_new(m, (struct mmul_pickle_value){.kind = PICKLE_DTYPE,
+                                                                  .whole = '|',
+                                                                  .text = records,
+                                                                  .length = sizeof records - 1});
     return mmul_pickle_push_new(
         m, (struct mmul_pickle_value){
                .kind = PICKLE_DTYPE, .whole = '|', .text = type->text, .length = type->length});

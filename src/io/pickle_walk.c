@@ -18,6 +18,7 @@ struct walk {
     int64_t room, visits;
     char name[NAME_MOST + 32];
     int length;
+    bool is_misnamed; // a key on the way has a NUL, or the name is too long
 };
 
 static enum mmul_status add_tensor(struct walk *w, int64_t record) {
@@ -28,26 +29,35 @@ static enum mmul_status add_tensor(struct walk *w, int64_t record) {
         return status;
     struct mmul_pickle_tensor *tensor = &w->pickle->tensors[w->pickle->count];
     *tensor = m->records[record];
+    if (w->is_misnamed) { // no address can name it
+        tensor->is_readable = false;
+        mmul_text_copy(tensor->type, sizeof tensor->type, "(no valid name)");
+    }
     status = mmul_copy_text(w->length > 0 ? w->name : "data", &tensor->name, m->err);
     w->pickle->count += status == MMUL_OK;
     return status;
 }
 
-// The way goes on by a key, or by a place. Nothing but texts and whole numbers are keys.
-static enum mmul_status go_on(struct walk *w, const struct mmul_pickle_value *key, int place) {
+// The way goes on by a key, or by a place. Nothing but texts and whole numbers are keys. Of a text that cannot be a
+// part of a name, the part before a NUL, and what there is room for, are shown.
+static void go_on(struct walk *w, const struct mmul_pickle_value *key, int place) {
     const char *dot = w->length > 0 ? "." : "";
     char *at = w->name + w->length;
     const size_t room = sizeof w->name - (size_t)w->length;
-    if (mmul_pickle_is(key, PICKLE_TEXT) && (w->length + key->length > NAME_MOST ||
-                                             memchr(key->text, '\0', (size_t)key->length) != NULL))
-        return mmul_pickle_fail(w->m, "has a key that is too long, or no text");
-    if (mmul_pickle_is(key, PICKLE_TEXT))
-        w->length += snprintf(at, room, "%s%.*s", dot, key->length, (const char *)key->text);
-    else
+    const int left = NAME_MOST - w->length - (int)strlen(dot);
+    if (mmul_pickle_is(key, PICKLE_TEXT)) {
+        const char *text = (const char *)key->text;
+        int shown = (int)strnlen(text, (size_t)key->length);
+        w->is_misnamed |= shown < key->length || key->length > left;
+        shown = shown < left ? shown : left > 0 ? left : 0;
+        while (shown > 0 && shown < key->length && (text[shown] & 0xC0) == 0x80)
+            shown--; // a character is shown whole
+        w->length += snprintf(at, room, "%s%.*s", dot, shown, text);
+    } else if (left > 0) {
         w->length += snprintf(at, room, "%s%" PRId64, dot, key != NULL ? key->whole : place);
-    return w->length <= NAME_MOST
-               ? MMUL_OK
-               : mmul_pickle_fail(w->m, "has a key that is too long, or no text");
+    } else {
+        w->is_misnamed = true;
+    }
 }
 
 // Where a module of torch keeps its tensors: no part of their names, as in a state_dict.
@@ -72,13 +82,13 @@ static enum mmul_status visit_item(struct walk *w, const struct mmul_pickle_item
     const bool is_state = item->key == PICKLE_STATE || (of_state && key == NULL && is_dict);
     const bool is_unnamed = is_state || (of_state && is_dict && is_of_module(key));
     const int length = w->length;
-    enum mmul_status status = MMUL_OK;
+    const bool is_misnamed = w->is_misnamed;
     if (key != NULL && key->kind != PICKLE_TEXT && key->kind != PICKLE_WHOLE)
         return MMUL_OK; // a value without a name
     if (!is_unnamed)
-        status = go_on(w, key, place);
-    if (status == MMUL_OK)
-        status = visit(w, item->value, is_state, depth + 1);
+        go_on(w, key, place);
+    enum mmul_status status = visit(w, item->value, is_state, depth + 1);
+    w->is_misnamed = is_misnamed;
     w->length = length;
     w->name[length] = '\0';
     return status;
@@ -93,16 +103,44 @@ static enum mmul_status visit(struct walk *w, int index, bool is_state, int dept
         return mmul_pickle_fail(m, "has values that hold each other too deeply");
     if (value->kind == PICKLE_TENSOR)
         return add_tensor(w, value->whole);
-    if (!has_items(value) || (value->kind == PICKLE_OBJECT && value->is_seen))
+    // A container that contains itself has no more tensors inside than outside.
+    if (!has_items(value) || value->is_open || (value->kind == PICKLE_OBJECT && value->is_seen))
         return MMUL_OK;
-    value->is_seen = true;
+    value->is_seen = value->is_open = true;
     int place = 0;
     for (int item = value->count > 0 ? value->first : -1; status == MMUL_OK && item >= 0;
          item = m->items[item].next)
         status = visit_item(w, &m->items[item], is_state, place++, depth);
+    value->is_open = false;
     if (value->kind == PICKLE_OBJECT && w->pickle->count == tensors)
         m->classes[value->whole].skipped++;
     return status;
+}
+
+// Of tensors with one name the first one has it: keys a, b and the key a.b, say.
+static int compare_tensors(const void *a, const void *b) {
+    const struct mmul_pickle_tensor *x = *(struct mmul_pickle_tensor *const *)a,
+                                    *y = *(struct mmul_pickle_tensor *const *)b;
+    const int order = strcmp(x->name, y->name);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+static enum mmul_status mark_doubles(struct mmul_pickle_machine *m, struct mmul_pickle *pickle) {
+    struct mmul_pickle_tensor **sorted = NULL;
+    if (pickle->count < 2)
+        return MMUL_OK;
+    if (MMUL_ALLOCATE(sorted, pickle->count, "a list of tensors", m->err) != MMUL_OK)
+        return m->err->status;
+    for (int64_t t = 0; t < pickle->count; t++)
+        sorted[t] = &pickle->tensors[t];
+    qsort(sorted, (size_t)pickle->count, sizeof *sorted, compare_tensors);
+    for (int64_t t = 1; t < pickle->count; t++)
+        if (strcmp(sorted[t]->name, sorted[t - 1]->name) == 0) {
+            sorted[t]->is_readable = false;
+            mmul_text_copy(sorted[t]->type, sizeof sorted[t]->type, "(name is taken)");
+        }
+    mmul_free(sorted);
+    return MMUL_OK;
 }
 
 // ---------------------------------------------------------------------------------------- skipped
@@ -171,5 +209,7 @@ enum mmul_status mmul_pickle_walk(struct mmul_pickle_machine *m, int root,
                                   struct mmul_pickle *pickle) {
     struct walk w = {.m = m, .pickle = pickle};
     enum mmul_status status = visit(&w, root, false, 0);
+    if (status == MMUL_OK)
+        status = mark_doubles(m, pickle);
     return status == MMUL_OK ? list_skipped(m, pickle) : status;
 }

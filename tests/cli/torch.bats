@@ -210,6 +210,45 @@ END
     [ "$(grep -c . <<< "$output")" -eq 16 ]
 }
 
+@test "tensors that no address can name, and arrays of records, are left out by name, the others are read" {
+    need_numpy
+    python << 'END'
+import numpy as np
+import torchfile as t
+a = np.arange(6, dtype="f4").reshape(2, 3)
+records = np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])
+for protocol in (2, 5):
+    t.save({"ok": a, "plain": records, "array": records.view(np.recarray)}, f"records{protocol}.pt", protocol)
+loop = {"w": a, "l": [a + 1]}
+loop["self"] = loop
+loop["l"].append(loop["l"])
+t.save(loop, "loop.pt")
+t.save({"ok": a, "nul\0x": a, "n" * 2000: {"deep": a}, "k" * 990: {"abcdefghijkl": a}, "k" * 990 + "x": a}, "names.pt")
+t.save({"a.b": a, "a": {"b": a + 1}, 0: a + 2, "0": a + 3, "x": a + 4}, "twice.pt")
+END
+    for protocol in 2 5; do
+        program convert records$protocol.pt records.npz
+        expect_status 0
+        [[ $stderr == *"'records$protocol.pt': 2 of 3 tensors are left out: 'plain' (1, |V12), 'array' (1, |records)" ]]
+    done
+    program convert loop.pt loop.npz
+    expect_quiet_success
+    program convert names.pt names.npz
+    expect_status 0
+    [[ $stderr == *"3 of 5 tensors are left out: 'nul' (2 x 3, (no valid name)), 'nnn"*"), 'kkk"*"k.abcdefghi' "* ]]
+    program convert twice.pt twice.npz
+    expect_status 0
+    [[ $stderr == *"2 of 5 tensors are left out: 'a.b' (2 x 3, (name is taken)), '0' (2 x 3, (name is taken))" ]]
+    python << 'END'
+import numpy as np
+found = {f: {k: int(v.flat[0]) for k, v in np.load(f + ".npz").items()} for f in ("records", "loop", "names", "twice")}
+want = {"records": {"ok": 0}, "loop": {"w": 0, "l.0": 1}, "names": {"ok": 0, "k" * 990 + "x": 0},
+        "twice": {"a.b": 0, "0": 2, "x": 4}}
+assert found == want, found
+END
+    refused names.pt:nul "tensor 'nul' of 'names.pt' holds elements of type '(no valid name)', which is not read"
+}
+
 @test "the older form, and files that are not valid" {
     need_numpy
     cp "$data/old.pt" .
@@ -265,7 +304,8 @@ END
     refused nine.pt "'nine.pt' $no its pickle has a tensor of more than 8 dimensions"
     refused back.pt "'back.pt' $no its pickle has a tensor whose sizes are no whole numbers"
     refused cut.pt "'cut.pt' $no its pickle ends too early"
-    refused self.pt "'self.pt' $no its pickle has values that hold each other too deeply"
+    program info self.pt # a list of itself
+    expect_line "self.pt: pt, 0 tensors, 247 bytes"
     refused bomb.pt "'bomb.pt' $no its pickle has values that hold each other too deeply"
     refused memo.pt "'memo.pt' $no its pickle takes a value that it has not numbered"
     refused gap.pt "'gap.pt' $no its pickle takes more than it has"
