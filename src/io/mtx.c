@@ -15,8 +15,8 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-enum field { REAL, INTEGER, PATTERN };
-enum symmetry { GENERAL, SYMMETRIC, SKEW };
+enum field { REAL, INTEGER, PATTERN, UNSIGNED };
+enum symmetry { GENERAL, SYMMETRIC, SKEW, HERMITIAN };
 
 struct mtx {
     struct mmul_number_reader reader;
@@ -111,7 +111,7 @@ static enum mmul_status take_choice(struct mtx *mtx, const char *const *words, c
     for (*choice = 0; words[*choice] != NULL; ++*choice)
         if (is_word(begin, end, words[*choice]))
             return MMUL_OK;
-    if (is_word(begin, end, "complex") || is_word(begin, end, "hermitian")) {
+    if (is_word(begin, end, "complex")) {
         mmul_fail(err, MMUL_ERR_DATA, "'%s' holds complex numbers, which are not read",
                   mtx->reader.name);
         mmul_hint(err, "%s", MMUL_HINT_COMPLEX);
@@ -121,11 +121,11 @@ static enum mmul_status take_choice(struct mtx *mtx, const char *const *words, c
 }
 
 static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
-    static const char *const banners[] = {"%%MatrixMarket", NULL},
-                             *const objects[] = {"matrix", NULL},
-                             *const formats[] = {"coordinate", "array", NULL},
-                             *const fields[] = {"real", "integer", "pattern", NULL},
-                             *const symmetries[] = {"general", "symmetric", "skew-symmetric", NULL};
+    static const char *const
+        banners[] = {"%%MatrixMarket", NULL},
+        *const objects[] = {"matrix", NULL}, *const formats[] = {"coordinate", "array", NULL},
+        *const fields[] = {"real", "integer", "pattern", "unsigned-integer", NULL},
+        *const symmetries[] = {"general", "symmetric", "skew-symmetric", "hermitian", NULL};
     int banner, object, format, field, symmetry;
     enum mmul_status status = take_choice(mtx, banners, "%%MatrixMarket", &banner, err);
     if (status == MMUL_OK)
@@ -140,8 +140,8 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
     if (status != MMUL_OK)
         return status;
     mtx->is_array = format == 1;
-    mtx->field = (enum field)field;
-    mtx->symmetry = (enum symmetry)symmetry;
+    mtx->field = field == UNSIGNED ? INTEGER : (enum field)field;
+    mtx->symmetry = symmetry == HERMITIAN ? SYMMETRIC : (enum symmetry)symmetry; // of real numbers
     if (mtx->field == PATTERN && (mtx->is_array || mtx->symmetry == SKEW))
         return mmul_fail(err, MMUL_ERR_DATA,
                          "'%s' is not a valid .mtx file: a pattern is general or symmetric, and of "

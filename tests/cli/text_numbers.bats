@@ -270,8 +270,13 @@ for name, below in ("symmetric", 0), ("skew-symmetric", 1):
     store(name, "coordinate real " + name, f"7 7 {len(lines)}", [f"{i + 1} {j + 1} {s[i, j]}" for i, j in lines])
     np.save(name + ".array.npy", s)
     np.save(name + ".npy", s.astype("f8"))
+store("hermitian", "coordinate real hermitian", "2 2 2", ["1 1 1.5", "2 1 -2"])
+np.save("hermitian.npy", np.array([[1.5, -2], [-2, 0]]))
+store("unsigned", "array unsigned-integer general", "1 2", [3, 4])
+np.save("unsigned.npy", np.array([[3, 4]]))
 END
-    for name in array coordinate pattern twice symmetric symmetric.array skew-symmetric skew-symmetric.array; do
+    for name in array hermitian unsigned coordinate pattern twice symmetric symmetric.array skew-symmetric \
+        skew-symmetric.array; do
         program convert $name.mtx out.npy
         expect_quiet_success
         cmp out.npy $name.npy
@@ -302,7 +307,7 @@ mtx_refused() {
     complex="'m.mtx' holds complex numbers, which are not read"
     parts="save the real and the imaginary part as two matrices: x.real and x.imag"
     mtx_refused 'coordinate complex general\n1 1 1\n1 1 1 0\n' "$complex" "$parts"
-    mtx_refused 'coordinate real hermitian\n1 1 1\n1 1 1\n' "$complex" "$parts"
+    mtx_refused 'coordinate complex hermitian\n1 1 1\n1 1 1 0\n' "$complex" "$parts"
     mtx_refused 'band real general\n1 1 1\n' "line 1 of 'm.mtx': expected coordinate or array, found 'band'"
     mtx_refused 'array text general\n' "line 1 of 'm.mtx': expected real, integer or pattern, found 'text'"
     mtx_refused 'array real\n' "line 1 of 'm.mtx': expected general, symmetric or skew-symmetric"
