@@ -238,29 +238,35 @@ void mmul_held_close(struct mmul_values *values) {
 // ---------------------------------------------------------------------------------------- releasing
 
 void mmul_held_release(struct mmul_context *context, int64_t number) {
-    for (struct mmul_held *held = context->held; held != NULL; held = held->next)
-        held->is_released |= held->number == number;
+    // What goes was made of late, as a rule: the list begins with the newest.
+    struct mmul_held *held = context->held;
+    while (held != NULL && (held->number != number || held->is_released))
+        held = held->next;
+    if (held != NULL) {
+        held->is_released = true;
+        context->released_count++;
+    }
     if (context->node != NULL)
         mmul_held_release(context->node, number);
 }
 
 enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t **numbers,
                                     int64_t *count, struct mmul_error *err) {
-    int64_t most = 0;
+    const int64_t all = context->released_count;
     *count = 0;
-    for (const struct mmul_held *held = context->held; held != NULL; held = held->next)
-        most += held->is_released;
-    if (MMUL_ALLOCATE(*numbers, most + 1, "numbers of held values", err) != MMUL_OK)
+    if (MMUL_ALLOCATE(*numbers, all + 1, "numbers of held values", err) != MMUL_OK)
         return err->status;
-    for (const struct mmul_held *held = context->held; held != NULL; held = held->next)
+    for (const struct mmul_held *held = context->held; held != NULL && *count < all;
+         held = held->next)
         if (held->is_released)
             (*numbers)[(*count)++] = held->number;
     return MMUL_OK;
 }
 
-// Those of a list of numbers.
+// Those of a list of numbers, each of which one value has.
 static void drop(struct mmul_context *context, const int64_t *numbers, int64_t count) {
-    for (struct mmul_held **at = &context->held; *at != NULL;) {
+    int64_t left = count;
+    for (struct mmul_held **at = &context->held; *at != NULL && left > 0;) {
         struct mmul_held *held = *at;
         bool goes = false;
         for (int64_t i = 0; i < count; i++)
@@ -270,14 +276,14 @@ static void drop(struct mmul_context *context, const int64_t *numbers, int64_t c
             continue;
         }
         *at = held->next;
+        context->released_count -= held->is_released;
+        left--;
         destroy(context, held);
     }
 }
 
 enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error *err) {
-    int64_t count = 0, *numbers = NULL;
-    for (const struct mmul_held *held = context->held; held != NULL; held = held->next)
-        count += held->is_released;
+    int64_t count = context->released_count, *numbers = NULL;
     enum mmul_status status = mmul_comm_broadcast(context->comm, &count, sizeof count, err);
     if (status != MMUL_OK || count == 0)
         return status;

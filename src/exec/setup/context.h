@@ -45,6 +45,7 @@ struct mmul_context {
     struct mmul_spares
         *spares; // owned: memory from one run of a plan to the next (exec/memory/spare.h)
     struct mmul_held *held; // owned: values that stay from job to job (exec/memory/held.h)
+    int64_t released_count; // root: of them, those that go when the next program is planned
     struct mmul_context
         *node; // owned: of this rank's node alone (exec/setup/node_context.h); NULL: nobody asked
     struct mmul_parcel
