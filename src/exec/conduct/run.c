@@ -524,16 +524,19 @@ static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_err
     return status;
 }
 
-// Is a rank alone, does its CPU compute all of it from what is in memory, and are that microseconds?
-static bool is_over_at_once(const struct mmul_run *run) {
-    static const double SECONDS = 100e-6; // as long as a thread takes to begin and end
+// For a thread that computes and moves, where it waits.
+static bool attend_between(void *context) {
+    return attend(context) == MMUL_ATTEND_MOVED;
+}
+
+// Does a CPU compute all of it from what one node has, and is that over so soon that a second thread costs more than
+// it brings? What waits for this rank's traffic meanwhile waits no longer than that.
+static bool is_over_at_once(const struct mmul_run *run, bool writes_back) {
+    static const double SECONDS = 3e-3;
     const struct mmul_context *context = run->site.context;
-    bool waits = context->comm->size > 1 || !mmul_device_is_trusted(context->device) ||
-                 !mmul_device_can_borrow(context->device);
-    for (int i = 0; i < run->stage_count; i++)
-        waits |= run->stages[i].is.step->kind != MMUL_STEP_COMPUTE ||
-                 run->stages[i].product != NULL || run->stages[i].sums.rounds > 0;
-    return !waits && run->site.values->plan->seconds < SECONDS;
+    return context->comm->node_count == 1 && mmul_device_is_trusted(context->device) &&
+           mmul_device_can_borrow(context->device) && !writes_back &&
+           run->site.values->plan->seconds < SECONDS;
 }
 
 enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
@@ -547,7 +550,7 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
         .compute = compute,
         .attend = attend,
         .store = writes_back ? store : NULL,
-        .at_once = is_over_at_once(run),
+        .at_once = is_over_at_once(run, writes_back),
         .bell = &run->site.progress->ranks[comm->node_rank].attending,
         .context = &threads};
     enum mmul_status status = MMUL_OK;
@@ -559,9 +562,12 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     if (status == MMUL_OK) {
         mmul_trace_add(run->site.trace, MMUL_TRACE_SET_UP, run->site.begin, 0, 0);
         mmul_heartbeat_begin(&threads.heartbeat);
+        run->site.waits.meanwhile = pipeline.at_once ? attend_between : NULL;
+        run->site.waits.context = &threads;
         if (comm->rank == 0)
             mmul_outlook_init(&threads.outlook, run, &threads.heartbeat);
         status = mmul_pipeline_run(&pipeline, err);
+        run->site.waits.meanwhile = NULL;
         mmul_heartbeat_end(&threads.heartbeat);
         mmul_effort_end_run(run->site.context, (double)atomic_load(&run->site.computed_flops));
         if (comm->rank == 0)

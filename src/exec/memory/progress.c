@@ -13,6 +13,9 @@ static const double LOOK_SECONDS = 50e-6;
 // A bell cannot be missed; that of a rank that was killed before it rang would be.
 static const double SLEEP_SECONDS = 0.1;
 
+// Between two looks at the traffic, which rings no bell where this thread moves it.
+static const double NAP_SECONDS = 5e-5;
+
 static struct mmul_bell *bell_of(struct mmul_run_progress *progress, int rank) {
     return rank == MMUL_TRAFFIC ? &progress->moved : &progress->ranks[rank].counted;
 }
@@ -21,12 +24,23 @@ static bool is_cancelled(const struct mmul_run_progress *progress) {
     return atomic_load(&progress->cancelled) != 0;
 }
 
+// Moves the traffic as long as something moves. Returns true when the counter is there.
+static bool moves_until(const struct mmul_run_progress *progress, const _Atomic int64_t *counter,
+                        int64_t goal, const struct mmul_waits *waits) {
+    bool moved = true;
+    while (moved && atomic_load(counter) < goal && !is_cancelled(progress))
+        moved = waits->meanwhile(waits->context);
+    return atomic_load(counter) >= goal || is_cancelled(progress);
+}
+
 bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
                         const _Atomic int64_t *counter, int64_t goal, struct mmul_waits *waits) {
     struct mmul_bell *bell = bell_of(progress, rank);
     if (atomic_load(counter) >= goal)
         return !is_cancelled(progress);
     waits->count++;
+    if (waits->meanwhile != NULL && moves_until(progress, counter, goal, waits))
+        return !is_cancelled(progress);
     const double begin = mmul_clock_now();
     do
         sched_yield();
@@ -37,8 +51,10 @@ bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
         const uint32_t heard = mmul_bell_heard(bell);
         if (atomic_load(counter) >= goal || is_cancelled(progress))
             break;
+        if (waits->meanwhile != NULL && waits->meanwhile(waits->context))
+            continue;
         waits->sleeps++;
-        mmul_bell_sleep(bell, heard, SLEEP_SECONDS);
+        mmul_bell_sleep(bell, heard, waits->meanwhile != NULL ? NAP_SECONDS : SLEEP_SECONDS);
     }
     atomic_store(&waits->for_traffic, false);
     return !is_cancelled(progress);

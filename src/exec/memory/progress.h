@@ -87,6 +87,10 @@ enum { MMUL_TRAFFIC = -1 }; // instead of a node rank: what the leader's main th
 struct mmul_waits {
     int64_t count, sleeps;
     _Atomic bool for_traffic;
+    // Of a run that one thread carries out: moves the traffic, and returns whether anything moved. NULL: another thread
+    // does.
+    bool (*meanwhile)(void *context);
+    void *context;
 };
 
 // Until *counter, which is counted of a node rank or of the traffic, is `goal` at least; false: the run was cancelled.

@@ -23,9 +23,9 @@ struct mmul_pipeline {
     enum mmul_attention (*attend)(void *context); // on the calling thread, until finished
     void (*store)(void *context); // NULL; or on a third thread, which may be missing; returns soon
                                   // after compute
-    bool
-        at_once; // compute on the calling thread, and attend then: it waits for nothing, and is over sooner than a
-    // thread has begun
+    // compute on the calling thread, and attend then: it is over sooner than a thread has begun. Where it waits it
+    // attends by itself.
+    bool at_once;
     struct mmul_bell *bell; // NULL; or borrowed: who rings it wants attend to be called at once
     void *context;
 };
