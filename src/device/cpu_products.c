@@ -169,10 +169,19 @@ void mmul_cpu_multiply(const struct mmul_gemm *args) {
     }
 }
 
+// OpenBLAS's threads spin for milliseconds after each product, on cores that others want, and to wait for one of them
+// takes longer than it brings: of a product of so few operations one thread makes all.
+static const double FEW_FLOPS = 2e6;
+
 enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    const double flops = 2 * (double)args->m * (double)args->n * (double)args->k;
     enum mmul_status status = reserve_buffers(self, err);
+    if (status == MMUL_OK && flops < FEW_FLOPS)
+        change_number(0, 1);
     if (status == MMUL_OK)
         mmul_cpu_multiply(args);
+    if (status == MMUL_OK && flops < FEW_FLOPS)
+        change_number(0, -1);
     return status;
 }
 

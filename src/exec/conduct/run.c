@@ -524,6 +524,9 @@ static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_err
     return status;
 }
 
+// A run that is over so soon is over before a thread that helps with one of its steps has begun.
+static const double ALONE_SECONDS = 1e-3;
+
 // For a thread that computes and moves, where it waits.
 static bool attend_between(void *context) {
     return attend(context) == MMUL_ATTEND_MOVED;
@@ -551,6 +554,8 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
         .attend = attend,
         .store = writes_back ? store : NULL,
         .at_once = is_over_at_once(run, writes_back),
+        .is_alone =
+            is_over_at_once(run, writes_back) && run->site.values->plan->seconds < ALONE_SECONDS,
         .bell = &run->site.progress->ranks[comm->node_rank].attending,
         .context = &threads};
     enum mmul_status status = MMUL_OK;

@@ -35,6 +35,7 @@ enum helper_state { IDLE, BUSY, DISMISSED };
 struct crew {
     struct helper helpers[HELD_MOST];
     int count;
+    bool is_alone; // and stays so
 };
 
 static _Thread_local struct crew *crew_here; // of the thread that computes; NULL: it has none
@@ -157,6 +158,11 @@ static void place(struct crew *crew, int count) {
 void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
     struct crew own = {.count = 0}, *crew = crew_here != NULL ? crew_here : &own;
     struct crew *const before = crew_here;
+    if (crew->is_alone) {
+        for (int i = 0; i < parts; i++)
+            work(context, i);
+        return;
+    }
     crew_here = NULL; // what a part shares has helpers of its own
     hire(crew, parts - 1);
     const int helped = (int)mmul_smaller(parts - 1, crew->count);
@@ -192,7 +198,7 @@ static const double AWAITED_NAP_SECONDS = 1e-4;
 
 static void *compute(void *argument) {
     const struct mmul_pipeline *pipeline = argument;
-    struct crew crew = {.count = 0};
+    struct crew crew = {.count = 0, .is_alone = pipeline->is_alone};
     crew_here = &crew;
     pipeline->compute(pipeline->context);
     crew_here = NULL;

@@ -26,6 +26,7 @@ struct mmul_pipeline {
     // compute on the calling thread, and attend then: it is over sooner than a thread has begun. Where it waits it
     // attends by itself.
     bool at_once;
+    bool is_alone; // the same, and nobody helps: to start a thread takes longer than it would bring
     struct mmul_bell *bell; // NULL; or borrowed: who rings it wants attend to be called at once
     void *context;
 };

@@ -222,11 +222,23 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     return MMUL_OK;
 }
 
+int64_t mmul_move_staging_bytes(const struct mmul_stage *stage) {
+    int64_t most = 1;
+    for (int i = 0; i < mmul_stage_moving(stage).count; i++) {
+        const struct mmul_transfer piece = {.move = i};
+        int64_t count = 0;
+        mmul_shape_count(value_of(stage, step_of(stage, &piece))->shape, &count);
+        most = mmul_larger(most, count * (int64_t)mmul_dtype_bytes(MMUL_F64));
+    }
+    return mmul_smaller(most, MMUL_PART_BYTES);
+}
+
 // What belongs to this rank and stays on the node, when all ranks of it have what they had to make. The other nodes'
 // summands travel when this one's are summed for the check.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
     char *staging = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_PART_BYTES, "moves", err);
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(staging, mmul_move_staging_bytes(stage), "moves", err);
     for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
         status = copy_here(stage, i, staging, err);
     mmul_free(staging);

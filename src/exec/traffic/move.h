@@ -16,6 +16,9 @@ struct mmul_moving mmul_stage_moving(const struct mmul_stage *stage);
 // Does it come from a file of root's? Then the compute threads have no half.
 bool mmul_move_is_load(const struct mmul_stage *stage);
 
+// Bytes of the largest piece that it copies within the node.
+int64_t mmul_move_staging_bytes(const struct mmul_stage *stage);
+
 // The main thread. A piece as this node has it, of summands the sum of those of its ranks; what has come, where it
 // belongs (add: to what is there already). Fail as files do.
 enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,

@@ -466,13 +466,14 @@ enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *sit
     enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count, "traffic", err);
     for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
         status = init_route(mover, (enum mmul_route)i, err);
-    bool copies = false;
+    int64_t copied_bytes = 0;
     for (int i = 0; status == MMUL_OK && i < stage_count; i++) {
-        copies |= mover->moved[i].is_on[MMUL_ROUTE_COPY];
+        if (mover->moved[i].is_on[MMUL_ROUTE_COPY])
+            copied_bytes = mmul_larger(copied_bytes, mmul_move_staging_bytes(&stages[i]));
         begin_counting(mover, i);
     }
-    return status == MMUL_OK && copies
-               ? MMUL_ALLOCATE_RAW(mover->staging, MMUL_PART_BYTES, "moves", err)
+    return status == MMUL_OK && copied_bytes > 0
+               ? MMUL_ALLOCATE_RAW(mover->staging, copied_bytes, "moves", err)
                : status;
 }
 
