@@ -1278,6 +1278,44 @@ MMUL_API enum mmul_status mmul_program_load_held(struct mmul_program *program,
 // held at the end goes with the context.
 MMUL_API void mmul_context_release(struct mmul_context *context, int64_t held);
 
+// What of a built program is another thing when it runs again. Values are those of the program.
+struct mmul_number_change {
+    int value, operand; // a number in place of an operand of the operation that makes the value
+    double number;
+};
+struct mmul_draw_change {
+    int value; // a result of dropout
+    double seed, turn;
+};
+struct mmul_matrix_change {
+    int value; // of mmul_program_load
+    struct mmul_matrix *matrix;
+};
+struct mmul_held_change {
+    int value; // of mmul_program_load_held
+    int64_t held;
+};
+struct mmul_program_changes {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const struct mmul_number_change *numbers;
+    const struct mmul_draw_change *draws;
+    const struct mmul_matrix_change *matrices;
+    const struct mmul_held_change *held;
+    int number_count, draw_count, matrix_count, held_count, hold_count;
+    int64_t *holds; // hold_count: written, the new numbers of what mmul_program_hold holds, in the order of its calls
+};
+
+// Gives a program that has run, and that saves nothing, other leaves and numbers; mmul_program_plan_create finds the
+// plan of the run before for it then. Matrices are read until the next change and run: the caller keeps them open, as
+// for mmul_program_load. Local to root. *is_done false: a leaf is of another shape, type or place than the one that the
+// program was built with, a held value is not there, or holds are not hold_count; nothing is changed then, and the
+// program has to be built anew. Fails with MMUL_ERR_USAGE (struct_bytes). The caller vouches for numbers that choose
+// the operations themselves (bounds of clip, 0 and 1 as bools of where): those it does not change.
+MMUL_API enum mmul_status mmul_program_change(struct mmul_program *program,
+                                              const struct mmul_context *context,
+                                              const struct mmul_program_changes *changes,
+                                              bool *is_done, struct mmul_error *err);
+
 // For mmul_keep_part (mpimatmul.h): what one rank has of a matrix, (rows, cols), row-major, row_step >= cols elements
 // from row to row; either size may be 0. Float32 or float64, on all ranks the same. axis: rows, of which rank 0 has the
 // first and all have as many columns; or columns.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Programs as the public headers offer them: each function of the builder is one operation.
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -207,9 +206,7 @@ enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const ch
 
 enum mmul_status mmul_program_hold(struct mmul_program *program, int x, int64_t *held,
                                    struct mmul_error *err) {
-    static atomic_int_least64_t last;
-    struct mmul_kept kept = {.is_made = true,
-                             .held = *held > 0 ? *held : atomic_fetch_add(&last, 1) + 1};
+    struct mmul_kept kept = {.is_made = true, .held = *held > 0 ? *held : mmul_held_next_number()};
     struct mmul_operation request = {.kind = MMUL_KEEP, .operands = {x}, .operand_count = 1};
     snprintf(kept.name, sizeof kept.name, "held %lld", (long long)kept.held);
     *held = kept.held;

@@ -319,11 +319,30 @@ static int dropout(struct mmul_build *b, const struct mmul_composite_call *call)
     if (p == 0 || b->err->status != MMUL_OK)
         return x;
     const int drawn = mmul_build_generate(b, mmul_build_shape(b, x), MMUL_GENERATE_UNIFORM,
-                                          mmul_random_at((uint64_t)seed, (uint64_t)turn));
+                                          mmul_composite_seed(seed, turn));
     const int is_left =
         mmul_build_number(b, MMUL_GREATER_EQUAL, drawn, floor(p * 0x1p24) * 0x1p-23 - 1);
     const int scaled = mmul_build_number(b, MMUL_MULTIPLY, x, 1 / (1 - p));
     return mmul_build_where(b, is_left, mmul_value_term(scaled), mmul_number_term(0));
+}
+
+uint64_t mmul_composite_seed(double seed, double turn) {
+    return mmul_random_at((uint64_t)seed, (uint64_t)turn);
+}
+
+static struct mmul_operation *maker_of(const struct mmul_program *program, int value,
+                                       enum mmul_operation_kind kind) {
+    for (int i = 0; value >= 0 && i < program->operation_count; i++)
+        if (program->operations[i].result == value && program->operations[i].kind == kind)
+            return &program->operations[i];
+    return NULL;
+}
+
+struct mmul_operation *mmul_composite_draw(const struct mmul_program *program, int value) {
+    const struct mmul_operation *picks = maker_of(program, value, MMUL_WHERE);
+    const struct mmul_operation *compares =
+        picks != NULL ? maker_of(program, picks->operands[0], MMUL_GREATER_EQUAL) : NULL;
+    return compares != NULL ? maker_of(program, compares->operands[0], MMUL_GENERATE) : NULL;
 }
 
 // ------------------------------------------------------------------------------------- attention

@@ -31,3 +31,8 @@ int mmul_composite_sum(struct mmul_build *b, int x, int axis);
 // The root of the sum of squares along an axis, or of all elements (axis 0): numpy's norm. Squares neither overflow nor
 // vanish. Its slope is 0 where the root is 0, as torch has it.
 int mmul_composite_norm(struct mmul_build *b, int x, int axis);
+
+// The operation that draws for a value that dropout has made; NULL: dropout has not made it. The seed of that
+// operation, of dropout's seed and turn, which are whole numbers from 0 on.
+struct mmul_operation *mmul_composite_draw(const struct mmul_program *program, int value);
+uint64_t mmul_composite_seed(double seed, double turn);

@@ -2,6 +2,7 @@
 // A list of them in the context; segments count who uses them.
 #include "exec/memory/held.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -27,6 +28,11 @@ struct mmul_held {
     bool is_apart;         // every node has one of its own
     struct mmul_team team; // of some ranks, info.team
 };
+
+int64_t mmul_held_next_number(void) {
+    static atomic_int_least64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
 
 static void leave(struct mmul_context *context, struct mmul_held_segment *segment) {
     if (segment == NULL || --segment->users > 0)

@@ -11,6 +11,9 @@
 struct mmul_held;         // one of them
 struct mmul_held_segment; // the memory of those of a run
 
+// A number that no value has had. Local, by any thread.
+int64_t mmul_held_next_number(void);
+
 // NULL: there is none of that number, or no more. Of the whole also what its nodes have apart, and of a node's what the
 // whole has on every node (exec/setup/node_context.h).
 const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// A built program with other leaves, held values and numbers: its structure stays, so the plan of the run before fits
+// it. First all is compared with what the program was built of, then all of it is changed.
+#include <string.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "exec/memory/held.h"
+#include "io/matrix_file.h"
+#include "model/composite.h"
+#include "model/matrix.h"
+#include "model/teams.h"
+#include "mpimatmul.h"
+
+// The operation that makes a value; NULL: there is none.
+static struct mmul_operation *maker_of(const struct mmul_program *program, int value) {
+    for (int i = 0; value >= 0 && i < program->operation_count; i++)
+        if (program->operations[i].result == value)
+            return &program->operations[i];
+    return NULL;
+}
+
+static bool is_number(const struct mmul_program *program, const struct mmul_number_change *n) {
+    const struct mmul_operation *o = maker_of(program, n->value);
+    return o != NULL && n->operand >= 0 && n->operand < o->operand_count &&
+           o->operands[n->operand] == MMUL_NUMBER;
+}
+
+static bool fits_matrix(const struct mmul_program *program, const struct mmul_matrix_change *m) {
+    const struct mmul_operation *o = maker_of(program, m->value);
+    if (o == NULL || o->kind != MMUL_LOAD)
+        return false;
+    const struct mmul_matrix_info info = mmul_matrix_info(m->matrix);
+    return info.stored == o->dtype && mmul_shape_equal(info.shape, o->shape);
+}
+
+static bool fits_team(const struct mmul_program *program, const struct mmul_operation *o,
+                      const struct mmul_team *team) {
+    const struct mmul_team *known = mmul_program_team(program, o->team);
+    if (known == NULL || team == NULL)
+        return known == NULL && team == NULL;
+    return memcmp(known, team, sizeof *team) == 0;
+}
+
+static bool fits_held(const struct mmul_context *context, const struct mmul_program *program,
+                      const struct mmul_held_change *h) {
+    const struct mmul_operation *o = maker_of(program, h->value);
+    const struct mmul_held *held = mmul_held_find(context, h->held);
+    if (o == NULL || o->kind != MMUL_KEPT || held == NULL || program->kept[o->kept].held == 0)
+        return false;
+    const struct mmul_held_info info = mmul_held_info(context, held);
+    return mmul_shape_equal(info.shape, o->shape) && info.kind == o->wish &&
+           info.dtype == o->dtype && info.is_integer == o->is_integer &&
+           info.is_open == o->is_open && info.is_exact == o->is_exact &&
+           info.is_bool == o->is_bool && info.is_placed == o->is_placed &&
+           fits_team(program, o, info.team);
+}
+
+static bool fits(const struct mmul_context *context, const struct mmul_program *program,
+                 const struct mmul_program_changes *all) {
+    bool fits = true;
+    for (int i = 0; fits && i < all->number_count; i++)
+        fits = is_number(program, &all->numbers[i]);
+    for (int i = 0; fits && i < all->draw_count; i++)
+        fits = mmul_composite_draw(program, all->draws[i].value) != NULL;
+    for (int i = 0; fits && i < all->matrix_count; i++)
+        fits = fits_matrix(program, &all->matrices[i]);
+    for (int i = 0; fits && i < all->held_count; i++)
+        fits = fits_held(context, program, &all->held[i]);
+    return fits;
+}
+
+static void set_kept(struct mmul_kept *kept, int64_t held) {
+    kept->held = held;
+    snprintf(kept->name, sizeof kept->name, "held %lld", (long long)held);
+}
+
+enum mmul_status mmul_program_change(struct mmul_program *program,
+                                     const struct mmul_context *context,
+                                     const struct mmul_program_changes *changes, bool *is_done,
+                                     struct mmul_error *err) {
+    struct mmul_program_changes all;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_program_changes, changes, &all, err);
+    if (status != MMUL_OK)
+        return status;
+    int made = 0;
+    for (int k = 0; k < program->kept_count; k++)
+        made += program->kept[k].is_made && program->kept[k].held > 0;
+    *is_done = made == all.hold_count && fits(context, program, &all);
+    if (!*is_done)
+        return MMUL_OK;
+    for (int i = 0; i < all.number_count; i++)
+        maker_of(program, all.numbers[i].value)->with.numbers[all.numbers[i].operand] =
+            all.numbers[i].number;
+    for (int i = 0; i < all.draw_count; i++)
+        mmul_composite_draw(program, all.draws[i].value)->seed =
+            mmul_composite_seed(all.draws[i].seed, all.draws[i].turn);
+    for (int i = 0; i < all.matrix_count; i++)
+        maker_of(program, all.matrices[i].value)->matrix = all.matrices[i].matrix;
+    for (int i = 0; i < all.held_count; i++)
+        set_kept(&program->kept[maker_of(program, all.held[i].value)->kept], all.held[i].held);
+    for (int k = 0; k < program->kept_count; k++)
+        if (program->kept[k].is_made && program->kept[k].held > 0) {
+            set_kept(&program->kept[k], mmul_held_next_number());
+            *all.holds++ = program->kept[k].held;
+        }
+    return MMUL_OK;
+}
