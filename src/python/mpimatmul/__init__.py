@@ -15,6 +15,7 @@ MPIMATMUL_SHARD_DIR the folder of kept values.
 """
 from . import _names, _report, debug, nn, optim
 from ._begin import init, rank, size
+from ._compile import compile
 from ._functions import (all, any, arctan, ceil, diag, einsum, erf, expm1, eye, flip, floor, isnan, linspace, normal,
                          outer, prod, repeat, round, sign, split, stack, tile, tril, triu, uniform)
 from ._library import Error

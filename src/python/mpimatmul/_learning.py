@@ -87,7 +87,7 @@ class _Gradients:
     def value(self, i):
         """That of the i-th."""
         made = Value(self.operands[1 + i].shape, lambda program, ids: self.made(program, ids)[i], self.operands)
-        made.gradients, made.is_row = self, self.operands[1 + i].is_row
+        made.gradients, made.is_row, made._parameters = self, self.operands[1 + i].is_row, (i,)
         return made
 
     def made(self, program, ids):

@@ -141,13 +141,38 @@ class TensorsInfo(c.Structure):
     _fields_ = [("format", c.c_int), ("count", c.c_int64), ("file_bytes", c.c_int64)]
 
 
+class NumberChange(c.Structure):
+    _fields_ = [("value", c.c_int), ("operand", c.c_int), ("number", c.c_double)]
+
+
+class DrawChange(c.Structure):
+    _fields_ = [("value", c.c_int), ("seed", c.c_double), ("turn", c.c_double)]
+
+
+class MatrixChange(c.Structure):
+    _fields_ = [("value", c.c_int), ("matrix", c.c_void_p)]
+
+
+class HeldChange(c.Structure):
+    _fields_ = [("value", c.c_int), ("held", c.c_int64)]
+
+
+class ProgramChanges(c.Structure):
+    _fields_ = [("struct_bytes", c.c_size_t), ("numbers", c.POINTER(NumberChange)), ("draws", c.POINTER(DrawChange)),
+                ("matrices", c.POINTER(MatrixChange)), ("held", c.POINTER(HeldChange)), ("number_count", c.c_int),
+                ("draw_count", c.c_int), ("matrix_count", c.c_int), ("held_count", c.c_int), ("hold_count", c.c_int),
+                ("holds", c.POINTER(c.c_int64))]
+
+
 # Structs that C must see in the same way; the tests compare sizes and places of fields.
 STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, "mmul_value_part": Part,
            "mmul_parameters": Parameters, "mmul_call": Call, "mmul_generated": Generated,
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
            "mmul_program_options": ProgramOptions, "mmul_local_part": LocalPart, "mmul_matrix_info": MatrixInfo,
            "mmul_output_request": OutputRequest, "mmul_gradient_request": GradientRequest, "mmul_tensor": Tensor,
-           "mmul_tensors_info": TensorsInfo, "mmul_apart_node": ApartNode, "mmul_script_turn": ScriptTurn}
+           "mmul_tensors_info": TensorsInfo, "mmul_apart_node": ApartNode, "mmul_script_turn": ScriptTurn,
+           "mmul_number_change": NumberChange, "mmul_draw_change": DrawChange, "mmul_matrix_change": MatrixChange,
+           "mmul_held_change": HeldChange, "mmul_program_changes": ProgramChanges}
 
 
 def sized(struct, **fields):
@@ -293,14 +318,16 @@ class _Together:
     """A call that all ranks make, from the meeting before it to its end. A signal that Python has a handler for waits
     until then, where other ranks would wait in vain for what this one was about to do."""
 
-    def __init__(self, session, kind, name):
-        self.session, self.kind, self.name, self.held = session, kind, name, None
+    def __init__(self, session, kind, name, mark):
+        self.session, self.kind, self.name, self.mark, self.held = session, kind, name, mark, None
 
     def __enter__(self):
         s = self.session
         s.depth += 1
         if s.depth > 1:
-            return
+            return None
+        if s.watch is not None:
+            s.watch(self.kind, self.name)
         if s.left is not None:  # a context does one thing at a time
             s.left.join()
             s.left = None
@@ -310,11 +337,12 @@ class _Together:
                 if callable(handler):
                     self.held = handler
                     signal.signal(signal.SIGINT, self.hold)
-            notes = s.meeting.meet(self.kind, self.name, _caller.place())
+            notes = s.meeting.meet(self.kind, self.name, _caller.place(), self.mark)
             if notes is not None and len({note.kind for note in notes}) > 1:
                 other = next(r for r, note in enumerate(notes) if note.kind != notes[0].kind)
                 raise Error(64, f"rank 0 is in {notes[0]} and rank {other} in {notes[other]}: all ranks make the same "
                                 "calls")
+            return notes
         except BaseException:
             self.__exit__()
             raise
@@ -343,6 +371,7 @@ class Session:
         self.is_here, self.thread = True, threading.get_ident()  # is_here: not in a child of fork()
         self.depth, self.interrupt, self.left = 0, None, None
         self.brief = set()  # likenesses of computations that took a moment
+        self.watch = None  # called with kind and name of what ranks do together
         self.report = None  # root: of the last program that has run and was recorded, as JSON
         mpi.MPI_Initialized(c.byref(begun))
         library.mmul_process_end_with_launcher()
@@ -386,9 +415,10 @@ class Session:
         mpi.MPI_Init_thread(None, None, SERIALIZED, c.byref(c.c_int()))
         timer.cancel()
 
-    def together(self, kind, name):
-        """Collective: `with` it around what all ranks do; kind: the same on all of them; name: the script's for it."""
-        return _Together(self, kind, name)
+    def together(self, kind, name, mark=""):
+        """Collective: `with` it around what all ranks do; kind: the same on all of them; name: the script's for it.
+        mark: a word to the others; what it gives are the notes of all ranks, or None where there is one."""
+        return _Together(self, kind, name, mark)
 
     def agree(self, error=None):
         """Collective: the error that a rank has alone, or None, becomes everybody's."""

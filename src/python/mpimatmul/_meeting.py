@@ -23,7 +23,8 @@ _ANSWER_SECONDS = 0.5  # in which those who wait answer
 
 class _Note(c.Structure):
     """What a rank says: its how manieth call, which one (all ranks the same), as the script has it."""
-    _fields_ = [("number", c.c_int64), ("seconds", c.c_double), ("kind", c.c_char * 32), ("name", c.c_char * 64),
+    _fields_ = [("number", c.c_int64), ("seconds", c.c_double), ("kind", c.c_char * 32), ("mark", c.c_char * 32),
+                ("name", c.c_char * 64),
                 ("place", c.c_char * 128), ("reason", c.c_char * 256)]
 
     def __str__(self):
@@ -112,13 +113,14 @@ class Meeting:
             time.sleep(nap)
             nap = min(1.5 * nap, 5e-3)
 
-    def meet(self, kind, name, place):
+    def meet(self, kind, name, place, mark=""):
         """Collective: the note of every rank, when all are there; None where there is one rank."""
         if self.size == 1:
             return None
         self.number += 1
         self.waiting, self.interrupted = {}, 0
-        own = _Note(number=self.number, kind=kind.encode(), name=name.encode(), place=place.encode()[:127])
+        own = _Note(number=self.number, kind=kind.encode(), name=name.encode(), mark=mark.encode(),
+                    place=place.encode()[:127])
         everybody, request = (_Note * self.size)(), c.c_void_p()
         length = c.c_int(c.sizeof(own))
         self.mpi.MPI_Iallgather(c.byref(own), length, self.byte, everybody, length, self.byte, self.comm,

@@ -200,7 +200,7 @@ def place(x, where_to, ranks=None):
         return place_as(program, ids[0], wish)
 
     made = Value(x.shape, make, [x], x.integers, is_row=x.is_row)
-    made.is_bool = x.is_bool
+    made.is_bool, made._parameters = x.is_bool, (kind, tuple(numbers or ()))
     return made
 
 

@@ -15,11 +15,27 @@ from ._library import Error, check, library
 from ._placements import current_signal, wished
 
 _REMEMBERED = 4096  # operations
+recorder = None  # of a step that `compile` traces (_compile.Recorder); None: nobody traces
+
+
+class Given(float):
+    """A number that a replayed step computes anew; of: who says it (_compile.Recorder.numbers)."""
+    __slots__ = ("of",)
+
+    def __new__(cls, number, of):
+        made = super().__new__(cls, number)
+        made.of = of
+        return made
 
 
 class Expression:
     """What is computed when it is wanted: `make(program, numbers of operands)` appends it to a program. Operands are
     expressions and numbers of Python, float; `operation` is the library's name of it, where it is one."""
+
+    _given = ()  # places of operands that are Given numbers, and who says them
+    _parameters = ()  # of its operation
+    _draws = None  # dropout: the layer and the turn that its draws are of
+    _memory = None  # root: the copy of an array that it is
 
     def __init__(self, shape, make, operands=(), integers=False, name=None, stored=None, operation=None):
         self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
@@ -190,9 +206,10 @@ class Program(Building):
         self.gradients = set()  # that are made
         self.names, self.under_way = None, None
         self.is_left = False  # the library is still at it
+        self.is_recorded = False  # it is run again, by a replay
 
     def __exit__(self, *_):
-        if not self.is_left:
+        if not self.is_left and not self.is_recorded:
             self.clean()
 
     def clean(self):
@@ -274,6 +291,8 @@ class Program(Building):
 
     def load(self, matrix, value, name):
         self.matrices.append(matrix)
+        if recorder is not None:
+            recorder.arrays.append((self.under_way, value))
         return self.load_shared(matrix, value, name)
 
     def load_shared(self, matrix, value, name):
@@ -307,7 +326,10 @@ class Program(Building):
         if leaf.is_apart:
             raise Error(65, f"every node has a value of its own of '{self.word('value')}'",
                         "an outer step of DiLoCo makes one of them")
-        return self.load_held(leaf.held, session().context)
+        number = self.load_held(leaf.held, session().context)
+        if recorder is not None:
+            recorder.held.append((leaf, number))
+        return number
 
     def load_held(self, number, context):
         value = c.c_int()
@@ -344,6 +366,8 @@ class Program(Building):
     def run(self, keep=False):
         """Collective."""
         s = session()
+        if recorder is not None:
+            recorder.take(self)
         self.tell_of_types()
         options = program_options(keep)
 

@@ -19,6 +19,7 @@ from . import _caller, _html, _library as lib
 from ._begin import OPTIONS, begun, collective, session
 from ._library import Error, check, library
 from ._paths import as_path, check_type, split
+from . import _program
 from ._program import Building, Expression, Program, as_shape, known_result, stack, try_operation
 
 
@@ -241,11 +242,15 @@ def _are_rows(matrices, may_be_longer):
 
 def apply(name, operands, ndim=None, **parameters):
     """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
-    operands = [float(v) if is_number(v) else as_value(v) for v in operands]
+    given = [(i, v.of) for i, v in enumerate(operands) if type(v) is _program.Given] if _program.recorder else ()
+    operands = [v if type(v) is float else float(v) if is_number(v) else as_value(v) for v in operands]
     sizes, parameters = tuple(v if type(v) is float else v.shape for v in operands), tuple(parameters.items())
     kinds = tuple(None if type(v) is float else "bools" if v.is_bool else "integers" if v.integers else None
                   for v in operands)
-    found = known_result(name, sizes, kinds, parameters)
+    # Sizes and kinds do not depend on numbers, but for 0 and 1, which may be bools.
+    alike = sizes if name not in _ELEMENTS or name == "clip" else tuple(
+        0.5 if type(v) is float and v not in (0.0, 1.0) else v for v in sizes)
+    found = known_result(name, alike, kinds, parameters)
     if found is None:  # to be said in the script's words
         names = _caller.names(Value)
         found = try_operation(name, sizes, kinds, parameters, [v if type(v) is float else names.get(id(v)) or v.name
@@ -260,7 +265,9 @@ def apply(name, operands, ndim=None, **parameters):
     result = Value(shape[4 - ndim:], make, operands, integers or moved, operation=name)
     result.is_row = name not in _NO_ROWS and result.shape[:-1] == (1,) and _are_rows(
         [v for v in operands if type(v) is not float], math.prod(result.shape) > 1 or name == "slice")
-    result.is_bool = is_bool
+    result.is_bool, result._parameters = is_bool, parameters
+    if given:
+        result._given = given
     if name in _STEPS:
         result.leaves = {}
     if name in _ELEMENTS:
@@ -332,7 +339,7 @@ def _of_copy(told, held):
 
     value = Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]), is_row=bool(told[6]),
                   stored=_stored(told[5], told[7]))
-    value.is_bool = bool(told[8])
+    value.is_bool, value._memory = bool(told[8]), held
     return value
 
 
@@ -473,7 +480,9 @@ def generate(shape, kind="uniform", seed=1):
         raise Error(64, "seed must be at least 0")
     with Building() as trial:  # the script's line is known here
         trial.generate(shape)
-    return Value(shape, lambda program, _: program.generate(shape, number.value, seed, program.word("generate")))
+    made = Value(shape, lambda program, _: program.generate(shape, number.value, seed, program.word("generate")))
+    made._parameters = (kind, seed)
+    return made
 
 
 def rand(shape, seed=1):

@@ -323,6 +323,7 @@ class RMSNorm(_Norm):
 
 class Dropout(Module):
     """While training: each element is 0 with probability p, and the others are larger by 1 / (1 - p)."""
+    _COMPUTED = ("_turn",)  # attributes that a replayed step has anew
 
     def __init__(self, p=0.5):
         super().__init__()
@@ -335,7 +336,9 @@ class Dropout(Module):
         if not self.training:
             return x
         self._turn += 1
-        return dropout(x, self.p, self._seed, self._turn)
+        made = dropout(x, self.p, self._seed, self._turn)
+        made._draws = (self, self._turn) if self.p > 0 else None
+        return made
 
     def extra_repr(self):
         """Its probability, as torch shows it."""

@@ -15,11 +15,12 @@ steps of its own.
 import operator
 import sys
 
-from . import _apart, _names
+from . import _apart, _names, _program
 from . import _lr_scheduler as lr_scheduler
 from ._begin import collective
 from ._library import ArgumentError, Error
 from ._operations import sqrt
+from ._program import Given
 from ._states import matched
 from ._values import Value, as_value, count_steps, no_grad, persist
 from .nn import Parameter
@@ -98,8 +99,26 @@ class _Optimizer:
                 self.state[i] = {name: self.params[i] * 0 for name in self.remembered}
         return self.state[i]
 
-    def _step(self, p, g, remembered, group):
-        """The next value of a parameter of a group whose gradient is g, and in `remembered` what is then."""
+    def _form(self):
+        """What decides which operations a step has; all else of it are numbers."""
+        return tuple(self._form_of(group) for group in self.param_groups)
+
+    def _form_of(self, group):  # pylint: disable=unused-argument # of others it matters
+        """The same of one group."""
+        return ()
+
+    def _numbers(self, turn):
+        """Floats that the step of this number computes with, of one group after the other; `_step` gets those of its
+        own. A replayed step asks again."""
+        return tuple(number for group in self.param_groups for number in self._numbers_of(group, turn))
+
+    def _numbers_of(self, group, turn):
+        """The same of one group; of each as many."""
+        raise NotImplementedError
+
+    def _step(self, p, g, remembered, form, numbers):
+        """The next value of a parameter whose gradient is g, and in `remembered` what is then; form, numbers: of its
+        group."""
         raise NotImplementedError
 
     def step(self):
@@ -111,12 +130,17 @@ class _Optimizer:
         """The same, computed later: those values, and what is remembered."""
         self.turn += 1
         count_steps(self.turn)
-        made, groups = [], [group for group in self.param_groups for _ in group["params"]]
+        made, numbers, groups = [], self._numbers(self.turn), []
+        if _program.recorder is not None:
+            numbers = [Given(n, (self, i, self.turn)) for i, n in enumerate(numbers)]
+        each = len(numbers) // len(self.param_groups)
+        for k, group in enumerate(self.param_groups):
+            groups += [(self._form_of(group), numbers[k * each:(k + 1) * each])] * len(group["params"])
         with no_grad():
             for i, p in enumerate(self.params):
                 if p.grad is not None:
                     remembered = self._remembered(i)
-                    p.data = self._step(p, p.grad, remembered, groups[i])
+                    p.data = self._step(p, p.grad, remembered, *groups[i])
                     made += [p.current(), *remembered.values()]
         return made
 
@@ -144,14 +168,21 @@ class SGD(_Optimizer):
         super().__init__(params, ("momentum_buffer",) if momentum else (), lr=lr, momentum=momentum,
                          nesterov=nesterov, weight_decay=weight_decay)
 
-    def _step(self, p, g, remembered, group):
-        momentum = group["momentum"]
-        if group["weight_decay"] != 0:
-            g = g + p * group["weight_decay"]
-        if momentum != 0:
+    def _form_of(self, group):
+        return group["weight_decay"] != 0, group["momentum"] != 0, bool(group["nesterov"])
+
+    def _numbers_of(self, group, turn):
+        return group["lr"], group["momentum"], group["weight_decay"]
+
+    def _step(self, p, g, remembered, form, numbers):
+        decays, has_momentum, is_nesterov = form
+        lr, momentum, weight_decay = numbers
+        if decays:
+            g = g + p * weight_decay
+        if has_momentum:
             v = remembered["momentum_buffer"] = remembered.get("momentum_buffer", p * 0) * momentum + g
-            g = g + v * momentum if group["nesterov"] else v
-        return p - g * group["lr"]
+            g = g + v * momentum if is_nesterov else v
+        return p - g * lr
 
 
 class Adam(_Optimizer):
@@ -161,16 +192,23 @@ class Adam(_Optimizer):
         super().__init__(params, ("exp_avg", "exp_avg_sq"), lr=lr, betas=tuple(betas), eps=eps,
                          weight_decay=weight_decay)
 
-    def _step(self, p, g, remembered, group):
-        return self._moved(p, g + p * group["weight_decay"] if group["weight_decay"] != 0 else g, remembered, group)
+    def _form_of(self, group):
+        return (group["weight_decay"] != 0,)
 
-    def _moved(self, p, g, remembered, group):
-        """By the mean of the gradients over the root of that of their squares."""
+    def _numbers_of(self, group, turn):
         first, second = group["betas"]
-        m = remembered["exp_avg"] = remembered["exp_avg"] * first + g * (1 - first)
-        v = remembered["exp_avg_sq"] = remembered["exp_avg_sq"] * second + g * g * (1 - second)
-        root = sqrt(v * (1 / (1 - second ** self.turn))) + group["eps"]
-        return p - m * (group["lr"] / (1 - first ** self.turn)) / root
+        return (first, 1 - first, second, 1 - second, 1 / (1 - second ** turn), group["eps"], group["weight_decay"],
+                group["lr"] / (1 - first ** turn))
+
+    def _step(self, p, g, remembered, form, numbers):
+        return self._moved(p, g + p * numbers[6] if form[0] else g, remembered, numbers)
+
+    def _moved(self, p, g, remembered, numbers):
+        """By the mean of the gradients over the root of that of their squares."""
+        first, rest, second, rest_of_squares, unbias, eps, _, rate = numbers
+        m = remembered["exp_avg"] = remembered["exp_avg"] * first + g * rest
+        v = remembered["exp_avg_sq"] = remembered["exp_avg_sq"] * second + g * g * rest_of_squares
+        return p - m * rate / (sqrt(v * unbias) + eps)
 
 
 class AdamW(Adam):
@@ -179,8 +217,16 @@ class AdamW(Adam):
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
         super().__init__(params, lr, betas, eps, weight_decay)
 
-    def _step(self, p, g, remembered, group):
-        return self._moved(p * (1 - group["lr"] * group["weight_decay"]), g, remembered, group)
+    def _form_of(self, group):
+        return ()
+
+    def _numbers_of(self, group, turn):
+        numbers = list(super()._numbers_of(group, turn))
+        numbers[6] = 1 - group["lr"] * group["weight_decay"]
+        return tuple(numbers)
+
+    def _step(self, p, g, remembered, form, numbers):
+        return self._moved(p * numbers[6], g, remembered, numbers)
 
 
 class DiLoCo:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""What a function of the script reads beside its arguments: names of its module, variables around it, attributes of
+objects. `compile` replays a step as long as all of that is what it was.
+
+The walk follows what the code names: a name of the module, a variable of the enclosing function, an attribute whose
+name occurs in the code. Attributes of this package's own layers count without that."""
+import builtins
+import random
+import types
+
+import numpy
+
+from ._values import Value
+from .nn import Dropout, Module, Parameter
+from .optim import DiLoCo, _Optimizer
+
+_MOST = 20000  # entries; more are not followed
+_MISSING = object()
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, numpy.generic, numpy.dtype)
+_SPEAKS = {builtins.print: "prints", builtins.input: "reads from the terminal", builtins.open: "opens a file"}
+_OURS = __package__
+
+
+def is_plain(thing):
+    """Is it a constant, that is the same where it is equal?"""
+    return isinstance(thing, _PLAIN)
+
+
+def _same(now, then):
+    return now is then or (type(now) is type(then) and is_plain(then) and bool(now == then))
+
+
+def _is_ours(function):
+    return (getattr(function, "__module__", None) or "").split(".")[0] == _OURS
+
+
+def _names_of(code):
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names_of(constant)
+    return found
+
+
+class Reach:
+    """Of a function and of objects among its arguments, as things are now. reason: why a step with them cannot be
+    replayed, or None."""
+
+    def __init__(self, function, objects):
+        self.reason, self.parameters, self.optimizers, self.values = None, [], [], []
+        self._entries, self._lists, self._cells, self._forms = [], [], [], []
+        self._draws, self._names, self._seen, self._attributes = [], {"training"}, {}, []
+        self._global_draws = [random.getstate, numpy.random.get_state]
+        self._visit(function)
+        for thing in objects:
+            self._visit(thing)
+        self._follow_attributes()
+        self._before = self._drawn()
+
+    def holds(self):
+        """Is all of it what it was?"""
+        for variables, name, then in self._entries:
+            now = variables.get(name, _MISSING)
+            if now is not then and not _same(now, then):
+                return False
+        for things, then in self._lists:
+            if len(things) != len(then) or not all(map(_same, things, then)):
+                return False
+        for cell, then in self._cells:
+            if not _same(cell.cell_contents, then):
+                return False
+        return all(optimizer._form() == form for optimizer, form in self._forms)
+
+    def changed(self):
+        """After a step: what it has changed that a replay would not change, in words, or None."""
+        for variables, name, then in self._entries:
+            if not _same(variables.get(name, _MISSING), then):
+                return f"changes '{name}'"
+        if not self.holds():
+            return "changes what it reads"
+        return "draws random numbers" if self._drawn() != self._before else None
+
+    def layers(self):
+        """Those that draw: dropout."""
+        return [thing for thing in self._seen.values() if isinstance(thing, Dropout)]
+
+    def _drawn(self):
+        return [repr(state()) for state in (*self._global_draws, *self._draws)]
+
+    # ---------------------------------------------------------------------------------- the walk
+
+    def _visit(self, first):
+        waiting = [first]
+        while waiting and self.reason is None:
+            thing = waiting.pop()
+            if is_plain(thing) or id(thing) in self._seen:
+                continue
+            self._seen[id(thing)] = thing  # and it stays, so that the number is its own
+            if len(self._seen) > _MOST:
+                self.reason = "reaches too many objects"
+            waiting += self._look(thing)
+
+    def _look(self, thing):
+        """Notes a thing; what it leads to."""
+        if isinstance(thing, Parameter):
+            self.parameters.append(thing)
+        elif isinstance(thing, Value):
+            self.values.append(thing)
+        elif isinstance(thing, types.FunctionType):
+            return self._look_at_function(thing)
+        elif isinstance(thing, types.MethodType):
+            return [thing.__self__, thing.__func__]
+        elif isinstance(thing, (tuple, list)):
+            self._lists.append((thing, list(thing)))
+            return list(thing)
+        elif isinstance(thing, dict):
+            self._lists.append((thing.keys(), list(thing)))
+            self._entries += [(thing, key, value) for key, value in thing.items()]
+            return list(thing.values())
+        elif isinstance(thing, _Optimizer):
+            self.optimizers.append(thing)
+            self._forms.append((thing, thing._form()))
+            self._attributes.append((thing, False))
+            self._lists.append((thing.params, list(thing.params)))
+            return list(thing.params)
+        elif isinstance(thing, random.Random):
+            self._draws.append(thing.getstate)
+        elif isinstance(thing, numpy.random.Generator):
+            self._draws.append(lambda: thing.bit_generator.state)
+        elif isinstance(thing, numpy.random.RandomState):
+            self._draws.append(thing.get_state)
+        elif hasattr(thing, "__next__"):
+            self.reason = "takes the next of an iterator"
+        elif thing in _SPEAKS if isinstance(thing, types.BuiltinFunctionType) else False:
+            self.reason = _SPEAKS[thing]
+        elif not isinstance(thing, (type, types.ModuleType, DiLoCo)) and hasattr(thing, "__dict__"):
+            self._attributes.append((thing, isinstance(thing, Module) and _is_ours(type(thing))))
+            return self._methods_of(type(thing))
+        return []
+
+    def _methods_of(self, kind):
+        return [f for base in kind.__mro__ if not _is_ours(base) and base is not object
+                for f in vars(base).values() if isinstance(f, types.FunctionType)]
+
+    def _look_at_function(self, function):
+        if _is_ours(function):
+            return []
+        names, found = _names_of(function.__code__), []
+        self._names |= names
+        for name in names:
+            if name in function.__globals__ or not hasattr(builtins, name):
+                value = function.__globals__.get(name, _MISSING)
+                self._entries.append((function.__globals__, name, value))
+            else:
+                value = getattr(builtins, name)
+            found.append(value)
+        for cell in function.__closure__ or ():
+            try:
+                self._cells.append((cell, cell.cell_contents))
+                found.append(cell.cell_contents)
+            except ValueError:  # not set yet
+                self.reason = "reads a variable that has no value yet"
+        found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        return [thing for thing in found if thing is not _MISSING]
+
+    def _follow_attributes(self):
+        """Those whose names occur, until no more names come."""
+        done = set()
+        is_more = True
+        while is_more and self.reason is None:
+            is_more = False
+            for thing, all_count in list(self._attributes):
+                variables = vars(thing)
+                computed = getattr(type(thing), "_COMPUTED", ())
+                for name, value in list(variables.items()):
+                    is_read = name in self._names if not all_count else name not in computed
+                    is_read = is_read and not (isinstance(thing, _Optimizer) and name in ("params", "state"))
+                    leads = isinstance(value, (Module, Parameter))
+                    if (id(thing), name) in done or not (is_read or leads):
+                        continue
+                    done.add((id(thing), name))
+                    is_more = True
+                    self._entries.append((variables, name, value))
+                    self._visit(value)
