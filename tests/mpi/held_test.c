@@ -158,6 +158,110 @@ static void test_released(struct mmul_context *context) {
     end(&third);
 }
 
+enum { SIDE = 9, ELEMENTS = SIDE * SIDE };
+
+static bool run_once(struct mmul_context *context, const struct mmul_program *program) {
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    struct mmul_error err = {.text = ""};
+    enum mmul_status status = mmul_program_plan_create(context, program, NULL, &plan, &err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &err);
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    return status == MMUL_OK;
+}
+
+// Root's: x, which is loaded, times a number, held.
+static bool build(struct mmul_program **program, struct mmul_matrix *x, int *loaded, int *made,
+                  int64_t *held) {
+    struct mmul_error err = {.text = ""};
+    struct mmul_call call = {.operation = "multiply",
+                             .operands = {0, MMUL_NUMBER},
+                             .operand_count = 2,
+                             .with = {.numbers = {0, 2}}};
+    bool right = mmul_program_create(program, &err) == MMUL_OK &&
+                 mmul_program_load(*program, x, loaded, &err) == MMUL_OK;
+    call.operands[0] = *loaded;
+    return right && mmul_program_apply(*program, &call, NULL, made, &err) == MMUL_OK &&
+           mmul_program_hold(*program, *made, held, &err) == MMUL_OK;
+}
+
+// Root's: what is held goes to memory.
+static bool read_held(struct mmul_context *context, struct mmul_program **program,
+                      const int64_t held[2], float found[2][ELEMENTS]) {
+    struct mmul_error err = {.text = ""};
+    bool right = mmul_program_create(program, &err) == MMUL_OK;
+    for (int i = 0; right && i < 2; i++) {
+        struct mmul_output *output = NULL;
+        int value = -1;
+        right =
+            mmul_program_load_held(*program, context, held[i], "held", &value, &err) == MMUL_OK &&
+            mmul_output_borrow(found[i], SQUARE, MMUL_F32, &output, &err) == MMUL_OK &&
+            mmul_program_save(*program, value, output, &err) == MMUL_OK;
+    }
+    return right;
+}
+
+// A program that runs again with another leaf and number, and holds its result under another one; what does not fit
+// changes nothing.
+static void test_changed(struct mmul_context *context) {
+    float elements[2][ELEMENTS], found[2][ELEMENTS];
+    struct mmul_matrix *matrices[2] = {NULL, NULL}, *small = NULL;
+    struct mmul_program *program = NULL, *reader = NULL;
+    struct mmul_error err = {.text = ""};
+    int64_t held[2] = {0, 0};
+    int loaded = -1, made = -1;
+    bool right = true, is_done = true;
+    for (int e = 0; e < ELEMENTS; e++) {
+        elements[0][e] = (float)(e % 7 - 3);
+        elements[1][e] = (float)(e % 5 - 1);
+    }
+    for (int i = 0; rank == 0 && i < 2; i++)
+        right = right && mmul_matrix_borrow(elements[i], SQUARE, MMUL_F32, "x", &matrices[i],
+                                            &err) == MMUL_OK;
+    if (rank == 0)
+        right = right && build(&program, matrices[0], &loaded, &made, &held[0]) &&
+                mmul_matrix_borrow(elements[0], (struct mmul_shape){1, 1, 1, SIDE}, MMUL_F32, "x",
+                                   &small, &err) == MMUL_OK;
+    right = on_all(right) && run_once(context, program);
+    struct mmul_number_change number = {.value = made, .operand = 0, .number = 3};
+    struct mmul_matrix_change matrix = {.value = loaded, .matrix = small};
+    const struct mmul_program_changes changes = {.struct_bytes = sizeof changes,
+                                                 .numbers = &number,
+                                                 .number_count = 1,
+                                                 .matrices = &matrix,
+                                                 .matrix_count = 1,
+                                                 .hold_count = 1,
+                                                 .holds = &held[1]};
+    for (int i = 0; rank == 0 && i < 2; i++) { // no number there, a matrix of another shape
+        right = right &&
+                mmul_program_change(program, context, &changes, &is_done, &err) == MMUL_OK &&
+                !is_done && held[1] == 0;
+        number.operand = 1;
+    }
+    matrix.matrix = matrices[1];
+    if (rank == 0)
+        right = right &&
+                mmul_program_change(program, context, &changes, &is_done, &err) == MMUL_OK &&
+                is_done && held[1] != held[0];
+    right = on_all(right) && run_once(context, program);
+    if (rank == 0)
+        right = right && read_held(context, &reader, held, found);
+    right = on_all(right) && run_once(context, reader);
+    for (int e = 0; rank == 0 && right && e < ELEMENTS; e++)
+        right = found[0][e] == 2 * elements[0][e] && found[1][e] == 3 * elements[1][e];
+    tap_ok(right,
+           "a program runs again with another leaf and number; what does not fit changes nothing");
+    release(context, held[0]);
+    release(context, held[1]);
+    mmul_program_destroy(program);
+    mmul_program_destroy(reader);
+    for (int i = 0; i < 2; i++)
+        mmul_matrix_close(matrices[i]);
+    mmul_matrix_close(small);
+}
+
 int main(int argc, char **argv) {
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
@@ -169,6 +273,7 @@ int main(int argc, char **argv) {
         test_turns(context, nodes);
         test_placements(context, nodes);
         test_released(context);
+        test_changed(context);
         mmul_context_destroy(context);
         tap_ok(mmul_live_bytes() == 0, "nothing is left");
     }
