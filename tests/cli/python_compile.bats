@@ -8,7 +8,7 @@ load helper.bash
 
 setup() {
     setup_package
-    export OPENBLAS_NUM_THREADS=1
+    export OPENBLAS_NUM_THREADS=1 MPIMATMUL_WAIT_SECONDS=100
 }
 
 # everywhere LINES PART...: prints these, on one rank and on two.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The script that calls us: its places and its words for values, and tracebacks that end in it."""
+import contextlib
 import functools
 import os
 import sys
@@ -20,8 +21,24 @@ def frame():
     return found
 
 
+_fixed = None  # what place() is meanwhile
+
+
+@contextlib.contextmanager
+def at_this_line():
+    """with at_this_line(): what is made inside is made by the line that is under way now, without a look each time."""
+    global _fixed
+    before, _fixed = _fixed, place()
+    try:
+        yield
+    finally:
+        _fixed = before
+
+
 def place():
     """The line of the script that is under way: "script.py:12"."""
+    if _fixed is not None:
+        return _fixed
     found = frame()
     return _shown(found.f_code.co_filename, found.f_lineno) if found else ""
 

@@ -103,16 +103,22 @@ class _Gradients:
 
 def _between(y, xs):
     """What y is made of that is made of one of xs: values, without recursion."""
-    wanted, depends, waiting = {id(x) for x in xs}, {}, [y]
+    made_so, seen, waiting, found = {id(x) for x in xs}, set(), [y], []
     while waiting:
-        v = waiting[-1]
-        operands = [o for o in v.operands if isinstance(o, Value)]
-        missing = [o for o in operands if id(o) not in depends]
-        if not missing:
-            depends[id(v)] = (v, any(id(o) in wanted or depends[id(o)][1] for o in operands))
-            waiting.pop()
-        waiting += missing
-    return [v for v, is_made_so in depends.values() if is_made_so]
+        v = waiting.pop()
+        if v is None:  # operands of the next one are known
+            v = waiting.pop()
+            for o in v.operands:
+                if id(o) in made_so:
+                    made_so.add(id(v))
+                    found.append(v)
+                    break
+        elif id(v) not in seen:
+            seen.add(id(v))
+            if v.operands:
+                waiting += (v, None)
+                waiting += [o for o in v.operands if type(o) is not float]
+    return found
 
 
 def _flat(x):

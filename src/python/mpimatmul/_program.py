@@ -223,7 +223,12 @@ class Program(Building):
 
     def add(self, value):
         """The number of an expression, which is made with what it is made of, each once."""
-        for v in self._settled([value]):
+        if id(value) not in self.made:
+            self._make(self._settled([value]))
+        return self.made[id(value)]
+
+    def _make(self, order):
+        for v in order:
             self.under_way = v
             self.read.append(v)
             if self.is_leaf(v):
@@ -231,25 +236,24 @@ class Program(Building):
             else:
                 number = v.make(self, [o if type(o) is float else self.made[id(o)] for o in v.operands])
             self.made[id(v)] = number if v.signal is None else wished(self, v.signal, number)
-        return self.made[id(value)]
 
     def expect(self, values):
-        """To be called before several are added: through what gradients among them go is made of what it is made of,
-        also where the ranks hold it, and is so from the beginning."""
-        if len(values) > 1:
-            self._settled(values)
+        """Adds several: through what gradients among them go is made of what it is made of, also where the ranks hold
+        it, and is so from the beginning."""
+        self._make(self._settled(values))
 
     def _settled(self, values):
         """What is still to be made of them, in order, and all gradients that are."""
-        known, order = -1, []
-        while known < len(self.gradients):  # they may be of more
-            known, order = len(self.gradients), self._order(values)
+        known, order, has_crossed = -1, [], True
+        while known < len(self.gradients) and has_crossed:  # they may go through what was taken for a leaf
+            known = len(self.gradients)
+            order, has_crossed = self._order(values)
         return order
 
     def _order(self, values):
-        """What is still to be made, operands first; gradients among it are known then. Without recursion: programs may
-        be long."""
-        order, seen, waiting = [], set(), [*reversed(values)]
+        """What is still to be made, operands first, and whether a leaf among it is one that gradients may go through;
+        gradients among it are known then. Without recursion: programs may be long."""
+        order, seen, waiting, has_crossed = [], set(), [*reversed(values)], False
         while waiting:
             v = waiting.pop()
             if v is None:  # operands of the next one are in order
@@ -258,11 +262,12 @@ class Program(Building):
                 seen.add(id(v))
                 waiting += (v, None)
                 if v.held is not None and self.is_leaf(v):
+                    has_crossed = has_crossed or bool(v.crossed)
                     continue
                 if v.gradients is not None:
                     self.gradients.add(v.gradients)
                 waiting += [o for o in v.operands if type(o) is not float]
-        return order
+        return order, has_crossed
 
     def is_leaf(self, value):
         """What the ranks hold is one, unless a gradient has to go through it."""

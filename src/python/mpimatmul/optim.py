@@ -15,7 +15,7 @@ steps of its own.
 import operator
 import sys
 
-from . import _apart, _names, _program
+from . import _apart, _caller, _names, _program
 from . import _lr_scheduler as lr_scheduler
 from ._begin import collective
 from ._library import ArgumentError, Error
@@ -136,7 +136,7 @@ class _Optimizer:
         each = len(numbers) // len(self.param_groups)
         for k, group in enumerate(self.param_groups):
             groups += [(self._form_of(group), numbers[k * each:(k + 1) * each])] * len(group["params"])
-        with no_grad():
+        with no_grad(), _caller.at_this_line():
             for i, p in enumerate(self.params):
                 if p.grad is not None:
                     remembered = self._remembered(i)
