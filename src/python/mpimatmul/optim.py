@@ -8,9 +8,9 @@
         loss.backward()
         optimizer.step()                      # one job: forward, backward and this; loss.item() costs nothing then
 
-Steps of one structure are planned once, whatever `optimizer.lr` is; optimizer.param_groups[0]["lr"] is the same, and
-lr_scheduler has what changes it. Over slow networks DiLoCo lets every machine make
-steps of its own.
+Steps of one structure are planned once, whatever `optimizer.lr` is; `mm.compile` replays them.
+`optimizer.param_groups[0]["lr"]` is the same rate, and lr_scheduler has what changes it. Over slow networks DiLoCo lets
+every machine make steps of its own.
 """
 import operator
 import sys
