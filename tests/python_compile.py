@@ -165,6 +165,50 @@ def used():
     same("used", found, counted() - before, 4)
 
 
+class Block(mm.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.heads = mm.nn.LayerNorm(8), mm.nn.MultiHeadAttention(8, 2)
+        self.drop, self.last = mm.nn.Dropout(0.3), mm.nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return self.last(x + self.drop(self.heads(y, y, y, is_causal=True)))
+
+
+class Trainer:
+    """A step that is a method; `seen` is not its own."""
+
+    def __init__(self):
+        mm.nn.manual_seed(3)
+        self.table, self.block, self.seen = mm.nn.Embedding(5, 8), mm.nn.ModuleList([Block()]), 0
+        self.parameters = [*self.table.parameters(), *self.block.parameters()]
+        self.optimizer = mm.optim.AdamW(self.parameters, lr=1e-2)
+
+    def step(self, ids):
+        self.optimizer.zero_grad()
+        loss = mm.cross_entropy(self.block[0](self.table(ids)), ids)
+        loss.backward()
+        norm = mm.nn.clip_grad_norm_(self.parameters, 0.5)
+        self.optimizer.step()
+        return loss, norm
+
+
+def methods():
+    """A method of an object with a transformer; the norm that it returns is computed when it is read, with the draws of
+    its own step."""
+    found, ids = [], rng.integers(0, 5, (2, 6))
+    for compiled in (False, True):
+        trainer, shown, before = Trainer(), [], counted()
+        run = mm.compile(trainer.step) if compiled else trainer.step
+        for i in range(8):
+            trainer.seen += 1
+            trainer.optimizer.lr = 0.01 / (1 + i)
+            shown += run(mm.array(ids))
+        found.append([v.numpy() for v in (*shown, *trainer.parameters)])
+    same("methods", found, counted() - before, 4)
+
+
 def refused():
     """What is not replayed says so once, and is right."""
     state = {"calls": 0}
@@ -256,6 +300,7 @@ def interrupted():
 
 
 count()
-PARTS = {f.__name__: f for f in (schedules, structures, modes, replaced, functions, used, refused, interrupted)}
+PARTS = {f.__name__: f for f in (schedules, structures, modes, replaced, functions, used, methods, refused,
+                                  interrupted)}
 for part in sys.argv[1:]:
     PARTS[part]()

@@ -26,7 +26,7 @@ train and eval ok\nload_state_dict ok' schedules structures modes replaced
 }
 
 @test "values among arguments and results, gradients and logits that are used after a replay" {
-    everywhere $'functions ok\nused ok' functions used
+    everywhere $'functions ok\nused ok\nmethods ok' functions used methods
 }
 
 @test "a step that is more than its job runs as before, with one warning; an exception leaves all as it was" {

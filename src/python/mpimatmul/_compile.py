@@ -58,13 +58,15 @@ class Late(Value):
         own.update(template.__dict__)
         for name in _NOT_OWN:
             own.pop(name, None)
-        own.update(held=None, crossed=(), corner=None, is_computed=False, _template=template, _replayed=replayed)
+        own.update(held=None, crossed=(), corner=None, is_computed=False, _draws=None, _given=(), _template=template,
+                   _replayed=replayed)
 
     def _found(self, name):
         template, new = self._template, self._replayed.new
         value = getattr(template, name)
         if name == "operands":
-            return tuple(o if type(o) is float else new(o) for o in value)
+            return tuple(number if type(number) is float else new(number)
+                         for number in self._replayed.numbers_in(template))
         if name == "leaves":
             return {id(v): v for v in map(new, value.values())}
         if value is None or template.gradients is None:
@@ -93,7 +95,8 @@ for _name in _LAZY:
 class _Replayed:
     """Values of one replay by those of the trace."""
 
-    def __init__(self, known):
+    def __init__(self, known, said, turned):
+        self.said, self.turned = said, turned  # numbers of optimizers; by how much turns of dropout are other ones
         self.known = known  # by id() of those of the trace: leaves, and what is held
         self.late = weakref.WeakValueDictionary()  # the same of those that lead here: no circle keeps what is held
 
@@ -106,6 +109,15 @@ class _Replayed:
         if found is None:
             found = self.late[id(template)] = Late(template, self)
         return found
+
+    def numbers_in(self, template):
+        """Its operands, of which the numbers are those of the replay."""
+        operands = list(template.operands)
+        for i, of in template._given:
+            operands[i] = self.said[of]
+        if template._draws is not None:
+            operands[3] = float(operands[3] + self.turned[template._draws[0]])
+        return operands
 
     def gradients(self, template):
         found = self.late.get(id(template))
@@ -183,6 +195,7 @@ class Record:
         self.layers = {}  # dropout: its turn before
         self.result, self.program, self.reason, self.signature = None, None, None, None
         self.doubt = "is another one at every call"  # where that stays so
+        self.said = {}
         for module in reach.layers():
             self.layers[module] = module._turn
 
@@ -294,11 +307,13 @@ class Record:
             return False
         for value in self.files:
             value.make(_Looking(), ())
+        self.said = {}
         for (n, ahead), places in self.asked.items():
             optimizer = self.reach.optimizers[n]
             numbers = optimizer._numbers(optimizer.turn + ahead)
             for at, index in places:
                 self.c_numbers[at].number = numbers[index]
+                self.said[self.numbers[at][2]] = float(numbers[index])
         for (_, (layer, turn)), each in zip(self.draws, self.c_draws):
             each.turn = layer._turn + turn - self.layers[layer]
         self.close()
@@ -352,7 +367,8 @@ class Record:
     def _leave(self, s):
         known = {id(source.before): value for source, value in zip(self.sources, self.now)
                  if source.before is not None and value is not None}
-        replayed, stays = _Replayed(known), []  # stays: until results are made
+        turned = {layer: layer._turn - turn for layer, turn in self.layers.items()}
+        replayed, stays = _Replayed(known, self.said, turned), []  # stays: until results are made
         if s.rank == 0:
             for template, number in zip(self.holds, self.c_holds):
                 if template.leaves:

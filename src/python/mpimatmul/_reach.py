@@ -49,7 +49,8 @@ class Reach:
     def __init__(self, function, objects):
         self.reason, self.parameters, self.optimizers, self.values = None, [], [], []
         self._entries, self._lists, self._cells, self._forms = [], [], [], []
-        self._draws, self._names, self._seen, self._attributes = [], {"training"}, {}, []
+        self._draws, self._names, self._seen = [], {"training", "forward"}, {}
+        self._attributes, self._methods = [], []
         self._global_draws = [random.getstate, numpy.random.get_state]
         self._visit(function)
         for thing in objects:
@@ -135,12 +136,14 @@ class Reach:
             self.reason = _SPEAKS[thing]
         elif not isinstance(thing, (type, types.ModuleType, DiLoCo)) and hasattr(thing, "__dict__"):
             self._attributes.append((thing, isinstance(thing, Module) and _is_ours(type(thing))))
-            return self._methods_of(type(thing))
+            self._note_methods(type(thing))
         return []
 
-    def _methods_of(self, kind):
-        return [f for base in kind.__mro__ if not _is_ours(base) and base is not object
-                for f in vars(base).values() if isinstance(f, types.FunctionType)]
+    def _note_methods(self, kind):
+        """Those that the step may call, by their names: not what makes an object."""
+        self._methods += [(name, f) for base in kind.__mro__ if not _is_ours(base) and base is not object
+                          for name, f in vars(base).items()
+                          if isinstance(f, types.FunctionType) and name not in ("__init__", "__new__", "__del__")]
 
     def _look_at_function(self, function):
         if _is_ours(function):
@@ -169,6 +172,10 @@ class Reach:
         is_more = True
         while is_more and self.reason is None:
             is_more = False
+            for name, method in list(self._methods):
+                if id(method) not in self._seen and (name in self._names or name.startswith("__")):
+                    is_more = True
+                    self._visit(method)
             for thing, all_count in list(self._attributes):
                 variables = vars(thing)
                 computed = getattr(type(thing), "_COMPUTED", ())
