@@ -1302,7 +1302,8 @@ struct mmul_program_changes {
     const struct mmul_matrix_change *matrices;
     const struct mmul_held_change *held;
     int number_count, draw_count, matrix_count, held_count, hold_count;
-    int64_t *holds; // hold_count: written, the new numbers of what mmul_program_hold holds, in the order of its calls
+    int64_t *
+        holds; // hold_count: written, the new numbers of what mmul_program_hold holds, in the order of its calls
 };
 
 // Gives a program that has run, and that saves nothing, other leaves and numbers; mmul_program_plan_create finds the

@@ -35,7 +35,7 @@ static enum mmul_status choose(struct mmul_evaluator *e, const struct mmul_built
     if (count == 0)
         return mmul_evaluator_fail(e, call, "%s of an empty tuple", builtin->name);
     for (int i = 0; i < count; i++) {
-        struct mmul_object is_beyond;
+        struct mmul_object is_beyond = mmul_object_from_integer(1);
         if (!mmul_object_is_number(&numbers[i])) {
             mmul_evaluator_fail(e, call, "%s of several values is of numbers alone, not of %s",
                                 builtin->name, mmul_object_name(&numbers[i]));
@@ -45,7 +45,7 @@ static enum mmul_status choose(struct mmul_evaluator *e, const struct mmul_built
         }
         if (i > 0)
             mmul_object_calculate(operator, & numbers[i], result, &is_beyond);
-        if (i == 0 || is_beyond.integer != 0)
+        if (is_beyond.integer != 0)
             *result = numbers[i];
     }
     return MMUL_OK;

@@ -212,16 +212,16 @@ static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul
             mmul_hint(e->err, "for i in range(len(x)): x[i] is a row");
         return MMUL_ERR_DATA;
     }
+    bool is_over = false;
     struct mmul_pin pin = {&items, e->pins};
     e->pins = &pin;
-    for (int i = 0; status == MMUL_OK && !*returned && i < items.count; i++) {
+    for (int i = 0; status == MMUL_OK && !*returned && !is_over && i < items.count; i++) {
         status = mmul_evaluator_step(e, node);
         if (status == MMUL_OK)
             status = bind(e, node->first, over, &items.items[i]);
         if (status == MMUL_OK)
             status = mmul_evaluate_block(e, node->last, returned, result);
-        if (take_break(e))
-            break;
+        is_over = take_break(e);
     }
     e->pins = pin.outer;
     return status;

@@ -194,8 +194,8 @@ kill_rank_1() {
 
 # mpirun may end root in the middle of its words, where the machine is busy.
 @test "a rank of another host that dies is named, and no other one" {
-    local try said=''
-    for try in 1 2 3; do
+    local said=''
+    for _ in 1 2 3; do
         rm -f pid.?
         kill_rank_1 3>&- &
         run --separate-stderr lab_mpirun $three -n 3 "$(recorder)" "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \

@@ -532,12 +532,12 @@ static bool attend_between(void *context) {
     return attend(context) == MMUL_ATTEND_MOVED;
 }
 
-// Does a CPU compute all of it from what one node has, and is that over so soon that a second thread costs more than
-// it brings? What waits for this rank's traffic meanwhile waits no longer than that.
+// Does a CPU of a rank alone compute all of it, and is that over so soon that a second thread costs more than it
+// brings?
 static bool is_over_at_once(const struct mmul_run *run, bool writes_back) {
     static const double SECONDS = 3e-3;
     const struct mmul_context *context = run->site.context;
-    return context->comm->node_count == 1 && mmul_device_is_trusted(context->device) &&
+    return context->comm->size == 1 && mmul_device_is_trusted(context->device) &&
            mmul_device_can_borrow(context->device) && !writes_back &&
            run->site.values->plan->seconds < SECONDS;
 }

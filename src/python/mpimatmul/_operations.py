@@ -231,7 +231,7 @@ def _bounds(key, shape):
     return [_bound(k, n) for k, n in zip(key + (slice(None),) * (len(shape) - len(key)), shape)]
 
 
-def _indices(k, n):
+def _slice_indices(k, n):
     """Those of a slice of numpy's, of whole numbers."""
     try:
         found = k.indices(n)
@@ -242,7 +242,7 @@ def _indices(k, n):
 
 def _bound(k, n):
     if isinstance(k, slice):
-        begin, end, step = _indices(k, n)
+        begin, end, step = _slice_indices(k, n)
         return begin, end, builtins.max(-n, builtins.min(n, step)), True
     if not isinstance(k, (int, numpy.integer)) or isinstance(k, bool):
         shown = "a value" if isinstance(k, Value) else "an array" if _are_indices(k) else k
