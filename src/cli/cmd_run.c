@@ -518,6 +518,8 @@ static enum mmul_status carry_out(const struct call *call,
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
+        if (mmul_script_has_open_line(job->script))
+            fputc('\n', stream_of(job));
         tell_of_all(job);
         mmul_script_print_outcome(job->script, job->values, is_on(call, OPT_VERBOSE),
                                   stream_of(job));

@@ -514,8 +514,6 @@ static void print_windows(const struct mmul_script *script, FILE *stream) {
 
 void mmul_script_print_outcome(const struct mmul_script *script, const struct mmul_values *values,
                                bool verbose, FILE *stream) {
-    if (script->is_line_open)
-        fputc('\n', stream);
     if (values != NULL)
         mmul_report_print(mmul_values_report(values), verbose, stream);
     print_windows(script, stream);

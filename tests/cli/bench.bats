@@ -168,7 +168,8 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
 labslowdown steps slow4 slowdown startup verify
 thin share output memory gpu configs
 planning balance mixed doctored chain resident
-grid4096 programs learn curve rows predict" ]
+grid4096 programs learn curve replay rows
+predict" ]
     # OPENBLAS_* of the caller's are taken away, or left: either is said, with the kernels that follow.
     unset OPENBLAS_THREAD_TIMEOUT
     local quick=("$REPO/bench/run" --quick --runs 1 --warmup 0 --build "$BUILD" --output "$PWD/out" planning)

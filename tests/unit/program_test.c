@@ -643,6 +643,8 @@ static bool has_no_gradient(enum mmul_operation_kind kind) {
     case MMUL_KEPT:
     case MMUL_KEEP:
     case MMUL_FLOOR_DIVIDE:
+    case MMUL_FLOOR:
+    case MMUL_ROUND:
     case MMUL_ARGMAX:
     case MMUL_ARGMIN:
     case MMUL_ARGSORT:
