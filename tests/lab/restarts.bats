@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Jobs on two hosts whose mpirun is killed, and a job of one rank whose host is cut off, that start again at once end as
-# if nothing had happened. More of them: tests/restarts.py. Ranks on several hosts may outlive a cut by more than a
-# minute: while a line of theirs is on the way to mpirun, the keep-alive of its TCP connection rests.
+# Jobs on two hosts whose mpirun is killed, or whose root's host is cut off, that start again at once end as if nothing
+# had happened. More of them, and cuts of several ranks, which take 40 s each: tests/restarts.py --cut 3 5.
 load ../cli/helper
 load hosts
 
