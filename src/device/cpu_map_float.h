@@ -38,8 +38,8 @@ MMUL_INLINE float mmul_scale(float x, int32_t k) {
 
 // 2^k e^r with r = x - k log 2 in two parts (Cody, Waite, "Software Manual for the Elementary Functions",
 // 1980); e^r by the polynomial of Moshier's Cephes library (expf): 2 ulp. Adding 1.5 2^23 rounds to whole
-// numbers, which are then the last bits.
-MMUL_INLINE float mmul_expf(float x) {
+// numbers, which are then the last bits. Returns e^r - 1.
+MMUL_INLINE float mmul_exp_rest(float x, int32_t *power) {
     const float magic = 12582912.0f;
     x = x > 89.0f ? 89.0f : x; // beyond: infinity, and below -104: 0, all the same
     x = x < -104.0f ? -104.0f : x;
@@ -51,25 +51,21 @@ MMUL_INLINE float mmul_expf(float x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    return mmul_scale(p, mmul_to_bits(shifted) - mmul_to_bits(magic));
+    *power = mmul_to_bits(shifted) - mmul_to_bits(magic);
+    return p * (r * r) + r;
 }
 
-// As that of e^x, without the 1 where k is 0, and so where the difference is small: 5 ulp.
+MMUL_INLINE float mmul_expf(float x) {
+    int32_t power;
+    const float rest = mmul_exp_rest(x, &power);
+    return mmul_scale(rest + 1.0f, power);
+}
+
+// Without the 1 where the power is 0, and so where the difference is small: 5 ulp.
 MMUL_INLINE float mmul_expm1f(float x) {
-    const float magic = 12582912.0f;
-    const float in_range = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
-    const float shifted = in_range * 1.44269504f + magic, k = shifted - magic;
-    const float r = (in_range - k * 0.693359375f) + k * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r;
-    const float far = mmul_scale(p + 1.0f, mmul_to_bits(shifted) - mmul_to_bits(magic)) - 1.0f;
-    const float y = mmul_choose(k == 0.0f, p, far);
+    int32_t power;
+    const float rest = mmul_exp_rest(x, &power);
+    const float y = mmul_choose(power == 0, rest, mmul_scale(rest + 1.0f, power) - 1.0f);
     return mmul_choose(x == 0.0f, x, y); // its sign
 }
 

@@ -255,8 +255,8 @@ static enum mmul_status read_turn(struct mmul_evaluator *e, struct walk *w) {
     return MMUL_OK;
 }
 
-static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
-                                const struct mmul_object *initial, struct mmul_object *state) {
+static enum mmul_status restore_all(struct mmul_evaluator *e, struct walk *w,
+                                    const struct mmul_object *initial, struct mmul_object *state) {
     const int64_t count = mmul_tensors_info(w->tensors).count;
     enum mmul_status status = MMUL_ALLOCATE(w->seen, count + 1, "a checkpoint", e->err);
     if (status == MMUL_OK)
@@ -269,12 +269,32 @@ static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
     return status;
 }
 
-// Notes for the user what is restored.
-static enum mmul_status note_restored(struct mmul_evaluator *e, const struct walk *w) {
+// From one open file.
+static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
+                                const struct mmul_object *initial, struct mmul_object *state) {
+    struct mmul_tensors *tensors = NULL;
+    enum mmul_status status =
+        mmul_inputs_open_tensors(e->script->inputs, w->path, &tensors, e->err);
+    if (status == MMUL_OK && tensors != NULL)
+        status = mmul_tensors_check(tensors, e->err);
+    if (status != MMUL_OK)
+        mmul_evaluator_locate(e, w->at);
+    w->tensors = tensors;
+    if (status == MMUL_OK)
+        status = read_turn(e, w);
+    if (status == MMUL_OK)
+        status = restore_all(e, w, initial, state);
+    mmul_tensors_close(tensors);
+    return status;
+}
+
+// Notes for the user what is restored, if anything is.
+static enum mmul_status note_restored(struct mmul_evaluator *e, const struct walk *w,
+                                      bool is_there) {
     struct mmul_arena *arena = &e->script->arena;
     char line[512];
     e->script->restored_file = mmul_arena_copy_text(arena, w->target.file, e->err);
-    if (e->script->restored_file == NULL || w->tensors == NULL)
+    if (e->script->restored_file == NULL || !is_there)
         return e->script->restored_file != NULL ? MMUL_OK : e->err->status;
     snprintf(line, sizeof line, "goes on from turn %lld of '%.400s'", (long long)w->turn, w->path);
     e->script->restored_line = mmul_arena_copy_text(arena, line, e->err);
@@ -287,33 +307,16 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
                                       struct mmul_object *result) {
     struct walk w = {.at = call, .each = read_tensor};
     struct mmul_object pair[] = {arguments[1].object, mmul_object_from_integer(0)};
-    struct mmul_tensors *tensors = NULL;
     struct stat there;
     (void)builtin;
     enum mmul_status status = take_file(e, &arguments[0], &w);
-    if (status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT) { // a first run
-        if (e->script->is_first_reading &&
-            mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]) != MMUL_OK)
-            return e->err->status;
-        return note_restored(e, &w) == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result)
-                                               : e->err->status;
-    }
-    if (status == MMUL_OK &&
-        (mmul_inputs_open_tensors(e->script->inputs, w.path, &tensors, e->err) != MMUL_OK ||
-         (tensors != NULL && mmul_tensors_check(tensors, e->err) != MMUL_OK))) {
-        mmul_tensors_close(tensors);
-        return mmul_evaluator_locate(e, call);
-    }
-    w.tensors = tensors;
-    if (status == MMUL_OK)
-        status = read_turn(e, &w);
-    if (status == MMUL_OK)
+    const bool is_first_run = status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT;
+    if (status == MMUL_OK && !is_first_run)
         status = restore(e, &w, &arguments[1].object, &pair[0]);
-    if (status == MMUL_OK)
-        status = note_restored(e, &w);
-    mmul_tensors_close(tensors);
     if (status == MMUL_OK && e->script->is_first_reading)
         status = mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]);
+    if (status == MMUL_OK)
+        status = note_restored(e, &w, !is_first_run);
     pair[1] = mmul_object_from_integer(w.turn);
     return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
 }

@@ -152,6 +152,19 @@ refuses() {
     expect_only_files e.py
 }
 
+# refused_behind LINES LINE:COLUMN TEXT HINT STATEMENT: what is said of STATEMENT behind LINES in e.py. HINT '': none.
+refused_behind() {
+    printf '%s\n' "$1" "$5" > e.py
+    run --separate-stderr "$MPIMATMUL" run e.py
+    [ "$status" -eq 65 ] || { echo "$status $5"; return 1; }
+    [ "${stderr_lines[0]}" = "mpimatmul: e.py:$2: $3" ] || { echo "$stderr"; return 1; }
+    if [ -n "$4" ]; then
+        [ "${stderr_lines[-1]}" = "  hint: $4" ] || { echo "$stderr"; return 1; }
+    else
+        [[ "$stderr" != *hint:* ]] || { echo "$stderr"; return 1; }
+    fi
+}
+
 # expect_line TEXT: a whole line of stdout.
 expect_line() {
     if ! grep -q -x -F -e "$1" <<< "$output"; then

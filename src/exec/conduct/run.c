@@ -548,14 +548,14 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     bool writes_back = false;
     for (int i = 0; i < run->stage_count; i++)
         writes_back |= mmul_write_back_is_here(&run->stages[i]);
+    const bool at_once = is_over_at_once(run, writes_back);
     const struct mmul_pipeline pipeline = {
         .cancel = cancel,
         .compute = compute,
         .attend = attend,
         .store = writes_back ? store : NULL,
-        .at_once = is_over_at_once(run, writes_back),
-        .is_alone =
-            is_over_at_once(run, writes_back) && run->site.values->plan->seconds < ALONE_SECONDS,
+        .at_once = at_once,
+        .is_alone = at_once && run->site.values->plan->seconds < ALONE_SECONDS,
         .bell = &run->site.progress->ranks[comm->node_rank].attending,
         .context = &threads};
     enum mmul_status status = MMUL_OK;
@@ -567,7 +567,7 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     if (status == MMUL_OK) {
         mmul_trace_add(run->site.trace, MMUL_TRACE_SET_UP, run->site.begin, 0, 0);
         mmul_heartbeat_begin(&threads.heartbeat);
-        run->site.waits.meanwhile = pipeline.at_once ? attend_between : NULL;
+        run->site.waits.meanwhile = at_once ? attend_between : NULL;
         run->site.waits.context = &threads;
         if (comm->rank == 0)
             mmul_outlook_init(&threads.outlook, run, &threads.heartbeat);

@@ -6,7 +6,7 @@ import operator
 import numpy
 
 from ._library import Error
-from ._operations import _along, _axis, _reduction, _sizes, _unary, as_value, concat, is_number, reshape
+from ._operations import _along, _axis, _method, _reduction, _sizes, _unary, as_value, concat, is_number, reshape
 from ._values import Value, apply, array, generate, rand
 
 erf = _unary("erf", "The error function", math.erf)
@@ -205,14 +205,6 @@ def einsum(subscripts, a, b):
     made = apply("einsum", [a, b], ndim=max(len(result), 2), begin=labels[0], end=labels[1], axes=labels[2])
     made.is_row = len(result) == 1
     return made
-
-
-def _method(function):
-    def method(self, *arguments, **named):
-        return function(self, *arguments, **named)
-    method.__name__, method.__doc__ = function.__name__, function.__doc__
-    method.__qualname__ = f"Value.{function.__name__}"
-    return method
 
 
 for _function in (erf, arctan, expm1, floor, ceil, round, sign, isnan, prod, all, any, flip, tile, repeat, outer, triu,
