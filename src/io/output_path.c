@@ -240,12 +240,15 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
         return mmul_nameless_file(&output->fd, err);
     if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
         return fail_input(output, err);
+    mmul_unfinished_enter();
     enum mmul_status status = take_part(output, inputs, input_count, &fd, err);
-    if (status != MMUL_OK)
-        return status;
-    output->fd = fd;
-    output->has_part = true;
-    return mmul_unfinished_begin(output->part, &output->unfinished, err);
+    if (status == MMUL_OK) {
+        output->fd = fd;
+        output->has_part = true;
+        status = mmul_unfinished_begin(output->part, &output->unfinished, err);
+    }
+    mmul_unfinished_leave();
+    return status;
 }
 
 static enum mmul_status fail_space(const struct mmul_output *output, int64_t bytes, int errnum,

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/ending.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -26,6 +27,8 @@ struct mmul_unfinished {
 
 static _Atomic(struct mmul_unfinished *) first_place;
 static _Atomic int64_t finished_count;
+static _Atomic int making;    // threads that make a file which is not entered yet
+static _Atomic bool ends_now; // with the launcher: no other one is made
 
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_POINTER_LOCK_FREE == 2,
                "a signal handler may only use atomics without locks");
@@ -53,6 +56,20 @@ static enum mmul_status add_taken(struct mmul_unfinished **place, struct mmul_er
         ; // another thread was faster: it is the next one now
     *place = added;
     return MMUL_OK;
+}
+
+void mmul_unfinished_enter(void) {
+    atomic_fetch_add(&making,
+                     1); // first: either this thread sees the end, or the end sees this thread
+    if (!atomic_load(&ends_now))
+        return;
+    atomic_fetch_sub(&making, 1);
+    for (;;)
+        mmul_clock_nap(1);
+}
+
+void mmul_unfinished_leave(void) {
+    atomic_fetch_sub(&making, 1);
 }
 
 enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished **place,
@@ -97,7 +114,13 @@ void mmul_outputs_end(void) {
     mmul_ending_begin();
 }
 
+// On a thread of its own, which the process does not outlive.
 static void abandon_all(void) {
+    static const double most_seconds = 0.02; // another job may hold a file that is to be made
+    const double begin = mmul_clock_now();
+    atomic_store(&ends_now, true);
+    while (atomic_load(&making) > 0 && mmul_clock_now() - begin < most_seconds)
+        mmul_clock_nap(20e-6);
     (void)mmul_outputs_abandon();
 }
 

@@ -7,6 +7,11 @@
 
 struct mmul_unfinished;
 
+// Around making a temporary file and entering it: a process that ends with its launcher waits a moment for the second
+// of them, and never returns from the first.
+void mmul_unfinished_enter(void);
+void mmul_unfinished_leave(void);
+
 // Enters the temporary file `path`, which exists. *place is for mmul_unfinished_end. Fails with MMUL_ERR_SYSTEM
 // (memory): a signal would leave that file behind.
 enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished **place,
