@@ -246,7 +246,9 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
                          (long long)check->k_max);
     }
     set_out(check, product, seed);
-    if (product->b == NULL)
+    check->is_direct = product->b != NULL && product->k > 0 && product->k <= MMUL_CHECK_DIRECT &&
+                       check->source.project == NULL;
+    if (product->b == NULL || check->is_direct)
         return MMUL_OK;
     bool even_weight = product->beta == 0;
     mmul_check_sample_columns(check, product);
@@ -274,7 +276,7 @@ int64_t mmul_check_saved_count(int64_t n, int64_t k) {
 }
 
 bool mmul_check_save(const struct mmul_check *check, double *saved) {
-    if (check->has_nonfinite || check->was_helped)
+    if (check->has_nonfinite || check->was_helped || check->is_direct)
         return false;
     memcpy(saved, check->x, (size_t)check->n * sizeof *saved);
     memcpy(saved + check->n, check->column_squares, (size_t)check->n * sizeof *saved);
@@ -285,6 +287,7 @@ bool mmul_check_save(const struct mmul_check *check, double *saved) {
 void mmul_check_resume(struct mmul_check *check, const struct mmul_product *product, uint64_t seed,
                        const double *saved) {
     set_out(check, product, seed);
+    check->is_direct = false;
     check->has_nonfinite = false;
     memcpy(check->x, saved, (size_t)check->n * sizeof *saved);
     memcpy(check->column_squares, saved + check->n, (size_t)check->n * sizeof *saved);
@@ -414,6 +417,8 @@ int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *pro
                         int64_t row_begin, int64_t row_end, unsigned char *wrong) {
     struct row_sums sums = {0};
     int64_t wrong_count = 0;
+    if (check->is_direct && product->alpha != 0)
+        return mmul_check_direct_rows(check, product, row_begin, row_end, wrong);
     check->a_lines.end = check->c_lines.end = check->c_in_lines.end = 0; // of earlier calls
     for (int64_t begin = row_begin; begin < row_end; begin += ROWS_AT_ONCE) {
         int64_t end = row_end - begin < ROWS_AT_ONCE ? row_end : begin + ROWS_AT_ONCE;

@@ -33,6 +33,9 @@
 // (mmul_product_transpose), whose B is op(A)^T: it is begun once, and each panel's columns of C are
 // rows. C is read in the order in which it is stored either way.
 //
+// Where the inner range has at most four terms every element is computed again instead, in double, and judged
+// by its own worst case: that is cheaper than drawing x.
+//
 // NaN and Inf are compared by class (NaN, +Inf, -Inf), element by element, where A's row, B's
 // column or C_in's element holds one; these elements take no part in the sums. Where
 // max(1, |alpha|) ||a_i|| ||b_j|| + |beta cin_ij| > FLT_MAX / 2 an intermediate result may overflow,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What the parts of the check share: check.c (the verdict), check_sums.c (elements and rows of A, B and C, and
-// the passes over them), check_second_look.c (rows beyond the tolerance)
-// and check_classes.c (NaN and Inf). Nobody else includes this.
+// the passes over them), check_second_look.c (rows beyond the tolerance), check_classes.c (NaN and Inf) and
+// check_direct.c (products with a short inner range). Nobody else includes this.
 #pragma once
 
 #include "model/check.h"
@@ -13,6 +13,7 @@ enum {
     MMUL_CHECK_LINES = 4,   // rows of a transposed matrix that are brought together at once
     MMUL_CHECK_GUESS = 128, // elements of each column of B by which its size is guessed
     MMUL_CHECK_ROWS_AT_ONCE = 4096,
+    MMUL_CHECK_DIRECT = 4, // inner range up to which every element is computed again
     MMUL_CHECK_PARTS = 16, // of a pass, at most: so many threads take what memory gives
 };
 
@@ -45,6 +46,7 @@ struct mmul_check {
     struct mmul_parallel parallel;
     struct mmul_check_source source;
     bool was_helped; // by it, since the last begin
+    bool is_direct;  // no projections are made: every element is computed again
     double *partial; // (mmul_check_partial_count), scratch of passes that threads share
     uint64_t seed;
     double *x;                              // (n), 0 where the column of B has NaN or Inf
@@ -90,6 +92,10 @@ struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *pro
 
 // One element of op(X).
 double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
+
+// Writes `count` stored elements from place `at` of stored line `line` as doubles to `to`.
+void mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                     double *to);
 
 // Row `index` of op(A) into check->row.
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
@@ -140,6 +146,12 @@ void mmul_check_second_look_begin(struct mmul_check *check);
 // the residual is not known (NaN), single elements decide alone.
 bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product *product,
                             const struct mmul_check_row *row);
+
+// --------------------------------------------------------------------------- check_direct.c
+
+// mmul_check_rows for k <= MMUL_CHECK_DIRECT, without a begin.
+int64_t mmul_check_direct_rows(struct mmul_check *check, const struct mmul_product *product,
+                               int64_t row_begin, int64_t row_end, unsigned char *wrong);
 
 // ------------------------------------------------------------------------------------ check.c
 

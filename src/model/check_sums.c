@@ -34,9 +34,8 @@ static const void *read_run(struct mmul_check_operand x, int64_t line, int64_t a
     return buffer;
 }
 
-// The same in double.
-static void read_doubles(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
-                         double *to) {
+void mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                     double *to) {
     enum { SHORT_RUN = 256 };
     float buffer[SHORT_RUN];
     if (x.dtype == MMUL_F64) {
@@ -73,7 +72,7 @@ struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *pro
 
 double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col) {
     double value;
-    read_doubles(x, x.transposed ? col : row, x.transposed ? row : col, 1, &value);
+    mmul_check_read(x, x.transposed ? col : row, x.transposed ? row : col, 1, &value);
     return value;
 }
 
@@ -82,7 +81,7 @@ double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col)
 static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
                               int64_t rows, int64_t cols, int64_t index) {
     if (!x.transposed) {
-        read_doubles(x, index, 0, cols, lines->data);
+        mmul_check_read(x, index, 0, cols, lines->data);
         return lines->data;
     }
     if (index < lines->begin || index >= lines->end) {
@@ -91,7 +90,7 @@ static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_
         int64_t count = left < MMUL_CHECK_LINES ? left : MMUL_CHECK_LINES;
         for (int64_t line = 0; line < cols; line++) {
             double run[MMUL_CHECK_LINES];
-            read_doubles(x, line, lines->begin, count, run);
+            mmul_check_read(x, line, lines->begin, count, run);
             for (int64_t l = 0; l < count; l++)
                 lines->data[l * lines->stride + line] = run[l];
         }
