@@ -3,6 +3,9 @@
 // all threads of a rank share one buffer. Knows nothing of how events come to root.
 #include "model/trace.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 #include "base/integer.h"
 #include "base/memory.h"
 #include "model/report.h"
@@ -65,6 +68,75 @@ void mmul_traces_destroy(struct mmul_traces *traces) {
     mmul_free(traces->events);
     mmul_free(traces->ranks);
     mmul_free(traces);
+}
+
+// One span of a transfer. Begins are on root's clock.
+struct transfer_span {
+    struct mmul_trace_event *event;
+    double begin, ahead_seconds;
+    bool is_sender;
+};
+
+static bool is_transfer(const struct mmul_trace_event *event) {
+    return event->kind == MMUL_TRACE_PIECES || event->kind == MMUL_TRACE_C_IN ||
+           event->kind == MMUL_TRACE_PANEL || event->kind == MMUL_TRACE_BLOCK;
+}
+
+// By transfer; within one, senders by their begin come before receivers.
+static int compare_spans(const void *left, const void *right) {
+    const struct transfer_span *a = left, *b = right;
+    const struct mmul_trace_event *x = a->event, *y = b->event;
+    if (x->stage != y->stage)
+        return x->stage < y->stage ? -1 : 1;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->numbers[0] != y->numbers[0])
+        return x->numbers[0] < y->numbers[0] ? -1 : 1;
+    if (a->is_sender != b->is_sender)
+        return a->is_sender ? -1 : 1;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+static int64_t collect_transfers(const struct mmul_traces *traces, struct transfer_span *spans) {
+    struct mmul_trace_event *event = traces->events;
+    int64_t count = 0;
+    for (int rank = 0; rank < traces->size; rank++) {
+        const double ahead = traces->ranks[rank].ahead_seconds;
+        for (int64_t i = 0; i < traces->ranks[rank].kept; i++, event++) {
+            if (!is_transfer(event))
+                continue;
+            const bool to_root = event->kind == MMUL_TRACE_BLOCK;
+            if (spans != NULL)
+                spans[count] = (struct transfer_span){event, event->begin - ahead, ahead,
+                                                      to_root ? rank != 0 : rank == 0};
+            count++;
+        }
+    }
+    return count;
+}
+
+enum mmul_status mmul_traces_cut_waits(struct mmul_traces *traces, struct mmul_error *err) {
+    struct transfer_span *spans = NULL;
+    const int64_t count = collect_transfers(traces, NULL);
+    if (count == 0)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(spans, count, "a trace", err);
+    if (status != MMUL_OK)
+        return status;
+    collect_transfers(traces, spans);
+    qsort(spans, (size_t)count, sizeof *spans, compare_spans);
+    const struct transfer_span *first = spans;
+    for (int64_t i = 0; i < count; i++) {
+        struct mmul_trace_event *event = spans[i].event;
+        if (event->stage != first->event->stage || event->kind != first->event->kind ||
+            event->numbers[0] != first->event->numbers[0])
+            first = &spans[i];
+        const double begin = first->begin + spans[i].ahead_seconds;
+        if (first->is_sender && !spans[i].is_sender)
+            event->begin = fmin(fmax(event->begin, begin), event->end);
+    }
+    mmul_free(spans);
+    return MMUL_OK;
 }
 
 void mmul_traces_set_commit(struct mmul_traces *traces, double begin, double end) {

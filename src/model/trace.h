@@ -112,5 +112,10 @@ struct mmul_traces {
 
 void mmul_traces_destroy(struct mmul_traces *traces);
 
+// A rank posts a receive long before the bytes are on their way. Moves the begin of what a rank receives in a
+// scatter, relay or gather to the moment when a sender began, so that waiting is not drawn as transfer. Pieces
+// and panels come from root; blocks go there.
+enum mmul_status mmul_traces_cut_waits(struct mmul_traces *traces, struct mmul_error *err);
+
 // The last event of root, if it is a commit, was from `begin` to `end`. NULL is legal.
 void mmul_traces_set_commit(struct mmul_traces *traces, double begin, double end);

@@ -76,6 +76,30 @@ static void test_threads_share_a_recorder(void **state) {
     mmul_trace_destroy(trace);
 }
 
+// Rank 1, whose clock is 100 s ahead, sends block 0 at 5 s and block 1 at 8 s; root has posted its receives at
+// 1 s. Root sends panel 0 at 2 s, which rank 1 has waited for since 1 s.
+static void test_waits_are_cut_off_transfers(void **state) {
+    (void)state;
+    struct mmul_trace_event events[] = {
+        {.begin = 1, .end = 6, .numbers = {0}, .kind = MMUL_TRACE_BLOCK},
+        {.begin = 6, .end = 9, .numbers = {1}, .kind = MMUL_TRACE_BLOCK},
+        {.begin = 1, .end = 9, .numbers = {1}, .kind = MMUL_TRACE_BLOCK, .stage = 1},
+        {.begin = 2, .end = 3, .numbers = {0}, .kind = MMUL_TRACE_PANEL},
+        {.begin = 0, .end = 1, .numbers = {0}, .kind = MMUL_TRACE_CHECK},
+        {.begin = 108, .end = 109, .numbers = {1}, .kind = MMUL_TRACE_BLOCK},
+        {.begin = 105, .end = 106, .numbers = {0}, .kind = MMUL_TRACE_BLOCK},
+        {.begin = 101, .end = 103, .numbers = {0}, .kind = MMUL_TRACE_PANEL},
+    };
+    static const double begins[] = {5, 8, 1, 2, 0, 108, 105, 102};
+    struct mmul_trace_rank ranks[] = {{.kept = 5}, {.kept = 3, .ahead_seconds = 100}};
+    struct mmul_traces traces = {.size = 2, .ranks = ranks, .events = events};
+    struct mmul_error err;
+    assert_int_equal(mmul_traces_cut_waits(&traces, &err), MMUL_OK);
+    for (int i = 0; i < 8; i++)
+        assert_true(events[i].begin == begins[i]);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
 // --------------------------------------------------------------------------------------- writing
 
 // Two ranks; the clock of the second is 1,000 s ahead. Events are in no order.
@@ -159,6 +183,7 @@ int main(void) {
         cmocka_unit_test(test_nobody_asked),
         cmocka_unit_test(test_what_fits_is_kept),
         cmocka_unit_test(test_threads_share_a_recorder),
+        cmocka_unit_test(test_waits_are_cut_off_transfers),
         cmocka_unit_test(test_events_come_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,12 +275,16 @@ static enum mmul_status collect_trace(struct mmul_site *site, struct mmul_report
         status = mmul_comm_share(comm, &mine, sizeof mine, traces->ranks, err);
     if (status == MMUL_OK)
         status = collect_events(site, traces, err);
+    if (status == MMUL_OK && comm->rank == 0) {
+        traces->size = comm->size;
+        traces->begin = site->begin;
+        status = mmul_traces_cut_waits(traces, err);
+    }
+    status = mmul_comm_agree(comm, status, err);
     if (status != MMUL_OK || comm->rank != 0) {
         mmul_traces_destroy(traces);
         return status;
     }
-    traces->size = comm->size;
-    traces->begin = site->begin;
     report->traces = traces;
     return MMUL_OK;
 }
