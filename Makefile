@@ -372,7 +372,7 @@ fuzz: ## look for inputs that break parsers, 10 minutes each (needs clang; SECON
 	@$(MAKE) --no-print-directory MODE=fuzz BUILD=build/fuzz CC=clang SETUP=no fuzz-programs
 	@scripts/fuzz build/fuzz/tests/fuzz $(SECONDS_EACH) $(TARGETS)
 
-lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
+lint: ## layers, style, plain language, clang-format, shellcheck and, where installed, cppcheck
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests lint
 
 # ---- Measuring --------------------------------------------------------------------------------------------
