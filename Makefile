@@ -375,6 +375,13 @@ fuzz: ## look for inputs that break parsers, 10 minutes each (needs clang; SECON
 lint: ## layers, style, plain language, clang-format, shellcheck and, where installed, cppcheck
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests lint
 
+.PHONY: hooks compile_commands.json
+hooks: ## let git run lint before each commit
+	@git config core.hooksPath scripts/hooks
+
+compile_commands.json: ## the commands that compile, for clangd and other tools
+	@$(MAKE) --no-print-directory --always-make --dry-run V=1 SETUP=no all tests | scripts/compile-commands
+
 # ---- Measuring --------------------------------------------------------------------------------------------
 
 .PHONY: bench bench-peers
