@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sends and counts the messages. The state is of the process, as its end is.
+// Sends and counts the farewell messages. The state belongs to the process, because the end does,
+// too.
 #include "exec/conduct/farewell.h"
 
 #include <stdio.h>
@@ -12,13 +13,13 @@
 static const double ANSWER_SECONDS = 0.4; // less than root stays for (cli/interrupt.c)
 
 static struct {
-    struct mmul_context *context; // borrowed; NULL: nobody is looked after
-    double since;                 // clock: when this rank saw that the end has begun; 0: not yet
+    struct mmul_context *context; // borrowed; NULL: no checks
+    double since;                 // clock: when this rank noticed the end; 0: not yet
     bool is_over;
 } farewell;
 
-// Is any other rank silent? Names them in `text` as far as there is room. *host: of all of them; NULL: they are on
-// several.
+// Returns the number of silent ranks and lists them in `text` as far as there is room. *host: the
+// host of all of them; NULL: they are on several.
 static int name_silent(char *text, size_t bytes, const char **host) {
     const struct mmul_comm *comm = farewell.context->comm;
     size_t length = 0;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// The names of ranks that have died. A launcher ends all ranks when it has lost one, and `mpirun -q` does not say which
-// one. Each rank that is told to end tells root so, with an empty message; the ranks from which root gets none within
-// 0.4 seconds have ended, or are on a host that does not answer. Root's line about its end names them.
+// Finds the ranks that have died. A launcher ends all ranks when it has lost one, and `mpirun -q`
+// does not name the lost rank. Each rank that is told to end sends root an empty message. A rank
+// that root does not hear from within 0.4 seconds has ended, or its host does not answer. Root
+// names these ranks in its last line.
 #pragma once
 
 struct mmul_context;
 
-// Looks from now on whether the end has begun (mmul_outputs_end), in each wait for messages, and in
-// mmul_farewell_attend. One context at a time; of a second one nothing is known. Local. `context` is borrowed until
-// mmul_farewell_end.
+// Starts checking for the end (mmul_ending_has_begun) in each wait for messages and in
+// mmul_farewell_attend. Only one context at a time is covered; a second call does nothing. Local.
+// `context` is borrowed until mmul_farewell_end.
 void mmul_farewell_begin(struct mmul_context *context);
 
-// Local, never waits, one system call. For the thread that calls MPI.
+// Checks once for the end, and sends or evaluates the messages. Local, never waits, one system
+// call. For the thread that calls MPI.
 void mmul_farewell_attend(void);
 
-// Nothing if `context` is not the one that has begun.
+// Stops the checks. Does nothing if `context` is not the one that mmul_farewell_begin took.
 void mmul_farewell_end(const struct mmul_context *context);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Small messages on the run's communicator, with tags of their own; one each way is under way at a
-// time, so that nothing piles up at a rank that is stopped. Silence is counted in the time that the
-// listener itself was awake: a job that was stopped as a whole accuses nobody.
+// Small messages on the run's communicator, with tags of their own. At most one message is in
+// flight in each direction, so that none pile up at a stopped rank. Silence is counted only while
+// the listener itself was awake: after a job was stopped as a whole, no rank is accused.
 //
 //     rank:  BEAT BEAT ... LEAVING BEAT ... BYE      root:  BEAT ... CANCEL? ... OVER
 //                           (OVER has come)^                     (all are LEAVING)^
 //
-// A rank's ASK is followed by root's GIVEN, root's QUESTION to a leader by an ANSWER, before BYE at the latest: root is
-// not done as long as it may ask. What is awaited so is tested all the time, and is a transfer of the run: its failure
-// is one, as is that of any words of who may ask or be asked.
+// Root answers a rank's ASK by GIVEN, and a leader answers root's QUESTION by ANSWER, before BYE at
+// the latest: root does not finish while it may still ask. Such an expected message is polled all
+// the time and counts as a transfer of the run. Its failure fails the run, and so does the failure
+// of any message of a rank that may ask or be asked.
 #include "exec/conduct/heartbeat.h"
 
 #include <stdarg.h>
@@ -25,22 +26,23 @@ static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 1
 enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
 enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, ASK, GIVEN, QUESTION, ANSWER };
 enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
-enum { LENDING = 2 };  // where the words of a question and an answer begin
-enum { STANDING = 8 }; // where those begin that say how far a rank is, in words of every kind
+enum { LENDING = 2 };  // index of the first word of a question or an answer
+enum { STANDING = 8 }; // index of the first progress word, in messages of every kind
 
 _Static_assert((int)LENDING + (int)MMUL_LENDING_WORDS <= (int)STANDING, "they fit");
 _Static_assert((int)STANDING + (int)MMUL_STANDING_WORDS <= (int)MMUL_WORDS, "these, too");
 
 struct mmul_heartbeat_peer {
     struct mmul_words receive, send;
-    int64_t heard[MMUL_WORDS]; // the last that came
+    int64_t heard[MMUL_WORDS]; // the last message received
     int rank;
-    enum kind last;       // LEAVING and BYE stay
-    double silent, named; // seconds: since the last words, and when it was named; 0: it was not
-    bool has_spoken;      // its words have come
-    bool was_cancelled;   // it has been told that the run is
-    bool asks;            // root: it may want lines
-    bool counts;          // a question or an answer is on the way, or may be
+    enum kind last; // LEAVING and BYE are never overwritten by BEAT
+    // seconds: since the last message; silence limit when it was named, 0: it was not
+    double silent, named;
+    bool has_spoken;    // a message has come
+    bool was_cancelled; // a cancel message has been sent to it
+    bool asks;          // root: it may request lines
+    bool counts;        // a question or an answer is in flight, or may be
 };
 
 static bool is_root(const struct mmul_heartbeat *heartbeat) {
@@ -51,7 +53,8 @@ static bool is_cancelled(const struct mmul_heartbeat *heartbeat) {
     return mmul_failure_is_void(&heartbeat->run->site.failure);
 }
 
-// A failure of these messages is not one of the run: what is not heard is silence, unless it counts.
+// A failed heartbeat message does not fail the run: it only looks like silence. Messages that count
+// are the exception.
 static struct mmul_peers peers_of(const struct mmul_heartbeat *heartbeat,
                                   const struct mmul_heartbeat_peer *peer) {
     struct mmul_peers peers = heartbeat->run->site.transport.talk;
@@ -84,7 +87,7 @@ static void fill_words(const struct mmul_heartbeat *heartbeat, enum kind kind, i
     memcpy(words + STANDING, &heartbeat->mine, sizeof heartbeat->mine);
 }
 
-// Sends what has been filled in. False: it cannot be: to be tried again.
+// Sends the prepared message. False: sending failed; try again later.
 static bool send(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     const struct mmul_peers peers = peers_of(heartbeat, peer);
     mmul_words_send(&peers, peer->rank, is_root(heartbeat) ? TAG_FROM_ROOT : TAG_TO_ROOT,
@@ -92,7 +95,8 @@ static bool send(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_p
     return !peer->send.failed;
 }
 
-// False: the last words have not left yet, or these cannot: to be tried again.
+// Sends a message of one kind. False: the last one has not left yet, or sending failed; try again
+// later.
 static bool say(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
                 enum kind kind) {
     if (!is_done(heartbeat, peer, &peer->send))
@@ -165,7 +169,7 @@ static void wait_for_words(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
                            double awake) {
     bool listens = peer->receive.active;
     hear_all(heartbeat, peer);
-    // Root only has words for rank 1 while it waits.
+    // While root waits it sends messages to rank 1 only.
     if (!listens || (!is_root(heartbeat) && heartbeat->run->site.context->comm->rank != 1))
         return;
     peer->silent += awake;
@@ -177,7 +181,7 @@ static void wait_for_words(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
     notice(heartbeat, peer, "has not moved for %.0f s", limit);
 }
 
-// What is due besides answers.
+// Sends heartbeats and cancel messages that are due. Replies are sent elsewhere.
 static void speak(struct mmul_heartbeat *heartbeat, bool beats) {
     heartbeat->has_cancelled |= is_cancelled(heartbeat);
     for (int i = 0; i < heartbeat->peer_count; i++) {
@@ -189,8 +193,8 @@ static void speak(struct mmul_heartbeat *heartbeat, bool beats) {
     }
 }
 
-// Root, of a rank that has spoken: plain loops are slow, and whoever waits for them should know. The
-// words may be of several moments: what is read from them is told, never computed with.
+// Root: tells the user about a rank that computes in plain loops, because those are slow. The words
+// of a message may be of different moments, so they are only shown and never computed with.
 static void tell_plain_work(struct mmul_heartbeat *heartbeat,
                             const struct mmul_heartbeat_peer *peer, double now) {
     static const double short_flops = 2e9;
@@ -212,8 +216,9 @@ static bool has_work(const struct mmul_run *run, int rank) {
     return any;
 }
 
-// Root: has every rank that works found nothing but garbled blocks, and is it long to repair them?
-// A device that errs is replaced, but all of them do not err alike.
+// Root: returns true if every rank with work has found nothing but garbled blocks and the repair
+// would take long. A single failing device is replaced, but devices do not all fail in the same
+// way. *blocks: number of garbled blocks.
 static bool is_hopeless(const struct mmul_heartbeat *heartbeat, int64_t *blocks) {
     static const double long_flops = 2e10;
     bool is_long = false;
@@ -246,7 +251,8 @@ static void end_hopeless(struct mmul_heartbeat *heartbeat, int64_t blocks) {
     mmul_failure_keep(&run->site.failure, &err);
 }
 
-// Root, with each of its beats.
+// Root, with each of its beats: ends a hopeless run, and tells about plain loops every five
+// seconds.
 static void judge(struct mmul_heartbeat *heartbeat, double now) {
     static const double told_seconds = 5;
     int64_t blocks;
@@ -261,7 +267,7 @@ static void judge(struct mmul_heartbeat *heartbeat, double now) {
 
 // ----------------------------------------------------------------------------------------- lending
 
-// Words that must come.
+// Sends a message of the lending protocol, which must not be lost.
 static bool say_lending(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
                         enum kind kind, const int64_t *words) {
     fill_words(heartbeat, kind, peer->send.values);
@@ -269,7 +275,7 @@ static bool say_lending(const struct mmul_heartbeat *heartbeat, struct mmul_hear
     return send(heartbeat, peer);
 }
 
-// Root: hears who may ask, some at a time, and answers them.
+// Root: receives from ranks that may request lines, up to 64 per call, and sends their replies.
 static void hear_askers(struct mmul_heartbeat *heartbeat) {
     const int at_once = 64;
     for (int i = 0; i < at_once && i < heartbeat->peer_count; i++) {
@@ -283,7 +289,7 @@ static void hear_askers(struct mmul_heartbeat *heartbeat) {
     }
 }
 
-// Root: asks for somebody who wants lines, hears what is said.
+// Root: asks a leader for lines on behalf of a waiting rank, or receives the leader's answer.
 static void ask(struct mmul_heartbeat *heartbeat) {
     struct mmul_lending *lending = &heartbeat->lending;
     int64_t question[MMUL_LENDING_WORDS], answer[MMUL_LENDING_WORDS];
@@ -319,7 +325,7 @@ static void lend_of_root(struct mmul_heartbeat *heartbeat) {
     ask(heartbeat);
 }
 
-// Another rank, which may ask, or lead a node that is asked.
+// Non-root rank that may request lines, or leads a node that may be asked.
 static void lend_of_others(struct mmul_heartbeat *heartbeat) {
     struct mmul_site *site = &heartbeat->run->site;
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[0];
@@ -349,7 +355,7 @@ static void lend(struct mmul_heartbeat *heartbeat) {
         lend_of_others(heartbeat);
 }
 
-// ---------------------------------------------------------------------------------- all the time
+// ----------------------------------------------------------------------------------- the main loop
 
 static void look(struct mmul_heartbeat *heartbeat) {
     double now = mmul_clock_now(), awake = now - heartbeat->looked_at;
@@ -375,10 +381,11 @@ void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat) {
         look(heartbeat);
 }
 
-// What root, and then the others, wait for before they go their ways.
+// Steps of the closing handshake, each done with all peers before the next one: root's first, then
+// those of the others.
 enum farewell { HEAR_LEAVING, SAY_OVER, HEAR_BYE, SAY_LEAVING, HEAR_OVER, SAY_BYE, SENT };
 
-// Who cannot be heard any more, because MPI has failed, is not waited for.
+// Returns true if a step is done with a peer. A peer that MPI can no longer reach counts as done.
 static bool is_through(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
                        enum farewell farewell) {
     switch (farewell) {
@@ -405,7 +412,7 @@ void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
     heartbeat->has_ended = true;
     for (enum farewell f = is_root(heartbeat) ? HEAR_LEAVING : SAY_LEAVING; f <= last; f++) {
         if (f == SAY_OVER)
-            heartbeat->is_over = true; // nothing but that is said from here on
+            heartbeat->is_over = true; // from here on OVER is the only message sent
         double nap = 20e-6;
         for (int i = 0; i < heartbeat->peer_count;) {
             if (is_through(heartbeat, &heartbeat->peers[i], f)) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Signs of life while a run is under way. Every rank's main thread, which tests and naps whatever its
-// device does, sends root a few words each second, and root sends rank 1 some; who has not been heard
-// of for ten seconds is named, and again after twice that time, and so on. A rank that is slow is not
-// one that does not move: its main thread is there all the same.
-// The same words say how far a rank is (exec/conduct/standing.h) and what it computes again by plain loops, and root's
-// answer ends a run for all ranks at once, wherever they are in it; and they ask for lines of other nodes
-// (exec/tasks/lending.h), and give them: words that must not be lost.
+// Heartbeat messages during a run. The main thread of every rank sends root a short message every
+// half second (less often with more than 250 ranks), even while its device computes. Root sends
+// some to rank 1. A rank silent for ten seconds is named in a notice, and again each time the
+// silence has doubled. A slow rank is not silent, because its main thread still sends. The messages
+// also carry the rank's progress (exec/conduct/standing.h) and its work in plain loops. Root's
+// reply can cancel the run on all ranks at any point. Requests for lines of other nodes and their
+// grants (exec/tasks/lending.h) travel the same way; those must not be lost.
 #pragma once
 
 #include "exec/conduct/run.h"
@@ -17,38 +17,43 @@ struct mmul_heartbeat_peer;
 
 struct mmul_heartbeat {
     struct mmul_run *run; // borrowed
-    struct mmul_heartbeat_peer
-        *peers; // owned: those this rank hears; of root by rank, else one: root
+    // owned: on root one per other rank, by rank; elsewhere root alone
+    struct mmul_heartbeat_peer *peers;
     int peer_count;
-    struct mmul_heartbeat_peer *own;      // what this rank would say; owned with the peers
-    struct mmul_lending lending;          // root's
-    bool lends, is_asked;                 // another rank: may ask or be asked; an answer is due
-    int64_t question[MMUL_LENDING_WORDS]; // the same
-    unsigned turn;                        // root: whom it hears next
-    double interval;                      // between words
+    struct mmul_heartbeat_peer *own; // this rank's own message data; owned with the peers
+    struct mmul_lending lending;     // used on root only
+    // non-root: this rank may request lines or be asked for some; a reply is due
+    bool lends, is_asked;
+    int64_t question[MMUL_LENDING_WORDS]; // non-root: the question to be answered
+    unsigned turn;                        // root: index of the peer to be polled next
+    double interval;                      // seconds between messages
     double looked_at;                     // clock of the last look
-    double sent_at;                       // ... of the last words
-    double told_at;                       // ... root: of the last line about plain loops
+    double sent_at;                       // clock of the last message
+    double told_at;                       // root: clock of the last notice about plain loops
     bool is_over, has_cancelled, has_ended;
     struct mmul_standing_watch watch;
-    struct mmul_standing mine; // as of the last words
+    struct mmul_standing mine; // as of the last message
 };
 
-// Fails with MMUL_ERR_SYSTEM; agree over world afterwards.
+// Allocates the state and prepares work stealing. Fails with MMUL_ERR_SYSTEM; agree over world
+// afterwards.
 enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mmul_run *run,
                                      struct mmul_error *err);
 
-// When all have succeeded, and before the ranks go their ways. Local.
+// Starts receiving. Call it after mmul_heartbeat_init has succeeded on all ranks, before their work
+// differs. Local.
 void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat);
 
-// Local, never waits, costs nothing most of the time: for the main thread, all the time.
+// Receives and sends what is due. Local, never waits. The main thread calls it all the time; most
+// calls cost nothing.
 void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat);
 
-// Root: how far a rank is, as it said last; root itself as of now. False: it has said nothing in this run.
+// Root: returns the last reported progress of a rank, and root's own as of `now`. False: no message
+// came in this run.
 bool mmul_heartbeat_standing(struct mmul_heartbeat *heartbeat, int rank, double now,
                              struct mmul_standing *standing);
 
-// Collective over world. Waits, with signs of life, until every rank has come here.
+// Collective over world. Waits until every rank has come here; the heartbeat goes on meanwhile.
 void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat);
 
 void mmul_heartbeat_fini(struct mmul_heartbeat *heartbeat);

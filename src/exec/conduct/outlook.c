@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What ranks compute is as far as they say, those that have said nothing yet like the others; moves are as far as root
-// sees them, and the one at hand as far as the time it was predicted to take.
+// Estimates the finished share of a run. Computing counts as far as the ranks report it; a rank
+// without a report counts as if it had done nothing. Finished moves count as root sees them. The
+// current move counts by elapsed over predicted time.
 #include "exec/conduct/outlook.h"
 
 #include <math.h>
@@ -15,17 +16,18 @@
 
 static const double TELL_SECONDS = 0.1;
 
-// A prediction counts as much as what was seen of so much of the work.
+// Weight of the prediction: it counts as much as an observation of this share of the work.
 static const double TRUSTED_SHARE = 0.05;
 
-// A CPU that computes alone is not measured, for nothing depends on it; a product of some seconds can spare the
-// milliseconds in which a few small ones say about how fast it is.
+// A CPU that computes alone is not measured, since no plan depends on its speed. A product of some
+// seconds can spare the milliseconds that a few small test products take, which show roughly how
+// fast the CPU is.
 static const double WORTH_A_GLANCE_FLOPS = 3e11;
 enum { GLANCE_SIDE = 512, GLANCES = 3 };
 
 struct glance {
     int left;
-    double seconds; // the shortest
+    double seconds; // fastest product so far
 };
 
 static bool glance_again(void *argument, double seconds) {
@@ -100,7 +102,8 @@ void mmul_outlook_init(struct mmul_outlook *outlook, struct mmul_run *run,
     outlook->stage_begin = outlook->begin = mmul_clock_now();
 }
 
-// Not of a run that is over before anybody asks.
+// Fills in the work of all stages, once. Called late, so that a run that ends early does not pay
+// for it.
 static void find_work(struct mmul_outlook *outlook) {
     const struct mmul_run *run = outlook->run;
     const struct mmul_stage *longest = NULL;
@@ -122,8 +125,9 @@ static void find_work(struct mmul_outlook *outlook) {
     outlook->has_looked = true;
 }
 
-// Of what all ranks compute; who has said nothing yet, or does not know how far it is, which is in its first task, has
-// done nothing. NAN: none of those that have said something has any of it.
+// Returns the finished share of what all ranks compute. A rank without a report, or still in its
+// first task and unable to tell, has done nothing so far. NAN: no rank with a report has any such
+// work.
 static double share_computed(struct mmul_outlook *outlook, double now) {
     const int size = outlook->run->site.context->comm->size;
     double done = 0, total = 0;
@@ -139,7 +143,7 @@ static double share_computed(struct mmul_outlook *outlook, double now) {
     return total > 0 ? fmin(done / total * known / size, 1) : NAN;
 }
 
-// What has been done, how much longer all takes than it was predicted to take, and what that means.
+// Computes the share done, the ratio of actual to predicted time, and the remaining time.
 static struct mmul_progress look(struct mmul_outlook *outlook, int stages_over, double now) {
     const struct mmul_run *run = outlook->run;
     find_work(outlook);
@@ -186,8 +190,9 @@ static double told(int64_t word, double factor) {
     return word != INT64_MIN ? (double)word * factor : NAN;
 }
 
-// What a rank is at, and has. A rank that has said nothing in this run, as in short turns of a loop, has what it said
-// before; it computes the longest step, and so does a rank that is through.
+// Fills in the current step and the figures of a rank. A rank without a message in this run, as in
+// short loop iterations, keeps its last figures. Its step is then the longest one, and so is the
+// step of a rank that has finished.
 static void note_rank(struct mmul_outlook *outlook, int rank, double now, struct mmul_job_rank *r) {
     const struct mmul_run *run = outlook->run;
     struct mmul_standing s;
@@ -223,7 +228,8 @@ static void note_ranks(struct mmul_outlook *outlook, double now, struct mmul_job
         job->ranks[i].share = all > 0 ? weights[i] / all : NAN;
 }
 
-// A loop is as far as its turns are.
+// Writes the board. In a loop the share done is that of the loop's iterations, so it is left alone
+// here.
 static void post(struct mmul_outlook *outlook, const struct mmul_progress *progress, double now) {
     struct mmul_context *context = outlook->run->site.context;
     struct mmul_job_state *job = mmul_board_job(context);
@@ -255,7 +261,7 @@ void mmul_outlook_tell(struct mmul_outlook *outlook, int stages_over) {
 void mmul_outlook_end(struct mmul_outlook *outlook) {
     struct mmul_context *context = outlook->run->site.context;
     const double now = mmul_clock_now();
-    if (context->board == NULL) // it has not said anything yet
+    if (context->board == NULL) // no board was ever written
         return;
     if (mmul_board_is_due(context, now))
         find_work(outlook);

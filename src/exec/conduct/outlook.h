@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// How far a run is, and how long it will take still: what root tells its user, and others of that user (exec/setup/
-// board.h). Predictions, corrected by the time that what is done has taken; all ranks count, by their words.
+// Progress and remaining time of a run, for root's user and for other jobs of that user
+// (exec/setup/board.h). Starts from the plan's predictions and corrects them by the time that
+// finished work has taken. Counts the work of all ranks, as their heartbeat messages report it.
 #pragma once
 
 #include "exec/conduct/heartbeat.h"
 
-// What there is to do, or has been done.
+// An amount of work, to be done or done already.
 struct mmul_outlook_work {
     double seconds; // as predicted
     double bytes, flops;
@@ -13,27 +14,29 @@ struct mmul_outlook_work {
 
 struct mmul_outlook {
     struct mmul_run *run;             // borrowed
-    struct mmul_heartbeat *heartbeat; // borrowed: where ranks' words come
-    void (*progress)(void *progress_context,
-                     const struct mmul_progress *progress); // NULL: nobody asks
+    struct mmul_heartbeat *heartbeat; // borrowed: receives the progress of other ranks
+    // Callback to the user; NULL: none.
+    void (*progress)(void *progress_context, const struct mmul_progress *progress);
     void *progress_context;
     const char *phase;
-    bool has_looked;                  // what follows is there
-    const struct mmul_stage *longest; // of those that compute; NULL: none
-    // Of all stages; of those that compute, by all ranks; of moves that are over, by root.
+    bool has_looked;                  // the fields below are set
+    const struct mmul_stage *longest; // the longest computing stage; NULL: none
+    // Work of all stages; of the computing stages, on all ranks; of the finished moves, as seen by
+    // root.
     struct mmul_outlook_work all, computing, moved;
     int stages_over;
-    double begin, stage_begin,
-        told;     // clock: of the run, of the first stage that is not over, of the last word
-    double shown; // the part of the work that was told: it only grows
+    // Clock: begin of the run, begin of the first unfinished stage, time of the last callback.
+    double begin, stage_begin, told;
+    double shown; // share of the work reported last; never decreases
 };
 
-// Root, when its run begins.
+// Initializes the outlook. Root, when its run begins.
 void mmul_outlook_init(struct mmul_outlook *outlook, struct mmul_run *run,
                        struct mmul_heartbeat *heartbeat);
 
-// Root's main thread, now and then; stages_over: so many of the run are, here.
+// Reports progress if an interval has passed. Root's main thread; stages_over: number of stages
+// finished on this node.
 void mmul_outlook_tell(struct mmul_outlook *outlook, int stages_over);
 
-// Root, when the run is over: what its ranks said last stays on its board.
+// Writes the last reports of the ranks to root's board. Root, when the run is over.
 void mmul_outlook_end(struct mmul_outlook *outlook);

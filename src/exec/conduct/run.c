@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One job from its plans to the stored results. Creates the stages, the transport, the segment, the
-// worker; then two threads carry the stages out, and an agreement over world ends it. The compute thread takes one
-// stage after the other, each by the functions of its kind, waits for counters (exec/memory/progress.h) of what a
-// stage needs, and makes no MPI call. Commits no file: that is the caller's last step.
+// Carries out one job, from its plans to the stored results. Creates the stages, the transport, the
+// segment and the worker. Then two threads carry out the stages, and an agreement over world ends
+// the run. The compute thread takes one stage after the other, each by the functions of its kind,
+// and waits for the counters that a stage needs (exec/memory/progress.h). It makes no MPI call.
+// Commits no file: that is the caller's last step.
 #include "exec/conduct/run.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@
 
 // -------------------------------------------------------------------------------------- creating
 
-// Nodes that take part in any of the products.
+// Creates the transport for the nodes that take part in any product with a schedule.
 static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
     bool *works = NULL;
@@ -64,7 +65,7 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
     return status;
 }
 
-// What other nodes may compute of a stage (exec/tasks/lending.h).
+// Returns what other nodes may compute of a stage (exec/tasks/lending.h).
 static enum mmul_lends find_lends(const struct mmul_run *run, const struct mmul_stage *stage) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     if (schedule == NULL || schedule->claim_share == 0 || stage->comm->node_count == 1)
@@ -89,9 +90,10 @@ static enum mmul_status create_loans(struct mmul_run *run, struct mmul_error *er
     return mmul_loans_create(&run->site, bytes, err);
 }
 
-// A device whose kernels do not build is replaced like one that fails later.
+// Warms up the device. If its kernels do not build, the device is replaced like one that fails
+// later.
 static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
-    double most[MMUL_DTYPES] = {0}; // of a type: m n k of the largest product
+    double most[MMUL_DTYPES] = {0}; // by type: m n k of the largest product
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < run->stage_count; i++) {
         const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[i]);
@@ -111,8 +113,8 @@ static void rouse(void *context) {
     mmul_progress_rouse(context);
 }
 
-// A small one stays for the next run, where all nodes have such: what it costs to make anew is more than many a turn of
-// a loop takes.
+// Provides the node's segment. A small segment is kept for the next run if every node has one:
+// creating it takes longer than many a loop iteration.
 static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct mmul_error *err) {
     enum { SMALL = 1 << 18 };
     bool is_new;
@@ -123,7 +125,7 @@ static enum mmul_status take_segment(struct mmul_run *run, int64_t bytes, struct
                            err);
 }
 
-// Counters first; then memory of the stages.
+// Creates the segment and lays it out: counters first, then the memory of the stages.
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
     struct mmul_segment_size size = {.stages = 0};
     const int ranks = run->site.context->comm->node_size;
@@ -141,8 +143,8 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     enum mmul_status status = take_segment(run, mmul_segment_size_bytes(&size, ranks, begins), err);
     if (status != MMUL_OK)
         return status;
-    run->site.progress =
-        (struct mmul_run_progress *)(void *)run->site.segment.data; // zeroed: nothing is done
+    // Zeroed memory: nothing is done yet.
+    run->site.progress = (struct mmul_run_progress *)(void *)run->site.segment.data;
     run->site.progress->rank_count = ranks;
     run->site.failure.shared = &run->site.progress->cancelled;
     run->site.failure.rouse = rouse;
@@ -173,7 +175,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     const struct mmul_comm *comm = context->comm;
     enum mmul_status status = mmul_comm_agree(comm, MMUL_ALLOCATE(made, 1, "a run", err), err);
     if (status != MMUL_OK) {
-        mmul_free(made); // nothing in it yet
+        mmul_free(made); // still empty
         return status;
     }
     made->site.context = context;
@@ -224,7 +226,7 @@ void mmul_run_destroy(struct mmul_run *run) {
         mmul_stage_fini(&run->stages[i]);
     mmul_works_destroy_turns(&run->site);
     mmul_transport_fini(&run->site.transport);
-    // A lost device's driver, or MPI, may still read and write what it was given.
+    // The driver of a lost device, or MPI, may still access the memory it was given.
     const bool keeps =
         run->site.watchdog.has_abandoned || mmul_comm_is_broken(run->site.context->comm);
     mmul_loans_destroy(&run->site, keeps);
@@ -241,13 +243,14 @@ void mmul_run_destroy(struct mmul_run *run) {
 
 // --------------------------------------------------------------------------------------- computing
 
-// For what is_over and has_come of a kind ask for, in the stage at hand.
+// Passed to is_over and has_come of a stage kind: waits for a counter on behalf of the current
+// stage.
 static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
     struct mmul_stage *stage = context;
     return mmul_stage_wait(stage, rank, counter, goal, &stage->site->mine.scatter_seconds, -1);
 }
 
-// Until all ranks of the node have done their part of so many stages.
+// Waits until all ranks of the node have done their part of the first `stages` stages.
 static bool wait_for_node(struct mmul_stage *stage, int stages) {
     struct mmul_site *site = stage->site;
     bool done = true;
@@ -257,7 +260,8 @@ static bool wait_for_node(struct mmul_stage *stage, int stages) {
     return done;
 }
 
-// Where a device, or the check, may have something of a value that was there before.
+// Drops cached data about the memory of a step's results: a device or the check may still hold
+// copies of an earlier value there.
 static void forget_memory(struct mmul_stage *stage, const struct mmul_program_step *step) {
     for (int i = 0; i < mmul_program_result_count(step); i++) {
         const int place = mmul_program_step_result(stage->plan, step, i);
@@ -271,7 +275,8 @@ static void forget_memory(struct mmul_stage *stage, const struct mmul_program_st
     }
 }
 
-// What is wrong with the data of an operation stands where that was asked for.
+// Keeps the first failure. An error in the data of an operation is prefixed with the place in the
+// program text.
 static void keep_failure(struct mmul_stage *stage, const struct mmul_error *failed) {
     const struct mmul_program_step *step = stage->is.step;
     const char *origin = "";
@@ -283,9 +288,10 @@ static void keep_failure(struct mmul_stage *stage, const struct mmul_error *fail
     mmul_failure_keep(&stage->site->failure, &err);
 }
 
-// Others' part of the stages before one, where they are late and this rank would wait for them.
+// Computes late parts of other ranks in the stages before `stages`, instead of waiting for these
+// ranks.
 static void help(struct mmul_run *run, int stages) {
-    struct mmul_error err; // a device that was replaced leaves its words in it
+    struct mmul_error err; // a replaced device leaves its message in it
     for (int i = run->stages_over; i < stages; i++) {
         struct mmul_stage *stage = run->helped = &run->stages[i];
         if (stage->is.kind->help != NULL && stage->is.kind->help(stage, &err) != MMUL_OK)
@@ -294,7 +300,8 @@ static void help(struct mmul_run *run, int stages) {
     run->helped = NULL;
 }
 
-// A move has come, and is right; its seconds are copying. False: the run was cancelled.
+// Waits for a move to arrive and checks it. Its computing seconds count as copying. False: the run
+// was cancelled.
 static bool receive(struct mmul_run *run, struct mmul_stage *move) {
     struct mmul_report_rank *mine = &run->site.mine;
     struct mmul_error err;
@@ -310,8 +317,8 @@ static bool receive(struct mmul_run *run, struct mmul_stage *move) {
     return !mmul_stage_is_cancelled(move);
 }
 
-// Moves that are due when so many stages have been begun: that of the last one, whose panels nobody takes one by one,
-// and early ones. False: the run was cancelled.
+// Receives the moves that are due once `count` stages have begun: the last stage, if it is a move
+// and its panels are not taken one by one, and early moves. False: the run was cancelled.
 static bool receive_due(struct mmul_run *run, int count) {
     const struct mmul_stage *next = count < run->stage_count ? &run->stages[count] : NULL;
     struct mmul_stage *last = &run->stages[count - 1];
@@ -324,7 +331,8 @@ static bool receive_due(struct mmul_run *run, int count) {
     return is_going_on;
 }
 
-// Its memory is free, and the values that it reads are complete. False: the run was cancelled.
+// Waits until the memory of a stage is free and the values that it reads are complete. False: the
+// run was cancelled.
 static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
     struct mmul_error err;
     help(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
@@ -347,8 +355,9 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
     return false;
 }
 
-// Waits for what each stage and task needs, multiplies, checks, and counts what is done. A failure goes to
-// run->site.failure and cancels the node's other work.
+// Waits for what each stage and task needs, multiplies, checks, and counts finished work. A failure
+// goes to run->site.failure and cancels the node's other work. May be called again, and then
+// continues with the current stage.
 static void compute_stages(struct mmul_run *run) {
     const int rank = run->site.context->comm->node_rank;
     struct mmul_report_rank *mine = &run->site.mine;
@@ -359,10 +368,10 @@ static void compute_stages(struct mmul_run *run) {
     }
     for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
         struct mmul_stage *stage = &run->stages[run->stage_at_hand];
-        struct mmul_error err; // a device that was replaced leaves its words in it
+        struct mmul_error err; // a replaced device leaves its message in it
         if (run->site.trace != NULL)
             atomic_store(&run->site.trace->stage, run->stage_at_hand);
-        if (stage->is.kind->copies) // entered again, the watch adds up what goes on
+        if (stage->is.kind->copies) // adds the running interval to the sum
             mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
         const double computing_before = mine->compute_seconds;
         if (!stage->is_begun && !begin_stage(run, stage))
@@ -374,22 +383,22 @@ static void compute_stages(struct mmul_run *run) {
             return;
         if (run->parts != NULL || stage->is.kind->copies)
             mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
-        if (run->parts !=
-            NULL) // before others hear of it, who may be through with the next one first
+        // Before the counter rises: another rank may be through with the next stage at once.
+        if (run->parts != NULL)
             mmul_run_end_part(run, stage->index, &part);
-        if (stage->is.kind->copies) { // what has been counted as computing since then
+        if (stage->is.kind->copies) { // the time counted as computing since then
             mine->copy_seconds += mine->compute_seconds - computing_before;
             mine->compute_seconds = computing_before;
         }
         mmul_progress_raise(run->site.progress, rank, &run->site.progress->ranks[rank].stages_done,
                             stage->index + 1, stage->index + 1);
     }
-    help(run, run->stage_count); // the last ones
+    help(run, run->stage_count); // the last stages
     (void)receive_due(run, run->stage_count);
 }
 
-// Main thread: a device that has not ended its product in time is abandoned and replaced; true: then compute_stages
-// has to be called again, on another thread, and goes on with what is at hand.
+// Main thread: abandons and replaces a device that has not finished its product in time. True:
+// compute_stages must be called again on another thread, and continues with the current stage.
 static bool give_up_device(struct mmul_run *run) {
     struct mmul_error err;
     enum mmul_status status;
@@ -410,14 +419,14 @@ static bool give_up_device(struct mmul_run *run) {
 
 // --------------------------------------------------------------------------------------- running
 
-// The threads of a rank.
+// State of the threads of a rank.
 struct threads {
     struct mmul_run *run;
     struct mmul_heartbeat heartbeat;
     struct mmul_mover mover;
-    struct mmul_outlook outlook; // root's
-    int arrived;                 // root: stages whose outputs are told of
-    int computed, stored;        // so many stages are, on this node
+    struct mmul_outlook outlook; // root only
+    int arrived;                 // root: number of stages that have reported their outputs
+    int computed, stored;        // number of stages computed and stored on this node
 };
 
 static void compute(void *context) {
@@ -438,11 +447,11 @@ static void store(void *context) {
 
 static void cancel(void *context) {
     struct threads *threads = context;
-    mmul_failure_void(&threads->run->site.failure); // the others need not wait for this rank
+    mmul_failure_void(&threads->run->site.failure); // the other ranks need not wait for this one
     atomic_store(&threads->run->has_computed, true);
 }
 
-// False: there is more to be computed of it, and to leave.
+// Returns false if more of the stage has to be computed and sent.
 static bool is_computed(struct mmul_stage *stage) {
     return stage->is.kind->note_computed == NULL || stage->is.kind->note_computed(stage);
 }
@@ -451,8 +460,8 @@ static bool has_left(const struct mmul_stage *stage) {
     return stage->is.kind->has_left == NULL || stage->is.kind->has_left(stage);
 }
 
-// What is counted of this rank's node, whose leader moves the blocks of C: from the first stage on of which not all was
-// when it was looked at before.
+// Notes when this rank's node has computed and stored everything; its leader moves the blocks of C.
+// Continues at the first stage that was unfinished in the previous call.
 static void note_progress(struct threads *threads) {
     struct mmul_run *run = threads->run;
     const int count = run->stage_count;
@@ -475,7 +484,7 @@ static void tell_of_output(const struct mmul_run *run, int place) {
         run->calls->arrived(run->calls->arrived_context, o->output);
 }
 
-// Root: what its stages that are over have brought to outputs.
+// Root: reports the outputs that finished stages have written.
 static void tell_arrivals(struct threads *threads) {
     const struct mmul_run *run = threads->run;
     const struct mmul_program_plan *plan = run->site.values->plan;
@@ -513,7 +522,7 @@ static enum mmul_attention attend(void *context) {
                : MMUL_ATTEND_NOTHING;
 }
 
-// What this rank has met.
+// Returns the first failure of this rank.
 static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (run->site.failure.err.status != MMUL_OK)
@@ -524,16 +533,17 @@ static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_err
     return status;
 }
 
-// A run that is over so soon is over before a thread that helps with one of its steps has begun.
+// Below this predicted time a run ends before a helper thread for one of its steps has even
+// started.
 static const double ALONE_SECONDS = 1e-3;
 
-// For a thread that computes and moves, where it waits.
+// Moves traffic where a thread waits that both computes and moves.
 static bool attend_between(void *context) {
     return attend(context) == MMUL_ATTEND_MOVED;
 }
 
-// Does a CPU of a rank alone compute all of it, and is that over so soon that a second thread costs more than it
-// brings?
+// Returns true if a CPU of a single rank computes everything, and so quickly that a second thread
+// costs more than it gains.
 static bool is_over_at_once(const struct mmul_run *run, bool writes_back) {
     static const double SECONDS = 3e-3;
     const struct mmul_context *context = run->site.context;
@@ -579,7 +589,7 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
             mmul_outlook_end(&threads.outlook);
     }
     mmul_heartbeat_fini(&threads.heartbeat);
-    // Until the node's last rank has computed it is that rank that is waited for, not the blocks.
+    // Until the node's last rank has computed, the wait is for that rank and not for the blocks.
     double moving = run->stored - fmax(run->computed, run->node_computed);
     run->site.mine.gather_seconds += fmax(moving, 0);
     if (status == MMUL_OK)

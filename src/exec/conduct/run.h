@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The fourth noun: a run owns every buffer of one job and carries its stages out. On every rank one
-// thread computes stage after stage while the other one keeps the traffic moving
-// (exec/traffic/mover), which may be ahead by a stage, and behind with early moves; they wait for counters of each
-// other (exec/memory/progress.h).
+// The fourth noun: a run owns every buffer of one job and carries out its stages. On every rank one
+// thread computes stage after stage. The main thread keeps the traffic moving (exec/traffic/mover).
+// Traffic may be one stage ahead, and early moves may still be under way behind. The threads wait
+// for each other's counters (exec/memory/progress.h).
 #pragma once
 
 #include <stdatomic.h>
@@ -14,15 +14,16 @@
 struct mmul_run {
     struct mmul_site site;
     const struct mmul_job_calls *calls; // borrowed
-    struct mmul_report_part *parts; // owned: what this rank did of each stage; NULL: nobody asks
+    struct mmul_report_part *parts; // owned: what this rank did in each stage; NULL: not recorded
     struct mmul_stage *stages;      // owned
-    bool leaves_segment;            // to the next run that wants as large a one
+    bool leaves_segment;            // keep the segment for a later run that needs the same size
     int stage_count;
-    int stage_at_hand,
-        stages_over;           // the compute thread's: the second, how many it has seen to be over
-    struct mmul_stage *helped; // the same: in which it does others' part meanwhile; NULL: in none
-    // When this rank had nothing left to compute, when the same held for own steps of all ranks of
-    // its node, and when the node's blocks of these had all left; 0: not yet.
+    // Compute thread: the current stage, and the number of stages it knows to be over on this node.
+    int stage_at_hand, stages_over;
+    // Compute thread: the earlier stage in which it is helping other ranks; NULL: none.
+    struct mmul_stage *helped;
+    // Clock times; 0: not yet. This rank had nothing left to compute; all ranks of its node had
+    // finished their own stages; the node's result blocks had all left.
     double computed, node_computed, stored;
     _Atomic bool has_computed; // the compute thread has ended
 };
@@ -35,36 +36,38 @@ struct mmul_run_request {
     struct mmul_values *values;
 };
 
-// Collective. Allocates everything the plans ask for and warms the device up; on failure nothing
-// is left. Outputs are not touched.
+// Creates a run: allocates everything the plans ask for and warms up the device. Collective. On
+// failure nothing is left. Does not touch outputs.
 enum mmul_status mmul_run_create(struct mmul_context *context,
                                  const struct mmul_run_request *request, struct mmul_run **run,
                                  struct mmul_error *err);
 
-// Collective. Moves, computes and checks until all results are where they belong (outputs are not
-// committed).
+// Moves, computes and checks until all results are in place. Collective. Does not commit outputs.
 enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err);
 
-// Local; an agreement must follow. The report of a program that has not been run: what its plan says, and who its ranks
-// are. Fails with MMUL_ERR_SYSTEM (memory).
+// Creates the report of a program that has not been run: the plan's figures and a description of
+// every rank. Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_report_create(const struct mmul_context *context,
                                     const struct mmul_program_plan *plan,
                                     struct mmul_report **report, struct mmul_error *err);
 
-// Collective. What happened in the run goes into that, while results can still be taken back.
+// Adds the measurements of the run to `report`. Collective. Call it while results can still be
+// rolled back.
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
                                  struct mmul_error *err);
 
-// Local. The last numbers, when outputs stand; `begin`: of the run; `committing`: when that began.
+// Fills in the last times, once the outputs are committed. Local. begin: clock at the begin of the
+// run; committing: clock at the begin of the commit.
 void mmul_report_end(struct mmul_report *report, double begin, double committing);
 
-// Compute thread. What this rank does of a stage, from the one call to the other. Then `part` is that of the
-// next one, which begins.
+// Measure what this rank does in one stage. Compute thread. mmul_run_begin_part opens the first
+// record. mmul_run_end_part stores the record of `stage` and opens the next one in `part`.
 struct mmul_report_part mmul_run_begin_part(struct mmul_run *run);
 void mmul_run_end_part(struct mmul_run *run, int stage, struct mmul_report_part *part);
 
-// Collective. A recorder for this rank, when the job asks for one: of a size that depends on the number of ranks alone.
+// Creates this rank's trace recorder if the job asks for one. Its capacity depends on the number of
+// ranks alone. Collective.
 enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err);
 
-// Local.
+// Releases the run. Local.
 void mmul_run_destroy(struct mmul_run *run);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The recorders of a run, and from what each rank measured and recorded to the report: ranks tell root, root adds it
-// up. Every run has one, and so has a program that computes nothing; what each rank did of each operation is in it
-// where the job asks for a record.
+// Creates the trace recorders of a run and builds the report. Each rank measures and records, sends
+// the figures to root, and root adds them up. Every run has a report, and so has a program that
+// computes nothing. The report contains what each rank did in each operation if the job asks for a
+// record.
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@
 
 // ------------------------------------------------------------------------------------------- ranks
 
-// Who a rank is: known on all ranks.
+// Describes a rank by facts that all ranks know.
 static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_rank *r) {
     mmul_text_copy(r->host, sizeof r->host, info->host);
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
@@ -31,7 +32,8 @@ static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_
     r->threads = info->threads;
 }
 
-// What this rank did of the one product that the run is; how often it claimed is known already.
+// Describes this rank's part of the product, for a run that is one product. `claims` is set by the
+// caller.
 static void describe_product(const struct mmul_stage *stage, struct mmul_report_rank *r) {
     const struct mmul_works *works = stage->works;
     const struct mmul_problem *problem = &stage->is.schedule->problem;
@@ -46,7 +48,7 @@ static void describe_product(const struct mmul_stage *stage, struct mmul_report_
     r->flops = 2.0 * (double)elements * (double)problem->k;
 }
 
-// Of the first product, or as if it had one.
+// Returns the result type of the first product; MMUL_F32 if there is none.
 static enum mmul_dtype dtype_of(const struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++)
         if (run->stages[i].is.schedule != NULL)
@@ -54,7 +56,7 @@ static enum mmul_dtype dtype_of(const struct mmul_run *run) {
     return MMUL_F32;
 }
 
-// What this rank knows of itself.
+// Fills in this rank's own figures.
 static void describe_self(struct mmul_run *run, bool is_product) {
     struct mmul_context *context = run->site.context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
@@ -136,7 +138,7 @@ enum mmul_status mmul_report_create(const struct mmul_context *context,
     return MMUL_OK;
 }
 
-// Collective. What each node sent to each.
+// Collects on root the bytes that each node sent to each other node. Collective.
 static enum mmul_status collect_sent(const struct mmul_run *run, struct mmul_report *report,
                                      struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
@@ -158,13 +160,13 @@ static enum mmul_status collect_sent(const struct mmul_run *run, struct mmul_rep
     return status;
 }
 
-// --------------------------------------------------------------------------------- of one product
+// ------------------------------------------------------------------------------------ one product
 
 static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
     return mmul_shape_matrices(shape) * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
 }
 
-// What the ranks of a node used where it lies.
+// Returns the bytes that the ranks of a node read from files without copying them.
 static int64_t bytes_read_in_place(const struct mmul_report *report,
                                    const struct mmul_schedule *schedule, int node) {
     const struct mmul_problem *p = &schedule->problem;
@@ -187,10 +189,10 @@ static int64_t bytes_read_in_place(const struct mmul_report *report,
     return bytes;
 }
 
-// What a run did in less time than that says little about a device.
+// Compute times below this say little about a device.
 static const double TELLING_SECONDS = 0.05;
 
-// On all ranks alike: later runs of the context know better how fast a rank is.
+// Raises the known speeds by what was measured, alike on all ranks, for later runs of the context.
 static void correct_speeds(struct mmul_cluster *cluster, enum mmul_dtype dtype,
                            const struct mmul_report *report) {
     for (int i = 0; i < report->size; i++) {
@@ -209,7 +211,8 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
     report->total = schedule->total;
     report->predicted_seconds = schedule->predicted_seconds;
     mmul_text_copy(report->faster, sizeof report->faster, schedule->faster);
-    if (run->site.context->comm->rank == 0) { // what is known of files beside what ranks tell
+    // Facts about files, beside the figures that ranks report
+    if (run->site.context->comm->rank == 0) {
         report->bytes_read = stage->product->files.bytes_read;
         for (int node = 0; node < schedule->node_count; node++)
             report->bytes_read += bytes_read_in_place(report, schedule, node);
@@ -224,7 +227,7 @@ static void add_product(const struct mmul_run *run, struct mmul_report *report) 
 
 // ------------------------------------------------------------------------------------------ traces
 
-// Events of a rank, 40 bytes each; those of all ranks have room on root together.
+// Number of trace events per rank, 40 bytes each. Root has room for those of all ranks together.
 static const int64_t LEAST_EVENTS = 1 << 10, MOST_EVENTS = 1 << 16, EVENTS_OF_ALL = 1 << 22;
 
 enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err) {
@@ -254,14 +257,14 @@ static enum mmul_status collect_events(struct mmul_site *site, struct mmul_trace
     return status;
 }
 
-// Collective, of a run with recorders. What all ranks have recorded, in root's `report`, with a last event of root's
-// for the commit that is to come.
+// Collects the events of all ranks in root's `report`, in a run with recorders. Root adds a last
+// event for the commit that follows. Collective.
 static enum mmul_status collect_trace(struct mmul_site *site, struct mmul_report *report,
                                       struct mmul_error *err) {
     const struct mmul_comm *comm = site->context->comm;
     struct mmul_traces *traces = NULL;
     struct mmul_trace_rank mine = {0};
-    if (comm->rank == 0) // its times are known later
+    if (comm->rank == 0) // the event's times are set later
         mmul_trace_add(site->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
     mine.kept = mmul_trace_kept(site->trace);
     mine.dropped = mmul_trace_dropped(site->trace);
@@ -291,7 +294,7 @@ static enum mmul_status collect_trace(struct mmul_site *site, struct mmul_report
 
 // -------------------------------------------------------------------------------------- operations
 
-// Sums of the run so far stand where differences will.
+// Holds the run's sums so far in the fields where the differences will be stored.
 struct mmul_report_part mmul_run_begin_part(struct mmul_run *run) {
     const struct mmul_report_rank *mine = &run->site.mine;
     const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->site.worker);
@@ -350,7 +353,7 @@ static int64_t result_bytes(const struct mmul_program_plan *plan, int step, int 
     return bytes;
 }
 
-// What this rank has in memory while each of its stages goes on.
+// Fills in the memory that this rank uses during each of its stages.
 static enum mmul_status describe_memory(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_program_plan *plan = run->site.values->plan;
     int64_t *bytes = NULL, *device = NULL;
@@ -367,7 +370,7 @@ static enum mmul_status describe_memory(struct mmul_run *run, struct mmul_error 
     return status;
 }
 
-// Collective. What all ranks did of each, on root's clock.
+// Collects on root what all ranks did in each operation, in times of root's clock. Collective.
 static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *report,
                                       struct mmul_error *err) {
     const struct mmul_comm *comm = run->site.context->comm;
@@ -403,9 +406,10 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
     return MMUL_OK;
 }
 
-// --------------------------------------------------------------------------------------- the whole
+// ------------------------------------------------------------------------------------------ report
 
-// A place that NaN has is a place all the same: nothing else says so.
+// Warns about a row with NaN in which the largest or smallest elements were searched. The result is
+// a valid position all the same, so nothing else shows it.
 static void warn_of_nan(const struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++) {
         const struct mmul_operation *o = atomic_load(&run->stages[i].nan_in);
@@ -447,8 +451,8 @@ void mmul_report_end(struct mmul_report *report, double begin, double committing
         struct mmul_report_rank *r = &report->ranks[i];
         double busy = r->setup_seconds + r->scatter_seconds + r->compute_seconds + r->copy_seconds +
                       r->verify_seconds + r->gather_seconds;
-        // Clocks of ranks start within a message of each other: what one has set up before root's ran is not of the
-        // wall seconds.
+        // The clocks of the ranks start within one message of each other. Setup time before the
+        // start of root's clock is not part of the wall time.
         const double left = committing - begin - busy;
         r->idle_seconds = fmax(left, 0);
         r->setup_seconds = fmax(r->setup_seconds + fmin(left, 0), 0);

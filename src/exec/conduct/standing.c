@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// By counters that anybody may read while the compute thread writes them: elements of the stage at hand that are made,
-// and what is under way by its rate; of what has no such counters the time that it was predicted to take.
+// Computes the progress of a rank from counters that any thread may read while the compute thread
+// writes them. For the current stage those are the finished elements, and the elements under way by
+// their rate. A stage without such counters counts by elapsed over predicted time.
 #include "exec/conduct/standing.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 #include "model/problem.h"
 #include "plan/cost/pass_cost.h"
 
-// A prediction counts as much as what was seen of so much of the work.
+// Weight of the prediction: it counts as much as an observation of this share of the work.
 static const double TRUSTED_SHARE = 0.05;
 
 double mmul_standing_ease(double share) {
@@ -69,7 +70,8 @@ double mmul_standing_seconds(const struct mmul_standing_watch *watch,
                                                 : stage->plan->steps[stage->is.index].seconds;
 }
 
-// Seconds; of a program of which nothing is predicted, operations.
+// Returns this rank's work in a stage in predicted seconds. In a program without predictions it is
+// operations / 1e9.
 static double weight_of(const struct mmul_standing_watch *watch, const struct mmul_stage *stage) {
     if (!has_part(stage))
         return 0;
@@ -78,7 +80,8 @@ static double weight_of(const struct mmul_standing_watch *watch, const struct mm
                : mmul_program_flops(stage->plan->program, stage->operation) * 1e-9;
 }
 
-// Not of a run that is over before anybody asks.
+// Fills in the predicted work before each stage, once. Called late, so that a run that ends early
+// does not pay for it.
 static void find_weights(struct mmul_standing_watch *watch) {
     const struct mmul_run *run = watch->run;
     for (int i = 0; !watch->has_looked && i < run->stage_count; i++)
@@ -86,7 +89,8 @@ static void find_weights(struct mmul_standing_watch *watch) {
     watch->has_looked = true;
 }
 
-// Of an element of the result; what is fused comes when it is made.
+// Returns the operations per element of the result. Fused operations are not included: they run
+// once it is made.
 static double flops_each(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape shape =
@@ -95,7 +99,7 @@ static double flops_each(const struct mmul_stage *stage) {
            ((double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols);
 }
 
-// Elements of its result that are under way, by now; 0: none, or nobody knows.
+// Estimates how many elements of the current task are finished by now; 0: none, or not known.
 static double under_way(const struct mmul_standing_watch *watch, const struct mmul_stage *stage,
                         double now) {
     const struct mmul_stage_progress_rank *own = &stage->progress->ranks[own_rank(watch->run)];
@@ -109,7 +113,7 @@ static double under_way(const struct mmul_standing_watch *watch, const struct mm
     return elements * mmul_standing_ease(rate * (now - begun) / elements);
 }
 
-// Of its part of the stage at hand, 0 to 1.
+// Returns the finished share of this rank's part of the current stage, 0 to 1.
 static double share_of_stage(const struct mmul_standing_watch *watch,
                              const struct mmul_stage *stage, double made, double now) {
     const int64_t planned =
@@ -123,7 +127,7 @@ static double share_of_stage(const struct mmul_standing_watch *watch,
     return predicted > 0 ? mmul_standing_ease((now - watch->stage_begin) / predicted) : 0;
 }
 
-// What has been done, of all.
+// Sets the finished and the total work of the whole run.
 static void find_done(struct mmul_standing_watch *watch, const struct mmul_stage *stage,
                       double made, double now, struct mmul_standing *s) {
     const struct mmul_run *run = watch->run;
