@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The word (front in its upper half, back in its lower one, so that one compare-and-swap decides who
-// has a line) and the arithmetic of shares.
+// The word: front in its upper half, back in its lower half, so that one compare-and-swap decides
+// which rank owns a line. Also computes the number of lines to take, keep or claim.
 #include "exec/memory/claims.h"
 
 #include "base/integer.h"
@@ -38,7 +38,8 @@ double mmul_pace_level(const struct mmul_pace *paces, int count) {
         level = paces[i].until > level ? paces[i].until : level;
         left += paces[i].left;
     }
-    for (bool settled = false; !settled;) { // it falls until all who are busy beyond it are out
+    // The level falls until every rank that is busy beyond it has been left out.
+    for (bool settled = false; !settled;) {
         double rates = 0, work = left;
         for (int i = 0; i < count; i++) {
             if (paces[i].until > level)
@@ -54,7 +55,7 @@ double mmul_pace_level(const struct mmul_pace *paces, int count) {
 }
 
 static int64_t lines_in(double seconds, double rate, struct mmul_rest rest) {
-    const double few = (double)rest.full / 32; // are not left
+    const double few = (double)rest.full / 32; // fewer lines are not left over
     double lines = seconds * rate / rest.width;
     if (lines >= (double)rest.lines - few)
         return rest.lines;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Who begins which lines of a block, and how many. Each rank of a node has one word of its progress that
-// says which positions of its tasks (plan/lists/tasks.h) nobody has begun: it takes them from the front, and
-// whoever has nothing left claims them from the back, straight from there. That is all that passes
-// between the two; where nobody is idle the word is the owner's alone. Ranks of another node take from the front,
-// too (exec/tasks/lending.h).
+// Work stealing within a node: which rank begins which lines of a block, and how many. Each rank
+// has one atomic word in its progress with the positions of its tasks (plan/lists/tasks.h) that
+// have not begun. The owner takes positions from the front. An idle rank of the node claims some
+// from the back, and ranks of another node get some from the front (exec/tasks/lending.h). The word
+// is all they exchange; while no rank is idle only the owner accesses it.
 //
-//     |--- computed or begun ---|------- nobody's -------|--- claimed by others ---|
+//     |--- computed or begun ---|------ not begun -------|--- claimed by others ---|
 //     0                       front                     back               tasks.positions
 //
 // Pure but for the atomic word; no MPI, no waiting.
@@ -18,49 +18,52 @@
 
 #include "plan/lists/tasks.h"
 
-typedef _Atomic uint64_t mmul_unbegun; // positions; at most MMUL_POSITIONS_MOST
+typedef _Atomic uint64_t mmul_unbegun; // a range of positions; at most MMUL_POSITIONS_MOST
 
-// By the owner: while nobody else looks, or while it is empty.
+// Sets the range. Owner only, while no other rank reads it or while it is empty.
 void mmul_unbegun_set(mmul_unbegun *unbegun, struct mmul_range left);
 
 struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun);
 
-// Somebody begins the first, or the last, `count` of the positions that were `seen`. False, and nothing has
-// changed: they are no longer so.
+// Begin the first (take) or the last (claim) `count` positions. `seen` is the range read before.
+// False: the range has changed since then; nothing was taken.
 bool mmul_unbegun_take(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
 bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
 
 // ------------------------------------------------------------------------------------ how many
 
-// How far a rank is, in elements of C. Elements of other steps or ranks cost the same: k is one.
+// Progress of a rank, in elements of C. Elements of other steps or ranks cost the same, because k
+// is the same.
 struct mmul_pace {
-    double until; // seconds until what it computes now is over; 0: nothing
-    double left;  // elements of its block that nobody has begun
-    double rate;  // elements per second of late, > 0
+    double until; // seconds until its current work is over; 0: none
+    double left;  // elements of its block that have not begun
+    double rate;  // recent elements per second, > 0
 };
 
-// Seconds until all would be over if what is left were dealt out such that all end together; a rank
-// that is busy for longer than that gets none of it.
+// Returns the seconds until all would finish if the remaining work were dealt out so that they
+// finish together. A rank that is busy for longer gets none of it.
 double mmul_pace_level(const struct mmul_pace *paces, int count);
 
-// What is left of a task: lines of so many elements each, `full` of which there were.
+// Remaining part of a task: `lines` of `width` elements each. `full`: number of lines the task
+// began with.
 struct mmul_rest {
     int64_t lines, full;
     double width;
 };
 
-// How many lines of its task the owner, of this rate, should begin at once: all, unless others would
-// wait for it for more than `worth` seconds; then what ends with theirs, and an eighth of the full
-// lines at least.
+// Returns how many lines of its task the owner should begin at once. All, unless others would then
+// wait more than `worth` seconds. Otherwise as many as end together with the others' work, at least
+// an eighth of the full lines. rate: the owner's.
 int64_t mmul_pace_take(double level, double worth, double rate, struct mmul_rest rest);
 
-// How many lines, whose terms are added in slices, their owner should keep from here on: all, unless others
-// would wait for it for more than `worth` seconds, and what ends with theirs where that leaves an eighth of
-// the full lines at least to be claimed. width: what the terms to come are worth.
+// Returns how many lines the owner should keep if it adds their terms in slices. All, unless others
+// would then wait more than `worth` seconds. Otherwise as many as end together with the others'
+// work, if at least an eighth of the full lines is left to be claimed. rest.width counts the terms
+// still to be added.
 int64_t mmul_pace_keep(double level, double worth, double rate, struct mmul_rest rest);
 
-// How many lines of the last task of a rank of pace `owner` an idle one of this rate should claim: none
-// where that saves no more than `worth` seconds, or the owner would be done before. An eighth of the
-// full lines at least, else the call costs more than it computes.
+// Returns how many lines of the last task of `owner` an idle rank of this rate should claim. None
+// if that saves at most `worth` seconds, or if the owner would finish earlier. Otherwise at least
+// an eighth of the full lines, because a smaller product costs more in overhead than it computes.
 int64_t mmul_pace_claim(double level, double worth, double rate, const struct mmul_pace *owner,
                         struct mmul_rest rest);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A list of them in the context; segments count who uses them.
+// The context has a list of held values, newest first. Segments count their users and go with the
+// last one.
 #include "exec/memory/held.h"
 
 #include <stdatomic.h>
@@ -13,7 +14,7 @@
 
 struct mmul_held_segment {
     struct mmul_shared shared;
-    int users; // held values, and values of runs that have made or read them
+    int users; // held values, and the runs' values that have made or read them
 };
 
 struct mmul_held {
@@ -21,12 +22,12 @@ struct mmul_held {
     int64_t number;
     struct mmul_held_info info;
     struct mmul_held_segment *segment;
-    int64_t *offsets; // owned, by rank, in units of its placement; NULL: whole
-    char **parts;     // owned, by rank of the node: where they are
+    int64_t *offsets; // owned, by rank, in units of its placement; NULL: replicated
+    char **parts;     // owned, by rank of the node: addresses of the parts
     int ranks;
-    bool is_released;      // root: by its user
-    bool is_apart;         // every node has one of its own
-    struct mmul_team team; // of some ranks, info.team
+    bool is_released;      // root: by the user
+    bool is_apart;         // each node holds a value of its own
+    struct mmul_team team; // storage for info.team
 };
 
 int64_t mmul_held_next_number(void) {
@@ -103,7 +104,8 @@ static bool is_whole(const struct mmul_values *v, int place) {
     return v->plan->places[place].placement.kind == MMUL_PLACE_REPLICATE;
 }
 
-// Parts of one that is made, of the ranks of the node, from `at` on; to where they end. base NULL: only that.
+// Lays out the parts that the node's ranks make of a value, from byte `at` on. Returns the end.
+// base NULL: sizes only.
 static int64_t lay_out(struct mmul_values *v, int place, int64_t at, char *base) {
     char **parts = v->kept_parts + (int64_t)place * v->node_size;
     for (int rank = 0, index = 0; rank < v->plan->costs.size; rank++) {
@@ -241,10 +243,10 @@ void mmul_held_close(struct mmul_values *values) {
     values->held_count = 0;
 }
 
-// ---------------------------------------------------------------------------------------- releasing
+// --------------------------------------------------------------------------------------- releasing
 
 void mmul_held_release(struct mmul_context *context, int64_t number) {
-    // What goes was made of late, as a rule: the list begins with the newest.
+    // The list begins with the newest, and values are mostly released soon after they were made.
     struct mmul_held *held = context->held;
     while (held != NULL && (held->number != number || held->is_released))
         held = held->next;
@@ -269,7 +271,7 @@ enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t 
     return MMUL_OK;
 }
 
-// Those of a list of numbers, each of which one value has.
+// Drops the values with these numbers. Each number belongs to one value.
 static void drop(struct mmul_context *context, const int64_t *numbers, int64_t count) {
     int64_t left = count;
     for (struct mmul_held **at = &context->held; *at != NULL && left > 0;) {

@@ -1,65 +1,72 @@
 // SPDX-License-Identifier: MIT
 //
-// Values that stay where they lie when their program has run, for programs that come after it in the same context:
-// whole on every node, or rows or columns of the ranks, in a segment of the node that all held values of a run share.
-// Each has a number, root's, which all ranks know it by. What root releases goes, on all ranks, when the next program
-// is planned; its memory when the last of its segment has gone, and nothing that was made of it is there any more.
+// Values that stay in memory when their program has run, for later programs of the same context. A
+// held value is whole on every node, or split by rows or columns. All held values that one run
+// makes share one segment per node. Root gives each a number, by which all ranks know it. Root
+// releases held values by number. All ranks drop them when the next program is planned. A segment
+// is freed with the last value in it, once no values of a run use it any more.
 #pragma once
 
 #include "exec/memory/values.h"
 
-struct mmul_held;         // one of them
-struct mmul_held_segment; // the memory of those of a run
+struct mmul_held;         // a held value
+struct mmul_held_segment; // the memory that holds the values of one run
 
-// A number that no value has had. Local, by any thread.
+// Returns a number that no value has had. Local, on any thread.
 int64_t mmul_held_next_number(void);
 
-// NULL: there is none of that number, or no more. Of the whole also what its nodes have apart, and of a node's what the
-// whole has on every node (exec/setup/node_context.h).
+// Returns the held value of that number; NULL: none, or released. In the context of the whole
+// cluster it also finds values that each node holds separately. In a node's context it also finds
+// replicated values of the whole (exec/setup/node_context.h).
 const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number);
 
-// What a program that reads it has to know. What nodes have apart are summands of the whole's: of each rank what its
-// node has.
+// Description of a held value for a program that reads it. Values that nodes hold separately are
+// summands in the context of the whole: each rank's summand is the value on its node.
 struct mmul_held_info {
     struct mmul_shape shape;
     enum mmul_dtype dtype;
     enum mmul_placement_kind kind;
     bool is_integer, is_bool;
-    bool is_placed; // where that was asked for
-    bool is_open,
-        is_exact; // as of struct mmul_value, where the program that made it wanted that to go on
-    const struct mmul_team *team; // that has it, borrowed of the held value; NULL: all ranks
+    bool is_placed; // the program asked for this placement
+    // Flags of struct mmul_value; false unless the program that made the value asked to keep its
+    // type open.
+    bool is_open, is_exact;
+    // Ranks that have the value, borrowed from the held value; NULL: all ranks.
+    const struct mmul_team *team;
 };
 struct mmul_held_info mmul_held_info(const struct mmul_context *context,
                                      const struct mmul_held *held);
 
-// Local; agree afterwards. Completes a set that is held and read. Fails with MMUL_ERR_USAGE (it was released),
-// MMUL_ERR_SYSTEM (memory).
+// Completes the description of a held value that a program reads. Local; agree afterwards. Fails
+// with MMUL_ERR_USAGE (it was released), MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_kept *kept,
                                 struct mmul_error *err);
 
-// Collective over world; agree over it afterwards. Memory of those that the program makes, and where those are
-// that it reads. Fails with MMUL_ERR_SYSTEM.
+// Allocates the held values that the program makes and finds those that it reads. Collective over
+// world; agree over it afterwards. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err);
 
-// Local; agree afterwards. The program has run: what it has made is held from now on. Fails with MMUL_ERR_SYSTEM
-// (memory).
+// Registers the held values that the program has made. Call it when the program has run. Local;
+// agree afterwards. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_held_commit(struct mmul_context *context, struct mmul_values *values,
                                   struct mmul_error *err);
 
-// Local. What was made and not committed goes; what was read may go.
+// Releases the values' use of the segments. Values that were not committed go. Local.
 void mmul_held_close(struct mmul_values *values);
 
-// Root. They go when the next program is planned. Numbers of none are passed by.
+// Marks a value as released; it is dropped when the next program is planned. Ignores unknown
+// numbers. Root.
 void mmul_held_release(struct mmul_context *context, int64_t number);
 
-// Root. Those numbers, owned by the caller. Fails with MMUL_ERR_SYSTEM (memory).
+// Returns the numbers of all released values; the caller owns the list. Root. Fails with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t **numbers,
                                     int64_t *count, struct mmul_error *err);
 
-// Collective over world: what root has released since the last call goes. Fails with MMUL_ERR_SYSTEM.
+// Drops on all ranks what root has released since the last call. Collective over world. Fails with
+// MMUL_ERR_SYSTEM.
 enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error *err);
 
-// Local. All of them.
+// Drops all held values. Local.
 void mmul_held_destroy(struct mmul_context *context);

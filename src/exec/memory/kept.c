@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Sets of shards as memory of a run, and how those that it makes get their names; which sets a program reads, and
-// whether each is what it was when it was kept: every rank looks at its own folder, and whatever one of them finds
-// wrong is everybody's error; and sets of what the ranks have in their own memory.
+// Sets of shards as memory of a run. Opens them, publishes new sets under their names, and checks
+// that the sets a program reads are unchanged since they were kept. Every rank checks its own
+// folder; an error on one rank becomes the error of all. Also makes sets of parts that the ranks
+// have in their own memory.
 #include "exec/memory/kept.h"
 
 #include <math.h>
@@ -24,10 +25,10 @@
 
 // A set of the program as this rank sees it.
 struct mmul_kept_use {
-    int place;                   // -1: nobody needs it
-    struct mmul_shard_map *maps; // owned, of the ranks of this node
-    struct mmul_output
-        *output; // made: this rank's shard under its temporary name; NULL: not begun, or over
+    int place;                   // -1: not needed
+    struct mmul_shard_map *maps; // owned: of the ranks of this node
+    // New set: this rank's shard under its temporary name. NULL: not begun, or finished.
+    struct mmul_output *output;
 };
 
 enum mmul_status mmul_kept_share_folders(struct mmul_context *context, struct mmul_error *err) {
@@ -65,16 +66,16 @@ static const struct mmul_value *value_of(const struct mmul_values *v, int place)
     return &v->plan->program->values[v->plan->places[place].value];
 }
 
-// Shard `rank`, in the folder of that rank: mmul_kept_share_folders was called.
+// Shard of `rank` in that rank's folder. Requires mmul_kept_share_folders.
 struct shard {
-    const char *name; // of the set
+    const char *name; // the set's name
     int rank;
-    struct mmul_shape shape; // [1, 1, rows, cols], either of which may be 0
+    struct mmul_shape shape; // [1, 1, rows, cols]; rows or cols may be 0
     enum mmul_dtype dtype;
-    bool is_made; // else it is read
+    bool is_made; // made, not read
 };
 
-// What a rank has: rows of all matrices one below the other, or columns.
+// Describes a rank's shard: its columns, or its rows of all matrices one below the other.
 static struct shard shard_of(const struct mmul_values *v, int kept, int rank) {
     const struct mmul_kept *set = &v->plan->program->kept[kept];
     const int place = v->kept[kept].place;
@@ -101,7 +102,8 @@ static enum mmul_status path_of(const struct mmul_context *context, const struct
                            mmul_shard_format(shard->dtype), path, err);
 }
 
-// Local; agree afterwards. Begins a shard of this rank's, under a temporary name. Fails as mmul_output_create.
+// Begins this rank's shard under a temporary name. Local; agree afterwards. Fails as
+// mmul_output_create.
 static enum mmul_status create_shard(const struct mmul_context *context, const struct shard *shard,
                                      struct mmul_output **output, struct mmul_error *err) {
     char *path = NULL;
@@ -120,7 +122,8 @@ static enum mmul_status create_shard(const struct mmul_context *context, const s
     return status;
 }
 
-// Local; agree afterwards. Maps one that is there, or that was begun. Fails as mmul_shard_map_open.
+// Maps a shard that exists, or one that was begun. Local; agree afterwards. Fails as
+// mmul_shard_map_open.
 static enum mmul_status map_shard(const struct mmul_context *context, const struct shard *shard,
                                   struct mmul_shard_map *map, struct mmul_error *err) {
     char *path = NULL;
@@ -139,7 +142,7 @@ static enum mmul_status map_shard(const struct mmul_context *context, const stru
     return status;
 }
 
-// Shards of all ranks of this node; those that are made have their temporary names.
+// Maps the shards of all ranks of this node; new ones still have their temporary names.
 static enum mmul_status map_shards(const struct mmul_context *context, struct mmul_values *v,
                                    int kept, struct mmul_error *err) {
     struct mmul_kept_use *use = &v->kept[kept];
@@ -200,13 +203,14 @@ enum mmul_status mmul_kept_check(const struct mmul_values *values, struct mmul_e
 
 // ------------------------------------------------------------------------------------- committing
 
-// What all ranks have to know of each one's shard.
+// Facts about each rank's shard that all ranks must know.
 struct shard_facts {
     uint64_t hash;
     int64_t changed_ns;
 };
 
-// Local. A description with the hosts of the ranks and everything else zero. Fails with MMUL_ERR_SYSTEM (memory).
+// Creates a description with the hosts of the ranks and everything else zero. Local. Fails with
+// MMUL_ERR_SYSTEM (memory).
 static enum mmul_status create_set(const struct mmul_context *context, struct mmul_shard_set **set,
                                    struct mmul_error *err) {
     const int size = context->comm->size;
@@ -263,7 +267,7 @@ static enum mmul_status store_description(const struct mmul_context *context, co
     return mmul_comm_agree(context->comm, status, err);
 }
 
-// Everybody's into the set.
+// Stores the facts of all ranks in the set.
 static enum mmul_status share_facts(const struct mmul_context *context,
                                     const struct shard_facts *mine, struct mmul_shard_set *set,
                                     struct mmul_error *err) {
@@ -280,8 +284,9 @@ static enum mmul_status share_facts(const struct mmul_context *context,
     return status;
 }
 
-// Collective over world, after all have written theirs into `map`. Gives the shards their names. The set, which says
-// how the whole is cut, gets checksums and the rest. *output: used up. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
+// Gives the shards their names. Collective over world, after all ranks have written theirs into
+// `map`. The set has its shape and offsets; its checksums and the rest are filled in here. Consumes
+// *output. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
 static enum mmul_status publish(struct mmul_context *context, const char *name,
                                 struct mmul_shard_set *set, const struct mmul_shard_map *map,
                                 struct mmul_output **output, struct mmul_error *err) {
@@ -305,7 +310,7 @@ static enum mmul_status publish(struct mmul_context *context, const char *name,
         set->kept->is_whole = true;
         status = store_description(context, name, set, err);
     }
-    if (status == MMUL_OK) { // memory of the set whose place this one has taken
+    if (status == MMUL_OK) { // remove shards that only the previous set had
         if (mmul_kept_has_folder(context))
             status = mmul_shard_remove_surplus(context->shard_folder, name, set->parts,
                                                mmul_shard_format(set->dtype), err);
@@ -349,8 +354,9 @@ void mmul_kept_close(struct mmul_values *values) {
 
 // ----------------------------------------------------------------------------------------- finding
 
-// Maps nothing, and reads a shard only where its checksum has to decide.
-// In front of whatever is wrong: whose it is.
+// Maps a shard only to check it, and reads it only if its checksum has to decide.
+
+// Prefixes an error with the name of the set.
 static enum mmul_status name_failure(const char *name, struct mmul_error *err) {
     char text[sizeof err->text];
     memcpy(text, err->text, sizeof text);
@@ -483,7 +489,8 @@ static bool is_split_so(const struct mmul_kept *set, int size, const double *wei
            memcmp(offsets, set->offsets, (size_t)(size + 1) * sizeof *offsets) == 0;
 }
 
-// Is the set on some of the ranks only? What they have of it says nothing of the others.
+// Returns true if the set is on some of the ranks only. Its shares then say nothing about the other
+// ranks.
 static bool is_of_some(const struct mmul_program *program, int kept) {
     bool some = false;
     for (int i = 0; i < program->operation_count; i++) {
@@ -510,8 +517,8 @@ enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size,
     enum mmul_status status = MMUL_ALLOCATE(offsets, size + 1, "weights", err);
     if (status != MMUL_OK)
         return status;
-    // Values of other sizes that the same job has kept were split by the same weights; of groups only the
-    // shares themselves say where they are.
+    // Values of other sizes that the same job kept were split by the same weights. In a split of
+    // groups only the shares themselves show the cut.
     if (largest->has_weights && is_split_so(largest, size, largest->weights, offsets))
         memcpy(weights, largest->weights, (size_t)size * sizeof *weights);
     else
@@ -557,12 +564,12 @@ enum mmul_status mmul_kept_check_weights(const struct mmul_program *program, int
     return status;
 }
 
-// --------------------------------------------------------------------------- parts that ranks have
+// ---------------------------------------------------------------------------- the ranks' own parts
 
-// What all have to know of each one's part.
+// Facts about each rank's part that all ranks must know.
 struct part_facts {
     int64_t rows, cols;
-    uint64_t name; // its checksum
+    uint64_t name; // checksum of the name
     int32_t dtype, axis;
 };
 
@@ -581,7 +588,7 @@ static enum mmul_status check_own(const char *name, const struct mmul_local_part
     return MMUL_OK;
 }
 
-// The whole, and where each part begins: the same on all ranks.
+// Computes the shape of the whole and the begin of each part, the same on all ranks.
 static enum mmul_status put_together(const char *name, const struct part_facts *all,
                                      struct mmul_shard_set *set, struct mmul_error *err) {
     const bool rows = all[0].axis == MMUL_ROWS;
@@ -616,7 +623,7 @@ static enum mmul_status put_together(const char *name, const struct part_facts *
     return MMUL_OK;
 }
 
-// Collective over world: the description of what all have.
+// Creates the description of the parts of all ranks. Collective over world.
 static enum mmul_status describe_parts(struct mmul_context *context, const char *name,
                                        const struct mmul_local_part *part,
                                        struct mmul_shard_set **set, struct mmul_error *err) {

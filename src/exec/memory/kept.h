@@ -1,61 +1,66 @@
 // SPDX-License-Identifier: MIT
 //
-// Values that stay from job to job: sets of shards (io/shard_set.h), of which rank i has shard i in the shard folder
-// of its machine. Such a place of a program is no memory of the segment: it is the shards themselves, mapped by all
-// ranks of their node.
+// Persistent values, kept from job to job as sets of shards (io/shard_set.h). Rank i has shard i in
+// the shard folder of its machine. A place of such a value has no memory in the segment: its memory
+// is the shards, mapped by all ranks of their node.
 //
-// A set that is read was found by every rank for itself and is the same for all, by its description's checksum. A
-// shard is taken for what it was when its size and the kernel's time of its last change are as described: that costs
-// nothing. Where only the time differs (a folder that was copied, say) its checksum decides, which costs a reading.
+// Reading: every rank finds the set by itself, and the checksum of the description proves that all
+// found the same one. A shard is accepted if its size and the kernel's modification time are as
+// described, which costs nothing. If only the time differs (in a copied folder, for example) the
+// shard's checksum decides, which costs reading it.
 //
-// A set that is made is computed into shards under temporary names. When the whole program has run, every rank
-// knows that all have theirs; then the description says half-written, the shards get their names, and the
-// description says what they are: who is killed before that leaves the set that was there, and later none.
+// Making: the ranks compute into shards with temporary names. When the whole program has run, all
+// ranks know that every shard is complete. Then the description is marked half-written, the shards
+// get their names, and the final description is written. A job killed before the first of these
+// steps leaves the previous set, one killed later leaves none.
 #pragma once
 
 #include "exec/memory/values.h"
 
-// Collective over world. Lets all know each other's folders, which are each rank's own. Fails with MMUL_ERR_SYSTEM.
+// Shares the shard folders, which each rank chooses itself. Collective over world. Fails with
+// MMUL_ERR_SYSTEM.
 enum mmul_status mmul_kept_share_folders(struct mmul_context *context, struct mmul_error *err);
 
-// Is this the rank, of those of its node with the same folder, that sees to it? After that.
+// Returns true on the one rank that maintains this folder, of those of its node that have the same
+// one. Call it after mmul_kept_share_folders.
 bool mmul_kept_has_folder(const struct mmul_context *context);
 
-// Collective over world. Completes the sets that a program reads, on all ranks. Fails with MMUL_ERR_NO_INPUT (not
-// there), MMUL_ERR_DATA (not what its description says, or of another job), MMUL_ERR_CREATE (a folder that is not
-// to be trusted).
+// Completes the sets that a program reads, on all ranks. Collective over world. Fails with
+// MMUL_ERR_NO_INPUT (set not found), MMUL_ERR_DATA (not as described, or of another job),
+// MMUL_ERR_CREATE (untrusted folder).
 enum mmul_status mmul_kept_find(struct mmul_context *context, struct mmul_program *program,
                                 struct mmul_error *err);
 
-// The weights of the largest set that is read, so that it lies as the plan wants it; none is: they stay as they
-// are. Fails with MMUL_ERR_SYSTEM (memory).
+// Sets `weights` to those of the largest set that is read, so that the plan splits values the same
+// way. Leaves them as they are if no set is read. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size, double *weights,
                                    struct mmul_error *err);
 
-// Of weights that somebody has given. Fails with MMUL_ERR_USAGE: a set has other ones.
+// Checks weights that the user gave. Fails with MMUL_ERR_USAGE if a set was split by other weights.
 enum mmul_status mmul_kept_check_weights(const struct mmul_program *program, int size,
                                          const double *weights, struct mmul_error *err);
 
-// Collective over world. Maps what is read, begins what is made. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO (no
-// space), and as mmul_kept_find.
+// Maps the sets that are read and begins those that are made. Collective over world. Fails with
+// MMUL_ERR_CREATE, MMUL_ERR_IO (no space), and as mmul_kept_find.
 enum mmul_status mmul_kept_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err);
 
-// Local; agree afterwards. Has all that was read been there? Fails with MMUL_ERR_DATA.
+// Checks that all mapped data could be read. Local; agree afterwards. Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_kept_check(const struct mmul_values *values, struct mmul_error *err);
 
-// Local; agree afterwards. This rank's shard of a set that is made is on its disk, so that it needs nothing but its
-// name. Fails as mmul_output_finish.
+// Flushes this rank's shard of a new set to disk, so that only its name is missing. Local; agree
+// afterwards. Fails as mmul_output_finish.
 enum mmul_status mmul_kept_finish(const struct mmul_values *values, int kept,
                                   struct mmul_error *err);
 
-// Collective over world. A set that was made gets its names. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
+// Gives a new set its names. Collective over world. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
 enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_values *values,
                                   int kept, struct mmul_error *err);
 
-// Local. What was made and not committed goes.
+// Unmaps all sets and removes new ones that were not committed. Local.
 void mmul_kept_close(struct mmul_values *values);
 
-// Collective over world. mmul_keep_part: a set of what the ranks have in their memory.
+// Implements mmul_keep_part: makes a set of parts that the ranks have in their memory. Collective
+// over world.
 enum mmul_status mmul_kept_make(struct mmul_context *context, const char *name,
                                 const struct mmul_local_part *part, struct mmul_error *err);

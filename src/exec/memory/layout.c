@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic on the plan's lanes and slots; each begins on a page of its own.
+// Arithmetic on the plan's lanes and slots, each of which begins on a page.
 #include "exec/memory/layout.h"
 
 #include "base/memory.h"
@@ -32,7 +32,8 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     for (int64_t i = 0, loaded = 0; i < layout->passes; i++) {
         if (mmul_schedule_loads(schedule, node, mmul_schedule_pass(schedule, i)))
             slot_of_panel[i % layout->panels] = loaded++ % n->whole_slots;
-        layout->slot[i] = slot_of_panel[i % layout->panels]; // in later rounds where they came
+        // Later rounds find the panels of the first one.
+        layout->slot[i] = slot_of_panel[i % layout->panels];
     }
     mmul_free(slot_of_panel);
     return MMUL_OK;

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Where threads of a run wait for counters, and are woken. Who waits for what is the callers' business.
+// Waiting for counters and waking the waiters. The callers decide which counter to wait for.
 #include "exec/memory/progress.h"
 
 #include <sched.h>
 
 #include "base/clock.h"
 
-// How long to look before sleeping: about as long as being woken takes (exec/setup/pipeline.c). Where ranks have to
-// share a core whoever is waited for gets it meanwhile.
+// Polling time before a sleep, about as long as a wake-up takes (exec/setup/pipeline.c). Polling
+// yields the core, so that a rank that shares it can go on.
 static const double LOOK_SECONDS = 50e-6;
 
-// A bell cannot be missed; that of a rank that was killed before it rang would be.
+// Limit of a sleep. A ring cannot be missed, but a rank killed before it rang would leave the
+// sleeper waiting.
 static const double SLEEP_SECONDS = 0.1;
 
-// Between two looks at the traffic, which rings no bell where this thread moves it.
+// Interval between looks at the traffic when this thread moves it itself and no bell rings.
 static const double NAP_SECONDS = 5e-5;
 
 static struct mmul_bell *bell_of(struct mmul_run_progress *progress, int rank) {
@@ -24,7 +25,8 @@ static bool is_cancelled(const struct mmul_run_progress *progress) {
     return atomic_load(&progress->cancelled) != 0;
 }
 
-// Moves the traffic as long as something moves. Returns true when the counter is there.
+// Moves the traffic as long as anything moves. Returns true if the counter has reached the goal or
+// the run was cancelled.
 static bool moves_until(const struct mmul_run_progress *progress, const _Atomic int64_t *counter,
                         int64_t goal, const struct mmul_waits *waits) {
     bool moved = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A few of each kind: a large one and what small ones programs between its turns need.
+// Keeps up to four segments of each kind: a large one, and those of small programs that run between
+// iterations.
 #include "exec/memory/spare.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 
 enum { EACH = 4, SMALL_SHARE = 8 };
 
-// By when they were put there, the first one first.
+// By age, the oldest first.
 struct mmul_spares {
     struct mmul_shared kinds[MMUL_SPARE_KINDS][EACH]; // owned
     int counts[MMUL_SPARE_KINDS];
@@ -28,7 +29,8 @@ static void drop_at(struct mmul_spares *spares, enum mmul_spare_kind kind, int a
     mmul_shared_destroy(&removed);
 }
 
-// Beside so many bytes: all together are at most somewhat larger than the largest, which had room alone.
+// Evicts the oldest until `bytes` more fit: all together are then at most an eighth larger than the
+// largest alone.
 static void make_room(struct mmul_spares *spares, enum mmul_spare_kind kind, int64_t bytes) {
     int64_t sum = bytes, largest = bytes;
     for (int i = 0; i < spares->counts[kind]; i++) {
@@ -57,7 +59,7 @@ void mmul_spare_put(struct mmul_context *context, enum mmul_spare_kind kind,
     *shared = (struct mmul_shared){.data = NULL};
 }
 
-// -1: there is none.
+// Returns the index of the newest segment of this size; -1: none.
 static int find(const struct mmul_spares *spares, enum mmul_spare_kind kind, int64_t bytes) {
     int at = spares != NULL ? spares->counts[kind] - 1 : -1;
     while (at >= 0 && spares->kinds[kind][at].bytes != bytes)
@@ -80,7 +82,7 @@ enum mmul_status mmul_spare_take(struct mmul_context *context, enum mmul_spare_k
         *shared = remove_at(spares, kind, at);
         return MMUL_OK;
     }
-    if (at >= 0) // others have none
+    if (at >= 0) // other ranks have none
         drop_at(spares, kind, at);
     if (spares != NULL)
         make_room(spares, kind, bytes);

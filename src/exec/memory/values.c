@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lays places out in a segment and finds what is in them. Moves and computes nothing.
+// Lays places out in a segment and finds data in them. Moves and computes nothing.
 #include "exec/memory/values.h"
 
 #include "exec/memory/held.h"
@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "model/matrix.h"
 
-// Of the ranks of this node.
+// Returns the node rank of a rank of this node.
 static int node_rank_of(const struct mmul_values *v, int rank) {
     int index = 0;
     for (int r = 0; r < rank; r++)
@@ -21,7 +21,7 @@ static int node_rank_of(const struct mmul_values *v, int rank) {
     return index;
 }
 
-// Parts of a place one after the other, where the plan has it.
+// Lays out each place at its planned offset, the ranks' parts one after the other.
 static void lay_out(struct mmul_values *v) {
     const struct mmul_program_plan *plan = v->plan;
     for (int i = 0; i < plan->place_count; i++) {
@@ -34,7 +34,7 @@ static void lay_out(struct mmul_values *v) {
             if (plan->costs.rank_node[rank] != v->node)
                 continue;
             leader = leader < 0 ? rank : leader;
-            // Copies of a part are one memory: that of the first rank that has one.
+            // Copies of a part share the memory of the first rank of the node that has it.
             int home = kind == MMUL_PLACE_REPLICATE
                            ? leader
                            : mmul_placement_first_copy(&place->placement, plan->costs.rank_node,
@@ -47,7 +47,7 @@ static void lay_out(struct mmul_values *v) {
     }
 }
 
-// What is moved into summands leaves the rest of them as it is, which has to be zeros.
+// Clears summands: a move writes only parts of them, and the rest must be zeros.
 static void clear_summands(struct mmul_values *v) {
     const struct mmul_program_plan *plan = v->plan;
     for (int i = 0; i < plan->step_count; i++) {
@@ -59,7 +59,7 @@ static void clear_summands(struct mmul_values *v) {
     }
 }
 
-// Collective. Of a plan that is carried out again memory of the last time, or of another one that is.
+// Creates the segment, or takes a cached one if the plan is run repeatedly. Collective.
 static enum mmul_status take_segment(struct mmul_values *v, struct mmul_error *err) {
     const int64_t bytes = v->plan->node_bytes[v->node];
     bool is_new = true;
@@ -160,7 +160,7 @@ struct mmul_memory mmul_values_memory(const struct mmul_values *values, int plac
             continue;
         int64_t offset = values->offsets[(int64_t)place * values->node_size + index++];
         int64_t bytes = mmul_program_place_bytes(plan, &plan->places[place], rank);
-        if (offset < 0 || bytes == 0) // shards are files of their own, which nothing was in before
+        if (offset < 0 || bytes == 0) // shards are files of their own, with nothing in them before
             continue;
         const char *begin = values->segment.data + offset, *end = begin + bytes;
         memory.begin = memory.begin == NULL || begin < memory.begin ? begin : memory.begin;
@@ -186,7 +186,7 @@ void *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {
     return is_run ? mmul_view_element(view, region.row_begin, region.col_begin) : NULL;
 }
 
-// Elements that are so many apart, to others; `add`: to what is there.
+// A strided copy of `count` elements. add: adds to the present contents.
 struct line {
     void *to;
     const void *from;
@@ -210,7 +210,7 @@ static void copy_doubles(const struct line *l) {
             l->add ? to[j * l->to_step] + from[j * l->from_step] : from[j * l->from_step];
 }
 
-// Between the view and C order, whichever way.
+// Copies between the view and packed rows, in either direction.
 static void copy_region(const struct mmul_view *view, struct mmul_region region, bool add,
                         bool reads, char *packed) {
     const int64_t each = bytes_each(view), cols = region.col_end - region.col_begin;
@@ -244,7 +244,7 @@ void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bo
     copy_region(view, region, add, false, (char *)(uintptr_t)from);
 }
 
-// What a rank of this node has of the matrix, the row among it.
+// Returns the view, among those of the node's ranks, that contains a row of the matrix.
 static struct mmul_view find_row(const struct mmul_values *v, int place, int64_t matrix,
                                  int64_t row) {
     struct mmul_view view = {0};

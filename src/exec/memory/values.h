@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the values of a program lie on this node: one shared segment holds the parts of all its
-// ranks, of every place that the plan has for a value; views (transposed, placed) share the memory of
-// what they show. Values do not change once they are complete; when nobody reads one any more others have
-// its memory.
+// Memory of a program's values on this node. One shared segment holds the parts of all the node's
+// ranks, for every place of the plan. Views (transposed, placed) share the memory of their
+// original. Values do not change once they are complete. After its last read a value's memory goes
+// to other values.
 #pragma once
 
 #include "comm/shared_window.h"
@@ -16,62 +16,66 @@ struct mmul_values {
     struct mmul_program_plan *plan; // borrowed
     int rank, node, node_rank, node_size;
     struct mmul_shared segment;
-    int64_t run_segment_bytes;   // that the run which made them had beside them
-    struct mmul_waits run_waits; // the same: how its compute thread waited
-    int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
-    struct mmul_report *report; // owned: of the run that made them
-    struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: there are none
-    char **
-        kept_parts; // owned: place * node_size + node rank: the rank's part of a set; NULL: it is none
-    struct mmul_held_segment *
-        *held; // owned; of held values (exec/memory/held.h) that were read, then made
+    int64_t run_segment_bytes;   // size of the run's own segment, beside these values
+    struct mmul_waits run_waits; // wait statistics of the run's compute thread
+    // Owned: byte offset in the segment by place * node_size + node rank; -1: no memory.
+    int64_t *offsets;
+    struct mmul_report *report; // owned: of the run that made the values
+    struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: none
+    // Owned: a rank's part of a set of shards by place * node_size + node rank; NULL: not a set.
+    char **kept_parts;
+    // Owned: segments of held values (exec/memory/held.h), first those that were read, then those
+    // that were made.
+    struct mmul_held_segment **held;
     int held_count;
-    double begin;      // when the clock of the run that made them started
-    bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
+    double begin;      // start of the report's clock in the run that made the values
+    bool is_abandoned; // MPI or a hanging device may still access the segment
 };
 
-// A rectangle of a value in memory: what a holder has of one matrix. Element (i, j) of the matrix is so many
-// elements behind `at`: (i - row_begin) * ld + j - col_begin, or, transposed, (j - col_begin) * ld + i - row_begin.
+// Part of a matrix in memory, as one holder has it. Element (i, j) of the matrix is this many
+// elements behind `at`: (i - row_begin) * ld + j - col_begin, or if transposed (j - col_begin) * ld
+// + i - row_begin.
 struct mmul_view {
     void *at;
-    enum mmul_dtype
-        dtype; // float32, float64; of a file that is mapped, or has come in pieces, its own
+    enum mmul_dtype dtype; // float32 or float64; the file's type if mapped or received in pieces
     int64_t ld;
     bool transposed;
     struct mmul_region region;
 };
 
-// Collective over world: the segment; no sets are open yet. Fails with MMUL_ERR_SYSTEM (memory), everywhere alike.
+// Creates the segment; opens no sets yet. Collective over world. Fails with MMUL_ERR_SYSTEM
+// (memory), on all ranks alike.
 enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values **values, struct mmul_error *err);
 
-// What `rank`, which is on this node, holds of a matrix; any rank for what is whole on the node. A
-// part without this matrix has an empty region.
+// Returns the part of a matrix that `rank` holds. The rank is on this node; any rank will do for a
+// replicated value. The region is empty if the part does not contain this matrix.
 struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
                                   int64_t matrix);
 
-// What a place takes of this node's memory, with all its parts; nothing where it has none.
+// Memory of a place on this node, with the parts of all ranks; NULL if it has none.
 struct mmul_memory {
     const char *begin, *end;
 };
 struct mmul_memory mmul_values_memory(const struct mmul_values *values, int place);
 
-// Where an element of the view's region is.
+// Returns the address of an element of the view's region.
 void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);
 
-// Elements [begin, end) of a region in C order, of a place that is split by rows and of which the ranks of
-// this node have them.
+// Copies elements [begin, end) of a region, counted in C order. The place is split by rows, and the
+// ranks of this node have these elements.
 void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
                            int64_t begin, int64_t end, void *to);
 
-// Is it still there after the run?
+// Returns true if the place still has its value after the run.
 bool mmul_values_has(const struct mmul_values *values, int place);
 
-// Where `region`, which lies inside the view's, is in one run of memory; NULL: it is not.
+// Returns the address of `region` if it is contiguous in memory; NULL if not. The region lies
+// inside the view's.
 void *mmul_view_run(const struct mmul_view *view, struct mmul_region region);
 
-// Elements of `region`, which lies inside the view's, to C order, or from it, of the view's type; `add`: to what is
-// there.
+// Copy `region`, which lies inside the view's, from the view to packed rows (read) or back (write),
+// in the view's type. add: adds to the present contents.
 void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, void *to);
 void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
                      const void *from);

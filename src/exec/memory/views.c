@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Root offers its matrices: where they lie, what their files are called and look like. Leaders of
-// other nodes look for the same files. Then each node maps what its leader has. Finding and opening
-// make the same offers, so that a file that changed in between is noticed. Which bytes are used
-// when is exec/conduct/run's matter.
+// Root offers its matrices: location, file name and fingerprint. Leaders of other nodes look for
+// the same files. Then each node maps what its leader has found. Finding and opening make the same
+// offers, so that a file changed in between is noticed. Which bytes are used when is decided in
+// exec/conduct/run.
 #include "exec/memory/views.h"
 
 #include <stdlib.h>
@@ -22,19 +22,20 @@ enum { A, B, C_IN, C, MATRICES };
 
 enum { PATH_BYTES = 4096 };
 
-// One matrix of root, as bytes to all ranks. `extent` holds root's descriptor and address.
+// An offer of one of root's matrices, sent as bytes to all ranks. `extent` holds root's descriptor
+// and address, valid on root only.
 struct offer {
     struct mmul_extent extent;
     bool is_usable, is_file;
-    bool writes_back;                    // the output
-    struct mmul_fingerprint fingerprint; // of a file, where other nodes are going to look
-    int path_bytes;                      // of `name`, which may go on: with a tensor in the file
-    char name[PATH_BYTES];               // as root was given it
+    bool writes_back;                    // for the output
+    struct mmul_fingerprint fingerprint; // for files that other nodes will look for
+    int path_bytes; // leading bytes of `name` that are the path; a tensor in the file may follow
+    char name[PATH_BYTES]; // as given to root
     char real_path[PATH_BYTES];
 };
 
 struct offers {
-    uint64_t seed; // of the fingerprints
+    uint64_t seed; // seeds the fingerprints
     struct offer all[MATRICES];
 };
 
@@ -44,7 +45,8 @@ static struct mmul_file_part part_of(const struct mmul_extent *extent) {
     return (struct mmul_file_part){extent->offset, extent->offset + extent->bytes};
 }
 
-// With a seed: other nodes look for the file.
+// Fills in the offer of an input. With a seed it adds the path and the fingerprint, by which other
+// nodes find the file.
 static enum mmul_status offer_input(const struct mmul_comm *comm, const struct mmul_matrix *matrix,
                                     enum mmul_dtype dtype, const uint64_t *seed,
                                     struct offer *offer, struct mmul_error *err) {
@@ -78,7 +80,7 @@ static void offer_output(const struct mmul_comm *comm, const struct mmul_output 
     offer->writes_back = mmul_output_writes_back(output);
 }
 
-// Root.
+// Fills in all offers. Root only.
 static enum mmul_status fill_offers(const struct mmul_comm *comm,
                                     const struct mmul_product_files *files, bool others_look,
                                     struct offers *offers, struct mmul_error *err) {
@@ -86,7 +88,7 @@ static enum mmul_status fill_offers(const struct mmul_comm *comm,
     enum mmul_status status = MMUL_OK;
     offers->seed = mmul_random_seed();
     for (int i = A; status == MMUL_OK && i <= C_IN; i++) {
-        const bool is_added = i == C_IN; // it is in C's type
+        const bool is_added = i == C_IN; // C_in must have the type of C
         if (inputs[i] == NULL || (is_added && files->c_in_repeats))
             continue;
         const enum mmul_dtype dtype = is_added || files->dtype == MMUL_F64
@@ -100,7 +102,8 @@ static enum mmul_status fill_offers(const struct mmul_comm *comm,
     return status;
 }
 
-// Collective over world. *offers is released with mmul_free.
+// Makes root's offers and sends them to all ranks. Collective over world. Release *offers with
+// mmul_free.
 static enum mmul_status make_offers(const struct mmul_comm *comm,
                                     const struct mmul_product_files *files, bool others_look,
                                     struct offers **offers, struct mmul_error *err) {
@@ -120,7 +123,7 @@ static enum mmul_status make_offers(const struct mmul_comm *comm,
 
 // --------------------------------------------------------------------------------------- finding
 
-// On a node other than root's. The text of a failure is about the name that root was given.
+// Opens root's file on another node and compares it. An error names the file as root was given it.
 static enum mmul_status open_same_file(const struct offers *offers, int matrix, int *fd,
                                        struct mmul_error *err) {
     const struct offer *offer = &offers->all[matrix];
@@ -143,7 +146,7 @@ static enum mmul_status open_same_file(const struct offers *offers, int matrix, 
     return MMUL_OK;
 }
 
-// Leaders: what this node can use.
+// Finds the matrices that this node can map. Leaders only.
 static enum mmul_status look(const struct mmul_comm *comm, const struct offers *offers,
                              enum mmul_io io, unsigned *maps, struct mmul_error *err) {
     unsigned found = 0;
@@ -169,7 +172,7 @@ static enum mmul_status look(const struct mmul_comm *comm, const struct offers *
     return MMUL_OK;
 }
 
-// Each node's, by its leader; 0 from the others.
+// Shares the maps of all nodes. Each leader gives its node's, other ranks 0.
 static enum mmul_status share_maps(const struct mmul_comm *comm, unsigned maps, unsigned *node_maps,
                                    struct mmul_error *err) {
     void *gathered = NULL;
@@ -213,7 +216,7 @@ static struct mmul_shared *view_at(struct mmul_views *views, int matrix) {
     return all[matrix];
 }
 
-// Leaders: the file or memory behind a view.
+// Finds the file or memory of a matrix. Leaders only.
 static enum mmul_status find_source(const struct mmul_comm *comm, const struct offers *offers,
                                     int matrix, struct mmul_shared_source *source,
                                     struct mmul_error *err) {
@@ -232,7 +235,8 @@ static enum mmul_status find_source(const struct mmul_comm *comm, const struct o
     return MMUL_OK;
 }
 
-// Local, of a view that is mapped. Other nodes have a clock of their own for the same file.
+// Fills in the origin of a mapped view and guards the mapping. Other nodes may see another
+// modification time of the same file, so each uses its own. Local.
 static enum mmul_status watch(const struct mmul_shared *view, const struct offer *offer,
                               bool is_roots, struct mmul_view_origin *origin,
                               struct mmul_error *err) {
@@ -244,7 +248,7 @@ static enum mmul_status watch(const struct mmul_shared *view, const struct offer
     return status;
 }
 
-// Collective over node.
+// Maps one matrix. Collective over node.
 static enum mmul_status open_view(const struct mmul_comm *comm, const struct offers *offers,
                                   int matrix, struct mmul_views *views, struct mmul_error *err) {
     char name[300];
@@ -258,8 +262,9 @@ static enum mmul_status open_view(const struct mmul_comm *comm, const struct off
         status = find_source(comm, offers, matrix, &source, err);
     mapped = mmul_shared_map(comm, &source, view, status == MMUL_OK ? err : &later);
     status = status == MMUL_OK ? mapped : status;
+    // Opened here; root's descriptor belongs to the matrix
     if (source.fd >= 0 && comm->rank != 0)
-        close(source.fd); // opened for this; root's is the matrix's
+        close(source.fd);
     if (status == MMUL_OK && view->mapping != NULL)
         status = watch(view, &offers->all[matrix], comm->node_index == 0, origin, err);
     return status;

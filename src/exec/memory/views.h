@@ -1,72 +1,73 @@
 // SPDX-License-Identifier: MIT
 //
-// Matrices of one job that the ranks of a node use where they lie: input files mapped for reading,
-// the output file mapped for writing, the caller's memory where a rank is alone with it. What is
-// not used so goes through the node's segment (exec/conduct/run).
+// Matrices of one job that the ranks of a node use in place: mapped input files, the mapped output
+// file, and the caller's memory if a rank is alone on its node. All other data goes through the
+// node's segment (exec/conduct/run).
 //
-// A, B and C_in on any node that sees root's files, C on root's node alone. Files need a type that
-// is used as it is stored (io/mapping.h), and C_in that of C.
+// A, B and C_in can be mapped on any node that sees root's files, C only on root's node. A file's
+// element type must be usable as stored (io/mapping.h), and C_in must have the type of C.
 //
-// Give mapped memory to the CPU, not to MPI and to system calls: when a file has become shorter
-// they fail with an error of their own, while a plain access only sets a mark (base/guard.h).
+// Give mapped memory to the CPU only, not to MPI or system calls. If a file has become shorter,
+// those fail with their own error, while a plain access only sets a mark (base/guard.h).
 #pragma once
 
 #include "base/guard.h"
 #include "comm/shared_window.h"
 #include "exec/setup/context.h"
 
-// The matrices of a product that are files of root's, borrowed; elsewhere, and of what is a value or is not read (alpha
-// or beta of 0), NULL.
+// Files of a product, root's, borrowed. NULL on other ranks, for operands that are values, and for
+// operands that are not read (alpha or beta is 0).
 struct mmul_product_files {
     struct mmul_matrix *a, *b, *c_in;
     struct mmul_output *output;
-    bool c_in_repeats;     // it has no place of its own for each element of C
-    enum mmul_dtype dtype; // of what is computed
+    bool c_in_repeats;     // C_in is broadcast: it has fewer elements than C
+    enum mmul_dtype dtype; // type of the computation
 };
 
-// Where a view comes from; nothing is in it where nothing is mapped.
+// Origin of a view; all zero if nothing is mapped.
 struct mmul_view_origin {
     struct mmul_guard *guard; // owned
     char *name;               // owned
-    int64_t end;              // byte the file has to reach
-    int64_t stored_ns;        // when the file was last written to
+    int64_t end;              // byte that the file must reach
+    int64_t stored_ns;        // last modification of the file
 };
 
-// `data` is the first stored element; NULL where this rank cannot use the matrix so.
+// Mapped matrices. `data` is the first stored element; NULL if this rank cannot use the matrix in
+// place.
 struct mmul_views {
-    struct mmul_shared a, b, c_in, c; // a, b and c_in are not written to
+    struct mmul_shared a, b, c_in, c; // a, b and c_in are read-only
     struct mmul_view_origin origins[4];
-    bool writes_back; // c is a file that commit will wait for until the disk has it
+    bool writes_back; // c is a file, and the commit will wait until it is on disk
 };
 
-// Collective over world. What each node can use: node_maps[node_count] of enum mmul_maps, the same
-// on all ranks. Root's files are opened by the other nodes under the same name, or under
-// root's full path, and compared by fingerprint. Without an output C is used by nobody.
-// Fails with MMUL_ERR_NO_INPUT (MMUL_IO_SHARED, and a node does not see a file that root can map),
+// Finds out which matrices each node can map: node_maps[node_count] of enum mmul_maps, the same on
+// all ranks. Collective over world. Other nodes open root's files under the same name or under
+// root's full path, and compare fingerprints. Without an output no node maps C. Fails with
+// MMUL_ERR_NO_INPUT (MMUL_IO_SHARED, and a node does not see a file that root can map),
 // MMUL_ERR_SYSTEM.
 enum mmul_status mmul_views_find(struct mmul_context *context,
                                  const struct mmul_product_files *files, enum mmul_io io,
                                  unsigned *node_maps, struct mmul_error *err);
 
-// Collective over world. Opens what node_maps says, the same on all ranks; less than was found is
-// legal. Costs no reading: pages come when they are touched, which is the cheapest way. The
-// matrices and the output stay open until the views are closed, except that the output may be
-// committed before. On failure nothing is left.
-// Fails with MMUL_ERR_NO_INPUT (another node sees another file now), MMUL_ERR_USAGE (node_maps
-// asks for what cannot be used so), MMUL_ERR_SYSTEM.
+// Maps the matrices that node_maps names, the same on all ranks; it may name fewer than were found.
+// Collective over world. Reads nothing: pages are loaded on first access, which is cheapest. The
+// matrices and the output must stay open until the views are closed, but the output may be
+// committed before. On failure nothing is left. Fails with MMUL_ERR_NO_INPUT (another node sees a
+// different file now), MMUL_ERR_USAGE (node_maps names a matrix that cannot be mapped),
+// MMUL_ERR_SYSTEM.
 enum mmul_status mmul_views_open(struct mmul_context *context,
                                  const struct mmul_product_files *files, const unsigned *node_maps,
                                  struct mmul_views *views, struct mmul_error *err);
 
-// Local; agree over world afterwards. Was everything there that was read and written so far? Ask
-// when the reading is done and before the output is committed: until then numbers may be zeros.
-// Fails with MMUL_ERR_DATA (an input has become shorter), MMUL_ERR_NO_INPUT (it could not be
-// read), MMUL_ERR_IO (the same for the output).
+// Checks that everything read and written so far was really there. Until then numbers may be zeros.
+// Call it after the last read and before the output is committed. Local; agree over world
+// afterwards. Fails with MMUL_ERR_DATA (an input has become shorter), MMUL_ERR_NO_INPUT (an input
+// could not be read), MMUL_ERR_IO (the output could not be written).
 enum mmul_status mmul_views_check(const struct mmul_views *views, struct mmul_error *err);
 
-// Local. The same, for numbers that cannot be: has somebody written to an input meanwhile, too?
-// Fails as mmul_views_check does, with MMUL_ERR_DATA for such an input.
+// Checks the same, and also that no input was modified meanwhile. For results that cannot be right.
+// Local. Fails as mmul_views_check does, and with MMUL_ERR_DATA for a modified input.
 enum mmul_status mmul_views_check_same(const struct mmul_views *views, struct mmul_error *err);
 
-// Local. Views that are {0} are legal.
+// Unmaps everything. Local. Views that are {0} are legal.
 void mmul_views_close(struct mmul_views *views);
