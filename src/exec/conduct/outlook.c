@@ -184,7 +184,7 @@ static struct mmul_progress look(struct mmul_outlook *outlook, int stages_over, 
                                                    : -1};
 }
 
-// -------------------------------------------------------------------------------------- the board
+// --------------------------------------------------------------------------------------- the board
 
 static double told(int64_t word, double factor) {
     return word != INT64_MIN ? (double)word * factor : NAN;

@@ -25,7 +25,7 @@
 #include "io/matrix_file.h"
 #include "model/dtype.h"
 
-// -------------------------------------------------------------------------------------- creating
+// ---------------------------------------------------------------------------------------- creating
 
 // Creates the transport for the nodes that take part in any product with a schedule.
 static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error *err) {
@@ -417,7 +417,7 @@ static bool give_up_device(struct mmul_run *run) {
     return true;
 }
 
-// --------------------------------------------------------------------------------------- running
+// ----------------------------------------------------------------------------------------- running
 
 // State of the threads of a rank.
 struct threads {

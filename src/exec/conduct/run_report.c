@@ -160,7 +160,7 @@ static enum mmul_status collect_sent(const struct mmul_run *run, struct mmul_rep
     return status;
 }
 
-// ------------------------------------------------------------------------------------ one product
+// ------------------------------------------------------------------------------------- one product
 
 static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
     return mmul_shape_matrices(shape) * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);

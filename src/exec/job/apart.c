@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What goes to a leader: what nodes hold no more, then its program, as far as it is another one than the last.
+// Data for a leader: the held values that its node must release, then the blocks of its program
+// that differ from the last one.
 #include "exec/job/apart.h"
 
 #include <string.h>
@@ -39,10 +40,10 @@ enum mmul_status mmul_apart_open(struct mmul_context *context, const struct mmul
     return status;
 }
 
-// ----------------------------------------------------------------------------- from root to leaders
+// ---------------------------------------------------------------------------- sending the programs
 
-// A program as it was sent last: of the next one only blocks that differ are sent. Root has one per node, and every
-// leader that of its own behind them.
+// A packed program as it was sent last: only blocks that differ are sent next time. Root has one
+// per node. Every leader has its own behind those.
 struct mmul_parcel {
     char *bytes; // owned
     int64_t length;
@@ -53,7 +54,7 @@ struct block {
     char bytes[MMUL_PACK_BYTES];
 };
 
-// One of this length, zeros where it had another one.
+// Makes the buffer this long; zeros it if it had another length.
 static enum mmul_status make_room(struct mmul_parcel *parcel, int64_t length,
                                   struct mmul_error *err) {
     if (parcel->bytes != NULL && parcel->length == length)
@@ -64,11 +65,11 @@ static enum mmul_status make_room(struct mmul_parcel *parcel, int64_t length,
     return MMUL_ALLOCATE(parcel->bytes, length, "a node's program", err);
 }
 
-// What is dealt out, one after the other by rank; of ranks that lead no node nothing.
+// Data for all ranks, in rank order. Ranks that lead no node get none.
 struct delivery {
     int64_t *sizes;        // owned, by rank
-    char *all;             // owned, root's
-    char *mine;            // owned, a leader's
+    char *all;             // owned; root only
+    char *mine;            // owned; leaders only
     int64_t end, capacity; // of `all`
 };
 
@@ -97,7 +98,7 @@ static enum mmul_status append(struct delivery *d, const void *bytes, int64_t co
     return MMUL_OK;
 }
 
-// The length, and blocks that are others than last time, up to the node's end of the delivery.
+// Appends a program for one node: its length and the blocks that differ from the last program.
 static enum mmul_status append_program(struct delivery *d, const struct mmul_program *program,
                                        struct mmul_parcel *last, struct mmul_error *err) {
     struct mmul_parcel now = {NULL, 0};
@@ -120,7 +121,7 @@ static enum mmul_status append_program(struct delivery *d, const struct mmul_pro
     return status;
 }
 
-// Root's, before any of it is sent.
+// Fills the delivery on root, before any of it is sent.
 static enum mmul_status pack(const struct mmul_context *context,
                              const struct mmul_program *const *programs, struct delivery *d,
                              struct mmul_error *err) {
@@ -161,7 +162,7 @@ static enum mmul_status send(struct mmul_context *context,
     return status == MMUL_OK ? mmul_comm_deal(comm, d->all, d->sizes, d->mine, err) : status;
 }
 
-// A leader's.
+// Unpacks a leader's part: releases held values and applies the changed blocks.
 static enum mmul_status unpack(struct mmul_context *node, const struct delivery *d, int64_t size,
                                struct mmul_program **program, struct mmul_error *err) {
     struct mmul_parcel *last = &node->parcels[node->whole->comm->node_count];
@@ -184,7 +185,8 @@ static enum mmul_status unpack(struct mmul_context *node, const struct delivery 
     return mmul_program_unpack(last->bytes, program, err);
 }
 
-// After a failure nobody knows who has what: next time all of it is sent.
+// Drops the sent programs. After a failure root and leaders may disagree on the last one, so the
+// next program is sent whole.
 static void forget(struct mmul_context *context) {
     struct mmul_parcel *parcels = context->node->parcels;
     for (int i = 0; parcels != NULL && i <= context->comm->node_count; i++) {
@@ -200,9 +202,10 @@ void mmul_apart_close(struct mmul_context *context) {
     mmul_free(context->node->parcels);
 }
 
-// --------------------------------------------------------------------------------------- a node's
+// ----------------------------------------------------------------------------- running one program
 
-// Collective over the node. What it has to say is said later, by the whole.
+// Runs the program of one node. Collective over the node. Its warnings are passed on, and the whole
+// reports them later.
 static enum mmul_status run(struct mmul_context *node, const struct mmul_program *program,
                             const struct mmul_job *job, struct mmul_error *err) {
     struct mmul_job own = {.options = job->options};

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// Every node runs a program of its own, on its own ranks, and no value travels between nodes meanwhile: root's programs
-// go out to the leaders, which carry them out in the contexts of their nodes (exec/setup/node_context.h).
+// Runs a separate program on every node, on that node's ranks alone (local SGD). No value travels
+// between nodes meanwhile. Root sends its programs to the leaders, which run them in the contexts
+// of their nodes (exec/setup/node_context.h).
 #pragma once
 
 #include "exec/job/program.h"
 
-// Collective over world, before the first of the others; again as often as one likes. nodes: of all, filled in on root
-// alone. Fails as mmul_apart_begin.
+// Creates the nodes' contexts and finds their shares. Collective over world; call it before the
+// other functions, and again at any time. nodes: one per node, filled in on root only. Fails as
+// mmul_apart_begin.
 enum mmul_status mmul_apart_open(struct mmul_context *context, const struct mmul_job *job,
                                  struct mmul_apart_node *nodes, struct mmul_error *err);
 
-// Local. Before the context goes.
+// Releases what was kept between calls. Local, before the context is destroyed.
 void mmul_apart_close(struct mmul_context *context);
 
-// Collective over world. programs: root's, one per node. job: each leader's, of which the options count. Fails as
-// mmul_apart_run.
+// Runs one program per node. Collective over world. programs: root's, one per node. job: each
+// leader's own; only its options count. Fails as mmul_apart_run.
 enum mmul_status mmul_apart_carry_out(struct mmul_context *context,
                                       const struct mmul_program *const *programs,
                                       const struct mmul_job *job, struct mmul_error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A short list, the newest first.
+// A short list of plans, the newest first.
 #include "exec/job/plan_cache.h"
 
 #include <string.h>
@@ -15,13 +15,13 @@ enum { PLANS = 16 };
 struct mmul_kept_plan {
     struct mmul_kept_plan *next;
     struct mmul_program_plan *plan; // owned
-    int64_t number;                 // on all ranks the same
-    uint64_t key;                   // root's
+    int64_t number;                 // identical on all ranks
+    uint64_t key;                   // root only
 };
 
-// ------------------------------------------------------------------------------------------ the key
+// --------------------------------------------------------------------------------------------- key
 
-// Of an operation; no bytes between members count, all of it is zeroed first.
+// Hashed part of an operation. Zeroed first, so that padding does not count.
 struct key_operation {
     struct mmul_parameters with;
     struct mmul_scale scale;
@@ -115,7 +115,8 @@ static void add_job(struct mmul_hasher *hasher, const struct mmul_context *conte
         mmul_hasher_add(hasher, found, (size_t)context->cluster->size * sizeof *found);
 }
 
-// Of shards the ranks look whether they are what they were.
+// Returns true if plans of the program may be cached. Sets of shards rule that out, because the
+// ranks have to check them each time.
 static bool may_be_kept(const struct mmul_program *program) {
     for (int k = 0; k < program->kept_count; k++)
         if (program->kept[k].held == 0)
@@ -144,7 +145,7 @@ uint64_t mmul_plan_key(const struct mmul_context *context, const struct mmul_pro
     return key;
 }
 
-// ----------------------------------------------------------------------------------------- the list
+// -------------------------------------------------------------------------------------------- list
 
 static const struct mmul_kept_plan *find_number(const struct mmul_context *context,
                                                 int64_t number) {
@@ -154,7 +155,8 @@ static const struct mmul_kept_plan *find_number(const struct mmul_context *conte
     return at;
 }
 
-// The values, numbers and outputs of the new program; what placements borrow of the old one stays.
+// Moves the values, numbers and outputs of the new program into the old one. Data that placements
+// borrow from the old program stays.
 static void put_in(struct mmul_program *new, struct mmul_program *old) {
     for (int k = 0; k < old->kept_count; k++) {
         struct mmul_kept *kept = &new->kept[k];
@@ -215,7 +217,7 @@ static void destroy(struct mmul_kept_plan *kept) {
     mmul_free(kept);
 }
 
-// All but the newest ones, and those that somebody has still.
+// Drops all but the newest plans, except those in use.
 static void drop_old(struct mmul_context *context) {
     int count = 0;
     for (struct mmul_kept_plan **at = &context->plans; *at != NULL;) {
@@ -233,7 +235,8 @@ void mmul_plan_cache_add(struct mmul_context *context, uint64_t key,
                          struct mmul_program_plan *plan) {
     struct mmul_kept_plan *made = NULL;
     struct mmul_error ignored;
-    const int64_t number = ++context->plan_count; // of all ranks, also where it is not kept
+    // Counts on all ranks, even if the plan is not cached.
+    const int64_t number = ++context->plan_count;
     if (brings_files(plan) || !may_be_kept(plan->program) ||
         MMUL_ALLOCATE(made, 1, "a plan", &ignored) != MMUL_OK)
         return;

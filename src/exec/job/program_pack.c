@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Counts, then the arrays, then the elements of each matrix behind its info, each at the beginning of a block.
+// Format: counts, then the arrays, then for each matrix its description and its elements. Each item
+// begins on a block.
 #include "exec/job/program_pack.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ struct numbers {
     int64_t dtype, bytes;
 };
 
-// Where the next bytes go, or come from. to NULL: they are counted.
+// Position of the next bytes. to NULL: only counts them.
 struct cursor {
     char *to;
     const char *from;

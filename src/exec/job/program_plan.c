@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Root's program to everybody; then every rank plans for itself, from the same program, cluster and
-// weights.
+// Sends root's program to all ranks. Then every rank makes the plan itself from the same program,
+// cluster and weights.
 #include <string.h>
 
 #include "base/integer.h"
@@ -21,19 +21,19 @@
 #include "plan/program/program_make.h"
 #include "plan/program/program_memory.h"
 
-// What root knows and the others are told.
+// Facts that root tells the other ranks.
 struct told {
     int value_count, operation_count, kept_count, team_count;
-    bool is_automatic; // speeds: nobody has given weights
+    bool is_automatic; // weights follow speeds, because none were given
     enum mmul_calibration_depth measures;
-    int64_t input_bytes; // of its memory, held by what has been opened
+    int64_t input_bytes; // root's memory held by open inputs
     struct mmul_job_options options;
 };
 
-// Operations of the program, and of those that are computed in float64.
+// Operations of a program, and the part of them computed in float64.
 struct work {
     double flops, in_double;
-    unsigned types; // of its products: a bit per type
+    unsigned types; // types of products: one bit each
 };
 
 static struct work work_of(const struct mmul_program *program) {
@@ -51,13 +51,13 @@ static struct work work_of(const struct mmul_program *program) {
     return work;
 }
 
-// What is measured: where nothing is multiplied, float32.
+// Returns the types to be measured; float32 if there are no products.
 static unsigned types_of(const struct mmul_program *program) {
     const unsigned types = work_of(program).types;
     return types != 0 ? types : 1U << MMUL_F32;
 }
 
-// Of --device @FILE.
+// Returns the number of ranks with a weight in --device @FILE.
 static int count_listed(const struct mmul_cluster *cluster) {
     int count = 0;
     for (int rank = 0; rank < cluster->size; rank++)
@@ -69,7 +69,8 @@ static bool gives_weights(const struct mmul_job *job) {
     return job->weights != NULL && strcmp(job->weights, "auto") != 0;
 }
 
-// Speeds in what most of it is computed, where all are known, else equal ones; or as given.
+// Sets the weights: the given ones, else those of the device file, else speeds in the type of most
+// operations. Equal weights if speeds are not known for all ranks.
 static enum mmul_status choose_weights(const struct mmul_context *context,
                                        const struct mmul_program *program,
                                        const struct mmul_job *job, double *weights,
@@ -96,7 +97,8 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     return MMUL_OK;
 }
 
-// A copy of root's program on every rank, with its types, folded; files stay root's.
+// Copies root's program to every rank, sets its types and rewrites it (search, fold, teams). Files
+// stay root's.
 static enum mmul_status send_program(const struct mmul_comm *comm,
                                      const struct mmul_program *program, const struct told *told,
                                      struct mmul_program **copy, struct mmul_error *err) {
@@ -156,8 +158,8 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
     return status;
 }
 
-// Elements of values that the ranks go on holding: their shares bind the programs that go on with them, which may be a
-// loop of hours.
+// Returns the number of elements that the ranks hold after the program. Their shares bind later
+// programs, which may be a loop of hours.
 static double held_of(const struct mmul_program *program) {
     double elements = 0;
     for (int i = 0; i < program->operation_count; i++) {
@@ -170,9 +172,10 @@ static double held_of(const struct mmul_program *program) {
     return elements;
 }
 
-// Measuring takes a tenth of a second: what is over before that is shared by what is known, and a CPU that is about to
-// run alone has nobody to share with. (A card alone is measured: it may hang, and the longest time it may take comes
-// from its speed.) For what holds much it may take a second.
+// Returns how long to measure speeds. A brief measurement takes a tenth of a second, so a program
+// shorter than that uses known speeds. So does a CPU that runs alone and shares with no rank. A
+// card alone is measured, because it may hang and its time limit follows from its speed. A program
+// that holds much data may measure for a second.
 static enum mmul_calibration_depth depth_of(const struct mmul_context *context,
                                             const struct mmul_program *program,
                                             const struct mmul_job *job) {
@@ -185,7 +188,7 @@ static enum mmul_calibration_depth depth_of(const struct mmul_context *context,
                                                     : MMUL_CALIBRATE_STORED;
 }
 
-// Of all matrices that are loaded, each once.
+// Returns the bytes of all loaded matrices, counting each once.
 static int64_t input_bytes_of(const struct mmul_program *program) {
     int64_t bytes = 0;
     for (int i = 0; i < program->operation_count; i++) {
@@ -216,7 +219,8 @@ static struct told tell(const struct mmul_context *context, const struct mmul_pr
     return told;
 }
 
-// Nobody has given weights, and sums may be added up in another way from turn to turn.
+// Returns true if no weights were given and the order of sums may differ from iteration to
+// iteration.
 static bool may_choose(const struct mmul_context *context, const struct mmul_job *job) {
     return !gives_weights(job) && count_listed(context->cluster) == 0 && !job->options.reproducible;
 }
@@ -228,7 +232,8 @@ static bool reads_shards(const struct mmul_program *program) {
     return any;
 }
 
-// Root's to all; where nobody has given any, those of what was kept, or of what the ranks have done.
+// Sends root's weights to all ranks. Without given weights they come from persistent sets, or from
+// the observed work of the ranks.
 static enum mmul_status share_weights(const struct mmul_context *context,
                                       const struct mmul_job *job,
                                       const struct mmul_program *program, double **weights,
@@ -275,9 +280,9 @@ enum mmul_status mmul_program_weights(struct mmul_context *context,
 
 // ------------------------------------------------------------------------------------------- plans
 
-// What a plan is made from; and plans that have been made: with moves that begin early, with those that begin when
-// their reader's turn has come, and with products that bring their files in pieces. They are the same whatever the
-// limit.
+// Input of the planning, and the plans made so far. EARLY: moves begin early. LATE: moves begin
+// when their result is read. IN_PIECES: moves are late, and products bring their files in pieces.
+// Plans do not depend on the memory limit.
 enum { EARLY, LATE, IN_PIECES, WAYS };
 struct planning {
     struct mmul_context *context;
@@ -286,10 +291,10 @@ struct planning {
     const struct mmul_job_options *options;
     struct mmul_free_shares shares;
     struct mmul_program_plan *plans[WAYS]; // owned; NULL: not made yet
-    bool is_shifted;                       // root's node has more than its speed's share
+    bool is_shifted;                       // root's node has more than the share of its speed
 };
 
-// Pure, but for its products. What is refused says what it needs at least.
+// Makes a plan for a memory limit, without its products. Pure. A refused plan has needed_bytes set.
 static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_bytes,
                                   struct mmul_error *err) {
     struct mmul_program_plan **plan = &p->plans[way];
@@ -307,23 +312,23 @@ static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_by
         return status;
     (*plan)->options.memory_bytes = memory_bytes;
     (*plan)->needed_bytes = 0;
-    mmul_program_forget_products(*plan); // of another limit
-    if ((*plan)->node_bytes_most == 0)   // it is products that need memory
+    mmul_program_forget_products(*plan); // made for another limit
+    if ((*plan)->node_bytes_most == 0)   // only products need memory
         return MMUL_OK;
     if (!mmul_program_fit_footprint(*plan, cluster))
         (*plan)->needed_bytes = mmul_program_needs(*plan, cluster);
     return mmul_program_check_memory(*plan, cluster, err);
 }
 
-// Collective. Which of the plans fits into so much (0: what there is); WAYS: none. *needed: of a node's memory, at
-// least, by either, where none fits; 0: not known.
+// Returns the first kind of plan that fits into memory_bytes (0: all there is); WAYS: none.
+// Collective. *needed: least memory of a node with any of them, if none fits; 0: not known.
 static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *needed,
                              struct mmul_error *err) {
     enum mmul_status status = MMUL_ERR_SYSTEM;
     *needed = 0;
     for (int way = EARLY; status == MMUL_ERR_SYSTEM && way < WAYS; way++) {
         if (way == LATE && p->plans[EARLY] != NULL && !p->plans[EARLY]->moves_early)
-            continue; // it would be the same
+            continue; // the LATE plan would equal the EARLY one
         status = mmul_comm_agree(p->context->comm, make_plan(p, way, memory_bytes, err), err);
         if (status == MMUL_OK)
             status = mmul_program_plan_products(p->context, p->plans[way], p->shares, err);
@@ -336,11 +341,13 @@ static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *
     return WAYS;
 }
 
-// ----------------------------------------------------------------------------------- shares of nodes
+// ----------------------------------------------------------------------------- shares of the nodes
 
-// Is it long enough that others can be planned beside it, and are there products whose shares follow the weights?
+// Returns true if the run is long enough to plan other shares as well, and has products with shares
+// by weight.
 static bool is_worth_shifting(const struct mmul_program_plan *plan) {
-    static const double step_seconds = 2e-4, rank_seconds = 2e-6, part = 0.02; // of a plan's step
+    // Planning time per step, and per step and rank; largest part of the run time to spend on it.
+    static const double step_seconds = 2e-4, rank_seconds = 2e-6, part = 0.02;
     const double planning = plan->step_count * (step_seconds + plan->costs.size * rank_seconds);
     bool any = false;
     for (int i = 0; i < plan->step_count; i++)
@@ -348,13 +355,14 @@ static bool is_worth_shifting(const struct mmul_program_plan *plan) {
     return any && plan->costs.node_count > 1 && planning < part * plan->seconds;
 }
 
-// Collective. Root's node has so many times its weight, if that is over sooner than what p has.
+// Plans with the weight of root's node multiplied by `factor`. Collective. Keeps the new plan if it
+// is predicted to be faster, and sets *is_better.
 static enum mmul_status shift(struct planning *p, double factor, int *way, int *is_better,
                               struct mmul_error *err) {
     static const double gain = 0.02;
     const struct mmul_comm *comm = p->context->comm;
     struct planning next = *p;
-    struct mmul_error ignored; // then it stays as it is
+    struct mmul_error ignored; // the plan then stays as it is
     double *weights = NULL;
     int64_t needed = 0;
     enum mmul_status status =
@@ -371,7 +379,7 @@ static enum mmul_status shift(struct planning *p, double factor, int *way, int *
     const int other = find_fitting_plan(&next, p->options->memory_bytes, &needed, &ignored);
     *is_better = other < WAYS && next.plans[other]->seconds < (1 - gain) * p->plans[*way]->seconds;
     status = mmul_comm_broadcast(comm, is_better, sizeof *is_better, err);
-    mmul_free(weights); // plans have their own
+    mmul_free(weights); // plans have copies
     for (int i = 0; i < WAYS; i++) {
         mmul_program_plan_destroy(*is_better ? p->plans[i] : next.plans[i]);
         p->plans[i] = *is_better ? next.plans[i] : p->plans[i];
@@ -381,8 +389,9 @@ static enum mmul_status shift(struct planning *p, double factor, int *way, int *
     return status;
 }
 
-// Collective. Speeds alone do not say when a node can begin: others wait for what root's sends them, and root waits for
-// them. Its node has more and more of all, as long as that is predicted to be over sooner.
+// Gives root's node larger and larger shares as long as the plan is predicted to get faster.
+// Collective. Speeds alone do not tell when a node can begin: other nodes wait for root's data, and
+// root waits for theirs.
 static enum mmul_status shift_shares(struct planning *p, int *way, struct mmul_error *err) {
     static const double factors[] = {1.25, 1.6, 2, 2.5, 3.2};
     int is_better = is_worth_shifting(p->plans[*way]);
@@ -393,12 +402,12 @@ static enum mmul_status shift_shares(struct planning *p, int *way, struct mmul_e
     return status;
 }
 
-// ------------------------------------------------------------------------------- what would be enough
+// ------------------------------------------------------------------------------- sufficient memory
 
 enum { MIB = 1 << 20 };
 
-// Collective. Is there a plan with such a limit? 0: without one. *mib: where there is none, the least that is needed;
-// 0: not known.
+// Returns true if there is a plan within the limit; 0: no limit. Collective. *mib: the least needed
+// if there is none; 0: not known.
 static bool fits_in(struct planning *p, int64_t limit_mib, int64_t *mib) {
     struct mmul_error refused;
     int64_t needed = 0;
@@ -407,8 +416,8 @@ static bool fits_in(struct planning *p, int64_t limit_mib, int64_t *mib) {
     return fits;
 }
 
-// What processes have before a job is not the same each time, by some pages of each; and shares follow speeds that are
-// measured again.
+// Adds a margin: memory of processes before a job varies by some pages each, and shares follow
+// speeds that are measured anew.
 static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
     const int64_t each = MIB / 4, part = 64;
     int most = 0;
@@ -417,8 +426,8 @@ static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
     return mib + mib / part + mmul_divide_up(most * each, MIB);
 }
 
-// Collective. The limit is raised to what the last one was refused for, until there is a plan; with other limits
-// products have other panels, and values other places.
+// Raises the limit to what the last plan was refused for, until there is a plan. Collective. Other
+// limits change the panels of products and the places of values.
 static bool raise_limit(struct planning *p, int64_t *mib) {
     enum { TRIES = 8, NEAR = 64 };
     int64_t needed;
@@ -430,8 +439,8 @@ static bool raise_limit(struct planning *p, int64_t *mib) {
     return false;
 }
 
-// Collective, after a refusal, which has said what is needed: the least limit that has a plan, and some more. No hint
-// where more would not help: not without any limit.
+// Adds a hint with the least sufficient limit and a margin, after a refusal that named the memory
+// needed. Collective. No hint if even an unlimited plan fails, because more would not help.
 static void hint_enough(struct planning *p, int64_t needed, struct mmul_error *err) {
     int64_t mib = mmul_divide_up(needed, MIB), ignored;
     if (!fits_in(p, 0, &ignored) || !raise_limit(p, &mib))
@@ -448,7 +457,7 @@ static void tell_planning(void *context, int64_t done, int64_t total) {
     calls->progress(calls->context, &progress);
 }
 
-// Collective. Of those that fit, the one that is predicted to be over soonest.
+// Chooses the fitting plan that is predicted to be fastest. Collective.
 static enum mmul_status choose_plan(struct mmul_context *context,
                                     const struct mmul_program *program, const struct told *told,
                                     const double *weights, struct mmul_program_plan **plan,
@@ -462,7 +471,7 @@ static enum mmul_status choose_plan(struct mmul_context *context,
     int64_t needed = 0;
     int way = find_fitting_plan(&p, told->options.memory_bytes, &needed, err);
     enum mmul_status status = way < WAYS ? MMUL_OK : err->status;
-    // What is kept from program to program lies as the others have it.
+    // Held values and sets lie as the other programs have them, so their shares are not shifted.
     if (status == MMUL_OK && p.shares.balanced && !told->options.reproducible &&
         program->kept_count == 0)
         status = shift_shares(&p, &way, err);
@@ -473,7 +482,8 @@ static enum mmul_status choose_plan(struct mmul_context *context,
             *plan = p.plans[i];
         else
             mmul_program_plan_destroy(p.plans[i]);
-    // Seconds of ranks that have other shares than their speeds' are not what to go by.
+    // Times under shifted shares do not show the speeds of the ranks, so they must not correct the
+    // weights.
     if (status == MMUL_OK)
         (*plan)->has_free_shares = told->is_automatic && !p.is_shifted;
     return status;
@@ -487,7 +497,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     struct mmul_program *copy = NULL;
     struct mmul_program_plan *made = NULL;
     double *weights = NULL;
-    uint64_t key = 0; // root's
+    uint64_t key = 0; // root only
     mmul_board_enter(context, "plan");
     struct told told = comm->rank == 0 ? tell(context, program, job) : (struct told){0};
     enum mmul_status status = mmul_held_sweep(context, err);
@@ -512,7 +522,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         *plan = made;
         return MMUL_OK;
     }
-    mmul_spares_drop(context); // others are planned with all memory there is
+    mmul_spares_drop(context); // other plans may use all memory
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {.depth = told.measures,
                                                        .types = types_of(copy),
@@ -534,7 +544,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         return status;
     }
     made->owned = copy;
-    copy->planning = NULL; // the calls are the caller's
+    copy->planning = NULL; // the callbacks belong to the caller
     made->calls = job->calls;
     mmul_plan_cache_add(context, key, made);
     *plan = made;

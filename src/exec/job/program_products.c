@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Schedules of a program's products: root makes them, from what every node sees of the files, and sends them. A matrix
-// that is a value by then is like one that every node has mapped. Equal products of values, such as those of the turns
-// of a loop, have one schedule. Each may have all memory beside the values, at first; where all of them and the rooms
-// that they share are more than there is, each has the least that it needs and a share of the rest.
+// Schedules of a program's products. Root makes them from what every node sees of the files, and
+// sends them to all. A matrix that is a value by then counts as mapped on every node. Equal
+// products of values, such as those of loop iterations, share one schedule. At first each product
+// may use all memory beside the values. If all of them together with the shared buffers need more
+// than there is, each gets its least and a share of the rest.
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -14,12 +15,12 @@
 #include "plan/program/program_memory.h"
 #include "plan/program/program_predict.h"
 
-// A product that has a schedule, and what goes into that.
+// A product with a schedule of its own, and input of that schedule.
 struct product {
     struct mmul_program_step *step;
-    unsigned *node_maps,
-        value_maps;      // what every node can use where it lies; of that what is a value
-    int64_t least_bytes; // root: of a node's memory beside the values; 0: not known
+    // Matrices that every node can use in place, and those of them that are values.
+    unsigned *node_maps, value_maps;
+    int64_t least_bytes; // root: least memory of a node beside the values; 0: not known
 };
 
 struct planning {
@@ -27,11 +28,11 @@ struct planning {
     struct mmul_program_plan *plan;
     struct mmul_free_shares shares;
     struct product *products; // owned
-    unsigned *maps;           // owned: those of all products
+    unsigned *maps;           // owned: the maps of all products
     int count;
-    int64_t *taken_bytes; // owned: of a node, by values
-    int64_t *most_bytes;  // owned: of a node, for the product at hand
-    int64_t *extra_bytes; // owned: of a node, what each product may have beyond its least
+    int64_t *taken_bytes; // owned: memory of each node used by values
+    int64_t *most_bytes;  // owned: memory of each node for the current product
+    int64_t *extra_bytes; // owned: memory of each node for each product, beyond its least
 };
 
 static bool is_file(const struct mmul_program_plan *plan, int place) {
@@ -46,14 +47,14 @@ static const struct mmul_value *value_of(const struct mmul_program_plan *plan, i
     return &plan->program->values[plan->places[place].value];
 }
 
-// Of both operands and the result.
+// Returns the type of both operands and the result.
 static enum mmul_dtype dtype_of(const struct mmul_program_plan *plan,
                                 const struct mmul_program_step *step) {
     const struct mmul_program *program = plan->program;
     return program->values[program->operations[step->operation].result].dtype;
 }
 
-// Of the operand that is not split, where it comes in parts; else NULL.
+// Returns the offsets of the operand that is not split, if it comes in parts; else NULL.
 static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
                                     const struct mmul_program_step *step) {
     const int whole = step->operands[step->axis == MMUL_ROWS ? 1 : 0];
@@ -91,7 +92,8 @@ static struct mmul_problem_operand operand_of(const struct mmul_program_plan *pl
     return operand;
 }
 
-// Collective. Of files a node can use what it sees, of values all.
+// Finds the matrices that each node can use in place: files that it sees, and all values.
+// Collective.
 static enum mmul_status find_maps(const struct planning *p, struct product *product,
                                   struct mmul_error *err) {
     const struct mmul_program_step *step = product->step;
@@ -109,8 +111,9 @@ static enum mmul_status find_maps(const struct planning *p, struct product *prod
     return status;
 }
 
-// Of a node's memory, by values; shards count where the user has said how much may be used. Rooms are not counted here:
-// which of them a product shares, and the check has one for all, is known when it has its plan.
+// Sets the memory of each node that values use. Shards count if the user has set a limit. The run's
+// buffers are not counted yet: the products share some of them, and the check has one for all, so
+// they are known only once the plans exist.
 static void find_taken(const struct planning *p) {
     for (int node = 0; node < p->context->cluster->node_count; node++)
         p->taken_bytes[node] = p->plan->node_bytes[node] +
@@ -122,7 +125,8 @@ static bool lies_as(const struct mmul_program_plan *plan, int place,
     return place >= 0 && plan->places[place].placement.kind == kind;
 }
 
-// Can rows of a late rank be computed on another node, and is it worth a word to it? Rows of A and C move, B is there.
+// Returns true if other nodes may compute rows of a late rank and the product is long enough to
+// ask. Rows of A and C move; B is on every node.
 static bool may_lend(const struct planning *p, const struct mmul_program_step *step) {
     static const double enough_seconds = 0.05;
     const struct mmul_program_plan *plan = p->plan;
@@ -140,13 +144,14 @@ static bool may_lend(const struct planning *p, const struct mmul_program_step *s
            (plan->options.tail == MMUL_TAIL_SHARE || flops >= enough_seconds * speed);
 }
 
-// What a plan is asked for.
+// Input of a schedule.
 struct asked {
     struct mmul_problem problem;
     struct mmul_schedule_request request;
 };
 
-// Root. most_bytes: of every node, for it; NULL: all beside the values.
+// Builds the input of a product's schedule. Root. most_bytes: memory of every node for it; NULL:
+// all beside the values.
 static enum mmul_status ask(const struct planning *p, const struct product *product,
                             const int64_t *most_bytes, struct asked *asked,
                             struct mmul_error *err) {
@@ -165,7 +170,8 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
                                               .transpose_b = step->turned[1],
                                               .alpha = scale.is_given ? scale.alpha : 1,
                                               .beta = scale.beta};
-    // Nothing of it stays on the ranks; then all of it comes from files, and it may be split either way.
+    // Without a value on the ranks all of the product comes from files, so it may be split either
+    // way.
     const bool is_free = step->offsets == NULL;
     const bool is_whole_free =
         is_free && is_file(plan, step->operands[step->axis == MMUL_ROWS ? 1 : 0]);
@@ -195,7 +201,7 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
     return mmul_problem_make(&what, &asked->problem, err);
 }
 
-// Root.
+// Makes the schedule of one product and replaces the previous one. Root.
 static enum mmul_status make_plan(const struct planning *p, const struct product *product,
                                   const int64_t *most_bytes, struct mmul_error *err) {
     struct mmul_schedule *made = NULL;
@@ -220,7 +226,8 @@ struct different {
     int count;
 };
 
-// Nothing that make_plan asks for differs; neither has files. Offsets of equal parts are the same array.
+// Returns true if both products give make_plan the same input. Neither has files. Equal offsets are
+// the same array.
 static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_program_step *x,
                      const struct mmul_program_step *y) {
     for (int i = 0; i < MMUL_FACTORS; i++) {
@@ -234,7 +241,8 @@ static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_pro
            whole_offsets(plan, x) == whole_offsets(plan, y);
 }
 
-// A step with the same plan, or NULL, and then it is one of the different ones from now on. The same on all ranks.
+// Returns an earlier step with the same schedule. If there is none, remembers this step and returns
+// NULL. The same on all ranks.
 static const struct mmul_program_step *find_equal(struct different *known,
                                                   const struct mmul_program_plan *plan,
                                                   const struct mmul_program_step *step) {
@@ -248,9 +256,9 @@ static const struct mmul_program_step *find_equal(struct different *known,
     return NULL;
 }
 
-// ------------------------------------------------------------------------------------------ plans
+// ------------------------------------------------------------------------------------------- plans
 
-// Collective: those that have schedules.
+// Finds the products that need a schedule. Collective.
 static enum mmul_status find_products(struct planning *p, struct mmul_error *err) {
     const int nodes = p->context->comm->node_count;
     struct different known = {.count = 0};
@@ -276,7 +284,7 @@ static void share_equal_plans(const struct mmul_program_plan *plan) {
             plan->steps[i].schedule = plan->steps[i].same->schedule;
 }
 
-// Root: scatter and gather are between all nodes that have work in any product.
+// Makes all nodes that have work in any product members of scatter and gather. Root.
 static void join_members(const struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++) {
         bool takes_part = false;
@@ -289,7 +297,8 @@ static void join_members(const struct mmul_program_plan *plan) {
     }
 }
 
-// What others of the node may claim of a product that has no schedule: rows, where it is worth a look around.
+// Returns the share of a product without a schedule that other ranks of the node may claim. Only
+// rows can be claimed, and only if the product is long enough to check the others' progress.
 static double find_claim_share(const struct planning *p, const struct mmul_program_step *step) {
     static const double enough_flops = 1e9;
     const struct mmul_job_options *options = &p->plan->options;
@@ -304,7 +313,7 @@ static double find_claim_share(const struct planning *p, const struct mmul_progr
     return options->tail == MMUL_TAIL_AUTO && is_worth_it ? MMUL_CLAIM_SHARE : 0;
 }
 
-// ------------------------------------------------------------------------------- all that fit (root)
+// --------------------------------------------------------------------- fitting all products (root)
 
 enum memory { ALL, LEAST, LEAST_AND_EXTRA };
 
@@ -316,8 +325,9 @@ static const int64_t *most_of(const struct planning *p, const struct product *pr
     return memory == ALL ? NULL : p->most_bytes;
 }
 
-// Plans of all products; and do they fit with the rooms of the run? Of these the products share some, the check's
-// vectors say, and not others: of two products that follow each other each has lanes.
+// Makes the schedules of all products and checks that they fit beside the run's buffers. Products
+// share some of these, such as the check's vectors. Others they do not share: of two consecutive
+// products each has lanes.
 static enum mmul_status try_plans(const struct planning *p, enum memory memory, bool *fit,
                                   struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -331,7 +341,8 @@ static enum mmul_status try_plans(const struct planning *p, enum memory memory, 
     return MMUL_OK;
 }
 
-// What cuts say it needs is raised until there is a plan.
+// Finds the least memory of a product. Starts from the estimate of the cuts and raises it until
+// there is a schedule.
 static enum mmul_status find_least(const struct planning *p, struct product *product,
                                    struct mmul_error *err) {
     enum { TRIES = 32, STEP = 64 };
@@ -350,7 +361,8 @@ static enum mmul_status find_least(const struct planning *p, struct product *pro
     return status;
 }
 
-// What is left on each node when all have their least, for each of the two products that have lanes at a time.
+// Sets the extra memory of each node: what is left when all products have their least, divided
+// between the two products that have lanes at a time.
 static void find_extra(const struct planning *p) {
     const struct mmul_cluster *cluster = p->context->cluster;
     int products = 0;
@@ -360,14 +372,15 @@ static void find_extra(const struct planning *p) {
         p->extra_bytes[node] = mmul_program_left(p->plan, cluster, node) / (products > 1 ? 2 : 1);
 }
 
-// With what there is, or the least that would do is in the plan.
+// Makes the schedules within the memory there is. On a refusal plan->needed_bytes is set to the
+// least that would do.
 static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
     bool fit = false;
     struct mmul_error ignored = {.status = MMUL_OK};
     enum mmul_status status, refused = try_plans(p, ALL, &fit, err);
     if (fit || (refused != MMUL_OK && refused != MMUL_ERR_SYSTEM))
         return refused;
-    struct mmul_error *later = refused == MMUL_OK ? err : &ignored; // what was said first stands
+    struct mmul_error *later = refused == MMUL_OK ? err : &ignored; // the first error stands
     for (int i = 0; i < p->count; i++)
         if (find_least(p, &p->products[i], later) != MMUL_OK)
             return refused == MMUL_OK ? later->status : refused;
@@ -384,9 +397,9 @@ static enum mmul_status make_plans(const struct planning *p, struct mmul_error *
     return try_plans(p, LEAST, &fit, err);
 }
 
-// --------------------------------------------------------------------------------- plans everywhere
+// -------------------------------------------------------------------------- schedules on all ranks
 
-// Root's to everybody; others have none yet.
+// Sends a schedule from root to all other ranks, which have none yet.
 static enum mmul_status send(const struct mmul_comm *comm, struct mmul_schedule **schedule,
                              struct mmul_error *err) {
     int64_t bytes = comm->rank == 0 ? (*schedule)->bytes : 0;
@@ -426,7 +439,7 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     if (status == MMUL_OK || status == MMUL_ERR_SYSTEM)
         (void)mmul_comm_broadcast(comm, &plan->needed_bytes, sizeof plan->needed_bytes, &ignored);
     if (status == MMUL_OK) {
-        (void)mmul_program_fit_footprint(plan, context->cluster); // all ranks find the same
+        (void)mmul_program_fit_footprint(plan, context->cluster); // identical result on all ranks
         status = mmul_comm_agree(comm, mmul_program_check_memory(plan, context->cluster, err), err);
     }
     mmul_free(p.taken_bytes);

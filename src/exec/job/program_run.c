@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// A program's steps as the stages of one run; then what it writes, root's files and kept sets on all ranks, as one list
-// with one order of commit:
+// Runs a program's steps as the stages of one run. Then commits what it writes, root's files and
+// all ranks' persistent sets, as one list in one order:
 //
-// 1. What can run out does so while nothing has changed: every file and every shard is packed and on its disk, under
-//    its temporary name, on all ranks. Who fails here leaves all files and all sets as they were.
-// 2. Names. First the sets, whose descriptions are still to be written, on several machines; then standard output,
-//    which nobody can take back; then the files, each of which is a rename and nothing else. Of equals the order is
-//    the program's.
+// 1. Everything that can run out of space is done first. Every file and every shard is packed and
+//    flushed to disk under its temporary name, on all ranks. A failure here leaves all files and
+//    sets as they were.
+// 2. Names. First the sets, which still need descriptions on several machines. Then standard
+//    output, which cannot be taken back. Then the files, each by a single rename. Within each group
+//    the order is the program's.
 //
-// A failure in 2 ends it: what has its name keeps it, all else is discarded, and the hint of the error says which is
-// which, where there are several. A set that fails half-way says so of itself (exec/memory/kept.h).
+// A failure in 2 ends the commit. Whatever has its name keeps it, and the rest is discarded. The
+// error's hint lists both if there are several outputs. A set that fails half-way is marked as such
+// (exec/memory/kept.h).
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,7 +52,7 @@ static enum mmul_status check_outputs(struct mmul_context *context,
     return MMUL_OK;
 }
 
-// A file of root's has no place on the ranks.
+// Returns the place, or -1 for a file of root's, which has no place on the ranks.
 static int place_of(const struct mmul_program_plan *plan, int place) {
     return plan->places[place].placement.kind == MMUL_PLACE_FILE ? -1 : place;
 }
@@ -65,7 +67,7 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
                                        .panels_of = -1,
                                        .due = is_move ? step->due : step->stage + 1,
                                        .is_early = mmul_program_is_early(plan, step)};
-    stage.after_all = is_move && !stage.is_early; // it reads what all of them have
+    stage.after_all = is_move && !stage.is_early; // a move reads what all ranks have
     if (step->schedule == NULL)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
@@ -80,7 +82,8 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     return stage;
 }
 
-// A product, after those of its moves that are joined with it, as one stage. `count`: of stages so far; returns it.
+// Adds a step as one or two stages: moves that are joined with a product become one stage before
+// it. count: number of stages so far; returns the new number.
 static int add_stages(const struct mmul_program_plan *plan, int index,
                       struct mmul_stage_request *stages, int count) {
     const struct mmul_program_step *step = &plan->steps[index], *moves[MMUL_FACTORS] = {NULL};
@@ -101,14 +104,15 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     if (joined > 0) {
         stages[count].panels = panels;
         stages[count].panels_of = count - 1;
-        stages[count].after_all = true; // what comes in panels was begun by all ranks of the node
+        // All ranks of the node have begun the move that brings the panels.
+        stages[count].after_all = true;
     }
     stages[count].index = index;
     return count + 1;
 }
 
-// Root. Each block is right for the numbers that it was made from. Nobody can tell whether those were of one version of
-// the file.
+// Warns about inputs that were written to during the run. Each block is right for the numbers that
+// were read. But they may not all be of one version of the file. Root.
 static void warn_of_writes(struct mmul_context *context, const struct mmul_program *program) {
     for (int i = 0; context->comm->rank == 0 && i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
@@ -149,10 +153,12 @@ static enum mmul_status run_stages(struct mmul_context *context,
 enum order { SETS, STREAMS, FILES, ORDERS };
 
 struct entry {
-    struct mmul_operation *operation; // a save (root's) or a keep
+    struct mmul_operation *operation; // a save (root only) or a keep
     enum order order;
-    char *name;                      // owned, for the hint; NULL: memory of root's
-    const struct mmul_output *group; // a file that has several; NULL: alone in it. For comparing
+    char *name; // owned, for the hint; NULL: memory of root's
+    // Container file with several outputs, only to be compared; NULL: the output is alone in its
+    // file.
+    const struct mmul_output *group;
     bool is_written;
 };
 
@@ -191,7 +197,7 @@ static enum mmul_status make_list(struct list *list, struct mmul_error *err) {
     return status;
 }
 
-// Root. What 16 bits did not hold.
+// Reports values that overflowed in a 16-bit output. Root.
 static void tell_overflows(const struct list *list, const struct mmul_output *output) {
     const struct mmul_job_calls *calls = &list->plan->calls;
     const int64_t count = mmul_output_overflows(output);
@@ -205,7 +211,8 @@ static void tell_overflows(const struct list *list, const struct mmul_output *ou
     calls->notice(calls->context, mmul_make_printable(text));
 }
 
-// Root. A file with several outputs is there when the last of them is committed.
+// Commits one output. A file with several outputs is complete when the last of them is committed.
+// Root.
 static enum mmul_status commit_output(struct list *list, struct entry *entry,
                                       struct mmul_error *err) {
     struct mmul_output *output = entry->operation->output;
@@ -220,7 +227,8 @@ static enum mmul_status commit_output(struct list *list, struct entry *entry,
     return status;
 }
 
-// Collective over world as far as sets go, which come first; what follows is root's.
+// Commits everything in order. Collective over world for the sets, which come first; the rest is
+// root's alone.
 static enum mmul_status commit_all(struct list *list, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (enum order order = SETS; order < ORDERS; order++)
@@ -236,7 +244,7 @@ static enum mmul_status commit_all(struct list *list, struct mmul_error *err) {
     return status;
 }
 
-// As many names as have room.
+// Adds the names of entries, as many as fit.
 static void add_names(const struct list *list, bool are_written, struct mmul_text *text) {
     enum { ROOM = 80, NAME_MOST = 60 };
     const size_t begin = text->length;
@@ -259,7 +267,7 @@ static void add_names(const struct list *list, bool are_written, struct mmul_tex
         mmul_text_add(text, "nothing");
 }
 
-// Root.
+// Puts a list of written and unwritten outputs into the error's hint. Root.
 static void tell_written(const struct list *list, struct mmul_error *err) {
     struct mmul_text text = {0};
     int named = 0;
@@ -275,16 +283,17 @@ static void tell_written(const struct list *list, struct mmul_error *err) {
     mmul_text_fini(&text);
 }
 
-// Collective over world. `status`, the same on all ranks, is that of the program until here: not MMUL_OK discards all.
-// values: NULL where they were not made. Root's outputs are used up either way. Fails as that, as mmul_output_commit
-// and as mmul_kept_commit, everywhere alike.
+// Commits the outputs, or discards all if `status`, the same on all ranks, is a failure of the
+// program. Collective over world. values: NULL if not created. Consumes root's outputs in any case.
+// Fails with that status, as mmul_output_commit and as mmul_kept_commit, on all ranks alike.
 static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values *values, enum mmul_status status,
                                     struct mmul_error *err) {
     struct list list = {.context = context, .plan = plan, .values = values};
     if (status == MMUL_OK) {
         status = make_list(&list, err);
-        for (int i = 0; status == MMUL_OK && i < list.count; i++) { // what can run out does so
+        // Flushes all that can run out of space.
+        for (int i = 0; status == MMUL_OK && i < list.count; i++) {
             const struct mmul_operation *o = list.entries[i].operation;
             status = o->kind == MMUL_KEEP ? mmul_kept_finish(values, o->kept, err)
                                           : mmul_output_finish(o->output, err);
@@ -306,7 +315,7 @@ static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_pr
     return mmul_comm_agree(context->comm, status, err);
 }
 
-// --------------------------------------------------------------------------------------- the whole
+// ------------------------------------------------------------------------------------- the program
 
 enum mmul_status mmul_program_carry_out(struct mmul_context *context,
                                         struct mmul_program_plan *plan, struct mmul_values **values,
@@ -325,7 +334,7 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
     if (status == MMUL_OK) {
         made->report = report;
         report = NULL;
-        made->begin = mmul_clock_now(); // a run's, where there is one
+        made->begin = mmul_clock_now(); // replaced by the run's own clock, if there is a run
     }
     if (status == MMUL_OK && plan->program->kept_count > 0)
         status = mmul_kept_open(context, made, err);

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Seconds of every rank for its share, in runs of one plan, are its speed in that program. Moves nothing itself: the
-// next program is planned with other weights, and what is held goes where that plan has it.
+// Takes the time of each rank for its share, over the runs of one plan, as its speed in that
+// program. Moves no data itself: the next program is planned with the new weights, and its plan
+// moves held values where it needs them.
 #include "exec/job/rebalance.h"
 
 #include <math.h>
 
 #include "base/memory.h"
 
-// Looked at when runs have taken so long together, and so many times as long as their plan took to make, and after each
-// change twice as long as before: a change costs plans and a move of all that is held, and what a rank does varies.
+// Time before the shares are checked: at least FIRST_SECONDS of runs, and PLANS times the time that
+// planning took. The first limit doubles after each change, up to LONGEST_SECONDS. A change costs
+// plans and a move of all held values, and the pace of a rank varies.
 static const double FIRST_SECONDS = 1, PLANS = 20, LONGEST_SECONDS = 60;
 enum { RUNS_LEAST = 2 };
 
-// What must be gained at least.
+// Least relative gain that is worth a change.
 static const double GAIN = 0.05;
 
 struct mmul_balance {
-    double wait_seconds; // of runs, until shares are looked at
-    double plan_seconds; // of the plan that took longest
+    double wait_seconds; // run time until the next check of the shares
+    double plan_seconds; // longest time that a plan took to make
     bool has_weights;
     double weights[];
 };
@@ -31,12 +33,13 @@ static bool is_free(const struct mmul_context *context, const struct mmul_progra
            plan->is_kept && !plan->options.reproducible && plan->team_count <= MMUL_TEAM_ALL + 1;
 }
 
-// Seconds of the slowest rank for all shares, now and with shares by the speeds that there have been, into `weights`.
+// Returns the relative gain of the slowest rank if shares followed the observed speeds, and stores
+// those in `weights`.
 static double find_gain(const struct mmul_program_plan *plan, double *weights) {
     double now = 0, speeds = 0;
     for (int rank = 0; rank < plan->costs.size; rank++) {
         const double share = plan->costs.shares[rank], busy = plan->busy_seconds[rank];
-        // Who has had nothing, of fewer groups than ranks, say, goes on without.
+        // A rank without a share, as with fewer groups than ranks, stays without one.
         weights[rank] = share > 0 && busy > 0 ? share / busy : 0;
         speeds += weights[rank];
         now = fmax(now, busy);
@@ -46,7 +49,7 @@ static double find_gain(const struct mmul_program_plan *plan, double *weights) {
 
 static struct mmul_balance *balance_of(struct mmul_context *context) {
     const int64_t size = context->comm->size;
-    struct mmul_error ignored; // without memory for it shares stay as they are
+    struct mmul_error ignored; // without memory for it the shares stay as they are
     if (context->balance == NULL)
         context->balance = mmul_allocate(
             1, sizeof *context->balance + (size_t)size * sizeof *context->balance->weights,

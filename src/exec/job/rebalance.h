@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// Shares that follow what the ranks do. Speeds are measured by products, and a program does more than that: where it is
-// run again and again, as the turns of a loop, what every rank has done in how long says what it should get. Only where
-// nobody has given weights, and not with reproducible sums. Local, root: weights are sent with each plan.
+// Load balancing by observed work. Speeds are measured with products only, but programs do more
+// than multiply. When a program runs repeatedly, as in a loop, the shares follow the time that each
+// rank took for its part. Only without given weights and without reproducible sums. Local, root:
+// weights are sent with each plan.
 #pragma once
 
 #include "exec/job/program.h"
 
-// A run of the plan is over: adds what its ranks did, and looks now and then whether other shares would be shorter.
+// Adds the times of a finished run, and from time to time checks whether other shares would be
+// faster.
 void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan *plan,
                          const struct mmul_report *report);
 
-// What was found so far, `size` of them, borrowed; NULL: the measured speeds do.
+// Returns the weights found so far, one per rank, borrowed; NULL: use the measured speeds.
 const double *mmul_rebalance_weights(const struct mmul_context *context);
 
 void mmul_rebalance_destroy(struct mmul_context *context);

@@ -91,7 +91,7 @@ enum mmul_status mmul_held_take(const struct mmul_context *context, struct mmul_
     return copy_offsets(held->offsets, held->ranks, &kept->offsets, err);
 }
 
-// ------------------------------------------------------------------------------------------ a run
+// ------------------------------------------------------------------------------------------- a run
 
 static int find_place(const struct mmul_values *v, int kept) {
     int place = v->plan->place_count - 1;

@@ -94,7 +94,7 @@ static struct shard shard_of(const struct mmul_values *v, int kept, int rank) {
     return shard;
 }
 
-// ---------------------------------------------------------------------------------------- opening
+// ----------------------------------------------------------------------------------------- opening
 
 static enum mmul_status path_of(const struct mmul_context *context, const struct shard *shard,
                                 char **path, struct mmul_error *err) {
@@ -201,7 +201,7 @@ enum mmul_status mmul_kept_check(const struct mmul_values *values, struct mmul_e
     return status;
 }
 
-// ------------------------------------------------------------------------------------- committing
+// -------------------------------------------------------------------------------------- committing
 
 // Facts about each rank's shard that all ranks must know.
 struct shard_facts {

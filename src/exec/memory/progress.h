@@ -83,7 +83,7 @@ static inline int64_t mmul_stage_progress_bytes(int ranks) {
            ranks * (int64_t)sizeof(struct mmul_stage_progress_rank);
 }
 
-// ---------------------------------------------------------------------------------------- waiting
+// ----------------------------------------------------------------------------------------- waiting
 
 enum { MMUL_TRAFFIC = -1 }; // used as a rank: the counters of the leader's main thread
 

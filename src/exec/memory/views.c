@@ -39,7 +39,7 @@ struct offers {
     struct offer all[MATRICES];
 };
 
-// ---------------------------------------------------------------------------------------- offers
+// ------------------------------------------------------------------------------------------ offers
 
 static struct mmul_file_part part_of(const struct mmul_extent *extent) {
     return (struct mmul_file_part){extent->offset, extent->offset + extent->bytes};
@@ -121,7 +121,7 @@ static enum mmul_status make_offers(const struct mmul_comm *comm,
     return status;
 }
 
-// --------------------------------------------------------------------------------------- finding
+// ----------------------------------------------------------------------------------------- finding
 
 // Opens root's file on another node and compares it. An error names the file as root was given it.
 static enum mmul_status open_same_file(const struct offers *offers, int matrix, int *fd,
@@ -209,7 +209,7 @@ enum mmul_status mmul_views_find(struct mmul_context *context,
     return status;
 }
 
-// --------------------------------------------------------------------------------------- opening
+// ----------------------------------------------------------------------------------------- opening
 
 static struct mmul_shared *view_at(struct mmul_views *views, int matrix) {
     struct mmul_shared *const all[] = {&views->a, &views->b, &views->c_in, &views->c};
