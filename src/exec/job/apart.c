@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Data for a leader: the held values that its node must release, then the blocks of its program
-// that differ from the last one.
+// Packs root's programs, sends each to the leader of its node and runs it there. A delivery holds
+// the numbers of the held values that the node must release, then the blocks of its program that
+// differ from the last one. Weights and shares of the nodes come from program_plan.c.
 #include "exec/job/apart.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A short list of plans, the newest first.
+// Hashes the structure of programs and keeps a short list of plans, the newest first. A plan in use
+// is not taken twice. Makes no plan.
 #include "exec/job/plan_cache.h"
 
 #include <string.h>

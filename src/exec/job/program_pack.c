@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Format: counts, then the arrays, then for each matrix its description and its elements. Each item
-// begins on a block.
+// Packs a program into blocks of fixed size and unpacks it. Format: counts, then the arrays, then
+// for each matrix its description and its elements. Each item begins on a block.
 #include "exec/job/program_pack.h"
 
 #include <string.h>

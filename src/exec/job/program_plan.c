@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sends root's program to all ranks. Then every rank makes the plan itself from the same program,
-// cluster and weights.
+// Plans a program. Root's program goes to all ranks. Then every rank makes the same plan itself,
+// from the same program, cluster and weights. Only the schedules of products are made on root
+// (program_products.c).
 #include <string.h>
 
 #include "base/integer.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The context has a list of held values, newest first. Segments count their users and go with the
-// last one.
+// The context has a list of held values, newest first. A segment counts its users, the held values
+// in it and the runs that use it. The last user puts it into the cache of segments
+// (exec/memory/spare.h).
 #include "exec/memory/held.h"
 
 #include <stdatomic.h>
