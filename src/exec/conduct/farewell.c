@@ -20,31 +20,32 @@ static struct {
 
 // Returns the number of silent ranks and lists them in `text` as far as there is room. *host: the
 // host of all of them; NULL: they are on several.
-static int name_silent(char *text, size_t bytes, const char **host) {
+static int list_silent_ranks(char *text, size_t bytes, const char **host) {
     const struct mmul_comm *comm = farewell.context->comm;
     size_t length = 0;
     int count = 0;
     for (int rank = 1; rank < comm->size; rank++) {
         if (mmul_comm_has_farewell(comm, rank))
             continue;
-        const char *its = farewell.context->cluster->ranks[rank].host;
+        const char *silent_host = farewell.context->cluster->ranks[rank].host;
         const int more = snprintf(text + length, bytes - length, "%srank %d on %.64s",
-                                  count > 0 ? ", " : "", rank, its);
+                                  count > 0 ? ", " : "", rank, silent_host);
         if (more < 0 || (size_t)more >= bytes - length)
             text[length] = '\0';
         else
             length += (size_t)more;
-        *host = count == 0 || (*host != NULL && strcmp(*host, its) == 0) ? its : NULL;
+        *host =
+            count == 0 || (*host != NULL && strcmp(*host, silent_host) == 0) ? silent_host : NULL;
         count++;
     }
     return count;
 }
 
-static void explain_end(void) {
+static void explain_lost_ranks(void) {
     struct mmul_ending_note note = {{0}, {0}};
     char names[192] = "";
     const char *host = NULL;
-    const int count = name_silent(names, sizeof names, &host);
+    const int count = list_silent_ranks(names, sizeof names, &host);
     if (count == 0)
         return;
     snprintf(note.text, sizeof note.text, "%s %s ended or %s not answer", names,
@@ -72,7 +73,7 @@ void mmul_farewell_attend(void) {
         return;
     farewell.is_over = true;
     if (is_root)
-        explain_end();
+        explain_lost_ranks();
     else
         mmul_comm_say_farewell(farewell.context->comm);
 }

@@ -63,19 +63,19 @@ static struct mmul_peers peers_of(const struct mmul_heartbeat *heartbeat,
     return peers;
 }
 
-static void listen(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+static void post_receive(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     const struct mmul_peers peers = peers_of(heartbeat, peer);
     mmul_words_receive(&peers, peer->rank, is_root(heartbeat) ? TAG_TO_ROOT : TAG_FROM_ROOT,
                        &peer->receive);
 }
 
-static bool is_done(const struct mmul_heartbeat *heartbeat, const struct mmul_heartbeat_peer *peer,
-                    struct mmul_words *words) {
+static bool is_transfer_over(const struct mmul_heartbeat *heartbeat,
+                             const struct mmul_heartbeat_peer *peer, struct mmul_words *words) {
     const struct mmul_peers peers = peers_of(heartbeat, peer);
     return mmul_words_is_over(&peers, words);
 }
 
-static void fill_words(const struct mmul_heartbeat *heartbeat, enum kind kind, int64_t *words) {
+static void fill_message(const struct mmul_heartbeat *heartbeat, enum kind kind, int64_t *words) {
     const struct mmul_run *run = heartbeat->run;
     words[KIND] = kind;
     words[CANCELLED] = is_cancelled(heartbeat);
@@ -88,7 +88,8 @@ static void fill_words(const struct mmul_heartbeat *heartbeat, enum kind kind, i
 }
 
 // Sends the prepared message. False: sending failed; try again later.
-static bool send(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+static bool send_prepared(const struct mmul_heartbeat *heartbeat,
+                          struct mmul_heartbeat_peer *peer) {
     const struct mmul_peers peers = peers_of(heartbeat, peer);
     mmul_words_send(&peers, peer->rank, is_root(heartbeat) ? TAG_FROM_ROOT : TAG_TO_ROOT,
                     &peer->send);
@@ -97,18 +98,19 @@ static bool send(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_p
 
 // Sends a message of one kind. False: the last one has not left yet, or sending failed; try again
 // later.
-static bool say(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
-                enum kind kind) {
-    if (!is_done(heartbeat, peer, &peer->send))
+static bool send_message(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                         enum kind kind) {
+    if (!is_transfer_over(heartbeat, peer, &peer->send))
         return false;
-    fill_words(heartbeat, kind, peer->send.values);
-    return send(heartbeat, peer);
+    fill_message(heartbeat, kind, peer->send.values);
+    return send_prepared(heartbeat, peer);
 }
 
-static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_heartbeat_peer *peer,
-                   const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_heartbeat_peer *peer,
-                   const char *format, ...) {
+static void notify_user(const struct mmul_heartbeat *heartbeat,
+                        const struct mmul_heartbeat_peer *peer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void notify_user(const struct mmul_heartbeat *heartbeat,
+                        const struct mmul_heartbeat_peer *peer, const char *format, ...) {
     const struct mmul_job_calls *calls = heartbeat->run->calls;
     char text[256];
     va_list arguments;
@@ -122,8 +124,9 @@ static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_hea
     calls->notice(calls->context, text);
 }
 
-static void hear_lending(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
-                         enum kind kind, const int64_t *words) {
+static void handle_lending_message(struct mmul_heartbeat *heartbeat,
+                                   struct mmul_heartbeat_peer *peer, enum kind kind,
+                                   const int64_t *words) {
     if (kind == ASK) {
         mmul_lending_want(&heartbeat->lending, peer->rank, words);
     } else if (kind == GIVEN) {
@@ -137,17 +140,17 @@ static void hear_lending(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat
     }
 }
 
-static void hear(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+static void handle_message(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
     enum kind kind = (enum kind)peer->receive.values[KIND];
     bool lends = kind >= ASK;
     if (lends)
-        hear_lending(heartbeat, peer, kind, peer->receive.values + LENDING);
+        handle_lending_message(heartbeat, peer, kind, peer->receive.values + LENDING);
     memcpy(peer->heard, peer->receive.values, (lends ? LENDING : STANDING) * sizeof *peer->heard);
     memcpy(peer->heard + STANDING, peer->receive.values + STANDING,
            MMUL_STANDING_WORDS * sizeof *peer->heard);
     peer->has_spoken = true;
     if (peer->named > 0)
-        notice(heartbeat, peer, "moves again, after %.0f s", peer->silent);
+        notify_user(heartbeat, peer, "moves again, after %.0f s", peer->silent);
     peer->silent = peer->named = 0;
     if (kind == LEAVING || kind == BYE)
         peer->last = kind;
@@ -156,19 +159,19 @@ static void hear(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *p
     heartbeat->has_cancelled |= peer->heard[CANCELLED] != 0;
     heartbeat->is_over |= kind == OVER;
     if (kind != BYE && kind != OVER)
-        listen(heartbeat, peer);
+        post_receive(heartbeat, peer);
 }
 
-static void hear_all(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
-    while (peer->receive.active && is_done(heartbeat, peer, &peer->receive) &&
+static void handle_messages(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    while (peer->receive.active && is_transfer_over(heartbeat, peer, &peer->receive) &&
            !peer->receive.failed)
-        hear(heartbeat, peer);
+        handle_message(heartbeat, peer);
 }
 
-static void wait_for_words(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
-                           double awake) {
+static void check_silence(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                          double awake) {
     bool listens = peer->receive.active;
-    hear_all(heartbeat, peer);
+    handle_messages(heartbeat, peer);
     // While root waits it sends messages to rank 1 only.
     if (!listens || (!is_root(heartbeat) && heartbeat->run->site.context->comm->rank != 1))
         return;
@@ -178,38 +181,38 @@ static void wait_for_words(struct mmul_heartbeat *heartbeat, struct mmul_heartbe
     if (peer->silent < limit)
         return;
     peer->named = limit;
-    notice(heartbeat, peer, "has not moved for %.0f s", limit);
+    notify_user(heartbeat, peer, "has not moved for %.0f s", limit);
 }
 
 // Sends heartbeats and cancel messages that are due. Replies are sent elsewhere.
-static void speak(struct mmul_heartbeat *heartbeat, bool beats) {
+static void send_due_messages(struct mmul_heartbeat *heartbeat, bool beats) {
     heartbeat->has_cancelled |= is_cancelled(heartbeat);
     for (int i = 0; i < heartbeat->peer_count; i++) {
         struct mmul_heartbeat_peer *peer = &heartbeat->peers[i];
         if (heartbeat->has_cancelled && !peer->was_cancelled)
-            peer->was_cancelled = say(heartbeat, peer, is_root(heartbeat) ? CANCEL : BEAT);
+            peer->was_cancelled = send_message(heartbeat, peer, is_root(heartbeat) ? CANCEL : BEAT);
         else if (beats && (!is_root(heartbeat) || peer->rank == 1))
-            say(heartbeat, peer, BEAT);
+            send_message(heartbeat, peer, BEAT);
     }
 }
 
 // Root: tells the user about a rank that computes in plain loops, because those are slow. The words
 // of a message may be of different moments, so they are only shown and never computed with.
-static void tell_plain_work(struct mmul_heartbeat *heartbeat,
-                            const struct mmul_heartbeat_peer *peer, double now) {
+static void report_plain_work(struct mmul_heartbeat *heartbeat,
+                              const struct mmul_heartbeat_peer *peer, double now) {
     static const double short_flops = 2e9;
     const int64_t *words = peer->heard;
     if ((double)words[PLAIN_FLOPS] <= short_flops || words[PLAIN_LINES] <= 0)
         return;
     heartbeat->told_at = now;
-    notice(heartbeat, peer,
-           "computes by plain loops, because the check found its device wrong: %.0f %% "
-           "of %lld lines",
-           100.0 * (double)words[PLAIN_DONE] / (double)words[PLAIN_LINES],
-           (long long)words[PLAIN_LINES]);
+    notify_user(heartbeat, peer,
+                "computes by plain loops, because the check found its device wrong: %.0f %% "
+                "of %lld lines",
+                100.0 * (double)words[PLAIN_DONE] / (double)words[PLAIN_LINES],
+                (long long)words[PLAIN_LINES]);
 }
 
-static bool has_work(const struct mmul_run *run, int rank) {
+static bool rank_has_work(const struct mmul_run *run, int rank) {
     bool any = false;
     for (int i = 0; !any && i < run->stage_count; i++)
         any = mmul_stage_has_work(&run->stages[i], rank);
@@ -226,7 +229,7 @@ static bool is_hopeless(const struct mmul_heartbeat *heartbeat, int64_t *blocks)
     for (int i = -1; i < heartbeat->peer_count; i++) {
         const struct mmul_heartbeat_peer *peer = i < 0 ? heartbeat->own : &heartbeat->peers[i];
         if (peer->heard[RIGHT] > 0 ||
-            (peer->heard[GARBLED] == 0 && has_work(heartbeat->run, peer->rank)))
+            (peer->heard[GARBLED] == 0 && rank_has_work(heartbeat->run, peer->rank)))
             return false;
         *blocks += peer->heard[GARBLED];
         is_long |= (double)peer->heard[PLAIN_FLOPS] > long_flops;
@@ -234,7 +237,7 @@ static bool is_hopeless(const struct mmul_heartbeat *heartbeat, int64_t *blocks)
     return is_long;
 }
 
-static void end_hopeless(struct mmul_heartbeat *heartbeat, int64_t blocks) {
+static void cancel_hopeless_run(struct mmul_heartbeat *heartbeat, int64_t blocks) {
     struct mmul_run *run = heartbeat->run;
     struct mmul_error err;
     if (is_cancelled(heartbeat) || heartbeat->has_cancelled)
@@ -253,44 +256,45 @@ static void end_hopeless(struct mmul_heartbeat *heartbeat, int64_t blocks) {
 
 // Root, with each of its beats: ends a hopeless run, and tells about plain loops every five
 // seconds.
-static void judge(struct mmul_heartbeat *heartbeat, double now) {
+static void judge_checks(struct mmul_heartbeat *heartbeat, double now) {
     static const double told_seconds = 5;
     int64_t blocks;
-    fill_words(heartbeat, BEAT, heartbeat->own->heard);
+    fill_message(heartbeat, BEAT, heartbeat->own->heard);
     if (is_hopeless(heartbeat, &blocks))
-        end_hopeless(heartbeat, blocks);
+        cancel_hopeless_run(heartbeat, blocks);
     if (now - heartbeat->told_at < told_seconds)
         return;
     for (int i = -1; i < heartbeat->peer_count; i++)
-        tell_plain_work(heartbeat, i < 0 ? heartbeat->own : &heartbeat->peers[i], now);
+        report_plain_work(heartbeat, i < 0 ? heartbeat->own : &heartbeat->peers[i], now);
 }
 
 // ----------------------------------------------------------------------------------------- lending
 
 // Sends a message of the lending protocol, which must not be lost.
-static bool say_lending(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
-                        enum kind kind, const int64_t *words) {
-    fill_words(heartbeat, kind, peer->send.values);
+static bool send_lending_message(const struct mmul_heartbeat *heartbeat,
+                                 struct mmul_heartbeat_peer *peer, enum kind kind,
+                                 const int64_t *words) {
+    fill_message(heartbeat, kind, peer->send.values);
     memcpy(peer->send.values + LENDING, words, MMUL_LENDING_WORDS * sizeof *words);
-    return send(heartbeat, peer);
+    return send_prepared(heartbeat, peer);
 }
 
 // Root: receives from ranks that may request lines, up to 64 per call, and sends their replies.
-static void hear_askers(struct mmul_heartbeat *heartbeat) {
+static void serve_borrowers(struct mmul_heartbeat *heartbeat) {
     const int at_once = 64;
     for (int i = 0; i < at_once && i < heartbeat->peer_count; i++) {
         struct mmul_heartbeat_peer *peer =
             &heartbeat->peers[heartbeat->turn++ % (unsigned)heartbeat->peer_count];
         struct mmul_want *want = &heartbeat->lending.wants[peer->rank];
         if (peer->asks)
-            hear_all(heartbeat, peer);
-        if (want->is_answered && is_done(heartbeat, peer, &peer->send))
-            want->is_answered = !say_lending(heartbeat, peer, GIVEN, want->words);
+            handle_messages(heartbeat, peer);
+        if (want->is_answered && is_transfer_over(heartbeat, peer, &peer->send))
+            want->is_answered = !send_lending_message(heartbeat, peer, GIVEN, want->words);
     }
 }
 
 // Root: asks a leader for lines on behalf of a waiting rank, or receives the leader's answer.
-static void ask(struct mmul_heartbeat *heartbeat) {
+static void ask_lender(struct mmul_heartbeat *heartbeat) {
     struct mmul_lending *lending = &heartbeat->lending;
     int64_t question[MMUL_LENDING_WORDS], answer[MMUL_LENDING_WORDS];
     if (is_cancelled(heartbeat))
@@ -305,8 +309,8 @@ static void ask(struct mmul_heartbeat *heartbeat) {
         return;
     }
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[rank - 1];
-    bool is_sent = is_done(heartbeat, peer, &peer->send);
-    hear_all(heartbeat, peer);
+    bool is_sent = is_transfer_over(heartbeat, peer, &peer->send);
+    handle_messages(heartbeat, peer);
     if (waits || !is_sent)
         return;
     if (!peer->receive.active || peer->last == LEAVING || peer->last == BYE) {
@@ -314,115 +318,117 @@ static void ask(struct mmul_heartbeat *heartbeat) {
         return;
     }
     peer->counts = lending->is_asked = true;
-    (void)say_lending(heartbeat, peer, QUESTION, question);
+    (void)send_lending_message(heartbeat, peer, QUESTION, question);
 }
 
-static void lend_of_root(struct mmul_heartbeat *heartbeat) {
+static void serve_lending_on_root(struct mmul_heartbeat *heartbeat) {
     int64_t words[MMUL_LENDING_WORDS];
     if (mmul_lending_ask(&heartbeat->run->site, words))
         mmul_lending_want(&heartbeat->lending, 0, words);
-    hear_askers(heartbeat);
-    ask(heartbeat);
+    serve_borrowers(heartbeat);
+    ask_lender(heartbeat);
 }
 
 // Non-root rank that may request lines, or leads a node that may be asked.
-static void lend_of_others(struct mmul_heartbeat *heartbeat) {
+static void serve_lending_elsewhere(struct mmul_heartbeat *heartbeat) {
     struct mmul_site *site = &heartbeat->run->site;
     struct mmul_heartbeat_peer *peer = &heartbeat->peers[0];
     int64_t words[MMUL_LENDING_WORDS];
-    hear_all(heartbeat, peer);
+    handle_messages(heartbeat, peer);
     if (!peer->receive.active)
         mmul_lending_give_up(site);
-    if (!is_done(heartbeat, peer, &peer->send))
+    if (!is_transfer_over(heartbeat, peer, &peer->send))
         return;
     if (heartbeat->is_asked) {
         heartbeat->is_asked = false;
         mmul_lending_answer(site, heartbeat->run->stages, heartbeat->question, words);
-        (void)say_lending(heartbeat, peer, ANSWER, words);
+        (void)send_lending_message(heartbeat, peer, ANSWER, words);
     } else if (mmul_lending_ask(site, words)) {
-        (void)say_lending(heartbeat, peer, ASK, words);
+        (void)send_lending_message(heartbeat, peer, ASK, words);
     }
 }
 
-static void lend(struct mmul_heartbeat *heartbeat) {
+static void serve_lending(struct mmul_heartbeat *heartbeat) {
     struct mmul_site *site = &heartbeat->run->site;
     if (site->lends == MMUL_LENDS_NOTHING)
         return;
     mmul_loans_attend(site);
     if (is_root(heartbeat))
-        lend_of_root(heartbeat);
+        serve_lending_on_root(heartbeat);
     else if (heartbeat->lends)
-        lend_of_others(heartbeat);
+        serve_lending_elsewhere(heartbeat);
 }
 
 // ----------------------------------------------------------------------------------- the main loop
 
-static void look(struct mmul_heartbeat *heartbeat) {
+static void poll_peers(struct mmul_heartbeat *heartbeat) {
     double now = mmul_clock_now(), awake = now - heartbeat->looked_at;
     bool beats = now - heartbeat->sent_at >= heartbeat->interval;
     mmul_farewell_attend();
     awake = awake < AWAKE_SECONDS ? awake : AWAKE_SECONDS;
     heartbeat->looked_at = now;
     for (int i = 0; i < heartbeat->peer_count; i++)
-        wait_for_words(heartbeat, &heartbeat->peers[i], awake);
+        check_silence(heartbeat, &heartbeat->peers[i], awake);
     if (beats) {
         heartbeat->sent_at = now;
         heartbeat->mine = mmul_standing_look(&heartbeat->watch, false, now);
     }
     if (beats && is_root(heartbeat))
-        judge(heartbeat, now);
+        judge_checks(heartbeat, now);
     if (!heartbeat->is_over)
-        speak(heartbeat, beats);
+        send_due_messages(heartbeat, beats);
 }
 
 void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat) {
-    lend(heartbeat);
+    serve_lending(heartbeat);
     if (mmul_clock_now() - heartbeat->looked_at >= LOOK_SECONDS)
-        look(heartbeat);
+        poll_peers(heartbeat);
 }
 
 // Steps of the closing handshake, each done with all peers before the next one: root's first, then
 // those of the others.
-enum farewell { HEAR_LEAVING, SAY_OVER, HEAR_BYE, SAY_LEAVING, HEAR_OVER, SAY_BYE, SENT };
+enum closing_step { HEAR_LEAVING, SAY_OVER, HEAR_BYE, SAY_LEAVING, HEAR_OVER, SAY_BYE, SENT };
 
 // Returns true if a step is done with a peer. A peer that MPI can no longer reach counts as done.
-static bool is_through(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
-                       enum farewell farewell) {
-    switch (farewell) {
+static bool is_step_done(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                         enum closing_step step) {
+    switch (step) {
     case HEAR_LEAVING:
         return peer->last == LEAVING || peer->last == BYE || peer->receive.failed;
     case SAY_OVER:
-        return say(heartbeat, peer, OVER);
+        return send_message(heartbeat, peer, OVER);
     case HEAR_BYE:
-        return (peer->last == BYE || peer->receive.failed) && is_done(heartbeat, peer, &peer->send);
+        return (peer->last == BYE || peer->receive.failed) &&
+               is_transfer_over(heartbeat, peer, &peer->send);
     case SAY_LEAVING:
-        return say(heartbeat, peer, LEAVING);
+        return send_message(heartbeat, peer, LEAVING);
     case HEAR_OVER:
         return heartbeat->is_over || peer->receive.failed;
     case SAY_BYE:
-        return say(heartbeat, peer, BYE);
+        return send_message(heartbeat, peer, BYE);
     default:
-        return is_done(heartbeat, peer, &peer->send);
+        return is_transfer_over(heartbeat, peer, &peer->send);
     }
 }
 
 void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
-    const enum farewell last = is_root(heartbeat) ? HEAR_BYE : SENT;
+    const enum closing_step last = is_root(heartbeat) ? HEAR_BYE : SENT;
     heartbeat->mine = mmul_standing_look(&heartbeat->watch, true, mmul_clock_now());
     heartbeat->has_ended = true;
-    for (enum farewell f = is_root(heartbeat) ? HEAR_LEAVING : SAY_LEAVING; f <= last; f++) {
-        if (f == SAY_OVER)
+    for (enum closing_step step = is_root(heartbeat) ? HEAR_LEAVING : SAY_LEAVING; step <= last;
+         step++) {
+        if (step == SAY_OVER)
             heartbeat->is_over = true; // from here on OVER is the only message sent
         double nap = 20e-6;
         for (int i = 0; i < heartbeat->peer_count;) {
-            if (is_through(heartbeat, &heartbeat->peers[i], f)) {
+            if (is_step_done(heartbeat, &heartbeat->peers[i], step)) {
                 i++;
                 continue;
             }
             mmul_clock_nap(nap);
             nap = nap < 1e-3 ? 1.5 * nap : nap;
-            lend(heartbeat);
-            look(heartbeat);
+            serve_lending(heartbeat);
+            poll_peers(heartbeat);
         }
     }
 }
@@ -471,7 +477,7 @@ void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat) {
     const struct mmul_comm *comm = heartbeat->run->site.context->comm;
     heartbeat->peer_count = comm->rank > 0 ? 1 : comm->size - 1;
     for (int i = 0; i < heartbeat->peer_count; i++)
-        listen(heartbeat, &heartbeat->peers[i]);
+        post_receive(heartbeat, &heartbeat->peers[i]);
 }
 
 void mmul_heartbeat_fini(struct mmul_heartbeat *heartbeat) {

@@ -22,37 +22,37 @@ static const double TRUSTED_SHARE = 0.05;
 // A CPU that computes alone is not measured, since no plan depends on its speed. A product of some
 // seconds can spare the milliseconds that a few small test products take, which show roughly how
 // fast the CPU is.
-static const double WORTH_A_GLANCE_FLOPS = 3e11;
-enum { GLANCE_SIDE = 512, GLANCES = 3 };
+static const double MEASURED_FLOPS_LEAST = 3e11;
+enum { TEST_SIDE = 512, TEST_RUNS = 3 };
 
-struct glance {
+struct speed_test {
     int left;
     double seconds; // fastest product so far
 };
 
-static bool glance_again(void *argument, double seconds) {
-    struct glance *glance = argument;
-    glance->seconds = fmin(glance->seconds, seconds);
-    return --glance->left > 0;
+static bool keep_shortest(void *argument, double seconds) {
+    struct speed_test *test = argument;
+    test->seconds = fmin(test->seconds, seconds);
+    return --test->left > 0;
 }
 
 static double flops_of(const struct mmul_stage *stage) {
     return mmul_program_flops(stage->plan->program, stage->operation);
 }
 
-static double glance(const struct mmul_run *run) {
+static double measure_speed(const struct mmul_run *run) {
     const struct mmul_context *context = run->site.context;
-    struct glance glance = {.left = GLANCES, .seconds = INFINITY};
+    struct speed_test test = {.left = TEST_RUNS, .seconds = INFINITY};
     struct mmul_error ignored;
     double flops = 0;
     for (int i = 0; i < run->stage_count; i++)
         if (mmul_standing_is_unknown(&run->stages[i]))
             flops += flops_of(&run->stages[i]);
-    if (flops < WORTH_A_GLANCE_FLOPS * context->comm->size ||
+    if (flops < MEASURED_FLOPS_LEAST * context->comm->size ||
         !mmul_device_can_borrow(context->device) ||
-        mmul_measure_on(context->device, GLANCE_SIDE, glance_again, &glance, &ignored) != MMUL_OK)
+        mmul_measure_on(context->device, TEST_SIDE, keep_shortest, &test, &ignored) != MMUL_OK)
         return 0;
-    return 2.0 * GLANCE_SIDE * GLANCE_SIDE * GLANCE_SIDE / glance.seconds;
+    return 2.0 * TEST_SIDE * TEST_SIDE * TEST_SIDE / test.seconds;
 }
 
 static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
@@ -84,7 +84,7 @@ static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
     return work;
 }
 
-static void add(struct mmul_outlook_work *sum, struct mmul_outlook_work work, double share) {
+static void add_work(struct mmul_outlook_work *sum, struct mmul_outlook_work work, double share) {
     sum->seconds += share * work.seconds;
     sum->bytes += share * work.bytes;
     sum->flops += share * work.flops;
@@ -98,22 +98,22 @@ void mmul_outlook_init(struct mmul_outlook *outlook, struct mmul_run *run,
                                      .progress_context = run->calls->context,
                                      .phase = mmul_standing_is_product(run) ? "multiply" : "run"};
     if (outlook->progress != NULL)
-        heartbeat->watch.likely_flops = glance(run);
+        heartbeat->watch.likely_flops = measure_speed(run);
     outlook->stage_begin = outlook->begin = mmul_clock_now();
 }
 
 // Fills in the work of all stages, once. Called late, so that a run that ends early does not pay
 // for it.
-static void find_work(struct mmul_outlook *outlook) {
+static void ensure_work(struct mmul_outlook *outlook) {
     const struct mmul_run *run = outlook->run;
     const struct mmul_stage *longest = NULL;
     struct mmul_outlook_work most = {.seconds = 0};
     for (int i = 0; !outlook->has_looked && i < run->stage_count; i++) {
         const struct mmul_outlook_work work = work_of(outlook, &run->stages[i]);
-        add(&outlook->all, work, 1);
+        add_work(&outlook->all, work, 1);
         if (run->stages[i].is.kind->copies)
             continue;
-        add(&outlook->computing, work, 1);
+        add_work(&outlook->computing, work, 1);
         if (longest == NULL || work.seconds > most.seconds ||
             (work.seconds == most.seconds && work.flops > most.flops)) {
             longest = &run->stages[i];
@@ -144,14 +144,15 @@ static double share_computed(struct mmul_outlook *outlook, double now) {
 }
 
 // Computes the share done, the ratio of actual to predicted time, and the remaining time.
-static struct mmul_progress look(struct mmul_outlook *outlook, int stages_over, double now) {
+static struct mmul_progress estimate_progress(struct mmul_outlook *outlook, int stages_over,
+                                              double now) {
     const struct mmul_run *run = outlook->run;
-    find_work(outlook);
+    ensure_work(outlook);
     if (outlook->stages_over < stages_over)
         outlook->stage_begin = now;
     for (; outlook->stages_over < stages_over; outlook->stages_over++)
         if (run->stages[outlook->stages_over].is.kind->copies)
-            add(&outlook->moved, work_of(outlook, &run->stages[outlook->stages_over]), 1);
+            add_work(&outlook->moved, work_of(outlook, &run->stages[outlook->stages_over]), 1);
     const double elapsed = now - outlook->begin, in_stage = now - outlook->stage_begin;
     const double trusted = TRUSTED_SHARE * outlook->all.seconds;
     double computed = share_computed(outlook, now);
@@ -160,12 +161,12 @@ static struct mmul_progress look(struct mmul_outlook *outlook, int stages_over, 
                        ? mmul_standing_ease(elapsed / outlook->computing.seconds)
                        : 0;
     struct mmul_outlook_work done = outlook->moved;
-    add(&done, outlook->computing, computed);
+    add_work(&done, outlook->computing, computed);
     double slower = (elapsed - in_stage + trusted) / (done.seconds + trusted);
     if (stages_over < run->stage_count && run->stages[stages_over].is.kind->copies) {
         const struct mmul_outlook_work work = work_of(outlook, &run->stages[stages_over]);
         const double predicted = work.seconds * slower;
-        add(&done, work, predicted > 0 ? mmul_standing_ease(in_stage / predicted) : 0);
+        add_work(&done, work, predicted > 0 ? mmul_standing_ease(in_stage / predicted) : 0);
     }
     slower = (elapsed + trusted) / (done.seconds + trusted);
     const bool is_predicted = outlook->all.seconds > 0;
@@ -186,14 +187,14 @@ static struct mmul_progress look(struct mmul_outlook *outlook, int stages_over, 
 
 // --------------------------------------------------------------------------------------- the board
 
-static double told(int64_t word, double factor) {
+static double scale_word(int64_t word, double factor) {
     return word != INT64_MIN ? (double)word * factor : NAN;
 }
 
 // Fills in the current step and the figures of a rank. A rank without a message in this run, as in
 // short loop iterations, keeps its last figures. Its step is then the longest one, and so is the
 // step of a rank that has finished.
-static void note_rank(struct mmul_outlook *outlook, int rank, double now, struct mmul_job_rank *r) {
+static void fill_rank(struct mmul_outlook *outlook, int rank, double now, struct mmul_job_rank *r) {
     const struct mmul_run *run = outlook->run;
     struct mmul_standing s;
     const bool has_spoken = mmul_heartbeat_standing(outlook->heartbeat, rank, now, &s);
@@ -207,19 +208,19 @@ static void note_rank(struct mmul_outlook *outlook, int rank, double now, struct
         r->done = fmin((double)s.done / (double)s.total, 1);
     else if (s.stage == run->stage_count)
         r->done = 1;
-    r->flops_per_second = told(s.flops_per_second, 1);
+    r->flops_per_second = scale_word(s.flops_per_second, 1);
     r->memory_bytes = s.resident_bytes > 0 ? (double)s.resident_bytes : NAN;
-    r->celsius = told(s.millicelsius, 1e-3);
-    r->watts = told(s.milliwatts, 1e-3);
+    r->celsius = scale_word(s.millicelsius, 1e-3);
+    r->watts = scale_word(s.milliwatts, 1e-3);
 }
 
-static void note_ranks(struct mmul_outlook *outlook, double now, struct mmul_job_state *job) {
+static void fill_ranks(struct mmul_outlook *outlook, double now, struct mmul_job_state *job) {
     const double *weights = outlook->run->site.values->plan->weights;
     double all = 0;
     job->flops_per_second = 0;
     for (int i = 0; i < job->rank_count; i++) {
         struct mmul_job_rank *r = &job->ranks[i];
-        note_rank(outlook, i, now, r);
+        fill_rank(outlook, i, now, r);
         if (!isnan(r->flops_per_second))
             job->flops_per_second += r->flops_per_second;
         all += weights != NULL ? weights[i] : 0;
@@ -230,11 +231,12 @@ static void note_ranks(struct mmul_outlook *outlook, double now, struct mmul_job
 
 // Writes the board. In a loop the share done is that of the loop's iterations, so it is left alone
 // here.
-static void post(struct mmul_outlook *outlook, const struct mmul_progress *progress, double now) {
+static void post_board(struct mmul_outlook *outlook, const struct mmul_progress *progress,
+                       double now) {
     struct mmul_context *context = outlook->run->site.context;
     struct mmul_job_state *job = mmul_board_job(context);
     if (job != NULL)
-        note_ranks(outlook, now, job);
+        fill_ranks(outlook, now, job);
     if (job != NULL && job->end_turn == 0) {
         mmul_text_copy(job->phase, sizeof job->phase, progress->phase);
         job->share = progress->share;
@@ -249,13 +251,13 @@ void mmul_outlook_tell(struct mmul_outlook *outlook, int stages_over) {
                posts = mmul_board_is_due(outlook->run->site.context, now);
     if (!tells && !posts)
         return;
-    const struct mmul_progress progress = look(outlook, stages_over, now);
+    const struct mmul_progress progress = estimate_progress(outlook, stages_over, now);
     if (tells) {
         outlook->told = now;
         outlook->progress(outlook->progress_context, &progress);
     }
     if (posts)
-        post(outlook, &progress, now);
+        post_board(outlook, &progress, now);
 }
 
 void mmul_outlook_end(struct mmul_outlook *outlook) {
@@ -264,8 +266,8 @@ void mmul_outlook_end(struct mmul_outlook *outlook) {
     if (context->board == NULL) // no board was ever written
         return;
     if (mmul_board_is_due(context, now))
-        find_work(outlook);
-    note_ranks(outlook, now, mmul_board_job(context));
+        ensure_work(outlook);
+    fill_ranks(outlook, now, mmul_board_job(context));
     if (mmul_board_is_due(context, now))
         mmul_board_post(context, now);
 }

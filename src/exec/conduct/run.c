@@ -109,7 +109,7 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
     return status;
 }
 
-static void rouse(void *context) {
+static void wake_sleepers(void *context) {
     mmul_progress_rouse(context);
 }
 
@@ -147,7 +147,7 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     run->site.progress = (struct mmul_run_progress *)(void *)run->site.segment.data;
     run->site.progress->rank_count = ranks;
     run->site.failure.shared = &run->site.progress->cancelled;
-    run->site.failure.rouse = rouse;
+    run->site.failure.rouse = wake_sleepers;
     run->site.failure.context = run->site.progress;
     for (int i = 0; i < run->stage_count; i++, at += mmul_stage_progress_bytes(ranks)) {
         struct mmul_stage *stage = &run->stages[i];
@@ -245,7 +245,8 @@ void mmul_run_destroy(struct mmul_run *run) {
 
 // Passed to is_over and has_come of a stage kind: waits for a counter on behalf of the current
 // stage.
-static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
+static bool wait_for_counter(void *context, int rank, const _Atomic int64_t *counter,
+                             int64_t goal) {
     struct mmul_stage *stage = context;
     return mmul_stage_wait(stage, rank, counter, goal, &stage->site->mine.scatter_seconds, -1);
 }
@@ -290,7 +291,7 @@ static void keep_failure(struct mmul_stage *stage, const struct mmul_error *fail
 
 // Computes late parts of other ranks in the stages before `stages`, instead of waiting for these
 // ranks.
-static void help(struct mmul_run *run, int stages) {
+static void help_other_ranks(struct mmul_run *run, int stages) {
     struct mmul_error err; // a replaced device leaves its message in it
     for (int i = run->stages_over; i < stages; i++) {
         struct mmul_stage *stage = run->helped = &run->stages[i];
@@ -302,12 +303,12 @@ static void help(struct mmul_run *run, int stages) {
 
 // Waits for a move to arrive and checks it. Its computing seconds count as copying. False: the run
 // was cancelled.
-static bool receive(struct mmul_run *run, struct mmul_stage *move) {
+static bool receive_move(struct mmul_run *run, struct mmul_stage *move) {
     struct mmul_report_rank *mine = &run->site.mine;
     struct mmul_error err;
     mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
     const double computing_before = mine->compute_seconds;
-    if (!move->is.kind->has_come(move, reach, move))
+    if (!move->is.kind->has_come(move, wait_for_counter, move))
         return false;
     if (move->is.kind->receive(move, &err) != MMUL_OK)
         keep_failure(move, &err);
@@ -319,15 +320,15 @@ static bool receive(struct mmul_run *run, struct mmul_stage *move) {
 
 // Receives the moves that are due once `count` stages have begun: the last stage, if it is a move
 // and its panels are not taken one by one, and early moves. False: the run was cancelled.
-static bool receive_due(struct mmul_run *run, int count) {
+static bool receive_due_moves(struct mmul_run *run, int count) {
     const struct mmul_stage *next = count < run->stage_count ? &run->stages[count] : NULL;
     struct mmul_stage *last = &run->stages[count - 1];
     bool is_going_on = true;
     if (last->is.kind->receive != NULL && !last->is.is_early &&
         (next == NULL || next->panels_from != last))
-        is_going_on = receive(run, last);
+        is_going_on = receive_move(run, last);
     for (int i = last->first_early; is_going_on && i >= 0; i = run->stages[i].next_early)
-        is_going_on = receive(run, &run->stages[i]);
+        is_going_on = receive_move(run, &run->stages[i]);
     return is_going_on;
 }
 
@@ -335,13 +336,13 @@ static bool receive_due(struct mmul_run *run, int count) {
 // run was cancelled.
 static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
     struct mmul_error err;
-    help(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
+    help_other_ranks(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
     for (; run->stages_over < stage->index - 1; run->stages_over++)
-        if (!mmul_stage_is_behind(run->stages, run->stages_over, reach, stage))
+        if (!mmul_stage_is_behind(run->stages, run->stages_over, wait_for_counter, stage))
             return false;
     if (!wait_for_node(stage, stage->node_needs))
         return false;
-    if (stage->index > 0 && !receive_due(run, stage->index))
+    if (stage->index > 0 && !receive_due_moves(run, stage->index))
         return false;
     if (stage->is.kind->begin != NULL)
         stage->is.kind->begin(stage);
@@ -393,13 +394,13 @@ static void compute_stages(struct mmul_run *run) {
         mmul_progress_raise(run->site.progress, rank, &run->site.progress->ranks[rank].stages_done,
                             stage->index + 1, stage->index + 1);
     }
-    help(run, run->stage_count); // the last stages
-    (void)receive_due(run, run->stage_count);
+    help_other_ranks(run, run->stage_count); // the last stages
+    (void)receive_due_moves(run, run->stage_count);
 }
 
 // Main thread: abandons and replaces a device that has not finished its product in time. True:
 // compute_stages must be called again on another thread, and continues with the current stage.
-static bool give_up_device(struct mmul_run *run) {
+static bool replace_hung_device(struct mmul_run *run) {
     struct mmul_error err;
     enum mmul_status status;
     if (!mmul_watchdog_give_up(&run->site.watchdog, &status, &err))
@@ -429,7 +430,7 @@ struct threads {
     int computed, stored;        // number of stages computed and stored on this node
 };
 
-static void compute(void *context) {
+static void compute_on_thread(void *context) {
     struct mmul_run *run = ((struct threads *)context)->run;
     mmul_stopwatch_enter(&run->site.watch, &run->site.mine.compute_seconds);
     compute_stages(run);
@@ -438,25 +439,25 @@ static void compute(void *context) {
     atomic_store(&run->has_computed, true);
 }
 
-static void store(void *context) {
+static void store_on_thread(void *context) {
     struct mmul_run *run = ((struct threads *)context)->run;
     for (int i = 0; i < run->stage_count; i++)
         if (mmul_write_back_is_here(&run->stages[i]))
             mmul_write_back(&run->stages[i]);
 }
 
-static void cancel(void *context) {
+static void cancel_computing(void *context) {
     struct threads *threads = context;
     mmul_failure_void(&threads->run->site.failure); // the other ranks need not wait for this one
     atomic_store(&threads->run->has_computed, true);
 }
 
 // Returns false if more of the stage has to be computed and sent.
-static bool is_computed(struct mmul_stage *stage) {
+static bool is_stage_computed(struct mmul_stage *stage) {
     return stage->is.kind->note_computed == NULL || stage->is.kind->note_computed(stage);
 }
 
-static bool has_left(const struct mmul_stage *stage) {
+static bool has_stage_left(const struct mmul_stage *stage) {
     return stage->is.kind->has_left == NULL || stage->is.kind->has_left(stage);
 }
 
@@ -465,9 +466,9 @@ static bool has_left(const struct mmul_stage *stage) {
 static void note_progress(struct threads *threads) {
     struct mmul_run *run = threads->run;
     const int count = run->stage_count;
-    while (threads->computed < count && is_computed(&run->stages[threads->computed]))
+    while (threads->computed < count && is_stage_computed(&run->stages[threads->computed]))
         threads->computed++;
-    while (threads->stored < count && has_left(&run->stages[threads->stored]))
+    while (threads->stored < count && has_stage_left(&run->stages[threads->stored]))
         threads->stored++;
     double now = mmul_clock_now();
     if (threads->computed == count && run->node_computed == 0)
@@ -476,7 +477,7 @@ static void note_progress(struct threads *threads) {
         run->stored = now;
 }
 
-static void tell_of_output(const struct mmul_run *run, int place) {
+static void report_output(const struct mmul_run *run, int place) {
     const struct mmul_program_plan *plan = run->site.values->plan;
     const struct mmul_program_place *p = &plan->places[place];
     const struct mmul_operation *o = &plan->program->operations[p->operation];
@@ -485,31 +486,31 @@ static void tell_of_output(const struct mmul_run *run, int place) {
 }
 
 // Root: reports the outputs that finished stages have written.
-static void tell_arrivals(struct threads *threads) {
+static void report_outputs(struct threads *threads) {
     const struct mmul_run *run = threads->run;
     const struct mmul_program_plan *plan = run->site.values->plan;
     if (run->calls->arrived == NULL || mmul_failure_is_void(&run->site.failure))
         return;
     for (; threads->arrived < threads->mover.over; threads->arrived++) {
         const struct mmul_stage *stage = &run->stages[threads->arrived];
-        tell_of_output(run, plan->steps[stage->is.index].result);
+        report_output(run, plan->steps[stage->is.index].result);
         if (stage->is.also != NULL)
-            tell_of_output(run, stage->is.also->result);
+            report_output(run, stage->is.also->result);
     }
 }
 
-static enum mmul_attention attend(void *context) {
+static enum mmul_attention attend_main_thread(void *context) {
     struct threads *threads = context;
     enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
     mmul_heartbeat_attend(&threads->heartbeat);
-    if (give_up_device(threads->run))
+    if (replace_hung_device(threads->run))
         return MMUL_ATTEND_ABANDONED;
     if (threads->run->site.context->comm->node_rank == 0)
         traffic = mmul_mover_attend(&threads->mover);
     note_progress(threads);
     mmul_effort_attend(threads->run->site.context, mmul_clock_now());
     if (threads->run->site.context->comm->rank == 0) {
-        tell_arrivals(threads);
+        report_outputs(threads);
         mmul_outlook_tell(&threads->outlook, threads->mover.over);
     }
     if (traffic == MMUL_ATTEND_UNDER_WAY && (atomic_load(&threads->run->has_computed) ||
@@ -538,8 +539,8 @@ static enum mmul_status find_failure(const struct mmul_run *run, struct mmul_err
 static const double ALONE_SECONDS = 1e-3;
 
 // Moves traffic where a thread waits that both computes and moves.
-static bool attend_between(void *context) {
-    return attend(context) == MMUL_ATTEND_MOVED;
+static bool attend_in_waits(void *context) {
+    return attend_main_thread(context) == MMUL_ATTEND_MOVED;
 }
 
 // Returns true if a CPU of a single rank computes everything, and so quickly that a second thread
@@ -560,10 +561,10 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
         writes_back |= mmul_write_back_is_here(&run->stages[i]);
     const bool at_once = is_over_at_once(run, writes_back);
     const struct mmul_pipeline pipeline = {
-        .cancel = cancel,
-        .compute = compute,
-        .attend = attend,
-        .store = writes_back ? store : NULL,
+        .cancel = cancel_computing,
+        .compute = compute_on_thread,
+        .attend = attend_main_thread,
+        .store = writes_back ? store_on_thread : NULL,
         .at_once = at_once,
         .is_alone = at_once && run->site.values->plan->seconds < ALONE_SECONDS,
         .bell = &run->site.progress->ranks[comm->node_rank].attending,
@@ -577,7 +578,7 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
     if (status == MMUL_OK) {
         mmul_trace_add(run->site.trace, MMUL_TRACE_SET_UP, run->site.begin, 0, 0);
         mmul_heartbeat_begin(&threads.heartbeat);
-        run->site.waits.meanwhile = at_once ? attend_between : NULL;
+        run->site.waits.meanwhile = at_once ? attend_in_waits : NULL;
         run->site.waits.context = &threads;
         if (comm->rank == 0)
             mmul_outlook_init(&threads.outlook, run, &threads.heartbeat);

@@ -49,7 +49,7 @@ static void describe_product(const struct mmul_stage *stage, struct mmul_report_
 }
 
 // Returns the result type of the first product; MMUL_F32 if there is none.
-static enum mmul_dtype dtype_of(const struct mmul_run *run) {
+static enum mmul_dtype result_dtype_of(const struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++)
         if (run->stages[i].is.schedule != NULL)
             return mmul_problem_result_dtype(&run->stages[i].is.schedule->problem);
@@ -71,8 +71,8 @@ static void describe_self(struct mmul_run *run, bool is_product) {
         mmul_text_copy(r->joules_source, sizeof r->joules_source, context->effort->sensors.source);
     r->products = run->site.worker.products;
     r->fallback_products = run->site.worker.fallback_products;
-    r->speed_flops = mmul_rank_flops(info, dtype_of(run));
-    r->speed_unstable = mmul_speed_is_unstable(&info->speed, dtype_of(run));
+    r->speed_flops = mmul_rank_flops(info, result_dtype_of(run));
+    r->speed_unstable = mmul_speed_is_unstable(&info->speed, result_dtype_of(run));
     if (context->comm->node_rank == 0)
         r->segment_bytes = run->site.segment.bytes;
     for (int i = 0; i < run->stage_count; i++) {

@@ -38,11 +38,11 @@ void mmul_standing_watch_fini(struct mmul_standing_watch *watch) {
     watch->before = NULL;
 }
 
-static int own_rank(const struct mmul_run *run) {
+static int own_node_rank(const struct mmul_run *run) {
     return run->site.context->comm->node_rank;
 }
 
-static bool has_part(const struct mmul_stage *stage) {
+static bool has_own_part(const struct mmul_stage *stage) {
     return !stage->is.kind->copies &&
            (stage->is.schedule != NULL
                 ? mmul_stage_has_work(stage, stage->comm->rank)
@@ -72,8 +72,9 @@ double mmul_standing_seconds(const struct mmul_standing_watch *watch,
 
 // Returns this rank's work in a stage in predicted seconds. In a program without predictions it is
 // operations / 1e9.
-static double weight_of(const struct mmul_standing_watch *watch, const struct mmul_stage *stage) {
-    if (!has_part(stage))
+static double predicted_work_of(const struct mmul_standing_watch *watch,
+                                const struct mmul_stage *stage) {
+    if (!has_own_part(stage))
         return 0;
     return stage->plan->seconds > 0 || watch->likely_flops > 0
                ? mmul_standing_seconds(watch, stage)
@@ -82,16 +83,16 @@ static double weight_of(const struct mmul_standing_watch *watch, const struct mm
 
 // Fills in the predicted work before each stage, once. Called late, so that a run that ends early
 // does not pay for it.
-static void find_weights(struct mmul_standing_watch *watch) {
+static void ensure_predictions(struct mmul_standing_watch *watch) {
     const struct mmul_run *run = watch->run;
     for (int i = 0; !watch->has_looked && i < run->stage_count; i++)
-        watch->before[i + 1] = watch->before[i] + weight_of(watch, &run->stages[i]);
+        watch->before[i + 1] = watch->before[i] + predicted_work_of(watch, &run->stages[i]);
     watch->has_looked = true;
 }
 
 // Returns the operations per element of the result. Fused operations are not included: they run
 // once it is made.
-static double flops_each(const struct mmul_stage *stage) {
+static double flops_per_element(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape shape =
         plan->program->values[plan->places[stage->is.step->made].value].shape;
@@ -100,9 +101,9 @@ static double flops_each(const struct mmul_stage *stage) {
 }
 
 // Estimates how many elements of the current task are finished by now; 0: none, or not known.
-static double under_way(const struct mmul_standing_watch *watch, const struct mmul_stage *stage,
-                        double now) {
-    const struct mmul_stage_progress_rank *own = &stage->progress->ranks[own_rank(watch->run)];
+static double elements_under_way(const struct mmul_standing_watch *watch,
+                                 const struct mmul_stage *stage, double now) {
+    const struct mmul_stage_progress_rank *own = &stage->progress->ranks[own_node_rank(watch->run)];
     const double begun = (double)atomic_load(&own->begun) * 1e-9,
                  elements = (double)atomic_load(&own->elements);
     double rate = (double)atomic_load(&own->rate);
@@ -117,7 +118,7 @@ static double under_way(const struct mmul_standing_watch *watch, const struct mm
 static double share_of_stage(const struct mmul_standing_watch *watch,
                              const struct mmul_stage *stage, double made, double now) {
     const int64_t planned =
-        atomic_load(&stage->progress->ranks[own_rank(watch->run)].elements_planned);
+        atomic_load(&stage->progress->ranks[own_node_rank(watch->run)].elements_planned);
     if (made > 0 && planned > 0)
         return fmin(made / (double)planned, 1);
     const double trusted = TRUSTED_SHARE * watch->before[watch->run->stage_count],
@@ -128,29 +129,31 @@ static double share_of_stage(const struct mmul_standing_watch *watch,
 }
 
 // Sets the finished and the total work of the whole run.
-static void find_done(struct mmul_standing_watch *watch, const struct mmul_stage *stage,
-                      double made, double now, struct mmul_standing *s) {
+static void set_done_and_total(struct mmul_standing_watch *watch, const struct mmul_stage *stage,
+                               double made, double now, struct mmul_standing *s) {
     const struct mmul_run *run = watch->run;
     if (mmul_standing_is_product(run)) {
-        const struct mmul_stage_progress_rank *own = &run->stages[0].progress->ranks[own_rank(run)];
+        const struct mmul_stage_progress_rank *own =
+            &run->stages[0].progress->ranks[own_node_rank(run)];
         const bool is_known = made > 0 || stage == NULL;
         s->total = atomic_load(&own->elements_planned);
         s->done = is_known ? atomic_load(&own->elements_done) + (int64_t)made : INT64_MIN;
         return;
     }
-    find_weights(watch);
+    ensure_predictions(watch);
     double done = watch->before[s->stage];
     if (stage != NULL && watch->before[s->stage + 1] > done)
-        done += (watch->before[s->stage + 1] - done) *
-                share_of_stage(watch, stage,
-                               made + (double)atomic_load(
-                                          &stage->progress->ranks[own_rank(run)].elements_done),
-                               now);
+        done +=
+            (watch->before[s->stage + 1] - done) *
+            share_of_stage(watch, stage,
+                           made + (double)atomic_load(
+                                      &stage->progress->ranks[own_node_rank(run)].elements_done),
+                           now);
     s->done = (int64_t)(done * 1e9);
     s->total = (int64_t)(watch->before[run->stage_count] * 1e9);
 }
 
-static int64_t word_of(double value, double factor) {
+static int64_t to_word(double value, double factor) {
     return isfinite(value) ? llround(value * factor) : INT64_MIN;
 }
 
@@ -161,21 +164,21 @@ struct mmul_standing mmul_standing_look(struct mmul_standing_watch *watch, bool 
     struct mmul_standing s = {.stage = run->stage_count, .done = INT64_MIN, .total = INT64_MIN};
     double flops = (double)atomic_load(&run->site.computed_flops);
     if (!is_over) {
-        s.stage = atomic_load(&run->site.progress->ranks[own_rank(run)].stages_done);
+        s.stage = atomic_load(&run->site.progress->ranks[own_node_rank(run)].stages_done);
         if (watch->stage < s.stage)
             watch->stage_begin = now;
         watch->stage = s.stage;
         const struct mmul_stage *stage = s.stage < run->stage_count ? &run->stages[s.stage] : NULL;
-        const double made = stage != NULL ? under_way(watch, stage, now) : 0;
-        find_done(watch, stage, made, now, &s);
+        const double made = stage != NULL ? elements_under_way(watch, stage, now) : 0;
+        set_done_and_total(watch, stage, made, now, &s);
         if (made > 0)
-            flops += made * flops_each(stage);
+            flops += made * flops_per_element(stage);
     }
     mmul_effort_look(context, flops, now);
     const struct mmul_effort *effort = context->effort;
-    s.flops_per_second = word_of(effort->looked_at > 0 ? effort->flops_per_second : NAN, 1);
+    s.flops_per_second = to_word(effort->looked_at > 0 ? effort->flops_per_second : NAN, 1);
     s.resident_bytes = effort->resident_bytes;
-    s.millicelsius = word_of(effort->looked_at > 0 ? effort->sensed.celsius : NAN, 1e3);
-    s.milliwatts = word_of(effort->looked_at > 0 ? effort->sensed.watts : NAN, 1e3);
+    s.millicelsius = to_word(effort->looked_at > 0 ? effort->sensed.celsius : NAN, 1e3);
+    s.milliwatts = to_word(effort->looked_at > 0 ? effort->sensed.watts : NAN, 1e3);
     return s;
 }
