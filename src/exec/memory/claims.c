@@ -54,7 +54,7 @@ double mmul_pace_level(const struct mmul_pace *paces, int count) {
     return level;
 }
 
-static int64_t lines_in(double seconds, double rate, struct mmul_rest rest) {
+static int64_t lines_within(double seconds, double rate, struct mmul_rest rest) {
     const double few = (double)rest.full / 32; // fewer lines are not left over
     double lines = seconds * rate / rest.width;
     if (lines >= (double)rest.lines - few)
@@ -64,7 +64,7 @@ static int64_t lines_in(double seconds, double rate, struct mmul_rest rest) {
 
 int64_t mmul_pace_take(double level, double worth, double rate, struct mmul_rest rest) {
     double end = (double)rest.lines * rest.width / rate;
-    return end - level <= worth ? rest.lines : lines_in(level, rate, rest);
+    return end - level <= worth ? rest.lines : lines_within(level, rate, rest);
 }
 
 int64_t mmul_pace_keep(double level, double worth, double rate, struct mmul_rest rest) {
@@ -76,6 +76,6 @@ int64_t mmul_pace_keep(double level, double worth, double rate, struct mmul_rest
 int64_t mmul_pace_claim(double level, double worth, double rate, const struct mmul_pace *owner,
                         struct mmul_rest rest) {
     double end = owner->until + owner->left / owner->rate;
-    int64_t lines = end - level > worth ? lines_in(level, rate, rest) : 0;
+    int64_t lines = end - level > worth ? lines_within(level, rate, rest) : 0;
     return (double)lines * rest.width / rate < end ? lines : 0;
 }

@@ -36,32 +36,32 @@ int64_t mmul_held_next_number(void) {
     return atomic_fetch_add(&last, 1) + 1;
 }
 
-static void leave(struct mmul_context *context, struct mmul_held_segment *segment) {
+static void release_segment(struct mmul_context *context, struct mmul_held_segment *segment) {
     if (segment == NULL || --segment->users > 0)
         return;
     mmul_spare_put(context, MMUL_SPARE_HELD, &segment->shared);
     mmul_free(segment);
 }
 
-static void destroy(struct mmul_context *context, struct mmul_held *held) {
-    leave(context, held->segment);
+static void destroy_held(struct mmul_context *context, struct mmul_held *held) {
+    release_segment(context, held->segment);
     mmul_free(held->offsets);
     mmul_free(held->parts);
     mmul_free(held);
 }
 
-static const struct mmul_held *find_in(const struct mmul_held *held, int64_t number) {
+static const struct mmul_held *find_in_list(const struct mmul_held *held, int64_t number) {
     while (held != NULL && (held->number != number || held->is_released))
         held = held->next;
     return held;
 }
 
 const struct mmul_held *mmul_held_find(const struct mmul_context *context, int64_t number) {
-    const struct mmul_held *held = find_in(context->held, number), *other = NULL;
+    const struct mmul_held *held = find_in_list(context->held, number), *other = NULL;
     if (held == NULL && context->node != NULL)
-        other = find_in(context->node->held, number);
+        other = find_in_list(context->node->held, number);
     if (held == NULL && context->whole != NULL)
-        other = find_in(context->whole->held, number);
+        other = find_in_list(context->whole->held, number);
     return other != NULL && other->info.kind == MMUL_PLACE_REPLICATE ? other : held;
 }
 
@@ -107,7 +107,7 @@ static bool is_whole(const struct mmul_values *v, int place) {
 
 // Lays out the parts that the node's ranks make of a value, from byte `at` on. Returns the end.
 // base NULL: sizes only.
-static int64_t lay_out(struct mmul_values *v, int place, int64_t at, char *base) {
+static int64_t lay_out_parts(struct mmul_values *v, int place, int64_t at, char *base) {
     char **parts = v->kept_parts + (int64_t)place * v->node_size;
     for (int rank = 0, index = 0; rank < v->plan->costs.size; rank++) {
         if (v->plan->costs.rank_node[rank] != v->node)
@@ -121,33 +121,33 @@ static int64_t lay_out(struct mmul_values *v, int place, int64_t at, char *base)
     return at;
 }
 
-static int64_t lay_out_all(struct mmul_values *v, char *base) {
+static int64_t lay_out_made(struct mmul_values *v, char *base) {
     const struct mmul_program *program = v->plan->program;
     int64_t at = 0;
     for (int k = 0; k < program->kept_count; k++) {
         const int place =
             program->kept[k].held > 0 && program->kept[k].is_made ? find_place(v, k) : -1;
-        at = place >= 0 ? lay_out(v, place, at, base) : at;
+        at = place >= 0 ? lay_out_parts(v, place, at, base) : at;
     }
     return at;
 }
 
-static void take_part_in(struct mmul_values *v, struct mmul_held_segment *segment) {
+static void use_segment(struct mmul_values *v, struct mmul_held_segment *segment) {
     segment->users++;
     v->held[v->held_count++] = segment;
 }
 
-static void find_read(const struct mmul_context *context, struct mmul_values *v, int kept) {
+static void find_read_value(const struct mmul_context *context, struct mmul_values *v, int kept) {
     const struct mmul_held *held = mmul_held_find(context, v->plan->program->kept[kept].held);
     const int place = find_place(v, kept);
     if (place < 0)
         return;
     memcpy(v->kept_parts + (int64_t)place * v->node_size, held->parts,
            (size_t)v->node_size * sizeof *held->parts);
-    take_part_in(v, held->segment);
+    use_segment(v, held->segment);
 }
 
-static int count_made(const struct mmul_program *program) {
+static int count_made_values(const struct mmul_program *program) {
     int count = 0;
     for (int k = 0; k < program->kept_count; k++)
         count += program->kept[k].held > 0 && program->kept[k].is_made;
@@ -157,7 +157,7 @@ static int count_made(const struct mmul_program *program) {
 enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values *values,
                                 struct mmul_error *err) {
     const struct mmul_program *program = values->plan->program;
-    const int64_t bytes = lay_out_all(values, NULL);
+    const int64_t bytes = lay_out_made(values, NULL);
     struct mmul_held_segment *made = NULL;
     bool is_new = true;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
@@ -168,22 +168,23 @@ enum mmul_status mmul_held_open(struct mmul_context *context, struct mmul_values
         if (kept->held > 0 && !kept->is_made && mmul_held_find(context, kept->held) == NULL)
             status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' is held no more", kept->name);
         else if (kept->held > 0 && !kept->is_made)
-            find_read(context, values, k);
+            find_read_value(context, values, k);
     }
     status = mmul_comm_agree(context->comm, status, err);
-    if (status == MMUL_OK && count_made(program) > 0)
+    if (status == MMUL_OK && count_made_values(program) > 0)
         status = mmul_spare_take(context, MMUL_SPARE_HELD, bytes, &made->shared, &is_new, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
     }
-    lay_out_all(values, made->shared.data);
-    take_part_in(values, made);
+    lay_out_made(values, made->shared.data);
+    use_segment(values, made);
     return MMUL_OK;
 }
 
-static enum mmul_status hold(struct mmul_context *context, const struct mmul_values *v, int kept,
-                             struct mmul_held_segment *segment, struct mmul_error *err) {
+static enum mmul_status register_held(struct mmul_context *context, const struct mmul_values *v,
+                                      int kept, struct mmul_held_segment *segment,
+                                      struct mmul_error *err) {
     const int place = find_place(v, kept), ranks = v->plan->costs.size;
     const struct mmul_placement *p = &v->plan->places[place].placement;
     const struct mmul_value *value = &v->plan->program->values[v->plan->places[place].value];
@@ -198,7 +199,7 @@ static enum mmul_status hold(struct mmul_context *context, const struct mmul_val
                               ranks, &made->offsets, err);
     if (status != MMUL_OK) {
         if (made != NULL)
-            destroy(context, made);
+            destroy_held(context, made);
         return status;
     }
     memcpy(made->parts, v->kept_parts + (int64_t)place * v->node_size,
@@ -232,13 +233,13 @@ enum mmul_status mmul_held_commit(struct mmul_context *context, struct mmul_valu
     enum mmul_status status = MMUL_OK;
     for (int k = 0; status == MMUL_OK && k < program->kept_count; k++)
         if (program->kept[k].held > 0 && program->kept[k].is_made)
-            status = hold(context, values, k, values->held[values->held_count - 1], err);
+            status = register_held(context, values, k, values->held[values->held_count - 1], err);
     return status;
 }
 
 void mmul_held_close(struct mmul_values *values) {
     for (int i = 0; i < values->held_count && !values->is_abandoned; i++)
-        leave(values->context, values->held[i]);
+        release_segment(values->context, values->held[i]);
     mmul_free(values->held);
     values->held = NULL;
     values->held_count = 0;
@@ -273,7 +274,7 @@ enum mmul_status mmul_held_released(const struct mmul_context *context, int64_t 
 }
 
 // Drops the values with these numbers. Each number belongs to one value.
-static void drop(struct mmul_context *context, const int64_t *numbers, int64_t count) {
+static void drop_numbers(struct mmul_context *context, const int64_t *numbers, int64_t count) {
     int64_t left = count;
     for (struct mmul_held **at = &context->held; *at != NULL && left > 0;) {
         struct mmul_held *held = *at;
@@ -287,7 +288,7 @@ static void drop(struct mmul_context *context, const int64_t *numbers, int64_t c
         *at = held->next;
         context->released_count -= held->is_released;
         left--;
-        destroy(context, held);
+        destroy_held(context, held);
     }
 }
 
@@ -303,7 +304,7 @@ enum mmul_status mmul_held_sweep(struct mmul_context *context, struct mmul_error
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(context->comm, numbers, count * (int64_t)sizeof *numbers, err);
     if (status == MMUL_OK)
-        drop(context, numbers, count);
+        drop_numbers(context, numbers, count);
     mmul_free(numbers);
     return status;
 }
@@ -312,6 +313,6 @@ void mmul_held_destroy(struct mmul_context *context) {
     while (context->held != NULL) {
         struct mmul_held *held = context->held;
         context->held = held->next;
-        destroy(context, held);
+        destroy_held(context, held);
     }
 }

@@ -287,9 +287,9 @@ static enum mmul_status share_facts(const struct mmul_context *context,
 // Gives the shards their names. Collective over world, after all ranks have written theirs into
 // `map`. The set has its shape and offsets; its checksums and the rest are filled in here. Consumes
 // *output. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
-static enum mmul_status publish(struct mmul_context *context, const char *name,
-                                struct mmul_shard_set *set, const struct mmul_shard_map *map,
-                                struct mmul_output **output, struct mmul_error *err) {
+static enum mmul_status publish_set(struct mmul_context *context, const char *name,
+                                    struct mmul_shard_set *set, const struct mmul_shard_map *map,
+                                    struct mmul_output **output, struct mmul_error *err) {
     struct shard_facts mine = {0};
     uint64_t job = mmul_random_seed();
     enum mmul_status status = mmul_comm_broadcast(context->comm, &job, sizeof job, err);
@@ -334,8 +334,8 @@ enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_valu
     enum mmul_status status =
         mmul_comm_agree(context->comm, describe_value(context, values, kept, &set, err), err);
     if (status == MMUL_OK)
-        status = publish(context, values->plan->program->kept[kept].name, set,
-                         &use->maps[values->node_rank], &use->output, err);
+        status = publish_set(context, values->plan->program->kept[kept].name, set,
+                             &use->maps[values->node_rank], &use->output, err);
     mmul_shard_set_destroy(set);
     return status;
 }
@@ -400,9 +400,9 @@ static enum mmul_status check_shard(const struct mmul_shard_set *set, int part,
                      (unsigned long long)hash, (unsigned long long)set->hashes[part]);
 }
 
-static enum mmul_status look_at_shard(const char *folder, const char *name,
-                                      const struct mmul_shard_set *set, int part,
-                                      struct mmul_error *err) {
+static enum mmul_status check_own_shard(const char *folder, const char *name,
+                                        const struct mmul_shard_set *set, int part,
+                                        struct mmul_error *err) {
     char *path = NULL;
     struct mmul_shard_map map = {.fd = -1};
     enum mmul_status status =
@@ -439,8 +439,8 @@ static enum mmul_status load_description(const char *folder, const struct mmul_k
     return status;
 }
 
-static enum mmul_status take_set(struct mmul_kept *kept, const struct mmul_shard_set *set,
-                                 struct mmul_error *err) {
+static enum mmul_status copy_shares(struct mmul_kept *kept, const struct mmul_shard_set *set,
+                                    struct mmul_error *err) {
     const int parts = set->parts;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
         "a kept value", err, MMUL_WANT(kept->offsets, parts + 1), MMUL_WANT(kept->weights, parts));
@@ -462,9 +462,9 @@ static enum mmul_status find_set(const struct mmul_context *context, struct mmul
     if (status == MMUL_OK)
         status = check_ranks(context, set, err);
     if (status == MMUL_OK)
-        status = look_at_shard(folder, kept->name, set, context->comm->rank, err);
+        status = check_own_shard(folder, kept->name, set, context->comm->rank, err);
     if (status == MMUL_OK)
-        status = take_set(kept, set, err);
+        status = copy_shares(kept, set, err);
     mmul_shard_set_destroy(set);
     return status == MMUL_OK ? status : name_failure(kept->name, err);
 }
@@ -481,7 +481,7 @@ enum mmul_status mmul_kept_find(struct mmul_context *context, struct mmul_progra
 
 // ----------------------------------------------------------------------------------------- weights
 
-static bool is_split_so(const struct mmul_kept *set, int size, const double *weights,
+static bool is_split_by(const struct mmul_kept *set, int size, const double *weights,
                         int64_t *offsets) {
     struct mmul_error ignored;
     return mmul_split_offsets(set->offsets[size], size, weights, MMUL_SPLIT_EXACT, offsets,
@@ -491,7 +491,7 @@ static bool is_split_so(const struct mmul_kept *set, int size, const double *wei
 
 // Returns true if the set is on some of the ranks only. Its shares then say nothing about the other
 // ranks.
-static bool is_of_some(const struct mmul_program *program, int kept) {
+static bool is_on_some_ranks(const struct mmul_program *program, int kept) {
     bool some = false;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
@@ -506,7 +506,7 @@ enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size,
     int64_t *offsets = NULL, count, most = 0;
     for (int i = 0; i < program->kept_count; i++) {
         const struct mmul_kept *set = &program->kept[i];
-        if (set->is_made || set->offsets == NULL || is_of_some(program, i) ||
+        if (set->is_made || set->offsets == NULL || is_on_some_ranks(program, i) ||
             !mmul_shape_count(set->shape, &count) || count <= most)
             continue;
         largest = set;
@@ -519,7 +519,7 @@ enum mmul_status mmul_kept_weights(const struct mmul_program *program, int size,
         return status;
     // Values of other sizes that the same job kept were split by the same weights. In a split of
     // groups only the shares themselves show the cut.
-    if (largest->has_weights && is_split_so(largest, size, largest->weights, offsets))
+    if (largest->has_weights && is_split_by(largest, size, largest->weights, offsets))
         memcpy(weights, largest->weights, (size_t)size * sizeof *weights);
     else
         for (int rank = 0; rank < size; rank++)
@@ -546,7 +546,7 @@ enum mmul_status mmul_kept_check_weights(const struct mmul_program *program, int
     enum mmul_status status = MMUL_ALLOCATE(offsets, size + 1, "weights", err);
     for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
         const struct mmul_kept *set = &program->kept[i];
-        if (set->is_made || set->held > 0 || is_split_so(set, size, weights, offsets) ||
+        if (set->is_made || set->held > 0 || is_split_by(set, size, weights, offsets) ||
             (set->has_weights && are_same_weights(set->weights, weights, size)))
             continue;
         struct mmul_placement placement = {
@@ -573,8 +573,8 @@ struct part_facts {
     int32_t dtype, axis;
 };
 
-static enum mmul_status check_own(const char *name, const struct mmul_local_part *p,
-                                  struct mmul_error *err) {
+static enum mmul_status check_own_part(const char *name, const struct mmul_local_part *p,
+                                       struct mmul_error *err) {
     if (mmul_shard_name_check(name, err) != MMUL_OK)
         return err->status;
     if (p->dtype != MMUL_F32 && p->dtype != MMUL_F64)
@@ -589,8 +589,8 @@ static enum mmul_status check_own(const char *name, const struct mmul_local_part
 }
 
 // Computes the shape of the whole and the begin of each part, the same on all ranks.
-static enum mmul_status put_together(const char *name, const struct part_facts *all,
-                                     struct mmul_shard_set *set, struct mmul_error *err) {
+static enum mmul_status combine_parts(const char *name, const struct part_facts *all,
+                                      struct mmul_shard_set *set, struct mmul_error *err) {
     const bool rows = all[0].axis == MMUL_ROWS;
     set->axis = (enum mmul_axis)all[0].axis;
     set->dtype = (enum mmul_dtype)all[0].dtype;
@@ -630,7 +630,7 @@ static enum mmul_status describe_parts(struct mmul_context *context, const char 
     const struct part_facts mine = {part->rows, part->cols, mmul_hash(name, strlen(name)),
                                     (int32_t)part->dtype, (int32_t)part->axis};
     struct part_facts *all = NULL;
-    enum mmul_status status = check_own(name, part, err);
+    enum mmul_status status = check_own_part(name, part, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(all, context->comm->size, "facts of parts", err);
     if (status == MMUL_OK)
@@ -639,7 +639,7 @@ static enum mmul_status describe_parts(struct mmul_context *context, const char 
     if (status == MMUL_OK)
         status = mmul_comm_share(context->comm, &mine, sizeof mine, all, err);
     if (status == MMUL_OK)
-        status = put_together(name, all, *set, err);
+        status = combine_parts(name, all, *set, err);
     mmul_free(all);
     return status;
 }
@@ -668,7 +668,7 @@ enum mmul_status mmul_kept_make(struct mmul_context *context, const char *name,
         status = mmul_comm_agree(context->comm, status, err);
     }
     if (status == MMUL_OK)
-        status = publish(context, name, set, &map, &output, err);
+        status = publish_set(context, name, set, &map, &output, err);
     mmul_shard_map_close(&map);
     mmul_output_destroy(output);
     mmul_shard_set_destroy(set);

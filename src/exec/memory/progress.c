@@ -27,8 +27,9 @@ static bool is_cancelled(const struct mmul_run_progress *progress) {
 
 // Moves the traffic as long as anything moves. Returns true if the counter has reached the goal or
 // the run was cancelled.
-static bool moves_until(const struct mmul_run_progress *progress, const _Atomic int64_t *counter,
-                        int64_t goal, const struct mmul_waits *waits) {
+static bool move_traffic_until(const struct mmul_run_progress *progress,
+                               const _Atomic int64_t *counter, int64_t goal,
+                               const struct mmul_waits *waits) {
     bool moved = true;
     while (moved && atomic_load(counter) < goal && !is_cancelled(progress))
         moved = waits->meanwhile(waits->context);
@@ -41,7 +42,7 @@ bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
     if (atomic_load(counter) >= goal)
         return !is_cancelled(progress);
     waits->count++;
-    if (waits->meanwhile != NULL && moves_until(progress, counter, goal, waits))
+    if (waits->meanwhile != NULL && move_traffic_until(progress, counter, goal, waits))
         return !is_cancelled(progress);
     const double begin = mmul_clock_now();
     do

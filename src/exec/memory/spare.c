@@ -31,7 +31,7 @@ static void drop_at(struct mmul_spares *spares, enum mmul_spare_kind kind, int a
 
 // Evicts the oldest until `bytes` more fit: all together are then at most an eighth larger than the
 // largest alone.
-static void make_room(struct mmul_spares *spares, enum mmul_spare_kind kind, int64_t bytes) {
+static void evict_oldest(struct mmul_spares *spares, enum mmul_spare_kind kind, int64_t bytes) {
     int64_t sum = bytes, largest = bytes;
     for (int i = 0; i < spares->counts[kind]; i++) {
         sum += spares->kinds[kind][i].bytes;
@@ -52,7 +52,7 @@ void mmul_spare_put(struct mmul_context *context, enum mmul_spare_kind kind,
         return;
     }
     struct mmul_spares *spares = context->spares;
-    make_room(spares, kind, shared->bytes);
+    evict_oldest(spares, kind, shared->bytes);
     if (spares->counts[kind] == EACH)
         drop_at(spares, kind, 0);
     spares->kinds[kind][spares->counts[kind]++] = *shared;
@@ -60,7 +60,8 @@ void mmul_spare_put(struct mmul_context *context, enum mmul_spare_kind kind,
 }
 
 // Returns the index of the newest segment of this size; -1: none.
-static int find(const struct mmul_spares *spares, enum mmul_spare_kind kind, int64_t bytes) {
+static int find_segment(const struct mmul_spares *spares, enum mmul_spare_kind kind,
+                        int64_t bytes) {
     int at = spares != NULL ? spares->counts[kind] - 1 : -1;
     while (at >= 0 && spares->kinds[kind][at].bytes != bytes)
         at--;
@@ -71,7 +72,7 @@ enum mmul_status mmul_spare_take(struct mmul_context *context, enum mmul_spare_k
                                  int64_t bytes, struct mmul_shared *shared, bool *is_new,
                                  struct mmul_error *err) {
     struct mmul_spares *spares = context->spares;
-    const int at = find(spares, kind, bytes);
+    const int at = find_segment(spares, kind, bytes);
     struct mmul_error missing = {.status = MMUL_OK};
     if (at >= 0 && kind == MMUL_SPARE_RUN && context->comm->node_rank == 0)
         memset(spares->kinds[kind][at].data, 0, (size_t)bytes);
@@ -85,7 +86,7 @@ enum mmul_status mmul_spare_take(struct mmul_context *context, enum mmul_spare_k
     if (at >= 0) // other ranks have none
         drop_at(spares, kind, at);
     if (spares != NULL)
-        make_room(spares, kind, bytes);
+        evict_oldest(spares, kind, bytes);
     return mmul_shared_create(context->comm, bytes, shared, err);
 }
 

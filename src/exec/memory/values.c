@@ -22,7 +22,7 @@ static int node_rank_of(const struct mmul_values *v, int rank) {
 }
 
 // Lays out each place at its planned offset, the ranks' parts one after the other.
-static void lay_out(struct mmul_values *v) {
+static void lay_out_places(struct mmul_values *v) {
     const struct mmul_program_plan *plan = v->plan;
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
@@ -69,7 +69,7 @@ static enum mmul_status take_segment(struct mmul_values *v, struct mmul_error *e
             : mmul_shared_create(v->context->comm, bytes, &v->segment, err);
     if (status != MMUL_OK)
         return status;
-    lay_out(v);
+    lay_out_places(v);
     if (!is_new && v->node_rank == 0)
         clear_summands(v);
     return MMUL_OK;
@@ -245,8 +245,8 @@ void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bo
 }
 
 // Returns the view, among those of the node's ranks, that contains a row of the matrix.
-static struct mmul_view find_row(const struct mmul_values *v, int place, int64_t matrix,
-                                 int64_t row) {
+static struct mmul_view find_view_of_row(const struct mmul_values *v, int place, int64_t matrix,
+                                         int64_t row) {
     struct mmul_view view = {0};
     for (int rank = 0; rank < v->plan->costs.size; rank++) {
         if (v->plan->costs.rank_node[rank] != v->node)
@@ -267,7 +267,7 @@ void mmul_values_read_rows(const struct mmul_values *values, int place, struct m
         int64_t row = region.row_begin + begin / cols, col = region.col_begin + begin % cols;
         next = mmul_smaller(end, (begin / cols + 1) * cols);
         if (row < view.region.row_begin || row >= view.region.row_end)
-            view = find_row(values, place, region.matrix, row);
+            view = find_view_of_row(values, place, region.matrix, row);
         const int64_t bytes = (next - begin) * bytes_each(&view);
         memcpy(next_to, mmul_view_element(&view, row, col), (size_t)bytes);
         next_to += bytes;

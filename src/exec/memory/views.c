@@ -41,7 +41,7 @@ struct offers {
 
 // ------------------------------------------------------------------------------------------ offers
 
-static struct mmul_file_part part_of(const struct mmul_extent *extent) {
+static struct mmul_file_part file_part_of(const struct mmul_extent *extent) {
     return (struct mmul_file_part){extent->offset, extent->offset + extent->bytes};
 }
 
@@ -64,7 +64,7 @@ static enum mmul_status offer_input(const struct mmul_comm *comm, const struct m
     char *real_path = realpath(offer->extent.path, NULL);
     mmul_text_copy(offer->real_path, sizeof offer->real_path, real_path ? real_path : "");
     free(real_path);
-    return mmul_fingerprint_take(offer->extent.fd, offer->name, part_of(&offer->extent), *seed,
+    return mmul_fingerprint_take(offer->extent.fd, offer->name, file_part_of(&offer->extent), *seed,
                                  &offer->fingerprint, err);
 }
 
@@ -127,7 +127,7 @@ static enum mmul_status make_offers(const struct mmul_comm *comm,
 static enum mmul_status open_same_file(const struct offers *offers, int matrix, int *fd,
                                        struct mmul_error *err) {
     const struct offer *offer = &offers->all[matrix];
-    const struct mmul_file_part part = part_of(&offer->extent);
+    const struct mmul_file_part part = file_part_of(&offer->extent);
     struct mmul_error ignored;
     char path[PATH_BYTES];
     int opened = -1;
@@ -147,8 +147,8 @@ static enum mmul_status open_same_file(const struct offers *offers, int matrix, 
 }
 
 // Finds the matrices that this node can map. Leaders only.
-static enum mmul_status look(const struct mmul_comm *comm, const struct offers *offers,
-                             enum mmul_io io, unsigned *maps, struct mmul_error *err) {
+static enum mmul_status find_own_maps(const struct mmul_comm *comm, const struct offers *offers,
+                                      enum mmul_io io, unsigned *maps, struct mmul_error *err) {
     unsigned found = 0;
     for (int i = A; i < MATRICES; i++) {
         const struct offer *offer = &offers->all[i];
@@ -201,7 +201,7 @@ enum mmul_status mmul_views_find(struct mmul_context *context,
     if (status != MMUL_OK)
         return status;
     if (comm->node_rank == 0)
-        status = look(comm, offers, io, &maps, err);
+        status = find_own_maps(comm, offers, io, &maps, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = share_maps(comm, maps, node_maps, err);
@@ -237,9 +237,9 @@ static enum mmul_status find_source(const struct mmul_comm *comm, const struct o
 
 // Fills in the origin of a mapped view and guards the mapping. Other nodes may see another
 // modification time of the same file, so each uses its own. Local.
-static enum mmul_status watch(const struct mmul_shared *view, const struct offer *offer,
-                              bool is_roots, struct mmul_view_origin *origin,
-                              struct mmul_error *err) {
+static enum mmul_status guard_view(const struct mmul_shared *view, const struct offer *offer,
+                                   bool is_roots, struct mmul_view_origin *origin,
+                                   struct mmul_error *err) {
     origin->end = offer->extent.offset + offer->extent.bytes;
     origin->stored_ns = is_roots ? offer->extent.stored_ns : mmul_file_stored_ns(view->fd);
     enum mmul_status status = mmul_copy_text(offer->name, &origin->name, err);
@@ -266,7 +266,7 @@ static enum mmul_status open_view(const struct mmul_comm *comm, const struct off
     if (source.fd >= 0 && comm->rank != 0)
         close(source.fd);
     if (status == MMUL_OK && view->mapping != NULL)
-        status = watch(view, &offers->all[matrix], comm->node_index == 0, origin, err);
+        status = guard_view(view, &offers->all[matrix], comm->node_index == 0, origin, err);
     return status;
 }
 
@@ -299,7 +299,8 @@ enum mmul_status mmul_views_open(struct mmul_context *context,
     return status;
 }
 
-static enum mmul_status check(const struct mmul_views *views, bool same, struct mmul_error *err) {
+static enum mmul_status check_views(const struct mmul_views *views, bool same,
+                                    struct mmul_error *err) {
     const struct mmul_shared *const all[] = {&views->a, &views->b, &views->c_in, &views->c};
     enum mmul_status status = MMUL_OK;
     for (int i = A; status == MMUL_OK && i < MATRICES; i++) {
@@ -319,11 +320,11 @@ static enum mmul_status check(const struct mmul_views *views, bool same, struct 
 }
 
 enum mmul_status mmul_views_check(const struct mmul_views *views, struct mmul_error *err) {
-    return check(views, false, err);
+    return check_views(views, false, err);
 }
 
 enum mmul_status mmul_views_check_same(const struct mmul_views *views, struct mmul_error *err) {
-    return check(views, true, err);
+    return check_views(views, true, err);
 }
 
 void mmul_views_close(struct mmul_views *views) {
