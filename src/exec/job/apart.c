@@ -56,8 +56,8 @@ struct block {
 };
 
 // Makes the buffer this long; zeros it if it had another length.
-static enum mmul_status make_room(struct mmul_parcel *parcel, int64_t length,
-                                  struct mmul_error *err) {
+static enum mmul_status resize_parcel(struct mmul_parcel *parcel, int64_t length,
+                                      struct mmul_error *err) {
     if (parcel->bytes != NULL && parcel->length == length)
         return MMUL_OK;
     mmul_free(parcel->bytes);
@@ -74,14 +74,14 @@ struct delivery {
     int64_t end, capacity; // of `all`
 };
 
-static void fini(struct delivery *d) {
+static void delivery_fini(struct delivery *d) {
     mmul_free(d->sizes);
     mmul_free(d->all);
     mmul_free(d->mine);
 }
 
-static enum mmul_status append(struct delivery *d, const void *bytes, int64_t count,
-                               struct mmul_error *err) {
+static enum mmul_status append_bytes(struct delivery *d, const void *bytes, int64_t count,
+                                     struct mmul_error *err) {
     if (d->end + count > d->capacity) {
         const int64_t capacity = 2 * (d->end + count);
         char *more = NULL;
@@ -105,15 +105,15 @@ static enum mmul_status append_program(struct delivery *d, const struct mmul_pro
     struct mmul_parcel now = {NULL, 0};
     enum mmul_status status = mmul_program_pack(program, &now.bytes, &now.length, err);
     if (status == MMUL_OK)
-        status = make_room(last, now.length, err);
+        status = resize_parcel(last, now.length, err);
     if (status == MMUL_OK)
-        status = append(d, &now.length, sizeof now.length, err);
+        status = append_bytes(d, &now.length, sizeof now.length, err);
     for (int64_t at = 0; status == MMUL_OK && at < now.length; at += MMUL_PACK_BYTES) {
         struct block block = {.index = at / MMUL_PACK_BYTES};
         if (memcmp(last->bytes + at, now.bytes + at, MMUL_PACK_BYTES) == 0)
             continue;
         memcpy(block.bytes, now.bytes + at, MMUL_PACK_BYTES);
-        status = append(d, &block, sizeof block, err);
+        status = append_bytes(d, &block, sizeof block, err);
     }
     struct mmul_parcel *over = status == MMUL_OK ? last : &now;
     mmul_free(over->bytes);
@@ -123,9 +123,9 @@ static enum mmul_status append_program(struct delivery *d, const struct mmul_pro
 }
 
 // Fills the delivery on root, before any of it is sent.
-static enum mmul_status pack(const struct mmul_context *context,
-                             const struct mmul_program *const *programs, struct delivery *d,
-                             struct mmul_error *err) {
+static enum mmul_status pack_programs(const struct mmul_context *context,
+                                      const struct mmul_program *const *programs,
+                                      struct delivery *d, struct mmul_error *err) {
     int64_t *released = NULL, count = 0;
     enum mmul_status status = mmul_held_released(context->node, &released, &count, err);
     for (int rank = 0; status == MMUL_OK && rank < context->comm->size; rank++) {
@@ -133,9 +133,9 @@ static enum mmul_status pack(const struct mmul_context *context,
         const int64_t begin = d->end;
         if (context->cluster->nodes[node].leader != rank)
             continue;
-        status = append(d, &count, sizeof count, err);
+        status = append_bytes(d, &count, sizeof count, err);
         if (status == MMUL_OK)
-            status = append(d, released, count * (int64_t)sizeof *released, err);
+            status = append_bytes(d, released, count * (int64_t)sizeof *released, err);
         if (status == MMUL_OK)
             status = append_program(d, programs[node], &context->node->parcels[node], err);
         d->sizes[rank] = d->end - begin;
@@ -144,16 +144,16 @@ static enum mmul_status pack(const struct mmul_context *context,
     return status;
 }
 
-static enum mmul_status send(struct mmul_context *context,
-                             const struct mmul_program *const *programs, struct delivery *d,
-                             struct mmul_error *err) {
+static enum mmul_status send_programs(struct mmul_context *context,
+                                      const struct mmul_program *const *programs,
+                                      struct delivery *d, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
     enum mmul_status status = MMUL_ALLOCATE(d->sizes, comm->size, "programs of nodes", err);
     if (status == MMUL_OK && context->node->parcels == NULL)
         status =
             MMUL_ALLOCATE(context->node->parcels, comm->node_count + 1, "programs of nodes", err);
     if (status == MMUL_OK && comm->rank == 0)
-        status = pack(context, programs, d, err);
+        status = pack_programs(context, programs, d, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, d->sizes, comm->size * (int64_t)sizeof *d->sizes, err);
@@ -164,8 +164,9 @@ static enum mmul_status send(struct mmul_context *context,
 }
 
 // Unpacks a leader's part: releases held values and applies the changed blocks.
-static enum mmul_status unpack(struct mmul_context *node, const struct delivery *d, int64_t size,
-                               struct mmul_program **program, struct mmul_error *err) {
+static enum mmul_status unpack_program(struct mmul_context *node, const struct delivery *d,
+                                       int64_t size, struct mmul_program **program,
+                                       struct mmul_error *err) {
     struct mmul_parcel *last = &node->parcels[node->whole->comm->node_count];
     const char *at = d->mine, *end = d->mine + size;
     int64_t count, number, length;
@@ -177,7 +178,7 @@ static enum mmul_status unpack(struct mmul_context *node, const struct delivery 
         mmul_held_release(node, number);
     }
     memcpy(&length, at, sizeof length);
-    if (make_room(last, length, err) != MMUL_OK)
+    if (resize_parcel(last, length, err) != MMUL_OK)
         return err->status;
     for (at += sizeof length; at < end; at += sizeof block) {
         memcpy(&block, at, sizeof block);
@@ -188,7 +189,7 @@ static enum mmul_status unpack(struct mmul_context *node, const struct delivery 
 
 // Drops the sent programs. After a failure root and leaders may disagree on the last one, so the
 // next program is sent whole.
-static void forget(struct mmul_context *context) {
+static void forget_sent_programs(struct mmul_context *context) {
     struct mmul_parcel *parcels = context->node->parcels;
     for (int i = 0; parcels != NULL && i <= context->comm->node_count; i++) {
         mmul_free(parcels[i].bytes);
@@ -199,7 +200,7 @@ static void forget(struct mmul_context *context) {
 void mmul_apart_close(struct mmul_context *context) {
     if (context->node == NULL)
         return;
-    forget(context);
+    forget_sent_programs(context);
     mmul_free(context->node->parcels);
 }
 
@@ -207,8 +208,9 @@ void mmul_apart_close(struct mmul_context *context) {
 
 // Runs the program of one node. Collective over the node. Its warnings are passed on, and the whole
 // reports them later.
-static enum mmul_status run(struct mmul_context *node, const struct mmul_program *program,
-                            const struct mmul_job *job, struct mmul_error *err) {
+static enum mmul_status run_node_program(struct mmul_context *node,
+                                         const struct mmul_program *program,
+                                         const struct mmul_job *job, struct mmul_error *err) {
     struct mmul_job own = {.options = job->options};
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
@@ -232,21 +234,22 @@ enum mmul_status mmul_apart_carry_out(struct mmul_context *context,
     struct mmul_context *node = context->node;
     struct delivery delivery = {NULL};
     struct mmul_program *program = NULL;
-    enum mmul_status status = send(context, programs, &delivery, err);
+    enum mmul_status status = send_programs(context, programs, &delivery, err);
     if (status == MMUL_OK) {
         mmul_node_context_enter(context);
         status = node->comm->rank == 0
-                     ? unpack(node, &delivery, delivery.sizes[context->comm->rank], &program, err)
+                     ? unpack_program(node, &delivery, delivery.sizes[context->comm->rank],
+                                      &program, err)
                      : MMUL_OK;
         status = mmul_comm_agree(node->comm, status, err);
         if (status == MMUL_OK)
-            status = run(node, program, job, err);
+            status = run_node_program(node, program, job, err);
         mmul_node_context_leave(context);
         status = mmul_comm_agree(context->comm, status, err);
     }
     if (status != MMUL_OK)
-        forget(context);
+        forget_sent_programs(context);
     mmul_program_drop(program);
-    fini(&delivery);
+    delivery_fini(&delivery);
     return status;
 }

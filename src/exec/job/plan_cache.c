@@ -118,7 +118,7 @@ static void add_job(struct mmul_hasher *hasher, const struct mmul_context *conte
 
 // Returns true if plans of the program may be cached. Sets of shards rule that out, because the
 // ranks have to check them each time.
-static bool may_be_kept(const struct mmul_program *program) {
+static bool may_be_cached(const struct mmul_program *program) {
     for (int k = 0; k < program->kept_count; k++)
         if (program->kept[k].held == 0)
             return false;
@@ -129,7 +129,7 @@ uint64_t mmul_plan_key(const struct mmul_context *context, const struct mmul_pro
                        const struct mmul_job *job) {
     struct mmul_hasher *hasher = NULL;
     struct mmul_error ignored;
-    if (!may_be_kept(program) || mmul_hasher_create(&hasher, &ignored) != MMUL_OK)
+    if (!may_be_cached(program) || mmul_hasher_create(&hasher, &ignored) != MMUL_OK)
         return 0;
     add_job(hasher, context, job);
     for (int i = 0; i < program->operation_count; i++)
@@ -158,7 +158,7 @@ static const struct mmul_kept_plan *find_number(const struct mmul_context *conte
 
 // Moves the values, numbers and outputs of the new program into the old one. Data that placements
 // borrow from the old program stays.
-static void put_in(struct mmul_program *new, struct mmul_program *old) {
+static void replace_program(struct mmul_program *new, struct mmul_program *old) {
     for (int k = 0; k < old->kept_count; k++) {
         struct mmul_kept *kept = &new->kept[k];
         mmul_free(kept->offsets);
@@ -194,7 +194,7 @@ enum mmul_status mmul_plan_cache_take(struct mmul_context *context, uint64_t key
                  : mmul_fail(&missing, MMUL_ERR_SYSTEM, "no plan %lld here", (long long)number);
     if (mmul_comm_agree(context->comm, status, &missing) != MMUL_OK)
         return MMUL_OK;
-    put_in(program, found->plan->owned);
+    replace_program(program, found->plan->owned);
     *plan = found->plan;
     (*plan)->is_used = (*plan)->is_repeated = true;
     return MMUL_OK;
@@ -212,14 +212,14 @@ static bool brings_files(const struct mmul_program_plan *plan) {
     return brings;
 }
 
-static void destroy(struct mmul_kept_plan *kept) {
+static void destroy_kept_plan(struct mmul_kept_plan *kept) {
     kept->plan->is_kept = false;
     mmul_program_plan_destroy(kept->plan);
     mmul_free(kept);
 }
 
 // Drops all but the newest plans, except those in use.
-static void drop_old(struct mmul_context *context) {
+static void drop_old_plans(struct mmul_context *context) {
     int count = 0;
     for (struct mmul_kept_plan **at = &context->plans; *at != NULL;) {
         struct mmul_kept_plan *kept = *at;
@@ -228,7 +228,7 @@ static void drop_old(struct mmul_context *context) {
             continue;
         }
         *at = kept->next;
-        destroy(kept);
+        destroy_kept_plan(kept);
     }
 }
 
@@ -238,19 +238,19 @@ void mmul_plan_cache_add(struct mmul_context *context, uint64_t key,
     struct mmul_error ignored;
     // Counts on all ranks, even if the plan is not cached.
     const int64_t number = ++context->plan_count;
-    if (brings_files(plan) || !may_be_kept(plan->program) ||
+    if (brings_files(plan) || !may_be_cached(plan->program) ||
         MMUL_ALLOCATE(made, 1, "a plan", &ignored) != MMUL_OK)
         return;
     *made = (struct mmul_kept_plan){context->plans, plan, number, key};
     plan->is_kept = plan->is_used = true;
     context->plans = made;
-    drop_old(context);
+    drop_old_plans(context);
 }
 
 void mmul_plan_cache_destroy(struct mmul_context *context) {
     while (context->plans != NULL) {
         struct mmul_kept_plan *kept = context->plans;
         context->plans = kept->next;
-        destroy(kept);
+        destroy_kept_plan(kept);
     }
 }

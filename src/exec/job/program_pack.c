@@ -28,38 +28,38 @@ struct cursor {
     int64_t at;
 };
 
-static void put(struct cursor *c, const void *bytes, int64_t count) {
+static void write_item(struct cursor *c, const void *bytes, int64_t count) {
     if (c->to != NULL && count > 0)
         memcpy(c->to + c->at, bytes, (size_t)count);
     c->at += mmul_divide_up(count, MMUL_PACK_BYTES) * MMUL_PACK_BYTES;
 }
 
-static const void *get(struct cursor *c, int64_t count) {
+static const void *read_item(struct cursor *c, int64_t count) {
     const char *at = c->from + c->at;
     c->at += mmul_divide_up(count, MMUL_PACK_BYTES) * MMUL_PACK_BYTES;
     return at;
 }
 
-static void put_matrix(struct cursor *c, const struct mmul_matrix *matrix) {
+static void write_matrix(struct cursor *c, const struct mmul_matrix *matrix) {
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     struct numbers numbers = {.shape = info.shape, .dtype = (int64_t)info.stored};
     int64_t count = 0;
     mmul_shape_count(info.shape, &count);
     numbers.bytes = count * (int64_t)mmul_dtype_bytes(info.stored);
-    put(c, &numbers, sizeof numbers);
-    put(c, matrix->memory, numbers.bytes);
+    write_item(c, &numbers, sizeof numbers);
+    write_item(c, matrix->memory, numbers.bytes);
 }
 
-static void put_all(struct cursor *c, const struct mmul_program *p) {
+static void write_program(struct cursor *c, const struct mmul_program *p) {
     const struct counts counts = {p->value_count, p->operation_count, p->kept_count,
                                   p->only_float32};
-    put(c, &counts, sizeof counts);
-    put(c, p->values, counts.values * (int64_t)sizeof *p->values);
-    put(c, p->operations, counts.operations * (int64_t)sizeof *p->operations);
-    put(c, p->kept, counts.kept * (int64_t)sizeof *p->kept);
+    write_item(c, &counts, sizeof counts);
+    write_item(c, p->values, counts.values * (int64_t)sizeof *p->values);
+    write_item(c, p->operations, counts.operations * (int64_t)sizeof *p->operations);
+    write_item(c, p->kept, counts.kept * (int64_t)sizeof *p->kept);
     for (int i = 0; i < p->operation_count; i++)
         if (p->operations[i].kind == MMUL_LOAD)
-            put_matrix(c, p->operations[i].matrix);
+            write_matrix(c, p->operations[i].matrix);
 }
 
 enum mmul_status mmul_program_pack(const struct mmul_program *program, char **bytes,
@@ -78,20 +78,20 @@ enum mmul_status mmul_program_pack(const struct mmul_program *program, char **by
         return mmul_fail(
             err, MMUL_ERR_USAGE,
             "what nodes compute apart is on all ranks of the node: it places nothing on some");
-    put_all(&c, program);
+    write_program(&c, program);
     *length = c.at;
     enum mmul_status status = MMUL_ALLOCATE(*bytes, *length, "a program", err);
     if (status != MMUL_OK)
         return status;
     c = (struct cursor){.to = *bytes};
-    put_all(&c, program);
+    write_program(&c, program);
     return MMUL_OK;
 }
 
-static enum mmul_status get_matrix(struct cursor *c, struct mmul_matrix **matrix,
-                                   struct mmul_error *err) {
-    const struct numbers *numbers = get(c, sizeof *numbers);
-    const void *elements = get(c, numbers->bytes);
+static enum mmul_status read_matrix(struct cursor *c, struct mmul_matrix **matrix,
+                                    struct mmul_error *err) {
+    const struct numbers *numbers = read_item(c, sizeof *numbers);
+    const void *elements = read_item(c, numbers->bytes);
     return mmul_matrix_borrow(elements, numbers->shape, (enum mmul_dtype)numbers->dtype, "batch",
                               matrix, err);
 }
@@ -100,7 +100,7 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
                                      struct mmul_error *err) {
     struct cursor c = {.from = bytes};
     struct mmul_program *made = NULL;
-    const struct counts *counts = get(&c, sizeof *counts);
+    const struct counts *counts = read_item(&c, sizeof *counts);
     const int64_t value_bytes = counts->values * (int64_t)sizeof *made->values,
                   operation_bytes = counts->operations * (int64_t)sizeof *made->operations,
                   kept_bytes = counts->kept * (int64_t)sizeof *made->kept;
@@ -118,14 +118,14 @@ enum mmul_status mmul_program_unpack(const char *bytes, struct mmul_program **pr
     made->value_count = (int)counts->values;
     made->operation_count = made->capacity = (int)counts->operations;
     made->kept_count = (int)counts->kept;
-    memcpy(made->values, get(&c, value_bytes), (size_t)value_bytes);
-    memcpy(made->operations, get(&c, operation_bytes), (size_t)operation_bytes);
-    memcpy(made->kept, get(&c, kept_bytes), (size_t)kept_bytes);
+    memcpy(made->values, read_item(&c, value_bytes), (size_t)value_bytes);
+    memcpy(made->operations, read_item(&c, operation_bytes), (size_t)operation_bytes);
+    memcpy(made->kept, read_item(&c, kept_bytes), (size_t)kept_bytes);
     for (int i = 0; i < made->operation_count; i++)
         made->operations[i].matrix = NULL;
     for (int i = 0; status == MMUL_OK && i < made->operation_count; i++)
         if (made->operations[i].kind == MMUL_LOAD)
-            status = get_matrix(&c, &made->operations[i].matrix, err);
+            status = read_matrix(&c, &made->operations[i].matrix, err);
     if (status == MMUL_OK)
         *program = made;
     else

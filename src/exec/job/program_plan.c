@@ -23,7 +23,7 @@
 #include "plan/program/program_memory.h"
 
 // Facts that root tells the other ranks.
-struct told {
+struct facts {
     int value_count, operation_count, kept_count, team_count;
     bool is_automatic; // weights follow speeds, because none were given
     enum mmul_calibration_depth measures;
@@ -101,26 +101,26 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
 // Copies root's program to every rank, sets its types and rewrites it (search, fold, teams). Files
 // stay root's.
 static enum mmul_status send_program(const struct mmul_comm *comm,
-                                     const struct mmul_program *program, const struct told *told,
+                                     const struct mmul_program *program, const struct facts *facts,
                                      struct mmul_program **copy, struct mmul_error *err) {
     struct mmul_program *made = NULL;
-    size_t value_bytes = (size_t)told->value_count * sizeof *made->values;
-    size_t operation_bytes = (size_t)told->operation_count * sizeof *made->operations;
-    size_t kept_bytes = (size_t)told->kept_count * sizeof *made->kept;
-    size_t team_bytes = (size_t)told->team_count * sizeof *made->teams;
+    size_t value_bytes = (size_t)facts->value_count * sizeof *made->values;
+    size_t operation_bytes = (size_t)facts->operation_count * sizeof *made->operations;
+    size_t kept_bytes = (size_t)facts->kept_count * sizeof *made->kept;
+    size_t team_bytes = (size_t)facts->team_count * sizeof *made->teams;
     enum mmul_status status = mmul_program_create(&made, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, told->value_count),
-                                   MMUL_WANT(made->operations, told->operation_count),
-                                   MMUL_WANT(made->kept, told->kept_count),
-                                   MMUL_WANT(made->teams, told->team_count));
-    if (status == MMUL_OK && comm->rank == 0 && told->kept_count > 0)
+        status = MMUL_ALLOCATE_ALL("a program", err, MMUL_WANT(made->values, facts->value_count),
+                                   MMUL_WANT(made->operations, facts->operation_count),
+                                   MMUL_WANT(made->kept, facts->kept_count),
+                                   MMUL_WANT(made->teams, facts->team_count));
+    if (status == MMUL_OK && comm->rank == 0 && facts->kept_count > 0)
         memcpy(made->kept, program->kept, kept_bytes);
-    if (status == MMUL_OK && comm->rank == 0 && told->team_count > 0)
+    if (status == MMUL_OK && comm->rank == 0 && facts->team_count > 0)
         memcpy(made->teams, program->teams, team_bytes);
-    if (status == MMUL_OK && comm->rank == 0 && told->operation_count > 0) {
+    if (status == MMUL_OK && comm->rank == 0 && facts->operation_count > 0) {
         memcpy(made->operations, program->operations, operation_bytes);
-        if (told->value_count > 0)
+        if (facts->value_count > 0)
             memcpy(made->values, program->values, value_bytes);
     }
     status = mmul_comm_agree(comm, status, err);
@@ -136,16 +136,16 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         mmul_program_destroy(made);
         return status;
     }
-    made->value_count = told->value_count;
-    made->kept_count = told->kept_count;
-    made->team_count = told->team_count;
-    made->operation_count = made->capacity = told->operation_count;
+    made->value_count = facts->value_count;
+    made->kept_count = facts->kept_count;
+    made->team_count = facts->team_count;
+    made->operation_count = made->capacity = facts->operation_count;
     for (int i = 0; comm->rank != 0 && i < made->operation_count; i++) {
         made->operations[i].matrix = NULL;
         made->operations[i].output = NULL;
     }
     status = mmul_program_types(made, err);
-    if (status == MMUL_OK && !told->options.keeps_values)
+    if (status == MMUL_OK && !facts->options.keeps_values)
         status = mmul_program_search(made, err);
     if (status == MMUL_OK)
         status = mmul_program_fold(made, err);
@@ -161,7 +161,7 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
 
 // Returns the number of elements that the ranks hold after the program. Their shares bind later
 // programs, which may be a loop of hours.
-static double held_of(const struct mmul_program *program) {
+static double held_elements_of(const struct mmul_program *program) {
     double elements = 0;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
@@ -177,14 +177,14 @@ static double held_of(const struct mmul_program *program) {
 // shorter than that uses known speeds. So does a CPU that runs alone and shares with no rank. A
 // card alone is measured, because it may hang and its time limit follows from its speed. A program
 // that holds much data may measure for a second.
-static enum mmul_calibration_depth depth_of(const struct mmul_context *context,
-                                            const struct mmul_program *program,
-                                            const struct mmul_job *job) {
+static enum mmul_calibration_depth choose_depth(const struct mmul_context *context,
+                                                const struct mmul_program *program,
+                                                const struct mmul_job *job) {
     static const double enough_flops = 2e9, enough_held = 1 << 20;
     const bool is_alone = context->comm->size == 1 && mmul_device_can_borrow(context->device);
     if (job->options.reproducible || (is_alone && !job->options.is_predicted))
         return MMUL_CALIBRATE_STORED;
-    return held_of(program) >= enough_held          ? MMUL_CALIBRATE_LONG
+    return held_elements_of(program) >= enough_held ? MMUL_CALIBRATE_LONG
            : work_of(program).flops >= enough_flops ? MMUL_CALIBRATE_BRIEF
                                                     : MMUL_CALIBRATE_STORED;
 }
@@ -202,22 +202,23 @@ static int64_t input_bytes_of(const struct mmul_program *program) {
     return bytes;
 }
 
-static struct told tell(const struct mmul_context *context, const struct mmul_program *program,
-                        const struct mmul_job *job) {
-    struct told told = {.value_count = program->value_count,
-                        .operation_count = program->operation_count,
-                        .kept_count = program->kept_count,
-                        .team_count = program->team_count,
-                        .is_automatic = !gives_weights(job) &&
-                                        count_listed(context->cluster) == 0 &&
-                                        work_of(program).flops > 0,
-                        .input_bytes = input_bytes_of(program),
-                        .options = job->options};
-    told.measures = told.is_automatic ? depth_of(context, program, job) : MMUL_CALIBRATE_STORED;
-    told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
+static struct facts collect_facts(const struct mmul_context *context,
+                                  const struct mmul_program *program, const struct mmul_job *job) {
+    struct facts facts = {.value_count = program->value_count,
+                          .operation_count = program->operation_count,
+                          .kept_count = program->kept_count,
+                          .team_count = program->team_count,
+                          .is_automatic = !gives_weights(job) &&
+                                          count_listed(context->cluster) == 0 &&
+                                          work_of(program).flops > 0,
+                          .input_bytes = input_bytes_of(program),
+                          .options = job->options};
+    facts.measures =
+        facts.is_automatic ? choose_depth(context, program, job) : MMUL_CALIBRATE_STORED;
+    facts.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
     if (job->options.reproducible)
-        told.options.tail = MMUL_TAIL_OFF;
-    return told;
+        facts.options.tail = MMUL_TAIL_OFF;
+    return facts;
 }
 
 // Returns true if no weights were given and the order of sums may differ from iteration to
@@ -358,8 +359,8 @@ static bool is_worth_shifting(const struct mmul_program_plan *plan) {
 
 // Plans with the weight of root's node multiplied by `factor`. Collective. Keeps the new plan if it
 // is predicted to be faster, and sets *is_better.
-static enum mmul_status shift(struct planning *p, double factor, int *way, int *is_better,
-                              struct mmul_error *err) {
+static enum mmul_status try_larger_share(struct planning *p, double factor, int *way,
+                                         int *is_better, struct mmul_error *err) {
     static const double gain = 0.02;
     const struct mmul_comm *comm = p->context->comm;
     struct planning next = *p;
@@ -399,7 +400,7 @@ static enum mmul_status shift_shares(struct planning *p, int *way, struct mmul_e
     enum mmul_status status =
         mmul_comm_broadcast(p->context->comm, &is_better, sizeof is_better, err);
     for (size_t i = 0; status == MMUL_OK && is_better && i < sizeof factors / sizeof *factors; i++)
-        status = shift(p, factors[i], way, &is_better, err);
+        status = try_larger_share(p, factors[i], way, &is_better, err);
     return status;
 }
 
@@ -451,7 +452,7 @@ static void hint_enough(struct planning *p, int64_t needed, struct mmul_error *e
         mmul_hint(err, "--memory %lldMiB has room for them", (long long)mib);
 }
 
-static void tell_planning(void *context, int64_t done, int64_t total) {
+static void report_planning(void *context, int64_t done, int64_t total) {
     const struct mmul_job_calls *calls = context;
     const struct mmul_progress progress = {
         .phase = "plan", .share = (double)done / (double)total, .left_seconds = -1};
@@ -460,23 +461,23 @@ static void tell_planning(void *context, int64_t done, int64_t total) {
 
 // Chooses the fitting plan that is predicted to be fastest. Collective.
 static enum mmul_status choose_plan(struct mmul_context *context,
-                                    const struct mmul_program *program, const struct told *told,
+                                    const struct mmul_program *program, const struct facts *facts,
                                     const double *weights, struct mmul_program_plan **plan,
                                     struct mmul_error *err) {
     const bool known = mmul_cluster_has_speeds(context->cluster, types_of(program));
     struct planning p = {.context = context,
                          .program = program,
                          .weights = weights,
-                         .options = &told->options,
-                         .shares = {told->is_automatic, told->is_automatic && known}};
+                         .options = &facts->options,
+                         .shares = {facts->is_automatic, facts->is_automatic && known}};
     int64_t needed = 0;
-    int way = find_fitting_plan(&p, told->options.memory_bytes, &needed, err);
+    int way = find_fitting_plan(&p, facts->options.memory_bytes, &needed, err);
     enum mmul_status status = way < WAYS ? MMUL_OK : err->status;
     // Held values and sets lie as the other programs have them, so their shares are not shifted.
-    if (status == MMUL_OK && p.shares.balanced && !told->options.reproducible &&
+    if (status == MMUL_OK && p.shares.balanced && !facts->options.reproducible &&
         program->kept_count == 0)
         status = shift_shares(&p, &way, err);
-    if (status == MMUL_ERR_SYSTEM && told->options.memory_bytes > 0)
+    if (status == MMUL_ERR_SYSTEM && facts->options.memory_bytes > 0)
         hint_enough(&p, needed, err);
     for (int i = 0; i < WAYS; i++)
         if (status == MMUL_OK && i == way)
@@ -486,7 +487,7 @@ static enum mmul_status choose_plan(struct mmul_context *context,
     // Times under shifted shares do not show the speeds of the ranks, so they must not correct the
     // weights.
     if (status == MMUL_OK)
-        (*plan)->has_free_shares = told->is_automatic && !p.is_shifted;
+        (*plan)->has_free_shares = facts->is_automatic && !p.is_shifted;
     return status;
 }
 
@@ -500,37 +501,37 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     double *weights = NULL;
     uint64_t key = 0; // root only
     mmul_board_enter(context, "plan");
-    struct told told = comm->rank == 0 ? tell(context, program, job) : (struct told){0};
+    struct facts facts = comm->rank == 0 ? collect_facts(context, program, job) : (struct facts){0};
     enum mmul_status status = mmul_held_sweep(context, err);
     if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, &told, sizeof told, err);
-    context->cluster->nodes[context->cluster->ranks[0].node].input_bytes = told.input_bytes;
+        status = mmul_comm_broadcast(comm, &facts, sizeof facts, err);
+    context->cluster->nodes[context->cluster->ranks[0].node].input_bytes = facts.input_bytes;
     if (status == MMUL_OK)
-        status = send_program(comm, program, &told, &copy, err);
+        status = send_program(comm, program, &facts, &copy, err);
     if (status == MMUL_OK && comm->rank == 0 && job->calls.progress != NULL) {
-        copy->planning = tell_planning;
+        copy->planning = report_planning;
         copy->planning_context = (void *)(uintptr_t)&job->calls;
     }
-    if (status == MMUL_OK && told.kept_count > 0)
+    if (status == MMUL_OK && facts.kept_count > 0)
         status = mmul_kept_find(context, copy, err);
     if (status == MMUL_OK && comm->rank == 0)
         key = mmul_plan_key(context, copy, job);
     if (status == MMUL_OK)
         status = mmul_plan_cache_take(context, key, copy, &made, err);
     if (status == MMUL_OK && made != NULL) {
-        made->options.verify_seed = told.options.verify_seed;
+        made->options.verify_seed = facts.options.verify_seed;
         made->calls = job->calls;
         *plan = made;
         return MMUL_OK;
     }
     mmul_spares_drop(context); // other plans may use all memory
     if (status == MMUL_OK) {
-        const struct mmul_calibrate_options options = {.depth = told.measures,
+        const struct mmul_calibrate_options options = {.depth = facts.measures,
                                                        .types = types_of(copy),
                                                        .job_flops = work_of(copy).flops,
-                                                       .no_fallback = told.options.no_fallback,
+                                                       .no_fallback = facts.options.no_fallback,
                                                        .device_timeout_seconds =
-                                                           told.options.device_timeout_seconds};
+                                                           facts.options.device_timeout_seconds};
         mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
         status = mmul_calibrate(context, &options, err);
         mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
@@ -538,7 +539,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     if (status == MMUL_OK)
         status = share_weights(context, job, copy, &weights, err);
     if (status == MMUL_OK)
-        status = choose_plan(context, copy, &told, weights, &made, err);
+        status = choose_plan(context, copy, &facts, weights, &made, err);
     mmul_free(weights);
     if (status != MMUL_OK) {
         mmul_program_destroy(copy);

@@ -145,16 +145,16 @@ static bool may_lend(const struct planning *p, const struct mmul_program_step *s
 }
 
 // Input of a schedule.
-struct asked {
+struct schedule_input {
     struct mmul_problem problem;
     struct mmul_schedule_request request;
 };
 
 // Builds the input of a product's schedule. Root. most_bytes: memory of every node for it; NULL:
 // all beside the values.
-static enum mmul_status ask(const struct planning *p, const struct product *product,
-                            const int64_t *most_bytes, struct asked *asked,
-                            struct mmul_error *err) {
+static enum mmul_status build_request(const struct planning *p, const struct product *product,
+                                      const int64_t *most_bytes, struct schedule_input *input,
+                                      struct mmul_error *err) {
     const struct mmul_program_step *step = product->step;
     const struct mmul_program_plan *plan = p->plan;
     const struct mmul_job_options *options = &plan->options;
@@ -178,8 +178,8 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
     const enum mmul_split_choice split =
         step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
     const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
-    asked->request = (struct mmul_schedule_request){
-        .problem = &asked->problem,
+    input->request = (struct mmul_schedule_request){
+        .problem = &input->problem,
         .cluster = p->context->cluster,
         .weights = !is_free             ? plan->costs.shares
                    : p->shares.balanced ? NULL
@@ -198,17 +198,17 @@ static enum mmul_status ask(const struct planning *p, const struct product *prod
         .tail_share = options->tail_share,
         .may_lend = may_lend(p, step),
         .most_bytes = most_bytes};
-    return mmul_problem_make(&what, &asked->problem, err);
+    return mmul_problem_make(&what, &input->problem, err);
 }
 
 // Makes the schedule of one product and replaces the previous one. Root.
-static enum mmul_status make_plan(const struct planning *p, const struct product *product,
-                                  const int64_t *most_bytes, struct mmul_error *err) {
+static enum mmul_status make_schedule(const struct planning *p, const struct product *product,
+                                      const int64_t *most_bytes, struct mmul_error *err) {
     struct mmul_schedule *made = NULL;
-    struct asked asked;
-    enum mmul_status status = ask(p, product, most_bytes, &asked, err);
+    struct schedule_input input;
+    enum mmul_status status = build_request(p, product, most_bytes, &input, err);
     if (status == MMUL_OK)
-        status = mmul_schedule_make(&asked.request, &made, err);
+        status = mmul_schedule_make(&input.request, &made, err);
     if (status != MMUL_OK)
         return status;
     mmul_schedule_free(product->step->schedule);
@@ -226,8 +226,8 @@ struct different {
     int count;
 };
 
-// Returns true if both products give make_plan the same input. Neither has files. Equal offsets are
-// the same array.
+// Returns true if both products give make_schedule the same input. Neither has files. Equal offsets
+// are the same array.
 static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_program_step *x,
                      const struct mmul_program_step *y) {
     for (int i = 0; i < MMUL_FACTORS; i++) {
@@ -278,7 +278,7 @@ static enum mmul_status find_products(struct planning *p, struct mmul_error *err
     return status;
 }
 
-static void share_equal_plans(const struct mmul_program_plan *plan) {
+static void share_equal_schedules(const struct mmul_program_plan *plan) {
     for (int i = 0; i < plan->step_count; i++)
         if (plan->steps[i].is_product && plan->steps[i].same != NULL)
             plan->steps[i].schedule = plan->steps[i].same->schedule;
@@ -317,8 +317,8 @@ static double find_claim_share(const struct planning *p, const struct mmul_progr
 
 enum memory { ALL, LEAST, LEAST_AND_EXTRA };
 
-static const int64_t *most_of(const struct planning *p, const struct product *product,
-                              enum memory memory) {
+static const int64_t *memory_limits_of(const struct planning *p, const struct product *product,
+                                       enum memory memory) {
     for (int node = 0; memory != ALL && node < p->plan->costs.node_count; node++)
         p->most_bytes[node] =
             product->least_bytes + (memory == LEAST_AND_EXTRA ? p->extra_bytes[node] : 0);
@@ -328,14 +328,15 @@ static const int64_t *most_of(const struct planning *p, const struct product *pr
 // Makes the schedules of all products and checks that they fit beside the run's buffers. Products
 // share some of these, such as the check's vectors. Others they do not share: of two consecutive
 // products each has lanes.
-static enum mmul_status try_plans(const struct planning *p, enum memory memory, bool *fit,
-                                  struct mmul_error *err) {
+static enum mmul_status try_schedules(const struct planning *p, enum memory memory, bool *fit,
+                                      struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < p->count; i++)
-        status = make_plan(p, &p->products[i], most_of(p, &p->products[i], memory), err);
+        status =
+            make_schedule(p, &p->products[i], memory_limits_of(p, &p->products[i], memory), err);
     if (status != MMUL_OK)
         return status;
-    share_equal_plans(p->plan);
+    share_equal_schedules(p->plan);
     join_members(p->plan);
     *fit = mmul_program_fit_footprint(p->plan, p->context->cluster);
     return MMUL_OK;
@@ -346,14 +347,14 @@ static enum mmul_status try_plans(const struct planning *p, enum memory memory, 
 static enum mmul_status find_least(const struct planning *p, struct product *product,
                                    struct mmul_error *err) {
     enum { TRIES = 32, STEP = 64 };
-    struct asked asked;
-    enum mmul_status status = ask(p, product, NULL, &asked, err);
+    struct schedule_input input;
+    enum mmul_status status = build_request(p, product, NULL, &input, err);
     if (status == MMUL_OK)
-        status = mmul_schedule_least(&asked.request, &product->least_bytes, err);
+        status = mmul_schedule_least(&input.request, &product->least_bytes, err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < TRIES; i++) {
-        status = make_plan(p, product, most_of(p, product, LEAST), err);
+        status = make_schedule(p, product, memory_limits_of(p, product, LEAST), err);
         if (status == MMUL_OK)
             break;
         product->least_bytes += product->least_bytes / STEP + 1;
@@ -374,17 +375,17 @@ static void find_extra(const struct planning *p) {
 
 // Makes the schedules within the memory there is. On a refusal plan->needed_bytes is set to the
 // least that would do.
-static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
+static enum mmul_status make_schedules(const struct planning *p, struct mmul_error *err) {
     bool fit = false;
     struct mmul_error ignored = {.status = MMUL_OK};
-    enum mmul_status status, refused = try_plans(p, ALL, &fit, err);
+    enum mmul_status status, refused = try_schedules(p, ALL, &fit, err);
     if (fit || (refused != MMUL_OK && refused != MMUL_ERR_SYSTEM))
         return refused;
     struct mmul_error *later = refused == MMUL_OK ? err : &ignored; // the first error stands
     for (int i = 0; i < p->count; i++)
         if (find_least(p, &p->products[i], later) != MMUL_OK)
             return refused == MMUL_OK ? later->status : refused;
-    status = try_plans(p, LEAST, &fit, later);
+    status = try_schedules(p, LEAST, &fit, later);
     if (status != MMUL_OK)
         return refused == MMUL_OK ? status : refused;
     if (!fit) {
@@ -392,16 +393,16 @@ static enum mmul_status make_plans(const struct planning *p, struct mmul_error *
         return refused;
     }
     find_extra(p);
-    if (try_plans(p, LEAST_AND_EXTRA, &fit, &ignored) == MMUL_OK && fit)
+    if (try_schedules(p, LEAST_AND_EXTRA, &fit, &ignored) == MMUL_OK && fit)
         return MMUL_OK;
-    return try_plans(p, LEAST, &fit, err);
+    return try_schedules(p, LEAST, &fit, err);
 }
 
 // -------------------------------------------------------------------------- schedules on all ranks
 
 // Sends a schedule from root to all other ranks, which have none yet.
-static enum mmul_status send(const struct mmul_comm *comm, struct mmul_schedule **schedule,
-                             struct mmul_error *err) {
+static enum mmul_status send_schedule(const struct mmul_comm *comm, struct mmul_schedule **schedule,
+                                      struct mmul_error *err) {
     int64_t bytes = comm->rank == 0 ? (*schedule)->bytes : 0;
     enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
     if (status == MMUL_OK && comm->rank != 0) {
@@ -429,13 +430,13 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
         status = find_products(&p, err);
     if (status == MMUL_OK && comm->rank == 0) {
         find_taken(&p);
-        status = make_plans(&p, err);
+        status = make_schedules(&p, err);
     }
     status = mmul_comm_agree(comm, status, err);
     for (int i = 0; status == MMUL_OK && i < p.count; i++)
-        status = send(comm, &p.products[i].step->schedule, err);
+        status = send_schedule(comm, &p.products[i].step->schedule, err);
     if (status == MMUL_OK)
-        share_equal_plans(plan);
+        share_equal_schedules(plan);
     if (status == MMUL_OK || status == MMUL_ERR_SYSTEM)
         (void)mmul_comm_broadcast(comm, &plan->needed_bytes, sizeof plan->needed_bytes, &ignored);
     if (status == MMUL_OK) {

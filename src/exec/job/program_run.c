@@ -57,8 +57,8 @@ static int place_of(const struct mmul_program_plan *plan, int place) {
     return plan->places[place].placement.kind == MMUL_PLACE_FILE ? -1 : place;
 }
 
-static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
-                                          const struct mmul_program_step *step) {
+static struct mmul_stage_request make_stage_request(const struct mmul_program_plan *plan,
+                                                    const struct mmul_program_step *step) {
     const bool is_move = step->kind == MMUL_STEP_MOVE;
     struct mmul_stage_request stage = {.kind = is_move ? &mmul_move_kind : &mmul_computing_kind,
                                        .step = step,
@@ -95,12 +95,12 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     if (joined > 0) {
         panels = mmul_program_panels(
             plan->program->values[plan->places[step->operands[0]].value].shape.cols);
-        stages[count] = stage_of(plan, moves[0]);
+        stages[count] = make_stage_request(plan, moves[0]);
         stages[count].also = moves[1];
         stages[count].index = (int)(moves[0] - plan->steps);
         stages[count++].panels = panels;
     }
-    stages[count] = stage_of(plan, step);
+    stages[count] = make_stage_request(plan, step);
     if (joined > 0) {
         stages[count].panels = panels;
         stages[count].panels_of = count - 1;
@@ -152,7 +152,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
 
 enum order { SETS, STREAMS, FILES, ORDERS };
 
-struct entry {
+struct output_entry {
     struct mmul_operation *operation; // a save (root only) or a keep
     enum order order;
     char *name; // owned, for the hint; NULL: memory of root's
@@ -162,15 +162,15 @@ struct entry {
     bool is_written;
 };
 
-struct list {
+struct output_list {
     struct mmul_context *context;
     struct mmul_program_plan *plan;
     struct mmul_values *values;
-    struct entry *entries; // owned
+    struct output_entry *entries; // owned
     int count;
 };
 
-static enum mmul_status make_list(struct list *list, struct mmul_error *err) {
+static enum mmul_status list_outputs(struct output_list *list, struct mmul_error *err) {
     struct mmul_program *program = list->plan->owned;
     const bool is_root = list->context->comm->rank == 0;
     enum mmul_status status =
@@ -179,12 +179,12 @@ static enum mmul_status make_list(struct list *list, struct mmul_error *err) {
         struct mmul_operation *o = &program->operations[i];
         char set[MMUL_KEPT_NAME_BYTES + sizeof "kept:"];
         const char *name = set;
-        struct entry *entry = &list->entries[list->count];
+        struct output_entry *entry = &list->entries[list->count];
         if (o->kind == MMUL_KEEP ? program->kept[o->kept].held > 0
                                  : o->kind != MMUL_SAVE || !is_root)
             continue;
         list->count++;
-        *entry = (struct entry){.operation = o, .order = SETS};
+        *entry = (struct output_entry){.operation = o, .order = SETS};
         if (o->kind == MMUL_KEEP) {
             snprintf(set, sizeof set, "kept:%s", program->kept[o->kept].name);
         } else {
@@ -198,7 +198,7 @@ static enum mmul_status make_list(struct list *list, struct mmul_error *err) {
 }
 
 // Reports values that overflowed in a 16-bit output. Root.
-static void tell_overflows(const struct list *list, const struct mmul_output *output) {
+static void report_overflows(const struct output_list *list, const struct mmul_output *output) {
     const struct mmul_job_calls *calls = &list->plan->calls;
     const int64_t count = mmul_output_overflows(output);
     char text[sizeof((struct mmul_error *)NULL)->text];
@@ -213,11 +213,11 @@ static void tell_overflows(const struct list *list, const struct mmul_output *ou
 
 // Commits one output. A file with several outputs is complete when the last of them is committed.
 // Root.
-static enum mmul_status commit_output(struct list *list, struct entry *entry,
+static enum mmul_status commit_output(struct output_list *list, struct output_entry *entry,
                                       struct mmul_error *err) {
     struct mmul_output *output = entry->operation->output;
     const bool completes = output->owner == NULL || output->owner->open_count == 1;
-    tell_overflows(list, output);
+    report_overflows(list, output);
     entry->operation->output = NULL;
     enum mmul_status status = mmul_output_commit(output, err);
     for (int i = 0; status == MMUL_OK && completes && i < list->count; i++)
@@ -229,11 +229,11 @@ static enum mmul_status commit_output(struct list *list, struct entry *entry,
 
 // Commits everything in order. Collective over world for the sets, which come first; the rest is
 // root's alone.
-static enum mmul_status commit_all(struct list *list, struct mmul_error *err) {
+static enum mmul_status commit_all(struct output_list *list, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (enum order order = SETS; order < ORDERS; order++)
         for (int i = 0; status == MMUL_OK && i < list->count; i++) {
-            struct entry *entry = &list->entries[i];
+            struct output_entry *entry = &list->entries[i];
             if (entry->order == order && order == SETS) {
                 status = mmul_kept_commit(list->context, list->values, entry->operation->kept, err);
                 entry->is_written = status == MMUL_OK;
@@ -245,12 +245,12 @@ static enum mmul_status commit_all(struct list *list, struct mmul_error *err) {
 }
 
 // Adds the names of entries, as many as fit.
-static void add_names(const struct list *list, bool are_written, struct mmul_text *text) {
+static void add_names(const struct output_list *list, bool are_written, struct mmul_text *text) {
     enum { ROOM = 80, NAME_MOST = 60 };
     const size_t begin = text->length;
     int left = 0;
     for (int i = 0; i < list->count; i++) {
-        const struct entry *entry = &list->entries[i];
+        const struct output_entry *entry = &list->entries[i];
         if (entry->name == NULL || entry->is_written != are_written)
             continue;
         const char *comma = text->length > begin ? ", " : "";
@@ -268,7 +268,7 @@ static void add_names(const struct list *list, bool are_written, struct mmul_tex
 }
 
 // Puts a list of written and unwritten outputs into the error's hint. Root.
-static void tell_written(const struct list *list, struct mmul_error *err) {
+static void hint_written(const struct output_list *list, struct mmul_error *err) {
     struct mmul_text text = {0};
     int named = 0;
     for (int i = 0; i < list->count; i++)
@@ -289,9 +289,9 @@ static void tell_written(const struct list *list, struct mmul_error *err) {
 static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values *values, enum mmul_status status,
                                     struct mmul_error *err) {
-    struct list list = {.context = context, .plan = plan, .values = values};
+    struct output_list list = {.context = context, .plan = plan, .values = values};
     if (status == MMUL_OK) {
-        status = make_list(&list, err);
+        status = list_outputs(&list, err);
         // Flushes all that can run out of space.
         for (int i = 0; status == MMUL_OK && i < list.count; i++) {
             const struct mmul_operation *o = list.entries[i].operation;
@@ -303,7 +303,7 @@ static enum mmul_status end_outputs(struct mmul_context *context, struct mmul_pr
     if (status == MMUL_OK) {
         status = commit_all(&list, err);
         if (status != MMUL_OK && context->comm->rank == 0)
-            tell_written(&list, err);
+            hint_written(&list, err);
     }
     for (int i = 0; context->comm->rank == 0 && i < plan->owned->operation_count; i++) {
         mmul_output_destroy(plan->owned->operations[i].output);

@@ -28,7 +28,8 @@ static double busy_of(const struct mmul_report_rank *r) {
     return r->compute_seconds + r->copy_seconds + r->verify_seconds;
 }
 
-static bool is_free(const struct mmul_context *context, const struct mmul_program_plan *plan) {
+static bool may_rebalance(const struct mmul_context *context,
+                          const struct mmul_program_plan *plan) {
     return context->comm->rank == 0 && context->comm->size > 1 && plan->has_free_shares &&
            plan->is_kept && !plan->options.reproducible && plan->team_count <= MMUL_TEAM_ALL + 1;
 }
@@ -62,7 +63,7 @@ static struct mmul_balance *balance_of(struct mmul_context *context) {
 void mmul_rebalance_note(struct mmul_context *context, struct mmul_program_plan *plan,
                          const struct mmul_report *report) {
     struct mmul_error ignored;
-    if (!is_free(context, plan))
+    if (!may_rebalance(context, plan))
         return;
     struct mmul_balance *balance = balance_of(context);
     if (balance != NULL)
