@@ -22,7 +22,8 @@ struct mmul_values {
     int64_t *offsets;
     struct mmul_report *report; // owned: of the run that made the values
     struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: none
-    // Owned: a rank's part of a set of shards by place * node_size + node rank; NULL: not a set.
+    // Owned, by place * node_size + node rank: a rank's part of a set of shards or of a held value;
+    // NULL: neither.
     char **kept_parts;
     // Owned: segments of held values (exec/memory/held.h), first those that were read, then those
     // that were made.
