@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Task after task: waits for what it needs, makes and checks its blocks, and tells of what is done.
+// Loop over the tasks of a stage: waits for the inputs of a task, makes and checks its blocks, and
+// publishes the progress.
 #include "exec/tasks/computing.h"
 
 #include <string.h>
@@ -24,20 +25,21 @@ static bool is_mine(const struct mmul_stage *stage) {
     return stage->works->at_hand.owner == stage->comm->node_rank;
 }
 
-// When what is at hand is made.
+// True if the terms of this task complete its block of C.
 static bool has_all_terms(const struct mmul_stage *stage) {
     const int rank = stage->comm->node_rank;
     return stage->works->at_hand.end == stage->works->tasks[rank].terms;
 }
 
-// Terms that another rank's device has added may be wrong: this one's is not to blame.
+// Checks a block. The check does not count wrong lines against this rank's device if another rank's
+// device has added some of the terms.
 static enum mmul_status check(struct mmul_stage *stage, const struct mmul_product *product,
                               const char *place, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works->at_hand;
     const int64_t recomputed = stage->verifier.blocks_recomputed;
     bool excused = work->begin > 0 && !is_mine(stage);
     stage->verifier.is_excused = excused;
-    if (stage->product == NULL) // the same memory may be read the other way round now
+    if (stage->product == NULL) // C's memory may now be read transposed
         mmul_verifier_forget(&stage->verifier);
     const struct mmul_verifier_block all = {.product = product, .place = place};
     enum mmul_status status = mmul_stage_check(stage, &all, err);
@@ -48,8 +50,10 @@ static enum mmul_status check(struct mmul_stage *stage, const struct mmul_produc
     return status;
 }
 
-// What is at hand of it: terms that are added to those before, or all of them; after the last it is checked, if not
-// with all others. A device that was replaced, or given up, may have left a part of some in C.
+// Multiplies the terms of the current work: all of them, or a slice that is added to the earlier
+// terms. Checks the block after its last term, unless all blocks are checked together.
+// A device that was replaced or given up may have left a part of the terms in C. The product then
+// starts again from term 0.
 static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mmul_product *product,
                                        const char *place, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works->at_hand;
@@ -72,7 +76,7 @@ static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mm
     return check(stage, product, place, err);
 }
 
-// ... and what is done to it then.
+// Multiplies a block, then applies the fused operations to it.
 static enum mmul_status multiply_block(struct mmul_stage *stage, const struct mmul_part *part,
                                        const struct mmul_block *block, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works->at_hand;
@@ -92,7 +96,7 @@ static enum mmul_status multiply_block(struct mmul_stage *stage, const struct mm
     return status;
 }
 
-// In slices of rows where these go to the disk.
+// Splits the block into slices of rows if finished rows are written back to the disk.
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_part *part,
                                  const struct mmul_block *block, struct mmul_error *err) {
     const struct mmul_region all = block->at;
@@ -112,7 +116,7 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_par
 
 // ---------------------------------------------------------------------------------------- blocks
 
-// Those of what is at hand.
+// Returns an iterator over the blocks of the current work.
 static struct mmul_block_walk walk_at_hand(const struct mmul_stage *stage) {
     const struct mmul_work *work = &stage->works->at_hand;
     struct mmul_tasks tasks = stage->works->tasks[stage->comm->node_rank];
@@ -141,7 +145,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_
     return status;
 }
 
-// These terms of every block, added to those before them.
+// Adds these terms to every block.
 static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_part *part,
                                   struct mmul_panel terms, bool first, struct mmul_error *err) {
     struct mmul_block_walk walk = walk_at_hand(stage);
@@ -162,7 +166,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_pa
     return status;
 }
 
-// The terms of all panels in [*done, here) that follow each other.
+// Returns the union of the consecutive panels in [*done, here), and advances *done past them.
 static struct mmul_panel take_terms(const struct mmul_stage *stage, int here, int *done) {
     const int panels = stage->is.panels;
     const int first = mmul_program_plan_first_panel(stage->plan, stage->site->values->node, panels);
@@ -178,8 +182,8 @@ static struct mmul_panel take_terms(const struct mmul_stage *stage, int here, in
     return terms;
 }
 
-// What has come is multiplied while the rest is on its way. Where a device was replaced in the middle all
-// is begun again: C may hold a part of the last terms.
+// Multiplies the panels that have arrived while the others are in flight. If a device is replaced
+// in between, all panels start again: C may hold a part of the last terms.
 static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mmul_part *part,
                                        struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -200,7 +204,7 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
 
 // ----------------------------------------------------------------------------------------- tasks
 
-// Pieces and panel are there, and the slot for C is free.
+// Waits until the pieces and the panel have arrived and the slot for C is free.
 static bool wait_for_step(struct mmul_stage *stage, struct mmul_pass pass) {
     struct mmul_report_rank *mine = &stage->site->mine;
     struct mmul_need needs[MMUL_NEEDS];
@@ -213,7 +217,7 @@ static bool wait_for_step(struct mmul_stage *stage, struct mmul_pass pass) {
     return ready;
 }
 
-// What `next` finds; what was at hand when a device was given up is begun again.
+// Computes all work that `next` returns. Work starts again if its device was given up.
 static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct mmul_stage *),
                                    struct mmul_error *err) {
     struct mmul_works *works = stage->works;
@@ -239,7 +243,7 @@ static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct
     return status;
 }
 
-// A rank has no terms for some matrices of its summand.
+// Clears the matrices of this rank's summand for which the rank has no terms.
 static void clear_summand(const struct mmul_stage *stage) {
     if (!mmul_step_makes_summands(stage->plan, stage->is.step))
         return;
@@ -259,11 +263,11 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     enum mmul_status status = MMUL_OK;
     if (!mmul_epilogue_is_all(stage)) {
         clear_summand(stage);
-        status = make_tasks(stage, mmul_works_next, err); // its own tasks, then what it can claim
+        status = make_tasks(stage, mmul_works_next, err); // own tasks first, then stolen lines
         if (status != MMUL_OK ||
             !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done,
                              stage->works->passes, NULL, -1))
-            return status; // or another failure has ended the run
+            return status; // ... or another failure has ended the run
     }
     if (stage->search != NULL)
         mmul_search_release(stage->search);
@@ -275,7 +279,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     return status;
 }
 
-// With the device as the stage has it.
+// Steals work in this stage, with the device configured as the stage needs it.
 static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
     if (stage->works == NULL || !stage->works->is_shared)
@@ -307,13 +311,14 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_
     return mmul_tile_choose(&request, tile, err);
 }
 
-// Of what has no schedule. Values do not change; a result to which terms are added is not one yet.
+// Initialises a step without a schedule. The device may cache A and B, because values do not
+// change. It may cache C only if no terms are added to C later.
 static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *err) {
     const int rank = stage->comm->rank;
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_block_sizes sizes = mmul_program_block_sizes(plan, stage->is.step, rank);
     enum mmul_status status = MMUL_OK;
-    // Products' temporary memory stays.
+    // Half of the device memory stays for the temporary buffers of products.
     stage->work.kept_bytes = plan->ranks[rank].device_bytes / 2;
     stage->work.lasting =
         MMUL_LASTING_A | MMUL_LASTING_B | (stage->is.panels == 0 ? MMUL_LASTING_C : 0);
@@ -342,7 +347,7 @@ static void fini(struct mmul_stage *stage) {
     mmul_product_fini(stage);
 }
 
-// --------------------------------------------------------------------------------- what is known
+// -------------------------------------------------------------------------------------- completion
 
 static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     bool computed = true;
@@ -351,7 +356,8 @@ static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void 
     return computed;
 }
 
-// What leaves is there when its blocks are made, if nothing is done to them then.
+// Returns true if nothing of the stage is under way. Without fused operations, the results of a
+// product that leave are final as soon as its blocks are made.
 static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     if (stage->product != NULL && !(is_computed(stage, reach, context) &&
                                     reach(context, MMUL_TRAFFIC, &stage->progress->has_left, 1)))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who is asked, and what is said. How many lines is exec/memory/claims' business, whose they are exec/tasks/work's.
+// Work stealing between nodes: victim selection and the request and reply messages.
+// exec/memory/claims.c decides how many lines move, exec/tasks/work.c keeps track of their owner.
 #include "exec/tasks/lending.h"
 
 #include <limits.h>
@@ -12,12 +13,13 @@
 #include "exec/steps/product.h"
 #include "exec/steps/site.h"
 
-// What was not worth a call now may be later, when a node has become slower.
+// Time until the same node is asked again: a steal that was not worth its cost may be worth it
+// later, when the node has become slower.
 static const double AGAIN_SECONDS = 0.01;
 
-enum { LENT_MOST = 256 }; // rectangles that streams of results leave out
+enum { LENT_MOST = 256 }; // lent rectangles that result streams can skip
 
-// Of what is asked (FREE_NS: until it is idle); of an answer.
+// Indices of a question (FREE_NS: time until the borrower is idle), then of an answer.
 enum { STAGE, RATE, NODE_RATE, LINES_MOST, ASKER, FREE_NS };
 enum { RANK, TASK, LINE_BEGIN, LINE_END, LEFT_NS };
 
@@ -25,8 +27,8 @@ static const struct mmul_loan_lines NOTHING = {.begin = 0, .end = 0};
 
 struct mmul_lender {
     int leader;   // -1: nothing to lend
-    double end;   // clock: when what it has not begun will be over; INFINITY: it was not asked yet
-    double again; // clock: not to be asked before
+    double end;   // clock: end of the work that is not begun; INFINITY: not asked yet
+    double again; // clock: earliest time of the next question
 };
 
 static struct mmul_loan_lines lines_of(const int64_t *answer) {
@@ -54,13 +56,14 @@ bool mmul_lending_may_ask(const struct mmul_site *site, int rank) {
 bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
     const struct mmul_mapped *m = &stage->product->mapped;
     const struct mmul_schedule *schedule = stage->is.schedule;
-    // C over C_in: what comes from elsewhere and is not meant would be what is added to.
+    // beta != 0 and C in the place of C_in: a stale result that is written there would become an
+    // input.
     bool c_in_stays = schedule->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
     return schedule->problem.alpha != 0 && m->split != NULL && m->whole != NULL && m->c != NULL &&
            c_in_stays;
 }
 
-// ------------------------------------------------------------------------------------------ a rank
+// ---------------------------------------------------------------------------------------- borrower
 
 bool mmul_lending_ask(struct mmul_site *site, int64_t *words) {
     struct mmul_loans *loans = site->loans;
@@ -117,7 +120,7 @@ void mmul_lending_fini(struct mmul_lending *lending) {
     *lending = (struct mmul_lending){0};
 }
 
-// Of another stage than before: nobody was asked yet.
+// Resets the candidates for another stage: none of them has been asked yet.
 static void turn_to(struct mmul_lending *lending, int stage) {
     const struct mmul_comm *comm = lending->site->context->comm;
     if (lending->stage == stage)
@@ -138,7 +141,8 @@ static bool is_full(const struct mmul_stage *stage) {
     return stage->lends == MMUL_LENDS_MAPPED && stage->product->files.lent_count == LENT_MOST;
 }
 
-// The node that would end last of those that may be asked now; -1: none. *any: some may be later.
+// Returns the node that would end last among those that may be asked now, or -1. *any: a node may
+// be asked now or later.
 static int find_lender(const struct mmul_lending *lending, int own_node, bool *any) {
     const bool lends = !is_full(&lending->stages[lending->stage]);
     const double now = mmul_clock_now();
@@ -168,12 +172,13 @@ static void reply(struct mmul_lending *lending, int rank, const struct mmul_loan
 }
 
 void mmul_lending_want(struct mmul_lending *lending, int rank, const int64_t *words) {
-    lending->waiting += !lending->wants[rank].waits; // who asks twice waits once
+    lending->waiting += !lending->wants[rank].waits; // a repeated request counts once
     lending->wants[rank].waits = true;
     memcpy(lending->wants[rank].words, words, sizeof lending->wants[rank].words);
 }
 
-// The first of those that somebody waits in: who is further on would wait for these in any case.
+// Returns the first stage in which a rank waits. Ranks in later stages would have to wait for this
+// one in any case.
 static int first_stage(const struct mmul_lending *lending) {
     int64_t first = INT_MAX;
     for (int rank = 0; rank < lending->site->context->comm->size; rank++)
@@ -212,7 +217,7 @@ void mmul_lending_refuse(struct mmul_lending *lending) {
             reply(lending, rank, &NOTHING);
 }
 
-// What comes for it from there later means nothing.
+// Marks lines as lent, so that results that the lender sends for them later are skipped.
 static void leave_out(struct mmul_lending *lending, const struct mmul_loan_lines *lines) {
     struct mmul_stage *stage = &lending->stages[lending->stage];
     struct mmul_files *files = &stage->product->files;

@@ -1,78 +1,88 @@
 // SPDX-License-Identifier: MIT
 //
-// Lines of other nodes' blocks for ranks with nothing left to do: who asks whom, in a few words, and only then.
+// Work stealing between nodes: victim selection and the messages for it. Only an idle rank sends a
+// request.
 //
-//     a rank              root's main thread              the leader of another node
-//     wants lines  --->   asks who would end last  --->   takes some that none of its ranks has begun,
-//                                                         by the same word as they do (exec/tasks/work.h),
-//     computes them <---  remembers, and says which <---  and says which
+//     a rank              root's main thread            the leader of another node
+//     wants lines  --->   asks the node that    --->    takes lines that none of its ranks
+//                         would end last                has begun (exec/tasks/work.h),
+//     computes them <---  records, forwards     <---    and names them
 //
-// Of a product between files that root's node maps those are ranks of that node, and nothing else moves: they compute
-// into the mapped file, the leader counts what it gives as finished, and what comes for it later is not written. Of
-// products of values, in programs, any node's leader may ask; rows move there and back (exec/tasks/loans.h), and are
-// finished when they are back.
+// The leader takes lines by the same atomic word as the ranks of its node.
 //
-// The words travel with the signs of life (exec/conduct/heartbeat.h), which end only when nobody asks any more.
+// Product between files that root's node maps: only ranks of that node may borrow. No data moves:
+// they compute into the mapped file, the leader counts the lines that it gives away as finished,
+// and results that arrive for them later are not written.
+// Products of values, in programs: the leader of any node may borrow. Rows move there and back
+// (exec/tasks/loans.h), and are finished when they are back.
+//
+// The messages travel with the heartbeat (exec/conduct/heartbeat.h), which ends only when no
+// request is left.
 #pragma once
 
 #include "exec/tasks/loans.h"
 
-// Of what a rank asks, of the question to a leader, of its answer, of the answer to the rank.
+// Length of every message: a rank's request, the question to a leader, its answer, the reply to the
+// rank.
 enum { MMUL_LENDING_WORDS = 6 };
 
 struct mmul_lender;
 
-// What a rank wants.
+// The request of one rank.
 struct mmul_want {
-    bool waits, is_answered; // for an answer; it is there, and has to be sent
+    bool waits, is_answered; // The rank waits for a reply. The reply is known and has to be sent.
     int64_t words[MMUL_LENDING_WORDS];
 };
 
-// Root's.
+// State on root.
 struct mmul_lending {
-    struct mmul_site *site;      // borrowed; NULL: nobody borrows here
-    struct mmul_stage *stages;   // borrowed: the run's
-    struct mmul_lender *lenders; // owned, by node: of the stage that was asked for last
+    struct mmul_site *site;      // borrowed; NULL: no rank can borrow in this run
+    struct mmul_stage *stages;   // borrowed from the run
+    struct mmul_lender *lenders; // owned, by node: candidates in the current stage
     struct mmul_want *wants;     // owned, by rank
-    struct mmul_lent *lent;      // owned: so far; of the files of a stage that is mapped
-    int waiting;                 // how many wait
-    int stage;                   // the lenders'; -1: none
-    int asker, node, leader;     // the last: for whom, which node was asked, its leader
-    bool is_asked;               // it has not answered yet
+    struct mmul_lent *lent;      // owned: lines lent so far, in a stage with mapped files
+    int waiting;                 // number of waiting ranks
+    int stage;                   // stage that `lenders` describes; -1: none
+    // last question: rank that waits, node that was asked, leader of that node
+    int asker, node, leader;
+    bool is_asked; // the leader has not answered yet
 };
 
-// Who leads a rank's node.
+// Returns the leader of a rank's node.
 int mmul_lending_leader(const struct mmul_site *site, int rank);
 
-// Whether a rank of that number may ask at all in the run, and one of this node in a stage that is mapped. Local, the
-// same on all ranks.
+// may_ask: returns true if a rank with this number may borrow at all in this run.
+// has_borrowers: returns true if the ranks of this node may borrow in a stage with mapped files.
+// Local, the same result on all ranks.
 bool mmul_lending_may_ask(const struct mmul_site *site, int rank);
 bool mmul_lending_has_borrowers(const struct mmul_stage *stage);
 
-// What this rank's compute thread wants, in words; false: nothing that was not asked yet.
+// Writes the request of this rank's compute thread into words. Returns false if there is no new
+// request.
 bool mmul_lending_ask(struct mmul_site *site, int64_t *words);
-// What has come of it; nothing will.
+// hear: passes root's reply to the compute thread. give_up: refuses an open request, because no
+// reply will come.
 void mmul_lending_hear(struct mmul_site *site, const int64_t *words);
 void mmul_lending_give_up(struct mmul_site *site);
 
-// Local. On other ranks than root there is nothing in it. Fails with MMUL_ERR_SYSTEM (memory).
+// Local. Allocates memory on root only. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_lending_init(struct mmul_lending *lending, struct mmul_site *site,
                                    struct mmul_stage *stages, struct mmul_error *err);
 void mmul_lending_fini(struct mmul_lending *lending);
 
-// Root: a rank asks.
+// Root: records the request of a rank.
 void mmul_lending_want(struct mmul_lending *lending, int rank, const int64_t *words);
-// Root, when the run has failed: nobody waits any more. What a leader gives all the same is on its way, and its end is
-// heard of.
+// Root, after the run has failed: refuses all waiting requests. Lines that a leader still gives
+// away are in flight, and their end is reported.
 void mmul_lending_refuse(struct mmul_lending *lending);
-// Root, when no leader is asked: the one to be asked for somebody's lines, and the question; -1: nobody
-// wants any, or nobody has to be asked now.
+// Root, while no question is open: selects the leader to ask for lines, and writes the question.
+// Returns -1 if no rank wants lines, or no leader has to be asked now.
 int mmul_lending_find(struct mmul_lending *lending, int64_t *question);
-// What it said.
+// Processes the answer of the leader.
 void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer);
-// Who was found will not be heard any more, and has nothing to lend.
+// Excludes the selected leader from now on: it is not reachable and has nothing to lend.
 void mmul_lending_leave(struct mmul_lending *lending);
 
-// A leader's answer. Local.
+// Writes the answer of a leader to a question. Local.
 void mmul_lending_answer(struct mmul_site *site, struct mmul_stage *stages, const int64_t *question,
                          int64_t *answer);

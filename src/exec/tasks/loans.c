@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Messages of one tag between two ranks arrive in order, and so do the chunks of loans that follow each other.
+// Requests, buffers and chunks of loans, at both ends. Does not select lender or lines
+// (exec/tasks/lending.c, exec/tasks/work.c). MPI delivers messages of one tag between two ranks in
+// order, so the chunks of successive loans arrive in order, too.
 #include "exec/tasks/loans.h"
 
 #include "base/bell.h"
@@ -11,7 +13,7 @@
 #include "exec/tasks/lending.h"
 #include "plan/lists/footprint.h"
 
-enum { TAG_A = 9003, TAG_C = 9005 }; // and the one after each
+enum { TAG_A = 9003, TAG_C = 9005 }; // Each tag uses the following one, too.
 
 static const double NAP_SECONDS = 200e-6;
 
@@ -19,7 +21,7 @@ static bool is_cancelled(const struct mmul_site *site) {
     return atomic_load(&site->progress->cancelled) != 0;
 }
 
-// Bytes of a line.
+// Bytes of a line of A, and of C below.
 static int64_t a_bytes(const struct mmul_stage *stage) {
     const struct mmul_problem *p = &stage->is.schedule->problem;
     return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype);
@@ -30,7 +32,7 @@ static int64_t c_bytes(const struct mmul_stage *stage) {
     return p->c.cols * mmul_problem_result_each(p);
 }
 
-// Lines of a chunk, of the loan's; behind the last one there are none.
+// Returns the lines of a chunk, relative to the loan. Chunks after the last one are empty.
 static struct mmul_range chunk_of(const struct mmul_loan *loan, int index) {
     const int64_t lines = loan->lines.end - loan->lines.begin;
     return (struct mmul_range){lines * index / loan->chunks, lines * (index + 1) / loan->chunks};
@@ -44,9 +46,9 @@ static struct mmul_loan make_loan(struct mmul_stage *stage, const struct mmul_lo
         .stage = stage, .lines = *lines, .peer = peer, .chunks = (int)mmul_divide_up(count, least)};
 }
 
-// ---------------------------------------------------------------------------------------- borrowing
+// --------------------------------------------------------------------------------------- borrowing
 
-// Where a line of what it has borrowed is.
+// Addresses of a borrowed line in the buffer: its row of A, then its row of C.
 static char *at_a(const struct mmul_stage *stage, int64_t line) {
     return stage->site->loans->room + line * a_bytes(stage);
 }
@@ -69,14 +71,14 @@ static void set_at_hand(struct mmul_stage *stage, const struct mmul_loan_lines *
                                                .brought = brought};
 }
 
-// Devices and the check may know what was there before.
+// Drops cached copies of this memory on the device and in the verifier: its content has changed.
 static void forget(struct mmul_stage *stage, const char *begin, int64_t bytes) {
     mmul_worker_forget_memory(&stage->site->worker, begin, begin + bytes);
     mmul_verifier_forget_memory(&stage->site->verifier_room, begin, begin + bytes);
 }
 
-// What has come of it: the first chunk alone, then as much as came meanwhile, so that little is waited for and little
-// packed twice.
+// Sets the current work to the chunks that have arrived: the first chunk alone, then all chunks
+// that arrived meanwhile. Waiting and packing both stay short.
 static bool take_chunks(struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
     const struct mmul_loan *loan = &loans->borrowed;
@@ -114,7 +116,7 @@ static bool has_no_answer(const struct mmul_loans *loans) {
     return state == MMUL_LOAN_WANTED || state == MMUL_LOAN_ASKED;
 }
 
-// Nothing any more in a run that was cancelled: who did not wait for an answer would ask for two.
+// Does nothing in a cancelled run: a rank that does not wait for its answer would ask twice.
 static void want(struct mmul_stage *stage, double free_at) {
     struct mmul_loans *loans = stage->site->loans;
     if (is_cancelled(stage->site))
@@ -124,7 +126,7 @@ static void want(struct mmul_stage *stage, double free_at) {
     atomic_store(&loans->state, MMUL_LOAN_WANTED);
 }
 
-// False: there are none, or the run was cancelled.
+// Returns false if the request was refused, or the run was cancelled.
 static bool wait_for_answer(struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
     while (has_no_answer(loans) && !is_cancelled(stage->site))
@@ -136,7 +138,7 @@ static bool has_room(const struct mmul_loans *loans) {
     return atomic_load(&loans->left) == loans->chunks;
 }
 
-// A device that hangs may still write there.
+// Returns true if a hanging device may still write into the buffer.
 static bool is_room_lost(const struct mmul_stage *stage) {
     return stage->lends == MMUL_LENDS_VALUES && stage->site->watchdog.has_abandoned;
 }
@@ -165,7 +167,7 @@ bool mmul_loans_borrow(struct mmul_stage *stage) {
     if (!may_borrow(stage))
         return false;
     mmul_stopwatch_enter(&stage->site->watch, NULL);
-    // Until there is an answer all else is the main thread's.
+    // Until the reply arrives, the main thread owns all other fields.
     bool has_some = loans->is_ahead ? wait_for_answer(stage) : loans->taken < loans->chunks;
     loans->is_ahead = false;
     if (!has_some && !ask(stage))
@@ -184,9 +186,9 @@ void mmul_loans_made(struct mmul_stage *stage) {
     mmul_bell_ring(&site->progress->ranks[stage->comm->node_rank].attending);
 }
 
-// ---------------------------------------------------------------------------------- the main thread
+// ------------------------------------------------------------------------------------- main thread
 
-// All of them at once: nothing waits for a main thread in between.
+// Begins the receives of all chunks at once, so that no chunk waits for a main thread in between.
 static void receive_all(const struct mmul_peers *peers, struct mmul_loan *loan, int tag, char *to,
                         int64_t line_bytes) {
     for (int i = 0; i < loan->chunks; i++) {
@@ -215,7 +217,7 @@ void mmul_loans_answer(struct mmul_site *site, const struct mmul_loan_lines *lin
     atomic_store(&loans->state, any ? MMUL_LOAN_GIVEN : MMUL_LOAN_REFUSED);
 }
 
-// Those up to `end`.
+// Sends the chunks up to `end`.
 static void send(const struct mmul_peers *peers, struct mmul_loan *loan, int tag, const char *from,
                  int64_t line_bytes, int end) {
     for (; loan->begun < end; loan->begun++) {
@@ -225,7 +227,7 @@ static void send(const struct mmul_peers *peers, struct mmul_loan *loan, int tag
     }
 }
 
-// True: one more is here.
+// Updates the counts of sent and received chunks. Returns true if one more chunk has arrived.
 static bool note(const struct mmul_peers *peers, struct mmul_loan *loan) {
     while (loan->sent < loan->begun && mmul_message_is_over(peers, &loan->out[loan->sent]))
         loan->sent++;
@@ -284,9 +286,9 @@ bool mmul_loans_are_over(const struct mmul_site *site) {
     return over;
 }
 
-// ------------------------------------------------------------------------------------------ lending
+// ----------------------------------------------------------------------------------------- lending
 
-// Rows of a rank of this node, which lie one behind the other; NULL: they do not.
+// Returns rows of a rank of this node if they are contiguous, else NULL.
 static char *rows_of(const struct mmul_stage *stage, int place, int rank,
                      const struct mmul_loan_lines *lines) {
     const int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
@@ -334,7 +336,7 @@ bool mmul_loans_can_move(const struct mmul_stage *stage) {
     return can;
 }
 
-// --------------------------------------------------------------------------------------------- life
+// --------------------------------------------------------------------------- creation, destruction
 
 enum mmul_status mmul_loans_create(struct mmul_site *site, int64_t bytes, struct mmul_error *err) {
     if (site->lends == MMUL_LENDS_NOTHING)

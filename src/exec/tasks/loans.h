@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// Lines that another node computes, once it is said which (exec/tasks/lending.h). Where they are values rows of A go
-// there and those of C come back, in chunks, some of which move while others are computed:
+// Lines that another node computes, after exec/tasks/lending.h has selected them. For products of
+// values, rows of A travel to the borrower and rows of C travel back, in chunks. Chunks move while
+// others are computed:
 //
-//     the leader of the node that lends     the leader of one that borrows
-//     rows of A, chunk by chunk   ------->  room for them
+//     the leader of the lending node        the leader of the borrowing node
+//     rows of A, chunk by chunk   ------->  buffer for them
 //                                           its compute thread: product and check
-//     counts them as finished,    <-------  room for those of C
-//     where they belong
+//     counts them as finished,    <-------  buffer for rows of C
+//     in their final place
 //
-// Each end's main thread moves them, and goes on with that to the end when the run has failed: what is void says so.
+// The main thread at each end moves them. It continues to the end after the run has failed: a
+// message carries a flag that its content is void.
 #pragma once
 
 #include "comm/message.h"
@@ -18,77 +20,83 @@
 
 enum mmul_loan_state {
     MMUL_LOAN_NONE,
-    MMUL_LOAN_WANTED, // by the compute thread; the main thread asks:
+    MMUL_LOAN_WANTED, // set by the compute thread, read by the main thread
     MMUL_LOAN_ASKED,
     MMUL_LOAN_GIVEN,
     MMUL_LOAN_REFUSED
 };
 
-// Which lines of which task of a rank.
+// A range of lines of one task of a rank.
 struct mmul_loan_lines {
-    int rank; // of the plan
+    int rank; // rank of the plan
     int64_t task, begin, end;
 };
 
-enum { MMUL_LOAN_CHUNKS = 16 }; // that all lines come in for which a rank has room
+enum { MMUL_LOAN_CHUNKS = 16 }; // number of chunks that fill a borrower's buffer
 
-// One end of lines that move.
+// One end of a loan with rows in flight.
 struct mmul_loan {
-    struct mmul_stage *stage; // borrowed; NULL: there is none
+    struct mmul_stage *stage; // borrowed; NULL: unused
     struct mmul_loan_lines lines;
-    int peer, chunks;   // the other end's rank; in so many
-    int begun;          // chunks on the way out, ...
-    int sent, received; // ... those that have left, that are here
-    int owner;          // lender: node rank, whose they are
+    int peer, chunks;   // rank at the other end; number of chunks
+    int begun;          // chunks that are being sent or are sent
+    int sent, received; // chunks that are sent; chunks that have arrived
+    int owner;          // lender: node rank that owns the lines
     struct mmul_message out[MMUL_LOAN_CHUNKS], in[MMUL_LOAN_CHUNKS];
 };
 
-enum { MMUL_LOANS_MOST = 8 }; // that a node gives at a time
+enum { MMUL_LOANS_MOST = 8 }; // open loans of one node
 
 struct mmul_loans {
-    // What this rank borrows: its threads tell each other by these.
-    _Atomic int state;            // enum mmul_loan_state
-    _Atomic int came, made, left; // chunks of A that are here, of C that are made, that have left
-    struct mmul_stage *asked_by;  // borrowed
-    double free_at; // clock: when it will have nothing else to do; before now: it has not
-    bool is_ahead;  // compute thread: it has asked before it was idle
-    struct mmul_loan_lines given; // the answer
-    int taken, chunks;         // compute thread, while there is one: so many of these it has begun
-    struct mmul_loan borrowed; // main thread
-    char *room;                // owned: rows of A, then of C
-    // What its node lends, where this rank leads that.
+    // Lines that this rank borrows. Its two threads communicate by these fields.
+    _Atomic int state; // enum mmul_loan_state
+    // chunks of A that have arrived, chunks of C that are computed, chunks of C that are sent
+    _Atomic int came, made, left;
+    struct mmul_stage *asked_by; // borrowed
+    // clock: time at which this rank will be idle; in the past: it is idle
+    double free_at;
+    bool is_ahead;                // compute thread: it has asked before it was idle
+    struct mmul_loan_lines given; // the reply
+    int taken, chunks;            // compute thread: chunks that it has begun, chunks of the loan
+    struct mmul_loan borrowed;    // main thread
+    char *room;                   // owned: rows of A, then rows of C
+    // Lines that this node lends, if this rank is its leader.
     struct mmul_loan lent[MMUL_LOANS_MOST];
 };
 
 // ---------------------------------------------------------------------------------- compute thread
 
-// Sets what is at hand to lines of another node; false: nobody has any that would be worth it, or the run was
-// cancelled. Waits for the answer, and for rows that come.
+// Sets the current work to lines of another node. Returns false if no node has lines that are worth
+// moving, or the run was cancelled. Waits for the reply, and for rows in flight.
 bool mmul_loans_borrow(struct mmul_stage *stage);
 
-// Asks for them so many seconds before they are wanted, so that they are here by then. It has to borrow some later.
+// Requests lines this many seconds before the rank is idle, so that they have arrived by then. The
+// rank must call mmul_loans_borrow later.
 void mmul_loans_ask_ahead(struct mmul_stage *stage, double seconds);
 
-// What is at hand was borrowed, and is made.
+// Records that the current, borrowed work is computed.
 void mmul_loans_made(struct mmul_stage *stage);
 
 // ------------------------------------------------------------------------------------- main thread
 
-// The answer to what this rank has asked for; begin == end: nobody has any. Values' rows are on their way.
+// Processes the reply to this rank's request. begin == end: the request is refused. For products of
+// values, receives of the rows begin.
 void mmul_loans_answer(struct mmul_site *site, const struct mmul_loan_lines *lines);
 
-// Of values: do their rows lie so that they can move? May this node give some away at the moment?
+// Products of values. can_move: returns true if the rows of this node are contiguous. may_give:
+// returns true if this node has a free loan entry.
 bool mmul_loans_can_move(const struct mmul_stage *stage);
 bool mmul_loans_may_give(const struct mmul_stage *stage);
-// A rank of another node will compute them, which belong to a rank of this one.
+// Starts a loan: rank `peer` of another node computes lines that belong to a rank of this node.
 void mmul_loans_give(struct mmul_stage *stage, const struct mmul_work *work, int peer);
 
-// Moves on what moves. Never waits.
+// Advances all loans in flight. Never waits.
 void mmul_loans_attend(struct mmul_site *site);
-// Is nothing asked for or on its way?
+// Returns true if no request is open and no loan is in flight.
 bool mmul_loans_are_over(const struct mmul_site *site);
 
-// Local. bytes: of the largest room that a stage wants (plan/lists/footprint.h). Fails with MMUL_ERR_SYSTEM (memory).
+// Local. bytes: the largest buffer that any stage needs (plan/lists/footprint.h). Fails with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_loans_create(struct mmul_site *site, int64_t bytes, struct mmul_error *err);
-// keeps: a device, or MPI, may still read and write what is borrowed.
+// keeps: do not free the buffers, because a device or MPI may still access them.
 void mmul_loans_destroy(struct mmul_site *site, bool keeps);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Takes from the own block, claims from others', and counts how far it is. Computes nothing;
-// how much is worth claiming is exec/memory/claims' business.
+// Selects the next work from the own block and from other ranks, and publishes progress. Computes
+// nothing. exec/memory/claims.c decides how many lines are worth stealing.
 #include "exec/tasks/work.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 
 static const double NAP_SECONDS = 100e-6;
 
-// What is lost when ranks end that far apart is not worth a call: so much of the time since the run
-// began, and what a look around itself takes.
+// Do not steal if the expected gain is below 1 % of the time since the run began, or below 200 us,
+// the cost of one scan over the other ranks.
 static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
 
 static struct mmul_stage_progress_rank *progress_of(const struct mmul_stage *stage, int node_rank) {
@@ -37,7 +37,7 @@ static bool may_claim(const struct mmul_stage *stage) {
                : stage->is.step->claim_share > 0 && stage->comm->node_size > 1;
 }
 
-// Lines that it has kept are left, and slices of their terms.
+// Returns true if this rank still has lines of its own, and slices of their terms to add.
 static bool adds_slices(const struct mmul_stage *stage) {
     const struct mmul_works *works = stage->works;
     return own_tasks(stage)->sums > 1 && works->kept > 0 && works->slice < own_tasks(stage)->sums;
@@ -47,19 +47,21 @@ static int64_t terms_of_slices(const struct mmul_tasks *tasks, int64_t count) {
     return count > 0 ? mmul_tasks_terms(tasks, count - 1) : 0;
 }
 
-// What lines are worth without the first `there` of their terms, in elements: the parts of a line add up.
+// Returns the weight, in elements, of a line without its first `there` terms. The weights of the
+// parts of a line add up to its width.
 static int64_t worth_of(const struct mmul_stage *stage, int64_t width, int64_t there) {
     int64_t k = mmul_larger(1, own_tasks(stage)->terms);
     return width - (int64_t)((double)width * ((double)there / (double)k));
 }
 
-// Lines of a task, `full` of which there were, that have got the first `there` of their terms.
+// Describes lines of a task with `full` lines. The first `there` terms of these lines are in C
+// already.
 static struct mmul_rest rest_of(const struct mmul_stage *stage, const struct mmul_task *task,
                                 int64_t lines, int64_t full, int64_t there) {
     return (struct mmul_rest){lines, full, (double)worth_of(stage, task->end - task->begin, there)};
 }
 
-// `count` positions from `position` on of a rank's task, with what is left of their terms.
+// Returns the work for `count` positions from `position` on, with the terms from `there` on.
 static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
                                 const struct mmul_task_cursor *at, int64_t position, int64_t count,
                                 int64_t there) {
@@ -76,7 +78,7 @@ static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
 
 // ----------------------------------------------------------------------------------- start, end
 
-// Of a product.
+// Returns the rate of a product before anything is measured: from the device's flops.
 static double first_rate(const struct mmul_stage *stage) {
     const struct mmul_context *context = stage->site->context;
     const struct mmul_program_plan *plan = stage->plan;
@@ -86,7 +88,7 @@ static double first_rate(const struct mmul_stage *stage) {
            (2.0 * (double)mmul_larger(1, own_tasks(stage)->terms));
 }
 
-// The list of a rank of this node.
+// Returns the list of a rank of this node.
 static struct mmul_tasks list_of(const struct mmul_stage *stage, int rank) {
     return stage->is.schedule != NULL
                ? mmul_tasks_of(stage->is.schedule, rank, mmul_write_back_slice(stage),
@@ -101,7 +103,7 @@ static int64_t find_lines_most(const struct mmul_stage *stage) {
                : mmul_program_block_sizes(stage->plan, stage->is.step, rank).m;
 }
 
-// Memory for lists of all ranks of the node.
+// Allocates the lists of all ranks of the node.
 static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works **works,
                                struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE(*works, 1, "tasks", err);
@@ -129,7 +131,7 @@ void mmul_works_destroy_turns(struct mmul_site *site) {
     site->works = NULL;
 }
 
-// Nothing of it is done; its own list is there.
+// Resets the progress of the stage. The own list is set already.
 static void begin_list(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const int64_t positions = own_tasks(stage)->positions;
@@ -162,7 +164,8 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     return MMUL_OK;
 }
 
-// What was lent of as many lines in the last stage that lends: who was late then will be again, and leaves them.
+// Returns the number of lines that were lent in the last such stage, scaled to this one. A rank
+// that was late then will be late again, so it releases them at the start.
 static int64_t lines_lent_before(struct mmul_stage *stage) {
     const struct mmul_stage *last = stage->site->lent_last;
     if (stage->lends == MMUL_LENDS_VALUES)
@@ -176,7 +179,7 @@ static int64_t lines_lent_before(struct mmul_stage *stage) {
 void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     if (stage->works == NULL) {
-        // What is nobody else's is of the stage at hand.
+        // A list that no other rank reads describes the current stage only.
         struct mmul_works *works = stage->works = stage->site->works;
         *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
         works->tasks[stage->comm->node_rank] = list_of(stage, stage->comm->rank);
@@ -223,7 +226,7 @@ static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
 
 // ---------------------------------------------------------------------------------------- paces
 
-// Elements of positions that nobody of a rank's block has begun.
+// Returns the elements in positions of a rank's block that no rank has begun.
 static double left_of(const struct mmul_stage *stage, int rank, struct mmul_range left) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
     int64_t there = atomic_load(&progress_of(stage, rank)->terms_there);
@@ -231,8 +234,9 @@ static double left_of(const struct mmul_stage *stage, int rank, struct mmul_rang
     return there == 0 ? whole : whole * (1 - (double)there / (double)tasks->terms);
 }
 
-// How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
-// whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
+// Estimates the pace of every rank of the node. A rank that is late gets the pace implied by its
+// delay; a rank without data gets this rank's pace. Returns false if there is no data on this rank
+// either.
 static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces) {
     const struct mmul_comm *comm = stage->comm;
     double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(stage)->rate);
@@ -254,7 +258,8 @@ static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces)
     return mine > 0;
 }
 
-// When all on the node would end together, with whoever has borrowed from it, as of the last look.
+// Returns the seconds until all ranks of the node, and the borrowers from it, would end together,
+// from the last look_around.
 static double level_of(struct mmul_stage *stage) {
     const struct mmul_stage_progress *progress = stage->progress;
     struct mmul_pace *paces = stage->works->paces;
@@ -276,8 +281,8 @@ static void raise_passes(const struct mmul_stage *stage, int owner, int64_t pass
                         passes, stage->index + 1);
 }
 
-// Lets go, between two slices, of lines that others would do sooner: once those that it let go of before have
-// been taken.
+// Releases lines, between two slices, that other ranks would finish sooner. Waits with that until
+// all lines released before have been taken.
 static void let_go(struct mmul_stage *stage, int64_t there) {
     struct mmul_works *works = stage->works;
     struct mmul_stage_progress_rank *progress = own_progress(stage);
@@ -297,7 +302,7 @@ static void let_go(struct mmul_stage *stage, int64_t there) {
     works->kept = kept;
 }
 
-// The next terms of all lines that it keeps.
+// Sets at_hand to the next slice of terms, for all lines that are not released.
 static bool take_slice(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
@@ -319,7 +324,8 @@ static bool take_slice(struct mmul_stage *stage) {
     return true;
 }
 
-// How many of its positions that are left this rank should begin at once: none where others have all.
+// Returns the number of remaining own positions to begin at once. 0: other ranks have taken all of
+// them.
 static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
     struct mmul_works *works = stage->works;
     const struct mmul_task_cursor *own = &works->own;
@@ -347,7 +353,8 @@ static bool take_own(struct mmul_stage *stage) {
         if (left.begin >= tasks->positions)
             return false;
         mmul_tasks_seek(tasks, left.begin, own);
-        raise_passes(stage, mine, own->task.pass.index); // all before is done, or another node's
+        // earlier positions are finished here, or belong to another node now
+        raise_passes(stage, mine, own->task.pass.index);
         count = own_count(stage, left);
         if (count == 0)
             return false;
@@ -358,9 +365,10 @@ static bool take_own(struct mmul_stage *stage) {
     return true;
 }
 
-// --------------------------------------------------------------------------------------- claims
+// ---------------------------------------------------------------------------------------- stealing
 
-// Whoever would end last of those with something left to begin; -1: nobody has. *end: seconds until then.
+// Returns the rank that would end last among those with work left to begin, or -1. *end: seconds
+// until then.
 static int find_last(const struct mmul_pace *paces, int count, double *end) {
     int last = -1;
     *end = 0;
@@ -374,16 +382,17 @@ static int find_last(const struct mmul_pace *paces, int count, double *end) {
     return last;
 }
 
-// Who claims: how fast, with room for so many lines. level: seconds until all would end together; worth: that a claim
-// has to save.
+// A rank that steals: its rate, and the lines it has room for. level: seconds until all ranks would
+// end together. worth: seconds that a steal must save.
 struct claimant {
     double rate, level, worth;
     int64_t lines_most;
-    bool is_here; // on this node: what it claims has to be there, and it goes on with its sums
+    bool is_here; // on this node: inputs must have arrived, and partial sums can be continued
 };
 
-// From which end of a rank's block? A block of C that another node computes leaves from here all the same, in
-// its turn: better before the last ones of the owner, when that has the panel after it already.
+// Returns true if lines leave at the front of the owner's block. A block of C that another node
+// computes is still sent from here in its turn. The front is better if the owner has the next panel
+// already, because its last blocks leave last.
 static bool is_from_front(const struct mmul_stage *stage, int owner, const struct claimant *who,
                           struct mmul_range left) {
     struct mmul_task_cursor first = {0};
@@ -392,7 +401,8 @@ static bool is_from_front(const struct mmul_stage *stage, int owner, const struc
            atomic_load(&stage->progress->passes_loaded) > first.task.pass.index + 1;
 }
 
-// Lines of a rank's block. False: none, none that would be worth it, or somebody was faster.
+// Takes lines of a rank's block. Returns false if there are none, none worth their cost, or another
+// rank was faster.
 static bool claim_of(const struct mmul_stage *stage, int owner, const struct claimant *who,
                      const struct mmul_pace *paces, struct mmul_work *work) {
     mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
@@ -418,16 +428,18 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
     return true;
 }
 
-// Of whoever would end last. *left: somebody has something left to begin, or may let go of it yet.
+// Steals from the rank that would end last. *left: a rank has work left to begin, or may still
+// release some.
 static bool claim(struct mmul_stage *stage, bool *left) {
     struct mmul_works *works = stage->works;
     const struct mmul_pace *paces = works->paces;
     int size = stage->comm->node_size;
     double end;
     *left = false;
-    for (int i = 0; i < size; i++) // before the words: it lets go of lines before its last slice
+    // read before `unbegun`: a rank releases lines before its last slice
+    for (int i = 0; i < size; i++)
         *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
-    if (!look_around(stage, works->paces)) // all of its own was claimed before it began
+    if (!look_around(stage, works->paces)) // all own work was taken before this rank began any
         return false;
     int last = find_last(paces, size, &end);
     *left |= last >= 0;
@@ -436,7 +448,7 @@ static bool claim(struct mmul_stage *stage, bool *left) {
     return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
 }
 
-// Has a rank with something to do not come to this stage yet?
+// Returns true if a rank that has work in this stage has not entered it yet.
 static bool is_anybody_late(const struct mmul_stage *stage) {
     bool late = false;
     for (int i = 0; i < stage->comm->node_size; i++) {
@@ -448,14 +460,15 @@ static bool is_anybody_late(const struct mmul_stage *stage) {
     return late;
 }
 
-// Claims of what others have not begun, while they have something, in case they fall behind; `late`: also of who has
-// not come to this stage yet. False: nothing was left of it.
+// Steals lines that no rank has begun. Waits while other ranks have such lines, in case they fall
+// behind. late: also waits for ranks that have not entered this stage. Returns false if none are
+// left.
 static bool claim_any(struct mmul_stage *stage, bool late) {
     bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
     if (left)
         mmul_stopwatch_enter(&stage->site->watch, NULL);
     while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
-        const bool may_come = late && is_anybody_late(stage); // before the words
+        const bool may_come = late && is_anybody_late(stage); // read before `unbegun`
         if (claim(stage, &left))
             return true;
         left |= may_come;
@@ -475,7 +488,7 @@ bool mmul_works_help(struct mmul_stage *stage) {
 
 // ----------------------------------------------------------------------------------- begin, end
 
-// What is at hand, without the terms from `end` on.
+// Returns the elements of the current work, up to term `end`.
 static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
     const struct mmul_work *work = &stage->works->at_hand;
     int64_t width = work->task.end - work->task.begin;
@@ -483,12 +496,12 @@ static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
            (worth_of(stage, width, work->begin) - worth_of(stage, width, end));
 }
 
-// Of what concerns nobody else nobody asks how far it is.
+// Returns true if the progress is published. Progress of rank-private work is not.
 static bool is_looked_at(const struct mmul_stage *stage) {
     return stage->works != stage->site->works;
 }
 
-// When a rank that is alone on its node begins the last of its own.
+// Requests lines in advance when a rank that is alone on its node begins the last of its own work.
 static void ask_ahead(struct mmul_stage *stage) {
     const struct mmul_stage_progress_rank *progress = own_progress(stage);
     const struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
@@ -512,11 +525,11 @@ void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
     struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
     if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
         return;
-    mmul_write_back_end(stage, owner); // the last of its block
+    mmul_write_back_end(stage, owner); // the last lines of its block
     raise_passes(stage, owner, stage->works->passes);
 }
 
-// Operations that an element of the result takes, with what is fused to it.
+// Returns the flops per element of the result, fused operations included.
 static double flops_each(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_program_step *step = stage->is.step;
@@ -540,7 +553,7 @@ void mmul_works_end(struct mmul_stage *stage) {
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *own = own_progress(stage);
-    if (is_looked_at(stage)) { // what was done before counts half: one odd call does not decide
+    if (is_looked_at(stage)) { // earlier work counts half: a single outlier does not decide
         works->elements = works->elements / 2 + (double)elements;
         works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
         if (works->seconds > 0)
@@ -563,7 +576,8 @@ void mmul_works_end(struct mmul_stage *stage) {
 
 // ---------------------------------------------------------------------------------------- lending
 
-// Until a rank is through with what it keeps, of which so many slices are left.
+// Returns the seconds until a rank finishes the lines that it has not released, with so many slices
+// left.
 static double end_of(const struct mmul_stage *stage, int rank, const struct mmul_pace *pace,
                      int64_t slices) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
@@ -573,8 +587,8 @@ static double end_of(const struct mmul_stage *stage, int rank, const struct mmul
                              (double)tasks->sums / pace->rate;
 }
 
-// Has somebody not begun yet, or may somebody let go of more who is busy for longer than that is worth? What it will
-// have is not known then.
+// Returns true if a rank has not started, or is busy long enough to release more lines. The amount
+// is not known yet.
 static bool may_have_more(const struct mmul_stage *stage, double worth) {
     struct mmul_pace *paces = stage->works->lender;
     const bool is_known = look_around(stage, paces);
@@ -589,8 +603,9 @@ static bool may_have_more(const struct mmul_stage *stage, double worth) {
     return more;
 }
 
-// How much, and how fast, where lines move: in and out go at the same time. Seconds that they take beside: the first
-// ones come before any is computed, the last ones leave after all are.
+// Limits the borrower's rate and lines by the link if rows move; both directions run at the same
+// time. Returns the seconds that moving adds: the first rows arrive before any is computed, the
+// last ones leave after all are.
 static double limit_by_link(const struct mmul_stage *stage, struct mmul_borrower *borrower) {
     const struct mmul_schedule *schedule = stage->is.schedule;
     const struct mmul_problem *p = &schedule->problem;
@@ -634,7 +649,7 @@ bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *asks,
         return false;
     const double moving = limit_by_link(stage, &borrower),
                  worth = fmax(worth_seconds(stage), moving);
-    bool more = may_have_more(stage, worth); // before the words
+    bool more = may_have_more(stage, worth); // read before `unbegun`
     *seconds = more;
     atomic_store(&stage->progress->borrower_rate, (int64_t)borrower.node_rate);
     if (!look_around(stage, paces))

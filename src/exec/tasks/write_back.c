@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Slices of C, and the loop that follows them. Waits in naps for counters, as the others do.
+// Slice sizes, published progress, and the loop that hands finished rows to the disk. The loop
+// polls counters with short sleeps.
 #include "exec/tasks/write_back.h"
 
 #include "base/clock.h"
@@ -9,11 +10,11 @@
 #include "exec/tasks/work.h"
 #include "io/output_file.h"
 
-// Measured with 1.6 GB on a disk of 2 GB/s: slices of 400 MB end 20 % sooner than one block, those of
-// 80 MB as soon or later, for each is a product with packing of its own.
+// Measured with 1.6 GB on a disk of 2 GB/s: slices of 400 MB end 20 % sooner than one block. Slices
+// of 80 MB end as late as one block or later, because each is a product with packing of its own.
 static const int64_t SLICE_BYTES = 256 << 20;
 
-// What one call hands over: the disk's queue may be full, and a cancelled run should end.
+// Bytes of one call: the disk's queue may be full, and a cancelled run should end soon.
 static const int64_t CALL_BYTES = 16 << 20;
 
 static const double NAP_SECONDS = 2e-3;
@@ -28,7 +29,7 @@ int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
         return 0;
     const struct mmul_problem *p = &stage->is.schedule->problem;
     int64_t units = SLICE_BYTES / (p->n * mmul_problem_result_each(p));
-    // Each slice meets the whole operand anew: worth it where C is larger by far.
+    // Each slice packs the whole operand again, which pays only if C is larger by far.
     return units >= p->k ? units : 0;
 }
 
@@ -61,7 +62,7 @@ bool mmul_write_back_is_here(const struct mmul_stage *stage) {
     return stage->comm->rank == 0 && mmul_write_back_follows(stage);
 }
 
-// A rank's next stretch; true when there was one.
+// Starts the write of a rank's next rows. Returns true if there were any.
 static bool hand_over(struct mmul_stage *stage, int rank,
                       struct mmul_stage_progress_rank *progress) {
     int64_t width = stage->is.schedule->problem.n;

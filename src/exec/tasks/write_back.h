@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: MIT
 //
-// The write-back: while ranks of root's node compute into the mapped output, root's third thread has
-// the disk take what is finished, so that little is left when the commit waits for it. Blocks of C
-// that are many times larger than the operands are worked off in slices for that.
+// The write-back: while ranks of root's node compute into the mapped output, root's third thread
+// starts the write of finished rows to the disk. Little is then left when the commit waits for the
+// disk. Blocks of C that are many times larger than the operands are computed in slices for that.
 //
-// Only where C's rows are split (a slice lies together in the file), the file is on a disk and the
-// commit is going to wait for it. What it does is a hint: whatever fails here comes up in the commit.
+// Applies only if C's rows are split (so that a slice is contiguous in the file), the file is on a
+// disk, and the commit is going to wait for it. The calls are hints: a failed write shows up in the
+// commit.
 #pragma once
 
 #include "exec/steps/stage.h"
 #include "plan/lists/tasks.h"
 
-// Rows that are multiplied, checked and handed over together where there are twice as many; 0: slices
-// are not worth while. Local.
+// Returns the rows of a slice, which is multiplied, checked and written back as a whole. A block is
+// sliced only if it has at least two slices. 0: slices are not worth their cost. Local.
 int64_t mmul_write_back_slice(const struct mmul_stage *stage);
 
-// Whether finished rows are handed over while others are computed. Local, on a node the same for all.
+// Returns true if finished rows are written back while others are computed. Local, the same on all
+// ranks of a node.
 bool mmul_write_back_follows(const struct mmul_stage *stage);
 
-// What the rank has is complete up to the end of this block of its own, in the width of the task. Local.
+// Publishes that this rank's rows are complete up to the end of this block. Ignored unless the task
+// spans the whole width. Local.
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
                           struct mmul_region block);
 
-// All of the block of a rank of the node is. Local.
+// Publishes that the whole block of a rank of the node is complete. Local.
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank);
 
-// Does this rank write back? Not where C is smaller than a slice. Then mmul_write_back runs on a thread of its own.
+// Returns true if this rank writes back, which needs a C of at least one slice. mmul_write_back
+// then runs on a thread of its own.
 bool mmul_write_back_is_here(const struct mmul_stage *stage);
 
 // Returns when the ranks of the node have computed all, or the run is cancelled.
