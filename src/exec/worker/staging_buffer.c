@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pieces of a result come down in turns: while one is copied to where it belongs, the next is on its
-// way. Knows no product.
+// Double buffering of downloads: while one piece is copied to its destination, the next is in
+// flight. Knows nothing of products.
 #include "exec/worker/staging_buffer.h"
 
 #include "base/integer.h"
@@ -30,12 +30,12 @@ void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging) {
     *staging = (struct mmul_staging_buffer){0};
 }
 
-// A part of the result: the next one begins where it ends, rows before columns.
+// A part of the result. Pieces follow each other by rows, then by columns.
 struct piece {
     int64_t row, col, rows, cols;
 };
 
-// false when `piece` was the last one.
+// Returns false if `piece` was the last one.
 static bool next_piece(const struct piece *first, int64_t rows, int64_t cols, struct piece *piece) {
     piece->row += first->rows;
     if (piece->row >= rows) {
@@ -67,7 +67,7 @@ enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
     enum mmul_status status = mmul_staging_buffer_reserve(staging, d->rows * d->cols * each, err);
     if (status != MMUL_OK)
         return status;
-    // The sides of all pieces but the last of a row or column of them.
+    // Size of every piece, except the last in a row or column of pieces.
     const int64_t capacity = staging->capacity / each, cols = mmul_smaller(d->cols, capacity);
     const struct piece first = {.rows = mmul_smaller(d->rows, capacity / cols), .cols = cols};
     struct piece coming = first;

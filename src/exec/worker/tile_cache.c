@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Buffers on a device and the tiles they hold. Waits for nothing but before it gives memory back: the
-// device keeps the order of operations on one buffer, so an entry may be filled again while a product
-// still reads it.
+// Device buffers, the tiles in them, and their replacement. Waits only before it frees memory: the
+// device keeps the order of operations on one buffer, so an entry may be filled again while a
+// product still reads it.
 #include "exec/worker/tile_cache.h"
 
 #include "base/integer.h"
@@ -24,7 +24,7 @@ static enum mmul_status entry_make(struct mmul_cached_tile *entry, struct mmul_d
     return status;
 }
 
-// Bytes are only counted as free when the device has done with them.
+// Frees an entry. Its bytes count as free only after the device has finished with them.
 static enum mmul_status evict(struct mmul_cached_tile *entry, struct mmul_device *device,
                               struct mmul_error *err) {
     enum mmul_status status = mmul_device_wait_buffer(device, entry->buffer, err);
@@ -35,7 +35,7 @@ static enum mmul_status evict(struct mmul_cached_tile *entry, struct mmul_device
 
 // --------------------------------------------------------------------------------------- entries
 
-// The entries as they are: an unmade one, the one to go next, and how much they have.
+// Summary of the entries: one that is not created, the next victim, and the bytes of all.
 struct survey {
     struct mmul_cached_tile *unmade, *oldest;
     int64_t bytes;
@@ -59,7 +59,7 @@ static struct survey look(struct mmul_tile_cache *cache) {
     return s;
 }
 
-// An entry of at least that many elements of that type, whatever it held.
+// Returns an entry of this type with at least this many elements, whatever it held.
 static enum mmul_status acquire(struct mmul_tile_cache *cache, struct mmul_device *device,
                                 enum mmul_dtype dtype, int64_t count,
                                 struct mmul_cached_tile **entry, struct mmul_error *err) {
@@ -84,7 +84,7 @@ enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct m
                                          struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     cache->most = count;
-    cache->bytes_most = INT64_MAX / 2; // as many as these need
+    cache->bytes_most = INT64_MAX / 2; // limited by the count only
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = entry_make(&cache->entries[i], device, dtype, capacity, err);
     return status;
@@ -115,7 +115,7 @@ void mmul_tile_cache_pin(struct mmul_tile_cache *cache) {
     cache->pinned = cache->requests + 1;
 }
 
-// --------------------------------------------------------------------------- what entries hold
+// ----------------------------------------------------------------------------- contents of entries
 
 static const char *end_of(const struct mmul_host_tile *t) {
     return (const char *)t->at +
@@ -133,7 +133,8 @@ void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, co
     }
 }
 
-// Where a tile begins in rows of `whole`, which may be left of it or above; false: in other rows.
+// Computes the position of a tile relative to `whole`; it may be negative. Returns false if the two
+// differ in type or leading dimension.
 static bool locate(const struct mmul_host_tile *whole, const struct mmul_host_tile *tile,
                    int64_t *row, int64_t *col) {
     if (tile->at == NULL || tile->ld != whole->ld || tile->dtype != whole->dtype)
@@ -146,7 +147,8 @@ static bool locate(const struct mmul_host_tile *whole, const struct mmul_host_ti
         *col += whole->ld;
         *row -= 1;
     }
-    if (*col + tile->cols > whole->ld) { // it would not end in that row: it begins left of `whole`
+    // wraps past the end of the row: the tile begins left of `whole`
+    if (*col + tile->cols > whole->ld) {
         *col -= whole->ld;
         *row += 1;
     }

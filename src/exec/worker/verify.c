@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Checks, and second chances. A device that was caught is not believed in anything of that block, since what it did
-// wrong may be below the check's tolerance elsewhere: of a device with memory of its own all of it is made again by the
-// device after it (OpenCL: the CPU), and what it keeps is dropped; of the CPU all of it is made again in another cut,
-// and plain loops make the lines (rows or columns) that are wrong then: a large block would take them hours. The device
-// after the one that erred replaces it for the rest of the run. Here lines are rows of a product whose B is the rank's
-// piece; when rows are split, that is the transposed product. Counts what it saw; prints nothing.
+// Checks and repeated computation. After one wrong line, no part of the block from that device is
+// trusted, because other errors may be below the tolerance.
+// - A device with memory of its own: the next device (OpenCL: the CPU) computes the whole block
+//   again, and the caches of the device are dropped.
+// - A CPU: it computes the whole block again with other cuts. Plain loops then compute the lines
+//   (rows or columns) that are still wrong; a whole large block would take them hours.
+// The device after the one that erred replaces it for the rest of the run. In this file, lines are
+// rows of a product with the rank's piece as B; if rows are split, that is the transposed product.
+// Counts the results and prints nothing.
 #include "exec/worker/verify.h"
 
 #include <string.h>
@@ -57,7 +60,7 @@ static enum mmul_status create_pieces(struct mmul_verifier_room *room, int64_t c
     return status;
 }
 
-// For the largest of all that were asked for.
+// Grows the room to the largest request so far.
 static enum mmul_status reserve(struct mmul_verifier_room *room,
                                 const struct mmul_verifier_request *r, struct mmul_error *err) {
     const struct mmul_check_need need = {r->axis, r->piece_units_max, r->panel_units_max, r->k_max,
@@ -105,12 +108,12 @@ void mmul_verifier_forget(struct mmul_verifier *verifier) {
         verifier->room->user = NULL;
 }
 
-// The product whose B is the piece; its own inverse.
+// Returns the product with the piece as B. The function is its own inverse.
 static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul_product *product) {
     return v->axis == MMUL_ROWS ? mmul_product_transpose(product) : *product;
 }
 
-// ------------------------------------------------------------------------------- pieces that last
+// ---------------------------------------------------------------------------------- lasting pieces
 
 void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
                                  const void *end) {
@@ -122,7 +125,7 @@ void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *be
     }
 }
 
-// The key of a product's piece.
+// Returns the key of a product's piece.
 static struct mmul_saved_sums key_of(const struct mmul_verifier *v, const struct mmul_product *p) {
     const int64_t lines = p->transpose_b ? p->n : p->k, length = p->transpose_b ? p->k : p->n;
     const int64_t span = ((lines - 1) * p->ldb + length) * (int64_t)mmul_dtype_bytes(p->b_dtype);
@@ -143,7 +146,8 @@ static bool are_same(const struct mmul_saved_sums *a, const struct mmul_saved_su
            a->seed == b->seed;
 }
 
-// With what is known of the piece, which is found out where nothing is.
+// Begins a check with the saved projection of the piece. Without one, projects the piece and saves
+// the result.
 static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul_product *p,
                                       struct mmul_check *check, struct mmul_error *err) {
     struct mmul_verifier_room *room = v->room;
@@ -166,8 +170,8 @@ static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul
     return status;
 }
 
-// The piece is projected once, however many panels meet it while it is remembered. On success
-// *check is the one that was begun with it.
+// Begins a check, or returns the one with the cached projection of the piece. On success *check is
+// the check begun with it.
 static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
                                     struct mmul_check **check, struct mmul_error *err) {
     struct mmul_verifier_room *room = v->room;
@@ -201,7 +205,7 @@ static enum mmul_status look(const struct mmul_verifier *v, int64_t done, int64_
     return v->watch.look != NULL ? v->watch.look(v->watch.context, done, total, err) : MMUL_OK;
 }
 
-// Lines that are computed again between two looks: about a second's work of plain loops.
+// Returns the lines to compute again between two callbacks: about one second of plain loops.
 static int64_t lines_at_once(const struct mmul_worker *worker, const struct mmul_product *p) {
     static const double flops = 4e8;
     if (!mmul_device_is_plain(worker->context->device))
@@ -210,7 +214,7 @@ static int64_t lines_at_once(const struct mmul_worker *worker, const struct mmul
     return lines >= (double)p->m ? p->m : (int64_t)lines + 1;
 }
 
-// Computes every run of lines that are called wrong again, of which there are `wrong`.
+// Computes every run of wrong lines again. `wrong` is the number of these lines.
 static enum mmul_status recompute(struct mmul_verifier *v, struct mmul_worker *worker,
                                   const struct mmul_product *p, int64_t wrong,
                                   struct mmul_error *err) {
@@ -242,10 +246,11 @@ static enum mmul_status distrust(const struct mmul_verifier *v, struct mmul_work
     return mmul_worker_blame(worker, why, place, err);
 }
 
-// The whole block by the device that erred, such as OpenBLAS, in four parts. These are cut at odd places: behind the
-// cuts, rows and columns lie elsewhere in the kernel's tiles, and the ends of the tiles, which have kernels of their
-// own, are others; and all parts are smaller than the block, so that panels end elsewhere and threads, on their
-// cores, have other shares. What is wrong in the same place for all that, the check finds again.
+// Computes the whole block again on the device that erred, such as OpenBLAS, in four parts with odd
+// cuts. Rows and columns after a cut fall elsewhere in the kernel's tiles, and so do the tile ends,
+// which have kernels of their own. All parts are smaller than the block, so panels end elsewhere
+// and threads, on their cores, get other shares. The check finds an error that still occurs at the
+// same place.
 static enum mmul_status recut(struct mmul_verifier *v, struct mmul_worker *worker,
                               const struct mmul_product *p, struct mmul_error *err) {
     const int64_t ends[2] = {3 * p->m / 8 | 1, 5 * p->n / 8 | 1};
@@ -266,9 +271,9 @@ static enum mmul_status recut(struct mmul_verifier *v, struct mmul_worker *worke
     return status == MMUL_OK ? look(v, p->m, p->m, err) : status;
 }
 
-// Judges a block that has wrong lines by another x as well; *check becomes the one begun with it. One
-// element that is wrong always shows, but the errors of several in a line may cancel for one x, and
-// among the very many that a broken device leaves some do.
+// Checks a block with wrong lines with a second x as well; *check becomes the check begun with it.
+// A single wrong element always shows. The errors of several elements in a line may cancel for one
+// x, and among the very many that a broken device leaves some do.
 static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_product *p,
                                     struct mmul_check **check, int64_t *wrong,
                                     struct mmul_error *err) {
@@ -287,8 +292,9 @@ static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_p
     return status;
 }
 
-// A device that keeps what the block was made from, or the block, helps; what it calls wrong, the host looks at
-// alone, and all that follows.
+// Checks a block for the first time. A device that caches the operands or the block supplies sums.
+// If these show wrong lines, or are incomplete, the host downloads the block and repeats the check
+// alone: lines called right may not be in host memory. All later checks are the host's alone, too.
 static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *worker,
                                    const struct mmul_product *p, struct mmul_check **check,
                                    int64_t *wrong, struct mmul_error *err) {
@@ -298,13 +304,12 @@ static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *
     enum mmul_status status = begin_check(v, p, check, err);
     if (status != MMUL_OK)
         return status;
-    mmul_check_ask(*check, v->source); // one that was begun earlier
+    mmul_check_ask(*check, v->source); // also if the check was begun earlier
     *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
     v->source = (struct mmul_check_source){0};
     mmul_check_ask(*check, v->source);
     const bool was_helped = mmul_check_was_helped(*check), is_known = mmul_worker_has_told(worker);
-    if (is_known &&
-        (*wrong == 0 || !was_helped)) // else what it called right may not have been there
+    if (is_known && (*wrong == 0 || !was_helped))
         return MMUL_OK;
     status = mmul_worker_bring_home(worker, err);
     if (status != MMUL_OK)
@@ -316,7 +321,7 @@ static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *
     return status;
 }
 
-// A block with wrong lines, as many as its check has found.
+// A block with wrong lines, and their number.
 struct caught {
     const struct mmul_product *product;
     struct mmul_check *check;
@@ -324,12 +329,13 @@ struct caught {
     const char *place;
 };
 
-// Until nothing is wrong in the block; nothing of it is left of the device that made it.
+// Repeats the computation until no line is wrong. No result of the device that made the block
+// remains.
 static enum mmul_status mend(struct mmul_verifier *v, struct mmul_worker *worker,
                              struct caught caught, struct mmul_error *err) {
     const struct mmul_product *p = caught.product;
     const struct mmul_context *context = worker->context;
-    bool is_makers = !v->is_excused; // what is wrong was made by the device at hand
+    bool is_makers = !v->is_excused; // the current device made the error
     bool is_recut = false;
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && caught.wrong > 0) {
@@ -338,18 +344,18 @@ static enum mmul_status mend(struct mmul_verifier *v, struct mmul_worker *worker
         const bool recuts = is_makers && !is_recut && mmul_device_recuts(context->device);
         if (is_makers && !recuts)
             status = distrust(v, worker, caught.wrong, caught.place, err);
-        if (!is_recut) { // all of it
+        if (!is_recut) { // the whole block
             memset(v->room->wrong, 1, (size_t)p->m);
             caught.wrong = p->m;
         }
-        mmul_worker_forget(worker); // what a device that stays keeps of operands
+        mmul_worker_forget(worker); // cached operands on a device that stays
         mmul_worker_forget_memory(worker, NULL, NULL);
         if (status == MMUL_OK)
             status = recuts ? recut(v, worker, p, err) : recompute(v, worker, p, caught.wrong, err);
         if (status != MMUL_OK)
             break;
         caught.wrong = mmul_check_rows(caught.check, p, 0, p->m, v->room->wrong);
-        if (recuts && caught.wrong > 0) // what is right by one x alone would stay
+        if (recuts && caught.wrong > 0) // lines that are right for one x only would otherwise stay
             status = judge_again(v, p, &caught.check, &caught.wrong, err);
         is_recut |= recuts;
         is_makers = !recuts;
@@ -378,7 +384,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
     verifier->blocks_recomputed++;
     status = look(verifier, 0, wrong, err);
     const int64_t seen = wrong;
-    if (block->looked_at != NULL) { // flags are of the part's lines
+    if (block->looked_at != NULL) { // the flags count lines of the part
         memset(verifier->room->wrong, 0, (size_t)p.m);
         wrong = 0;
     }

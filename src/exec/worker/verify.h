@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The flow of verification on one rank: check every block of the result, compute what is wrong again
-// on the next device, check again. The maths are in model/check.
+// The flow of verification on one rank: check every block of the result, compute wrong parts again
+// on the next device, check again. The mathematics is in model/check.
 //
-// A rank holds a piece of the split operand and meets the whole operand in panels. The piece is
-// projected once, whatever the number of panels; what is judged are the panel's units. Where many
-// pieces meet the same panels, the axis is the other one: panels are the pieces here, and several of
-// them are remembered.
+// A rank holds a piece of the split operand, and multiplies it with the whole operand panel by
+// panel. The piece is projected once for all panels. The check gives a verdict for each unit of the
+// panel. If many pieces meet the same panels, the axis is swapped: panels are the pieces here, and
+// several of them are cached.
 //
-//                 piece             panel             units judged
+//                 piece             panel             units checked
 //     MMUL_ROWS   rows of A         columns of B      columns of the block of C
 //     MMUL_COLS   columns of B      rows of A         rows of the block of C
 #pragma once
@@ -16,27 +16,30 @@
 #include "model/check.h"
 #include "plan/lists/footprint.h"
 
-// A piece that was projected.
+// The projection of a piece.
 struct mmul_projected {
     struct mmul_check *check; // owned
     const void *piece;        // NULL: none
     int64_t units, ld;
 };
 
-// A piece that was projected, and outlives the products of one verifier: others read the same value.
+// The projection of a piece that outlives the products of one verifier, for other products that
+// read the same value.
 struct mmul_saved_sums {
-    const void *begin, *end; // of its memory; NULL: none
+    const void *begin, *end; // its memory; NULL: none
     int64_t units, ld, k;
     enum mmul_dtype dtype;
     bool transposed, has_c_in;
     uint64_t seed;
-    int64_t used;    // by the used-th request; the one with the least makes room
+    // sequence number of the last request; the entry with the least is evicted first
+    int64_t used;
     double *numbers; // owned: (size.saved_numbers of the room)
 };
 
-// Who watches over a verifier. `look` is called before a device is distrusted, and between the parts
-// of what is computed again, `done` of `total` lines so far. Anything but MMUL_OK ends the check
-// with it: the operands are not what they were, or nobody needs the result any more.
+// Callback of a verifier. `look` is called before a device is distrusted, and between the parts of
+// a computation that is repeated, with `done` of `total` lines finished. A status other than
+// MMUL_OK ends the check with that status: the operands have changed, or no rank needs the result
+// any more.
 struct mmul_verifier_watch {
     enum mmul_status (*look)(void *context, int64_t done, int64_t total, struct mmul_error *err);
     void *context;
@@ -44,28 +47,29 @@ struct mmul_verifier_watch {
 
 struct mmul_verifier;
 
-// What verifiers work in, one after the other: those of a run's stages, each as long as its stage is carried out.
-// {0} has no memory yet; it grows with what they ask for.
+// Memory that verifiers share, one after the other: each stage of a run has a verifier while it is
+// carried out. {0} has no memory yet. The memory grows as verifiers request it.
 struct mmul_verifier_room {
     struct mmul_projected *pieces;    // owned
     unsigned char *wrong;             // owned: a flag per unit of the largest panel
-    int64_t piece_count, oldest;      // oldest: makes room for the next one
-    struct mmul_check_size size;      // each piece's check is fitted to who uses it
-    const struct mmul_verifier *user; // whose pieces these are
+    int64_t piece_count, oldest;      // oldest: the next one to be evicted
+    struct mmul_check_size size;      // each piece's check is resized for its current verifier
+    const struct mmul_verifier *user; // verifier that the pieces belong to
     struct mmul_saved_sums *saved;    // owned, (size.saved_count)
     int64_t requests;
 };
 
 struct mmul_verifier {
-    struct mmul_verifier_room *room; // borrowed; NULL: it checks nothing
+    struct mmul_verifier_room *room; // borrowed; NULL: no checks
     enum mmul_axis axis;
     int64_t piece_units_max, k_max;
-    bool piece_lasts; // until its memory is said to be forgotten
-    bool
-        is_excused; // what is wrong in the next block may be others': computed again on the same device first
-    uint64_t seed; // of the x of the check; another one after a block with wrong lines
+    bool piece_lasts; // the piece stays valid until its memory is reported as forgotten
+    // errors in the next block may come from other ranks: the first repetition uses the same device
+    bool is_excused;
+    uint64_t seed; // seed of the check's vector x; changes after a block with wrong lines
     struct mmul_verifier_watch watch;
-    struct mmul_check_source source;                      // of the first look at a block
+    // source of sums for the first check of a block
+    struct mmul_check_source source;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
     int64_t blocks_recomputed;                            // products with wrong lines
 };
@@ -73,38 +77,41 @@ struct mmul_verifier {
 struct mmul_verifier_request {
     enum mmul_axis axis;
     int64_t piece_units_max, panel_units_max, k_max;
-    int64_t piece_count; // that are remembered, at least 1
-    int64_t saved_count; // pieces that last, of this one and of others; 0: its own do not
+    int64_t piece_count; // projections that are cached, at least 1
+    int64_t saved_count; // capacity for lasting pieces, of all verifiers; 0: this one has none
     uint64_t seed;
-    struct mmul_verifier_watch watch; // look NULL: nobody
-    struct mmul_parallel parallel;    // threads: those of the rank, the same for all of a room
+    struct mmul_verifier_watch watch; // look NULL: no callback
+    struct mmul_parallel parallel;    // threads of the rank, the same for all verifiers of a room
 };
 
-// The room has the largest of what was asked for (mmul_check_size_add), of piece_count pieces. Fails with
-// MMUL_ERR_SYSTEM; the room may have lost what it had then.
+// Initialises a verifier. The room grows to the largest request so far (mmul_check_size_add) and to
+// piece_count pieces. Fails with MMUL_ERR_SYSTEM; the room may then have lost its previous memory.
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);
 void mmul_verifier_room_fini(struct mmul_verifier_room *room);
 
-// The memory of pieces that do not last holds other numbers now: the next check projects again. A piece at
-// another place, of other size or of another leading dimension is noticed without this.
+// Invalidates the projections of pieces that do not last, because their memory holds other numbers.
+// The next check projects again. A piece with another address, size or leading dimension is
+// detected without this call.
 void mmul_verifier_forget(struct mmul_verifier *verifier);
 
-// [begin, end), where a piece that lasted may be, is used for another one.
+// Invalidates saved projections of pieces in [begin, end), because the memory is reused.
 void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
                                  const void *end);
 
-// A block that `worker` computed: `product` is C[piece, panel] when rows are split, C[panel, piece] when columns are.
-// `place` names it in errors ("rows 100-200 of matrix 3"). `looked_at` is a part of it that may be wrong; NULL: all.
+// A block that `worker` computed. `product` is C[piece, panel] when rows are split, C[panel, piece]
+// when columns are. `place` names it in errors ("rows 100-200 of matrix 3"). `looked_at` is the
+// part of it that may be wrong; NULL: all.
 struct mmul_verifier_block {
     const struct mmul_product *product, *looked_at;
     const char *place;
 };
 
-// Checks the block, and makes all of it again where anything is wrong. What the device alone has of it is checked by
-// the device's sums; what these call wrong, or cannot say, comes home first (fails as mmul_worker_bring_home). Fails
-// with MMUL_ERR_WRONG when it stays wrong, and as the watch's look does.
+// Checks the block, and computes all of it again if anything is wrong. A block that only the device
+// has is checked by sums that the device computes. If these sums are wrong or missing, the block is
+// downloaded first (fails as mmul_worker_bring_home). Fails with MMUL_ERR_WRONG if the block stays
+// wrong, and with the status of the watch's look.
 enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
                                      const struct mmul_verifier_block *block,
                                      struct mmul_error *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// When a product must be done, and what happens when it is not. Forgets nothing of what the worker and
-// the check hold of the device that was given up: the run does.
+// The deadline of a product, and the replacement of a device that exceeds it. Does not reset the
+// caches that the worker and the check have of the device that is given up; the run does that.
 #include "exec/worker/watchdog.h"
 
 #include "base/clock.h"
@@ -16,8 +16,8 @@ void mmul_watchdog_init(struct mmul_watchdog *deadline, struct mmul_context *con
                                        .replacements = context->replacements};
 }
 
-// By when a product must be done, lest its device counts as hung: many times what was predicted.
-// Devices of unknown speed, such as those that have taken over, count as very slow ones.
+// Returns the deadline of a product, after which its device counts as hung: many times the
+// predicted time. A device of unknown speed, such as a successor, counts as very slow.
 static int64_t latest(const struct mmul_watchdog *deadline, double flops) {
     static const double slow_flops = 1e8, times = 20, least_seconds = 30;
     const struct mmul_context *context = deadline->context;
@@ -42,7 +42,8 @@ void mmul_watchdog_end(struct mmul_watchdog *deadline) {
     atomic_store(&deadline->until_ns, 0);
 }
 
-// The device is held. True when it is too late; one that has just taken over gets time of its own.
+// Returns true if the deadline has passed. A device that has just taken over gets a new deadline.
+// The caller holds the device.
 static bool is_late(struct mmul_watchdog *deadline) {
     int64_t until = atomic_load(&deadline->until_ns);
     if (until == 0 || mmul_clock_now() * 1e9 < (double)until)

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Tiles of a product on one device. Operands the device can use where they lie are not
-// copied; others go through a cache of tiles on it and are widened there when they are 16-bit. What is lasting stays in
-// another one, results among it: they come home all the same, for the check, which the host does, and for a successor,
-// should the device be lost; but for one that may stay (exec/worker/worker_result.c). Products are cut where tiles that
-// are kept begin and end.
+// Tiles of a product on one device. A device that works in host memory uses operands in place.
+// Others get them through a cache of tiles, and widen 16-bit elements on the device. A second cache
+// keeps lasting matrices, results included. Results are downloaded all the same: the host checks
+// them, and a successor needs them if the device is lost. Only the results of
+// exec/worker/worker_result.c may stay. Products are cut at the boundaries of cached tiles.
 //
 //        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
 //      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
 //   m0 | C  |      so that every tile begins with operands of the one before.
 //      +----+
 //
-// Everything is begun in that order and not waited for, until the lane of a finished tile of C is
-// needed for a later one: then it is brought home while the device multiplies the tile between.
-// Does not check results (exec/worker/verify) and decides nothing about who computes what.
+// All operations are queued in that order without waiting, until a later tile needs the lane of a
+// finished tile of C. The finished tile is then downloaded while the device multiplies the tile
+// between.
+// Does not check results (exec/worker/verify) and does not assign work to ranks.
 #include "exec/worker/worker.h"
 
 #include <math.h>
@@ -32,8 +33,8 @@ bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtyp
            mmul_device_can_borrow(worker->context->device);
 }
 
-// Where the device finds a matrix of the product: borrowed whole for the time of the product, or
-// tile by tile in its cache.
+// Access of the device to a matrix: borrowed as a whole for the time of the product, or tile by
+// tile through a cache.
 struct source {
     struct mmul_host_tile whole;
     struct mmul_buffer *borrowed;
@@ -44,7 +45,7 @@ static bool is_lasting(const struct mmul_worker *worker, enum mmul_lasting which
     return (worker->options.lasting & which) != 0;
 }
 
-// Borrows the whole matrix when the device can use it where it lies.
+// Borrows the whole matrix if the device can use it in place.
 static enum mmul_status source_init(struct mmul_worker *worker, struct source *source,
                                     struct mmul_host_tile whole, enum mmul_lasting which,
                                     struct mmul_error *err) {
@@ -65,7 +66,7 @@ struct block {
     int64_t row, col, rows, cols;
 };
 
-// The block as it lies in host memory.
+// Returns the block in host memory.
 static struct mmul_host_tile host_tile(const struct source *source, struct block block) {
     struct mmul_host_tile tile = source->whole;
     int64_t offset = block.row * tile.ld + block.col;
@@ -75,7 +76,7 @@ static struct mmul_host_tile host_tile(const struct source *source, struct block
     return tile;
 }
 
-// The block as the device's operand; uploads it when it is not there.
+// Returns the block as an operand on the device. Uploads it if it is not cached.
 static enum mmul_status source_tile(struct mmul_worker *worker, const struct source *source,
                                     struct block block, struct mmul_operand *operand,
                                     struct mmul_error *err) {
@@ -99,36 +100,37 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
 
 enum side { SIDE_M, SIDE_N, SIDE_K, SIDES };
 
-// A way along a side of the product, in parts; every second time it goes back.
+// Iteration over one side of the product, in parts. The direction alternates.
 struct way {
-    int64_t size, most; // of the side, of a part
-    int64_t begin, end; // the part
+    int64_t size, most; // length of the side, of a part
+    int64_t begin, end; // current part
     bool back;
 };
 
-// A tile of C that the device has and C has not; m = 0: there is none.
+// A tile of C that is not downloaded yet; m = 0: none.
 struct pending {
     int64_t m0, n0, m, n;
     struct mmul_operand at;
     struct mmul_cached_tile *entry;
 };
 
-// A product on its way through the device.
+// State of a product on the device.
 struct job {
     struct mmul_worker *worker;
     const struct mmul_product *p;
     struct source a, b, c;
     struct way ways[SIDES];
-    int64_t tiles;              // of C: before the present one
-    struct mmul_operand result; // the present one on the device
-    struct mmul_cached_tile
-        *all; // where all of C is made that stays on the device; NULL: it comes home
-    struct pending on_device[2]; // those that take turns
+    int64_t tiles;              // tiles of C before the present one
+    struct mmul_operand result; // the present tile on the device
+    // buffer of all of C if it stays on the device; NULL: C is downloaded
+    struct mmul_cached_tile *all;
+    struct pending on_device[2]; // tiles in flight, used in turn
 };
 
-// ---------------------------------------------------------------------------------------- order
+// ---------------------------------------------------------------------------------- order of tiles
 
-// Where a part of a side ends that begins at `from`, at `to` or where what is kept of an operand does.
+// Returns the end of a part that begins at `from`: `to`, or the boundary of a cached tile before
+// it.
 static int64_t cut(const struct job *job, enum side side, int64_t from, int64_t to) {
     const struct mmul_product *p = job->p;
     const struct mmul_tile_cache *kept = &job->worker->kept;
@@ -139,7 +141,7 @@ static int64_t cut(const struct job *job, enum side side, int64_t from, int64_t 
     return to;
 }
 
-// The next part of a side; false: the last one was, or, from nothing, there is none.
+// Advances to the next part of a side. Returns false if there is none.
 static bool next_part(struct job *job, enum side side) {
     struct way *w = &job->ways[side];
     if (w->back ? w->begin == 0 : w->end == w->size)
@@ -155,7 +157,7 @@ static bool next_part(struct job *job, enum side side) {
     return true;
 }
 
-// Begins a way, where the last one ended; the part is empty before the first.
+// Starts a new iteration, in the direction opposite to the last one. The current part is empty.
 static void turn_round(struct way *w, bool first) {
     w->back = !first && !w->back;
     w->begin = w->end = w->back ? w->size : 0;
@@ -174,7 +176,7 @@ static enum mmul_status load_operands(const struct job *job, struct mmul_gemm *a
     return status == MMUL_OK ? source_tile(job->worker, &job->b, b, &args->b, err) : status;
 }
 
-// A finished tile of C comes home.
+// Downloads a finished tile of C.
 static enum mmul_status bring_result(struct job *job, struct pending *pending,
                                      struct mmul_error *err) {
     const struct pending at = *pending;
@@ -188,13 +190,14 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
     return status;
 }
 
-// An operand's bytes where it stays beside C, so that no tile of it goes up twice.
+// Returns the bytes that an operand occupies in the cache beside C, so that no tile is uploaded
+// twice.
 static double kept_bytes(const struct job *job, const struct source *source) {
     const double count = (double)source->whole.rows * (double)source->whole.cols;
     return source->cache == &job->worker->kept && source->borrowed == NULL ? 4 * count : 0;
 }
 
-// Is all of C one buffer of the device, which is not brought home now (exec/worker/worker_result.c)?
+// Returns true if C stays on the device, in one buffer (exec/worker/worker_result.c).
 static bool leaves(const struct job *job) {
     const struct mmul_worker *worker = job->worker;
     struct mmul_device_info info;
@@ -213,7 +216,7 @@ static int c_lanes(const struct job *job) {
     return job->worker->tile.c_lanes == 2 ? 2 : 1;
 }
 
-// C of a tile: where it lies, or an entry (with C_in in it when beta asks for it).
+// Selects the memory for a tile of C: in place, or a cache entry (with C_in uploaded if beta != 0).
 static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *args,
                                      struct mmul_error *err) {
     const struct mmul_product *p = job->p;
@@ -250,7 +253,7 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
     return status;
 }
 
-// One gemm of a tile: the first applies beta, the later ones add.
+// Queues one gemm of a tile. The first one applies beta, later ones add.
 static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmul_error *err) {
     const struct mmul_product *p = job->p;
     const struct way *w = job->ways;
@@ -299,7 +302,7 @@ static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) 
 
 static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
                                            struct mmul_error *err) {
-    // A device that copies nothing needs no tiles.
+    // A device that works in place needs no tiles.
     const bool in_place =
         mmul_worker_in_place(worker, p->a_dtype) && mmul_worker_in_place(worker, p->b_dtype);
     const struct mmul_tile tile =
@@ -329,7 +332,7 @@ static enum mmul_status multiply_on_device(struct mmul_worker *worker, const str
 
 // ------------------------------------------------------------------------------------ fallback
 
-// Tiles for the device that took over: all of them work in host memory.
+// Chooses tiles for the successor of a device. All successors work in host memory.
 static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmul_product *p,
                                     struct mmul_error *err) {
     struct mmul_tile_request request = {.m = p->m,
@@ -359,7 +362,7 @@ static void leave_device(struct mmul_worker *worker) {
     worker->left = mmul_worker_traffic(worker);
     drop_lanes(worker);
     mmul_tile_cache_drop(&worker->kept, worker->context->device);
-    worker->kept.most = MMUL_CACHED_TILES; // the next one may need several at once
+    worker->kept.most = MMUL_CACHED_TILES; // the successor may need several at once
     mmul_staging_buffer_fini(&worker->staging);
     worker->replaced = true;
 }
@@ -405,8 +408,8 @@ void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, co
     mmul_tile_cache_forget(&worker->kept, begin, end);
 }
 
-// A device that works where C lies finds C_in there; a product done again begins again. Who adds to what C
-// holds (C_in is C) begins again with its first terms.
+// Copies C_in to C for a device that works in place, also before a product is repeated. A caller
+// that adds to C itself (C_in is C) must repeat from its first terms.
 static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
     const enum mmul_dtype dtype = mmul_product_dtype(p);
     const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
@@ -415,7 +418,7 @@ static void load_c_in(const struct mmul_worker *worker, const struct mmul_produc
     mmul_copy_rows(p->c_in, p->ldc_in * each, p->c, p->ldc * each, p->m, p->n * each);
 }
 
-// alpha = 0: A and B are not there. C = beta C_in, or zeros.
+// Computes C = beta C_in, or zeros, for alpha = 0, when A and B do not exist.
 static void scale_c(const struct mmul_product *p) {
     const enum mmul_dtype dtype = mmul_product_dtype(p);
     for (int64_t i = 0; i < p->m; i++)
@@ -447,10 +450,10 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
     }
 }
 
-// ---------------------------------------------------------------------- for the products that follow
+// ---------------------------------------------------------- preparation for the following products
 
-// The plan only estimates what a gemm needs beside its operands; the device knows. Tiles whose
-// temporary memory would be more than one allocation may be are halved along their longest side.
+// Halves tiles along their longest side until the temporary memory of a gemm fits into one
+// allocation. The plan only estimates that memory; the device knows it.
 static struct mmul_tile fit_temporary(const struct mmul_device *device, enum mmul_dtype dtype,
                                       struct mmul_tile tile) {
     struct mmul_device_info info;
@@ -463,7 +466,7 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, enum mmu
         if (*side == 1)
             break;
         *side = (*side + 1) / 2;
-        // Operands that had one tile have two, of half the size: the second lane costs nothing.
+        // Operands with one tile get two of half the size: the second lane costs no memory.
         if (side != &tile.n && tile.a_lanes == 1)
             tile.a_lanes = 2;
         if (side != &tile.m && tile.b_lanes == 1)
@@ -474,7 +477,8 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, enum mmu
     return tile;
 }
 
-// Entries for tiles of what is not lasting, and for that what memory these leave.
+// Allocates lanes for matrices that are not lasting, and gives the remaining memory to the cache of
+// lasting ones.
 static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_error *err) {
     const struct mmul_worker_options *o = &worker->options;
     const struct mmul_tile t = worker->tile;
@@ -498,7 +502,8 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
         kept += matrices[i].count * matrices[i].capacity * each;
         tile = mmul_larger(tile, matrices[i].capacity * each);
     }
-    // A step uses four entries at most: with so much more than a tile in each of them all still fit.
+    // A gemm uses at most four entries. If each is larger than a tile by at most this, all four
+    // still fit.
     enum mmul_status status =
         mmul_tile_cache_limit(&worker->kept, device, kept, tile + spare / 4, err);
     for (int i = 0; status == MMUL_OK && i < 3; i++)
@@ -509,7 +514,7 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
     return status;
 }
 
-// For products as in the options.
+// Prepares the device for products with worker->options.
 static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *err) {
     struct mmul_tile *tile = &worker->tile;
     struct mmul_device *device = worker->context->device;
@@ -528,7 +533,7 @@ static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *e
         return status;
     status = reserve_tiles(worker, err);
     return status == MMUL_OK ? status
-                             : mmul_worker_fall_back(worker, err); // entries come when needed
+                             : mmul_worker_fall_back(worker, err); // entries are created on demand
 }
 
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
@@ -546,7 +551,7 @@ static bool are_alike(const struct mmul_worker_options *a, const struct mmul_wor
            a->b_dtype == b->b_dtype && a->lasting == b->lasting;
 }
 
-// No products: all that the device has to spare is for values.
+// Prepares for operations other than products: all spare memory of the device caches values.
 static enum mmul_status turn_to_maps(struct mmul_worker *worker,
                                      const struct mmul_worker_options *options,
                                      struct mmul_error *err) {

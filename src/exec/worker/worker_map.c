@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Operands are borrowed where they lie by a device that works in host memory. To one with memory of its own they go
-// up unless it has them, and results stay as values that the next product or operation may read: what it has in
-// parts, as tiles of a product's result, is put together there. Results come home all the same, for the check and
-// for a successor.
+// A device that works in host memory borrows operands in place. To a device with memory of its own,
+// operands are uploaded unless cached, and results stay cached for the next product or operation.
+// An operand that is cached in parts, such as tiles of a product, is assembled on the device.
+// Results are downloaded all the same, for the check and for a successor.
 #include "exec/worker/worker_map.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static bool sorts(enum mmul_operation_kind kind) {
     return kind == MMUL_SORT || kind == MMUL_ARGSORT;
 }
 
-// Of a matrix.
+// Returns the work for one matrix.
 static double work_each(const struct mmul_host_map *host) {
     const struct mmul_host_operand *o = host->operands;
     const double rows = (double)host->map.rows, cols = (double)host->map.cols;
@@ -78,9 +78,9 @@ double mmul_host_map_work(const struct mmul_host_map *host) {
     return work_each(host) * (double)host->map.matrices;
 }
 
-// ------------------------------------------------------------------------------------------- stacks
+// ------------------------------------------------------------------------------------------ stacks
 
-// Does row i of every matrix depend on rows i alone, and not on i?
+// Returns true if row i of the result depends on rows i of the operands only, and not on i itself.
 static bool is_by_rows(const struct mmul_host_map *host) {
     const struct mmul_map *map = &host->map;
     switch (class_of(host)) {
@@ -95,7 +95,7 @@ static bool is_by_rows(const struct mmul_host_map *host) {
     }
 }
 
-// Each matrix of an operand `each` behind the one before it?
+// Returns true if consecutive matrices of an operand are `each` elements apart.
 static bool follows(const struct mmul_host_map *host, int i, int64_t each) {
     for (int64_t t = 1; t < host->map.matrices; t++)
         if (mmul_stack_offset(&host->map, host->operands[i].stack, t) != t * each)
@@ -103,7 +103,8 @@ static bool follows(const struct mmul_host_map *host, int i, int64_t each) {
     return true;
 }
 
-// Makes the rows of all its matrices those of one; false: they do not lie so. A lookup has its indices in a row.
+// Turns the rows of all matrices into rows of one. Returns false if their memory layout does not
+// allow it. A lookup has its indices in a row.
 static bool flatten_operand(const struct mmul_host_map *host, int i, struct mmul_host_operand *o) {
     const enum mmul_operation_class class = class_of(host);
     const int64_t matrices = host->map.matrices;
@@ -143,9 +144,9 @@ struct mmul_host_map mmul_host_map_flatten(const struct mmul_host_map *host) {
     return flat;
 }
 
-// ----------------------------------------------------------------------------------- in host memory
+// ---------------------------------------------------------------------------------- in host memory
 
-// What a device in host memory may touch of an operand. The first matrix need not be the one that lies first.
+// Borrows the memory that an operand spans. The first matrix need not have the lowest address.
 static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map *map,
                                const struct mmul_host_operand *from, struct mmul_map_operand *to,
                                struct mmul_error *err) {
@@ -154,7 +155,7 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map
         least = mmul_smaller(least, mmul_stack_offset(map, from->stack, t));
         most = mmul_larger(most, mmul_stack_offset(map, from->stack, t));
     }
-    // A slice may go from the last row, or column, to the first one.
+    // A slice may have negative steps.
     const int64_t down = (from->rows - 1) * from->row_step,
                   along = (from->cols - 1) * from->col_step;
     least += mmul_smaller(down, 0) + mmul_smaller(along, 0);
@@ -173,7 +174,7 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map
                                      most - least + 1, &to->buffer, err);
 }
 
-// As the device has it; what has been borrowed is to be given back, after a failure, too.
+// Borrows all operands and the result. The caller must give them back, also after a failure.
 static enum mmul_status borrow_all(struct mmul_device *device, const struct mmul_host_map *host,
                                    struct mmul_map *map, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -226,14 +227,15 @@ enum mmul_status mmul_host_map_make_together(const struct mmul_host_map *hosts, 
 
 // ------------------------------------------------------------------------------------------- tiles
 
-// What is stored of an operand, row by row as it lies in host memory; `turned`: its rows are columns there.
+// The memory of an operand, row by row; `turned`: rows of the operand are columns in memory.
 struct stored {
     struct mmul_host_tile tile;
-    int64_t pitch; // from one matrix to the next
+    int64_t pitch; // distance between matrices
     bool turned;
 };
 
-// Of one matrix; false: neither rows nor columns lie next to each other.
+// Describes the memory of one matrix. Returns false if neither its rows nor its columns are
+// contiguous.
 static bool find_stored_matrix(const struct mmul_host_operand *o, struct stored *stored) {
     const int64_t rows = o->row_step == 0 ? 1 : o->rows, cols = o->col_step == 0 ? 1 : o->cols;
     const bool plain = o->col_step == 1 || cols == 1, turned = o->row_step == 1 || rows == 1;
@@ -249,7 +251,8 @@ static bool find_stored_matrix(const struct mmul_host_operand *o, struct stored 
     return true;
 }
 
-// Of all matrices, one below the other; false: they do not lie so, or not the first one first.
+// Describes the memory of all matrices, one below the other. Returns false if their layout differs,
+// or the first matrix is not the first in memory.
 static bool find_stored(const struct mmul_host_map *host, int operand, struct stored *stored) {
     const struct mmul_host_operand *o = &host->operands[operand];
     int64_t count = 1;
@@ -268,7 +271,7 @@ static bool find_stored(const struct mmul_host_map *host, int operand, struct st
     return count <= host->map.matrices;
 }
 
-// On the device, from one buffer to another.
+// Copies from one buffer on the device to another.
 static enum mmul_status copy_there(struct mmul_device *device, struct mmul_operand from,
                                    struct mmul_operand to, int64_t rows, int64_t cols,
                                    struct mmul_error *err) {
@@ -290,14 +293,14 @@ static enum mmul_status copy_there(struct mmul_device *device, struct mmul_opera
     return mmul_device_map(device, &copy, err);
 }
 
-// A part of a tile to where it is put together.
+// Copies or uploads a part of a tile into the assembled tile.
 static enum mmul_status load_part(struct mmul_worker *worker, const struct mmul_host_tile *part,
                                   struct mmul_operand to, struct mmul_error *err) {
     struct mmul_device *device = worker->context->device;
     int64_t offset = 0;
     const struct mmul_cached_tile *entry = mmul_tile_cache_entry(&worker->kept, part, &offset);
     if (entry !=
-        NULL) // copied, it is not asked for any more: there may be as many parts as entries
+        NULL) // does not pin the source after the copy: there may be as many parts as entries
         return copy_there(device, (struct mmul_operand){entry->buffer, offset, entry->holds.cols},
                           to, part->rows, part->cols, err);
     worker->kept.uploads++;
@@ -306,7 +309,7 @@ static enum mmul_status load_part(struct mmul_worker *worker, const struct mmul_
         err);
 }
 
-// Of a tile that the device has parts of: those are copied there, the rest goes up.
+// Assembles a tile that is cached in parts: copies these on the device, and uploads the rest.
 static enum mmul_status assemble(struct mmul_worker *worker, const struct mmul_host_tile *tile,
                                  struct mmul_operand *operand, struct mmul_error *err) {
     struct mmul_tile_cache *kept = &worker->kept;
@@ -339,7 +342,7 @@ static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_
     *to = (struct mmul_map_operand){.number = from->number, .rows = from->rows, .cols = from->cols};
     if (from->at == NULL)
         return MMUL_OK;
-    (void)find_stored(host, operand, &s); // it is: what goes to the device was asked that
+    (void)find_stored(host, operand, &s); // cannot fail: the caller has checked the layout
     const int64_t uploads = kept->uploads;
     const double begin = mmul_trace_now(worker->options.trace);
     const bool in_parts = mmul_tile_cache_cut(kept, &s.tile, true, 0, s.tile.rows) < s.tile.rows ||
@@ -361,9 +364,9 @@ static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_
     return status;
 }
 
-// -------------------------------------------------------------------------------------- on a device
+// ------------------------------------------------------------------------------------- on a device
 
-// Is there an operand that the device alone has?
+// Returns true if an operand exists on the device only.
 static bool reads_absent(struct mmul_worker *worker, const struct mmul_host_map *host) {
     struct stored s;
     bool reads = false;
@@ -373,7 +376,8 @@ static bool reads_absent(struct mmul_worker *worker, const struct mmul_host_map 
     return reads;
 }
 
-// Does so much fit, each operand in an allocation, beside what is absent, which stays whole?
+// Returns true if the block fits into the device's memory beside the absent results, and each
+// operand into one allocation.
 static bool fits(struct mmul_worker *worker, const struct mmul_host_map *host) {
     struct mmul_device_info info;
     mmul_device_describe(worker->context->device, &info);
@@ -394,7 +398,7 @@ static bool fits(struct mmul_worker *worker, const struct mmul_host_map *host) {
     return largest <= single && all * (int64_t)sizeof(float) <= worker->kept.bytes_most;
 }
 
-// Those are made in host memory.
+// Returns true if an operand or the result is of float64: such blocks are made in host memory.
 static bool has_doubles(const struct mmul_host_map *host) {
     bool has = host->dtype == MMUL_F64;
     for (int i = 0; i < host->map.operand_count; i++)
@@ -402,7 +406,7 @@ static bool has_doubles(const struct mmul_host_map *host) {
     return has;
 }
 
-// Does a stack go to the device as it is, or to none?
+// Returns true if a stack of matrices need not be split: the device takes all of it, or none.
 static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *host) {
     const struct mmul_map *map = &host->map;
     struct stored s;
@@ -415,9 +419,9 @@ static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *
     return map->result_step == map->rows * host->ld && fits(worker, host);
 }
 
-// Rows at once that fit the device's memory; 0: the CPU does it, or not even one fits. A table is not sent for a few of
-// its rows, nor is a handful of elements that are only copied, and what lies apart in host memory would go up one by
-// one.
+// Returns the number of rows per chunk that fit into the device's memory. 0: the CPU makes the
+// block, or not even one row fits. The CPU also makes lookups in a table that is not cached, copies
+// of a few elements, and operands that are not contiguous in host memory.
 static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_host_map *host) {
     enum { COPIED_LEAST = 1024 };
     const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
@@ -455,7 +459,7 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     mmul_tile_cache_pin(&worker->kept);
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
         status = load(worker, host, i, &map.operands[i], err);
-    const int64_t rows = map.matrices * map.rows; // of all matrices, one below the other
+    const int64_t rows = map.matrices * map.rows; // rows of all matrices, one below the other
     if (status == MMUL_OK)
         status =
             mmul_tile_cache_take(&worker->kept, device, MMUL_F32, rows * map.cols, &entry, err);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Results on their way home; and those that stay on the device, since what is done to them
-// there is all that is wanted (exec/steps/epilogue.h): their sums for the check are made there, and samples of them
-// brought. Whoever cannot do with that has them brought home first. Nobody else has them: with their device they are
-// lost, and the product is made again.
+// Download of results, and results that stay on the device ("absent") because only fused operations
+// read them there (exec/steps/epilogue.h). The device computes their check sums, and samples of
+// them are downloaded. A function that needs more downloads them first. There is no other copy: if
+// the device is lost, they are lost, and the product is made again.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -43,12 +43,12 @@ uint32_t mmul_worker_bits(const struct mmul_host_tile *tile) {
     return sum;
 }
 
-// ------------------------------------------------------------------------------- what is absent
+// ---------------------------------------------------------------------------------- absent results
 
 void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entry,
                        const struct mmul_host_tile *holds) {
     mmul_tile_cache_give(entry, holds);
-    entry->is_taken = true; // until it is home, or done with
+    entry->is_taken = true; // until it is downloaded or released
     int at = 0;
     while (at < MMUL_ABSENT_RESULTS - 1 && worker->absent[at] != NULL)
         at++;
@@ -95,7 +95,7 @@ void mmul_worker_release(struct mmul_worker *worker, const struct mmul_host_tile
     }
 }
 
-// ------------------------------------------------------------------------------------- lost ones
+// ------------------------------------------------------------------------------------ lost results
 
 enum mmul_status mmul_worker_must_repeat(const struct mmul_worker *worker, struct mmul_error *err) {
     return worker->is_to_repeat
@@ -103,14 +103,14 @@ enum mmul_status mmul_worker_must_repeat(const struct mmul_worker *worker, struc
                : MMUL_OK;
 }
 
-// The device has failed.
+// Replaces a failed device.
 static enum mmul_status replace(struct mmul_worker *worker, struct mmul_error *err) {
     worker->fallback_products++;
     const enum mmul_status status = mmul_worker_fall_back(worker, err);
     return status == MMUL_OK ? mmul_worker_must_repeat(worker, err) : status;
 }
 
-// ------------------------------------------------------------------------------------------ home
+// ---------------------------------------------------------------------------------------- download
 
 static enum mmul_status bring_first(struct mmul_worker *worker, struct mmul_error *err) {
     struct mmul_cached_tile *entry = worker->absent[0];
@@ -138,17 +138,18 @@ enum mmul_status mmul_worker_bring_home(struct mmul_worker *worker, struct mmul_
     return status;
 }
 
-// ----------------------------------------------------------------------------------------- parts
+// ----------------------------------------------------------------------------------------- samples
 
-// Rows that are looked at, one after the other.
+// Sampled rows, stored one after the other.
 struct sample {
     int64_t count, cols;
-    int64_t first, last;  // where on the device the first of them begins, and the last
-    float *places, *rows; // owned: where they begin, from `first` on; the rows
+    int64_t first, last;  // offsets on the device of the first sample and of the last
+    float *places, *rows; // owned: offsets of the samples relative to `first`; their rows
 };
 
-// All rows of so many elements that begin anywhere between the first and the last are rows of a table, of which those
-// at the places are taken, into the same buffer as these.
+// Gathers the samples on the device, as a lookup in a table. The rows of the table are all runs of
+// `cols` elements that begin between the first and the last sample. Indices and gathered rows share
+// one buffer.
 static enum mmul_status gather(struct mmul_worker *worker, const struct mmul_cached_tile *entry,
                                const struct sample *s, struct mmul_error *err) {
     const int64_t count = s->count, cols = s->cols;
@@ -186,7 +187,7 @@ static enum mmul_status gather(struct mmul_worker *worker, const struct mmul_cac
     if (status == MMUL_OK)
         status = mmul_worker_bring(worker, take.result, &home, err);
     mmul_tile_cache_give(room, NULL);
-    room->used = 0; // the first to go
+    room->used = 0; // evicted first
     return status;
 }
 
@@ -221,11 +222,13 @@ enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
 
 // ----------------------------------------------------------------------------- sums for the check
 //
-// From the device that has the matrix: only vectors travel. What the device cannot say, or what is not a finite number,
-// the host sums; so does it what is read for the first time, which costs it no more than to see that the device has the
-// same. The bits are added up whenever sums are asked for, so what changes there is found.
+// The device that has the matrix computes them, so that only vectors travel. The host computes sums
+// if the device cannot, or if one is not finite. The host also reads each matrix the first time,
+// which costs no more than the comparison with the device. The bits are added up at every request,
+// so a later change is detected.
 
-// Once both sides add up the bits, then the device alone: what it has must not change either.
+// Returns true if the matrix on the device is unchanged: the first time both sides add up its bits,
+// later only the device.
 static bool is_sound(struct mmul_worker *worker, struct mmul_cached_tile *entry) {
     const struct mmul_host_tile *t = &entry->holds;
     uint32_t there = 0;
@@ -236,7 +239,7 @@ static bool is_sound(struct mmul_worker *worker, struct mmul_cached_tile *entry)
     entry->is_sound =
         mmul_worker_sum_bits(worker, from, t, &there, &err) == MMUL_OK && there == entry->bits;
     if (!entry->is_sound)
-        entry->holds.at = NULL; // the host finds what was made from it
+        entry->holds.at = NULL; // the check by the host finds results made from it
     return entry->is_sound;
 }
 
@@ -257,7 +260,7 @@ bool mmul_worker_project(void *worker, const struct mmul_check_request *request)
     if (entry == NULL || entry->dtype != MMUL_F32 || tile.dtype != MMUL_F32)
         return false;
     const bool is_absent = entry == w->absent[0];
-    // A sample of it is read faster than all its bits; the first time counts from its beginning.
+    // A sample is read faster than all bits. A request counts as first if it begins at offset 0.
     entry->asked += offset == 0;
     if (!is_absent &&
         (entry->asked < 2 || 8 * tile.rows * tile.cols < entry->holds.rows * entry->holds.cols ||
