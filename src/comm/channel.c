@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Scatter and gather are exchanges: MPI_Iscatterv and MPI_Igatherv of one chunk per lane. A chunk carries at most
-// buffer_bytes in all, so counts and displacements in bytes fit MPI's int whatever the matrix. The
-// trailers (checksums) go by a collective of their own right behind. Root's own bytes never pass
-// through here.
-// Relay, and its two ends as channels of their own: a ring of packets with three counters. A packet is begun (made
-// here, or awaited), is here, and has ended when it was passed on.
-// Load and store need no other member.
+// Scatter and gather: MPI_Iscatterv and MPI_Igatherv of one chunk per lane. A chunk carries at most
+// buffer_bytes in all, so counts and displacements in bytes fit MPI's int for any matrix. The
+// trailers (checksums) travel in a second collective. Root's own bytes do not use the channel.
+// Relay, send, receive: a ring of packets with three counters. A packet is begun (produced here, or
+// expected), then here (arrived), then ended (forwarded).
+// Load and store involve no other member.
 #include "comm/channel.h"
 
 #include "base/integer.h"
@@ -16,7 +15,7 @@ static bool is_void(const struct mmul_channel *x) {
     return mmul_failure_is_void(x->transport->failure);
 }
 
-// The channel's end makes bytes [begin, end), or takes them, as long as they mean something.
+// Calls the channel's end to produce, or consume, bytes [begin, end), unless traffic is void.
 static void make_bytes(const struct mmul_channel *x, int node, int64_t begin, int64_t end,
                        void *to) {
     struct mmul_error err;
@@ -33,7 +32,7 @@ static void take_bytes(const struct mmul_channel *x, void *context, int node, in
 
 // --------------------------------------------------------------------------- scatter and gather
 
-enum { ALIGNMENT = 64 }; // chunks never cut an element
+enum { ALIGNMENT = 64 }; // alignment in bytes: chunks never split an element
 
 static bool is_inward(const struct mmul_channel *x) {
     return x->kind == MMUL_CHANNEL_GATHER;
@@ -53,7 +52,7 @@ static enum mmul_status exchange_init(struct mmul_channel *x, struct mmul_error 
     return status;
 }
 
-// What MPI may still read and write stays.
+// Does not free memory that MPI may still access.
 static void exchange_fini(struct mmul_channel *channel) {
     bool is_broken =
         channel->transport != NULL && mmul_alarm_is_raised(channel->transport->members.alarm);
@@ -67,7 +66,7 @@ static void exchange_fini(struct mmul_channel *channel) {
     }
 }
 
-// All members compute the same chunks.
+// Computes the sizes of chunks, the same on all members.
 static void exchange_begin(struct mmul_channel *channel) {
     const struct mmul_transport *t = channel->transport;
     int64_t longest = 0, members = mmul_larger(t->size - 1, 1);
@@ -83,7 +82,7 @@ static struct mmul_lane *lane_of(struct mmul_channel *x, int64_t chunk) {
     return &x->chunks.lanes[chunk % MMUL_CHANNEL_LANES];
 }
 
-// A member's own.
+// Returns the trailer of this member.
 static struct mmul_trailer *trailer_of(const struct mmul_channel *x, const struct mmul_lane *lane) {
     return &lane->trailers[x->transport->rank];
 }
@@ -105,7 +104,7 @@ static void lay_out(struct mmul_channel *x, struct mmul_lane *lane, int64_t chun
     }
 }
 
-// Root fills the lane, member after member, and hashes each piece.
+// Root: fills the lane, member after member, and hashes each piece.
 static void produce(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
     for (int member = 1; member < x->transport->size; member++) {
         char *piece = lane->data + lane->displacements[member];
@@ -150,7 +149,8 @@ static void begin_gather(struct mmul_channel *x, struct mmul_lane *lane, char *m
         mmul_peers_count(&t->members, 0, count);
 }
 
-// Where an alarm was raised chunks come and go without MPI, and what it holds is left alone.
+// Begins a chunk. After an alarm chunks begin and end without MPI, and memory that MPI holds is not
+// touched.
 static void begin_chunk(struct mmul_channel *x) {
     struct mmul_lane *lane = lane_of(x, x->chunks.begun);
     bool root = x->transport->rank == 0;
@@ -170,7 +170,7 @@ static void begin_chunk(struct mmul_channel *x) {
         begin_scatter(x, lane, mine);
 }
 
-// Root checks each piece of a chunk and hands it to the sink.
+// Root: checks each piece of a chunk and passes it to the channel's end.
 static void consume(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
     for (int member = 1; member < x->transport->size; member++) {
         const char *piece = lane->data + lane->displacements[member];
@@ -183,7 +183,7 @@ static void consume(struct mmul_channel *x, const struct mmul_lane *lane, int64_
     }
 }
 
-// Of a chunk that is here: a member looks whether its piece is what root sent.
+// Ends a chunk that has arrived: a member compares its piece with root's checksum.
 static void end_chunk(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
     const int rank = x->transport->rank, count = lane->counts[rank];
     if (rank == 0 && is_inward(x))
@@ -220,7 +220,7 @@ static bool exchange_advance(struct mmul_channel *x) {
 
 enum { TAG_RELAY = 0, TAG_SEND = 64 };
 
-// Panels go between members, all else between any leaders.
+// Returns the members for panels, and all leaders for other cargoes.
 static const struct mmul_peers *peers_of(const struct mmul_channel *channel) {
     return channel->kind == MMUL_CHANNEL_RELAY ? &channel->transport->members
                                                : &channel->transport->talk;
@@ -230,7 +230,7 @@ static int tag_of(const struct mmul_channel *channel) {
     return channel->kind == MMUL_CHANNEL_RELAY ? TAG_RELAY : TAG_SEND;
 }
 
-// The peer that leads a node; -1: none.
+// Returns the peer that leads a node, or -1.
 static int leader_of(const struct mmul_channel *channel, int node) {
     int rank = 0;
     if (channel->kind == MMUL_CHANNEL_RELAY)
@@ -287,8 +287,8 @@ static void begin_packet(struct mmul_channel *channel) {
     channel->at = end;
 }
 
-// The oldest packet that is still coming: when it is here, it is passed on. What is made here waits for its
-// turn, too: the next member expects all packets in one order, whoever they are from.
+// Forwards the oldest packet that has not arrived, once it has. Packets produced here wait for
+// their turn, too: the next member expects all packets in one order, regardless of their source.
 static bool pass_on(struct mmul_channel *channel) {
     const struct mmul_peers *peers = peers_of(channel);
     struct mmul_packet *p = packet_of(channel, channel->packets.here);
@@ -378,10 +378,10 @@ void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *c
     else if (is_of_packets(channel))
         relay_begin(channel);
     if (mmul_channel_is_idle(channel))
-        channel->arrived = channel->left = cargo->mark; // nothing to carry
+        channel->arrived = channel->left = cargo->mark; // empty cargo
 }
 
-// Load, store: the next stretch, of root's own node.
+// Load, store: transfers the next stretch, on root's own node.
 static bool pass_stretch(struct mmul_channel *channel) {
     const struct mmul_cargo *cargo = &channel->cargo;
     const int64_t begin = channel->at;

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
 //
-// A channel carries cargo after cargo in one order that all who take part know, beside other work:
+// A channel carries one cargo after the other, in an order that all members know, beside other
+// work:
 //
 //     scatter   root's bytes, to each member its own      MPI_Iscatterv, in chunks
-//     gather    each member's own, to root                MPI_Igatherv, in chunks
+//     gather    each member's own bytes, to root          MPI_Igatherv, in chunks
 //     relay     one member's bytes, from one to the next  messages, in packets
-//     send      to a node's leader                        messages; what it receives in the same order
-//     load      from the channel's end into memory           no network
-//     store     from memory to the channel's end             no network
+//     send      to a node's leader                        messages, received in the same order
+//     load      from the channel's end into memory        no network
+//     store     from memory to the channel's end          no network
 //
-// The channel's end makes bytes or takes them, stretch by stretch: root's files. Whatever crosses the
-// network has a checksum made at one end and compared at the other. Nothing here blocks, and nothing
-// stops when something fails (comm/failure.h): the others wait for it. But where MPI fails they would
-// wait in vain: after an alarm (comm/comm.h) cargoes come and go at once, on all members, and no byte
-// moves.
+// The channel's end, such as root's files, produces or consumes bytes, stretch by stretch. All
+// bytes that cross the network have a checksum that is computed at one end and compared at the
+// other.
+// Nothing here blocks. After a failure the traffic continues, because other ranks wait for it
+// (comm/failure.h). After an alarm, when MPI itself has failed (comm/comm.h), cargoes begin and end
+// at once on all members, and no byte moves.
 #pragma once
 
 #include "comm/transport.h"
 
-// Bytes [begin, end) of what belongs to `node` (of a relay: of all, node -1).
+// Callbacks for bytes [begin, end) that belong to `node` (of a relay: to all, node -1).
 struct mmul_channel_end {
     enum mmul_status (*produce)(void *context, int node, int64_t begin, int64_t end, void *to,
                                 struct mmul_error *err);
@@ -27,16 +29,16 @@ struct mmul_channel_end {
 };
 
 struct mmul_cargo {
-    int64_t bytes;             // relay, load, store: how many; the same on all members
-    const int64_t *node_bytes; // scatter, gather: per node index, the same on all; borrowed
-    int from,
-        to; // relay, send, receive: nodes it comes from and goes to; -1: begins here, ends here
-    char *
-        memory; // borrowed; where they lie or go to. NULL at a relay's beginning, of what is sent or received: the
-    // channel's end makes or takes them, where cargoes are no larger than its buffer; of a store: they are
-    // where they belong; of a load: its end brings them there
-    void *context; // of the channel's end; borrowed
-    int64_t mark;  // what `arrived` and `left` become
+    int64_t bytes; // relay, load, store: size, the same on all members
+    // scatter, gather: size by node index, the same on all members; borrowed
+    const int64_t *node_bytes;
+    int from, to; // relay, send, receive: source and destination node; -1: this node
+    // Address of the bytes; borrowed. NULL: the channel's end produces or consumes them, at the
+    // source of a relay, or of sent and received cargoes no larger than its buffer. NULL for a
+    // store: they are in place. NULL for a load: the channel's end brings them into place.
+    char *memory;
+    void *context; // argument of the channel's end; borrowed
+    int64_t mark;  // new value of `arrived` and `left`
 };
 
 enum mmul_channel_kind {
@@ -49,39 +51,42 @@ enum mmul_channel_kind {
     MMUL_CHANNEL_STORE
 };
 
-// Chunks, and packets, that are under way at a time: enough for a link of 10 Gbit/s through one nap.
+// Chunks, and packets, in flight at a time: enough to keep a link of 10 Gbit/s busy through one
+// sleep.
 enum { MMUL_CHANNEL_LANES = 2, MMUL_CHANNEL_PACKETS = 4 };
 
-// Scatter, gather: the cargo under way goes in chunks of all members.
+// Scatter, gather: the current cargo travels in chunks of all members.
 struct mmul_lane {
     MPI_Request requests[2];
-    char *data;                    // root: owned
-    int *counts, *displacements;   // per member, owned
-    struct mmul_trailer *trailers; // per member, owned; of others than root only its own
+    char *data;                  // root: owned
+    int *counts, *displacements; // per member, owned
+    // per member, owned; on other ranks than root only its own is used
+    struct mmul_trailer *trailers;
 };
 struct mmul_chunks {
     struct mmul_lane lanes[MMUL_CHANNEL_LANES];
-    int64_t bytes; // of a chunk and member, at most
+    int64_t bytes; // most bytes of a chunk per member
     int64_t count, begun, ended;
 };
 
-// Relay, send, receive: every cargo goes in packets, each passed on as soon as it is here, so a long chain delays a
-// cargo by packets. Those of several may be under way.
+// Relay, send, receive: a cargo travels in packets. Each is forwarded as soon as it has arrived, so
+// a long chain delays a cargo by packets only. Packets of several cargoes may be in flight.
 struct mmul_packet {
     struct mmul_message receive, send;
-    char *data; // where it was made, or goes to
+    char *data; // address of the produced or received bytes
     int64_t bytes;
-    int to;        // member; -1: it ends here
-    bool is_taken; // by the channel's end, when it is here:
-    void *context; // that one's
-    bool ends;     // its cargo ends with it ...
-    int64_t mark;  // ... whose mark this is
+    int to;        // member; -1: not forwarded
+    bool is_taken; // the channel's end consumes it on arrival
+    void *context; // context of the channel's end
+    bool ends;     // the last packet of its cargo
+    int64_t mark;  // mark of that cargo
 };
 struct mmul_packets {
     struct mmul_packet ring[MMUL_CHANNEL_PACKETS];
-    char *data;                 // who makes or takes bytes: a packet each, owned
-    int64_t begun, here, ended; // ever
-    int from, to;               // members, of the cargo that was begun last
+    // owned: one packet each, for bytes that the channel's end produces or consumes
+    char *data;
+    int64_t begun, here, ended; // totals: begun, arrived, finished
+    int from, to;               // members, of the last cargo that has begun
 };
 
 struct mmul_channel {
@@ -89,25 +94,30 @@ struct mmul_channel {
     const struct mmul_transport *transport; // borrowed
     const struct mmul_channel_end *end;     // borrowed
     int64_t buffer_bytes;
-    struct mmul_cargo cargo; // the one that was begun last ...
-    int64_t at;              // ... so many bytes of it are begun (relay) or through (load, store)
-    int64_t arrived, left;   // marks of the last cargo that is here; that needs its memory no more
+    struct mmul_cargo cargo; // the last cargo that has begun
+    // bytes of the cargo that have begun (relay) or are finished (load, store)
+    int64_t at;
+    // mark of the last cargo that has arrived; of the last one that releases its memory
+    int64_t arrived, left;
     struct mmul_chunks chunks;
     struct mmul_packets packets;
 };
 
-// Local. `end`: of channels that begin or end in files or values, and NULL elsewhere. buffer_bytes <= 1 GiB, the same
-// on all members: of a chunk of all members, of a packet, of a stretch. Fails with MMUL_ERR_SYSTEM (memory).
+// Local. `end`: the end of a channel in files or values on this member, else NULL. buffer_bytes:
+// size of a chunk of all members, of a packet, of a stretch; at most 1 GiB, the same on all
+// members. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_channel_init(struct mmul_channel *channel, enum mmul_channel_kind kind,
                                    const struct mmul_transport *transport,
                                    const struct mmul_channel_end *end, int64_t buffer_bytes,
                                    struct mmul_error *err);
 void mmul_channel_fini(struct mmul_channel *channel);
 
-// May the next cargo begin? Local.
+// Returns true if the next cargo may begin. Local.
 bool mmul_channel_is_free(const struct mmul_channel *channel);
-// All members that a cargo concerns begin it, in the same order, each when it is ready. Local.
+// Begins a cargo. All members that take part begin their cargoes in the same order, each when it is
+// ready. Local.
 void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *cargo);
-// Begins and ends what it can; true when something happened. Local.
+// advance: begins and ends operations without waiting, and returns true if there were any. is_idle:
+// returns true if no cargo is in flight. Local.
 bool mmul_channel_advance(struct mmul_channel *channel);
 bool mmul_channel_is_idle(const struct mmul_channel *channel);

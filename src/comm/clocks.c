@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Root asks the leaders one after the other what time it is. An answer belongs to the middle of its
-// round trip; that of the shortest one counts.
+// Root asks each leader in turn for its time. An answer is assigned to the middle of its round
+// trip; the shortest round trip counts.
 #include "comm/clocks.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@ static int send_time(MPI_Comm mpi, int peer, double time) {
     return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
-// Root: of one leader.
+// Root: measures one leader.
 static int ask(MPI_Comm mpi, int leader, double *ahead) {
     double shortest = 0, answer;
     int code = MPI_SUCCESS;
@@ -32,8 +32,8 @@ static int ask(MPI_Comm mpi, int leader, double *ahead) {
     return code == MPI_SUCCESS ? send_time(mpi, leader, *ahead) : code;
 }
 
-// Another leader: the last message is the result. Its turn may be long in coming, so that one is
-// waited for in naps; later ones are not, for a nap would count as way.
+// Answers root on another leader; the last message is the result. The first wait may be long and
+// sleeps. Later waits do not, because a sleep would count as travel time.
 static int answer(MPI_Comm mpi, double *ahead) {
     MPI_Request request;
     int code = MPI_Irecv(ahead, 1, MPI_DOUBLE, 0, TAG, mpi, &request);

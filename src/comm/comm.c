@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Communicators and the small exchanges: all sizes here are checked against MPI's int counts in
-// one place. Matrices do not pass here but through channel.c.
-// Alarms are empty messages from the one to all others. Those that nobody listens for any more are left to MPI.
+// Communicators and small exchanges. All sizes are checked here against MPI's int counts. Matrices
+// travel through channel.c instead.
+// An alarm is an empty message from one leader to all others. Unreceived alarms are left to MPI.
 #include "comm/comm.h"
 
 #include <sched.h>
@@ -12,7 +12,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-// A wait spins this long, for answers that are on their way; then naps double up to the longest.
+// A wait spins for this long, for answers that are in flight. Then the sleeps double up to the
+// longest.
 static const double SPIN_SECONDS = 100e-6, FIRST_NAP_SECONDS = 10e-6, LONGEST_NAP_SECONDS = 200e-6;
 enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, FAREWELL_TAG = 9200, ALARM_TRIES = 3 };
 
@@ -81,7 +82,7 @@ void mmul_comm_attend_waits(void (*attend)(void)) {
     attend_wait = attend;
 }
 
-// Naps after `spin` seconds; before them it yields, as MPI's own waits do.
+// Sleeps after `spin` seconds. Yields before that, as MPI's own waits do.
 static int wait_after(double spin, MPI_Request *request, struct mmul_alarm *alarm) {
     double begin = mmul_clock_now(), nap = FIRST_NAP_SECONDS;
     for (int done = 0;;) {
@@ -232,7 +233,8 @@ enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
     return code == MPI_SUCCESS ? err->status : mmul_comm_check(code, "agreement", err);
 }
 
-// A failure away from root says where; texts that do already begin with "rank".
+// Prefixes a failure on another rank than root with rank and host, unless the text already begins
+// with "rank".
 static void name_place(const struct mmul_comm *comm, struct mmul_error *err) {
     char text[sizeof err->text], host[MPI_MAX_PROCESSOR_NAME] = "";
     int length;
@@ -261,7 +263,8 @@ enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmu
     return mmul_comm_check(code, "barrier", err);
 }
 
-// Ranks wait here for what root does next. A short step of a program must not wait for the end of a nap.
+// Broadcasts with a long spin: ranks wait here for the next command of root, and a short step of a
+// program must not wait for the end of a sleep.
 static int broadcast_in(MPI_Comm mpi, void *data, int count) {
     static const double spin_seconds = 2e-3;
     MPI_Request request;
@@ -269,7 +272,7 @@ static int broadcast_in(MPI_Comm mpi, void *data, int count) {
     return code == MPI_SUCCESS ? wait_after(spin_seconds, &request, NULL) : code;
 }
 
-// Once to each node.
+// Broadcasts to the leaders first, so that each node receives the bytes once.
 static int broadcast(const struct mmul_comm *comm, void *data, int count) {
     int code = MPI_SUCCESS;
     if (comm->node_count == 1)
@@ -300,7 +303,8 @@ enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine,
         err);
 }
 
-// Sizes of all ranks -> counts and displacements; false when they leave MPI's int.
+// Converts the sizes of all ranks into counts and displacements. Returns false if they exceed MPI's
+// int.
 static bool lay_out(const int64_t *sizes, int size, int *counts, int *displacements) {
     int64_t at = 0;
     for (int rank = 0; rank < size; rank++) {
@@ -349,7 +353,8 @@ out:
     return status;
 }
 
-// Between root and all others. Counts, then displacements. Released with mmul_free.
+// Computes counts, then displacements, for an exchange between root and all ranks. Release them
+// with mmul_free.
 static enum mmul_status lay_out_for_root(const struct mmul_comm *comm, const int64_t *sizes,
                                          int **counts, struct mmul_error *err) {
     *counts = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The first error of two threads, and a flag that may be shared by a node.
+// The first error of two threads, and a flag that the ranks of a node may share.
 #include "comm/failure.h"
 
 #include <stddef.h>

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT
 //
-// How a run fails while others wait for its traffic: the first error is kept, and from then on what
-// moves means nothing, says so where it goes, and is neither made nor looked at. Nothing stops; the
-// agreement comes when the traffic has ended.
+// Failure of a run while other ranks wait for its traffic. The first error is kept. From then on
+// all traffic is void: it is sent with a flag that says so, and is neither produced nor read.
+// Nothing stops; the agreement on the error comes when the traffic has ended.
 #pragma once
 
 #include <stdatomic.h>
 
 #include "mpimatmul_local.h"
 
-// One per run, for both of its threads. Zeroed: nothing has failed.
+// State of one run, for both of its threads. Zeroed: nothing has failed.
 struct mmul_failure {
-    struct mmul_error err; // of this rank, to be read when its threads have ended; MMUL_OK: none
-    _Atomic int is_kept;   // err has its owner
-    _Atomic int own;       // bytes mean nothing: a failure here, one of a peer's, or cancelled
-    _Atomic int *shared;   // borrowed; NULL, or the node's word, which then counts instead of `own`
-    void (*rouse)(
-        void *context); // NULL, or what wakes those who sleep, when that word is set first
+    struct mmul_error err; // error of this rank, valid after its threads have ended; MMUL_OK: none
+    _Atomic int is_kept;   // err is taken by the first failure
+    _Atomic int own;       // traffic is void: a failure here or at a peer, or the run was cancelled
+    // borrowed; the flag shared by the node, used instead of `own`; NULL: none
+    _Atomic int *shared;
+    // called when the flag is first set, to wake sleeping threads; NULL: none
+    void (*rouse)(void *context);
     void *context;
 };
 
-// The first error stays, and everything is void. MMUL_ERR_STOPPED is not one: somebody else's ended
-// the work. `failure` NULL: nobody minds.
+// Keeps the first error, and makes all traffic void. MMUL_ERR_STOPPED is not kept: another rank's
+// error ended the work. `failure` NULL: ignored.
 void mmul_failure_keep(struct mmul_failure *failure, const struct mmul_error *err);
 
-// Without an error: a peer's, or the caller's wish.
+// Makes all traffic void without an error: after a failure at a peer, or on request of the caller.
 void mmul_failure_void(struct mmul_failure *failure);
 bool mmul_failure_is_void(const struct mmul_failure *failure);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The start-up handshake: root's identity goes to all, each rank compares its own, and the lowest
-// rank that differs writes the line that everybody leaves with.
+// The start-up handshake: root broadcasts its identity, each rank compares its own, and the lowest
+// rank that differs writes the error line that all ranks leave with.
 #include "comm/handshake.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
-// Plain bytes of fixed size, so that even different versions can compare it.
+// Plain bytes of fixed size, so that even different versions can compare them.
 struct identity {
     unsigned char byte_order[4];
     char version[60];
@@ -62,7 +62,7 @@ static enum mmul_status compare_identity(const struct mmul_comm *comm, const str
     return MMUL_OK;
 }
 
-// Walks both texts line by line; they list the same names in the same order.
+// Compares both texts line by line; they list the same names in the same order.
 static enum mmul_status compare_options(const struct mmul_comm *comm, const char *root,
                                         const char *mine, struct mmul_error *err) {
     while (*root != '\0' || *mine != '\0') {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a rank needs before MPI starts.
+// Checks of the environment before MPI starts.
 #include <stdlib.h>
 #include <sys/resource.h>
 

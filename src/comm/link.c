@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Link speeds. One of the two sends, the other one awaits and answers; then they change places.
-// A message is announced and timed from the moment its receiver is ready until its one-byte answer
-// is back: of one byte it gives the latency, of many, less that, the bandwidth. Knows nothing of
-// nodes or profiles.
+// Link speeds. One of two members sends, the other one awaits and answers; then they change places.
+// A message is announced, and timed from the moment its receiver is ready until its one-byte answer
+// arrives. A message of one byte gives the latency; a large one, less the latency, the bandwidth.
+// Does not know nodes or profiles.
 #include "comm/link.h"
 
 #include <math.h>
@@ -15,10 +15,10 @@
 
 enum {
     TAG = 71,
-    FIRST_BYTES = 16 << 10, // of a bandwidth message; then four times as many, and so on
+    FIRST_BYTES = 16 << 10, // first bandwidth message; each further one is GROWTH times as large
     GROWTH = 4,
     LATENCY_SAMPLES = 9,
-    BANDWIDTH_SAMPLES = 5, // of the largest size
+    BANDWIDTH_SAMPLES = 5, // messages of the largest size
 };
 
 // This member's end of a link.
@@ -27,12 +27,13 @@ struct side {
     struct mmul_alarm *alarm; // borrowed; may be NULL
     int peer;
     const struct mmul_link_limits *limits;
-    char *buffer; // borrowed: most_bytes, touched
+    char *buffer; // borrowed: most_bytes, initialised
 };
 
 // --------------------------------------------------------------------------------------- messages
 
-// What is given up may be on its caller's stack: small, so it is here or can be cancelled.
+// Waits for a request. A request that is abandoned may use the caller's stack; it is small, so it
+// has been buffered or can be cancelled.
 static int wait_for(const struct side *s, MPI_Request *request) {
     int code = mmul_comm_wait(request, s->alarm);
     if (code != MPI_SUCCESS && *request != MPI_REQUEST_NULL) {
@@ -54,7 +55,7 @@ static int receive_bytes(const struct side *s, void *bytes, int64_t count) {
     return code == MPI_SUCCESS ? wait_for(s, &request) : code;
 }
 
-// Announces, waits until the message is awaited, sends it and waits for the answer.
+// Announces a message, waits until the receiver is ready, sends it and waits for the answer.
 static int time_message(const struct side *s, int64_t bytes, double *seconds) {
     char ready;
     int code = send_bytes(s, &bytes, sizeof bytes);
@@ -69,7 +70,7 @@ static int time_message(const struct side *s, int64_t bytes, double *seconds) {
     return code;
 }
 
-// The other end of time_message, until a message of no bytes is announced.
+// Serves the other end of time_message, until a message of 0 bytes is announced.
 static int answer(const struct side *s) {
     for (int64_t bytes = 0;;) {
         MPI_Request request;
@@ -90,7 +91,8 @@ static int answer(const struct side *s) {
 
 // ------------------------------------------------------------------------------------ one link
 
-// The first messages set connections up; then the median until a quarter of the time is over.
+// Returns the median latency of messages sent within a quarter of the time. The connection is set
+// up before.
 static int time_latency(const struct side *s, double end, double *latency) {
     double seconds[LATENCY_SAMPLES], begin = mmul_clock_now();
     int count = 0, code = MPI_SUCCESS;
@@ -102,8 +104,8 @@ static int time_latency(const struct side *s, double end, double *latency) {
     return code;
 }
 
-// Larger and larger messages while the next one is expected to be over in time, then the median of
-// some of that size.
+// Increases the message size while the next message is expected to end in time. Then takes the
+// median of some messages of the last size.
 static int time_bandwidth(const struct side *s, double end, double latency, double *bandwidth) {
     double seconds[BANDWIDTH_SAMPLES];
     int64_t bytes = mmul_smaller(FIRST_BYTES, s->limits->most_bytes);
@@ -125,7 +127,7 @@ static int time_bandwidth(const struct side *s, double end, double latency, doub
     return code;
 }
 
-// From here to the peer.
+// Measures the direction from here to the peer. The first two messages set up the connection.
 static int time_way(const struct side *s, struct mmul_link *way) {
     double ignored;
     int64_t no_more = 0;
@@ -140,7 +142,8 @@ static int time_way(const struct side *s, struct mmul_link *way) {
     return code == MPI_SUCCESS ? send_bytes(s, &no_more, sizeof no_more) : code;
 }
 
-// One of two members: both ways, the first one's way first. Only the first one gets the link.
+// Measures both directions of a pair, starting with the first member's. Only the first member gets
+// the link.
 static int measure_pair(const struct side *s, bool first, struct mmul_link *link) {
     struct mmul_link there = {0}, back = {0};
     if (!first) {
@@ -167,12 +170,13 @@ static int wait_for_all(const struct side *s) {
     return code == MPI_SUCCESS ? mmul_comm_wait(&request, s->alarm) : code;
 }
 
-// The `index`-th member measured against root, of `count` spread over 1 .. size - 1.
+// Returns the `index`-th of `count` members measured against root, spread evenly over 1 .. size -
+// 1.
 static int sampled_member(int index, int count, int size) {
     return 1 + (int)((int64_t)index * (size - 1) / count);
 }
 
-// Root: members without a measurement get the median of those that have one.
+// Root: assigns the median to members without a measurement.
 static enum mmul_status fill_in(struct mmul_link *links, int size, int measured,
                                 struct mmul_error *err) {
     double *x = NULL;
@@ -205,8 +209,8 @@ static int measure_root_links(struct side side, int rank, int size, int count,
     return code;
 }
 
-// Links of one turn share no member: those that begin at even members, at odd ones, and, in a ring
-// of odd length, the last one alone.
+// Returns the turn in which a ring link is measured. Links of one turn share no member: first those
+// that begin at even members, then at odd ones; in a ring of odd length the last one is alone.
 static int turn_of(int member, int size) {
     return member == size - 1 && size % 2 != 0 ? 2 : member % 2;
 }
@@ -235,7 +239,7 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
         code = wait_for_all(side);
     if (code == MPI_SUCCESS && size > 2)
         code = measure_ring_links(*side, rank, size, &mine);
-    // No agreement then: others may be anywhere in this.
+    // No agreement after an alarm: the other members may be anywhere in this function.
     bool heard = mmul_alarm_is_raised(side->alarm);
     err->status = heard ? MMUL_OK : mmul_comm_check(code, "link measurement", err);
     if (heard || (err->status != MMUL_OK && side->alarm != NULL)) {
@@ -249,7 +253,7 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
     code = MPI_Bcast(root_links, size * bytes, MPI_BYTE, 0, side->mpi);
     if (code == MPI_SUCCESS && size > 2)
         code = MPI_Allgather(&mine, bytes, MPI_BYTE, ring_links, bytes, MPI_BYTE, side->mpi);
-    if (size == 2) // the ring goes there and back by the one link there is
+    if (size == 2) // both directions of the ring use the only link
         ring_links[0] = ring_links[1] = root_links[1];
     return mmul_comm_check(code, "link measurement", err);
 }

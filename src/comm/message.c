@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bytes are two MPI messages: these where they lie, and the trailer.
+// Bytes travel as two MPI messages: the bytes, in place, and their trailer.
 #include "comm/message.h"
 
 #include <math.h>
@@ -68,7 +68,8 @@ bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer
     return false;
 }
 
-// A trailer that is awaited is here or can be cancelled. What was sent, bytes and trailer, may still be on its way.
+// Abandons a message. A pending receive of a trailer has arrived or can be cancelled. Sent bytes
+// and trailers may still be in flight.
 static void give_up(struct mmul_message *message) {
     for (int i = 0; i < 2; i++) {
         if (message->requests[i] == MPI_REQUEST_NULL)
@@ -80,7 +81,7 @@ static void give_up(struct mmul_message *message) {
     message->active = false;
 }
 
-// The codes of both calls.
+// Checks the code of both calls.
 static void begin(const struct mmul_peers *peers, int code, struct mmul_message *message) {
     message->active = true;
     if (!mmul_peers_check(peers, code, message->receives ? "receive" : "send"))
@@ -159,7 +160,7 @@ bool mmul_words_is_over(const struct mmul_peers *peers, struct mmul_words *words
         return true;
     int code = MPI_Test(&words->request, &over, MPI_STATUS_IGNORE);
     words->failed = !mmul_peers_check(peers, code, "transfer");
-    if (words->failed && words->request != MPI_REQUEST_NULL) { // `words` may go
+    if (words->failed && words->request != MPI_REQUEST_NULL) { // the caller may free `words`
         MPI_Cancel(&words->request);
         MPI_Request_free(&words->request);
     }
@@ -187,7 +188,7 @@ bool mmul_sum_is_over(const struct mmul_peers *peers, struct mmul_sum *sum) {
         return true;
     int code = MPI_Test(&sum->request, &over, MPI_STATUS_IGNORE);
     bool good = mmul_peers_check(peers, code, "sum");
-    // What a collective has begun nobody can take back: its memory stays MPI's.
+    // MPI cannot cancel a collective: its memory stays MPI's.
     sum->active = good && !over && !mmul_peers_is_broken(peers);
     return !sum->active;
 }

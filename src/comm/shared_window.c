@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Segments and files of a node. What the leader has open is opened by every rank through
-// /proc/<pid>/fd: for a memfd no name that a crash could leave behind and no size limit of
-// /dev/shm, for a file no second look at its path.
+// Segments and files of a node. Every rank opens the leader's file descriptor through
+// /proc/<pid>/fd. A memfd then needs no name that a crash could leave behind, and has no size limit
+// of /dev/shm. A file is not looked up by its path again.
 #include "comm/shared_window.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-// What the leader tells its node: plain bytes inside one machine.
+// The leader's message to its node, as plain bytes within one machine.
 struct announcement {
     int64_t pid;
     int fd; // -1: the leader failed
@@ -76,7 +76,8 @@ static enum mmul_status open_announced(const struct announcement *from, const ch
     return mmul_fail(err, MMUL_ERR_SYSTEM, "'%s' is not %s of the node leader", path, name);
 }
 
-// Mappings begin on a page, what is wanted anywhere in it. On success fd is the mapping's.
+// Maps the pages around the requested range, which may begin anywhere in a page. On success the
+// mapping owns fd.
 static enum mmul_status map_pages(int fd, const struct announcement *from, const char *name,
                                   struct mmul_shared *shared, struct mmul_error *err) {
     char text[32];
@@ -102,7 +103,8 @@ void mmul_shared_destroy(struct mmul_shared *shared) {
     *shared = (struct mmul_shared){0};
 }
 
-// Collective over node: the leader's file into every rank. `status` and *err: the leader's so far.
+// Collective over node. Maps the leader's file into every rank. `status` and *err: the leader's so
+// far.
 static enum mmul_status share(const struct mmul_comm *comm, struct announcement from,
                               const char *name, enum mmul_status status, struct mmul_shared *shared,
                               struct mmul_error *err) {
@@ -116,7 +118,7 @@ static enum mmul_status share(const struct mmul_comm *comm, struct announcement 
         status = map_pages(fd, &from, name, shared, err);
     if (fd >= 0 && status != MMUL_OK)
         close(fd);
-    // The leader may close its own when all have opened it.
+    // The leader may close its descriptor after all ranks have opened it.
     enum mmul_status waited = mmul_comm_node_barrier(comm, status == MMUL_OK ? err : &later);
     status = status == MMUL_OK ? waited : status;
     if (status != MMUL_OK)

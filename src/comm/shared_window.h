@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT
-// Memory of a node, mapped by every rank of it: a segment of its own, or a file where it lies.
+// Memory that every rank of a node maps: a segment of its own, or a file in place.
 #pragma once
 
 #include "comm/comm.h"
 
 struct mmul_shared {
-    char *data; // what was asked for; NULL when bytes is 0
+    char *data; // start of the requested range; NULL if bytes is 0
     int64_t bytes;
-    void *mapping; // the pages around it; NULL: borrowed memory, or nothing
+    void *mapping; // pages around it; NULL: borrowed memory, or nothing
     int64_t mapped_bytes;
-    int fd; // of what is mapped, open as long as the mapping; of no meaning without one
+    int fd; // descriptor of the mapping, open as long as it exists; undefined without one
 };
 
-// Collective over node. The leader makes the segment (memfd, space allocated at once, so that a
-// lack of memory is an error here and not a signal later), the others map it. `bytes` is the same
-// on all ranks of the node; 0 is legal. It is page-aligned and zeroed. When the leader fails, the
-// others fail too.
-// Not MPI_Win_allocate_shared: with too little /dev/shm one rank gets an error and the rest wait
-// for ever. Fails with MMUL_ERR_SYSTEM; agree over world afterwards.
+// Collective over node. The leader creates the segment (memfd, with its space allocated at once, so
+// that a lack of memory is an error here and not a signal later); the other ranks map it. `bytes`
+// is the same on all ranks of the node; 0 is legal. The memory is page-aligned and zeroed. If the
+// leader fails, all ranks of the node fail.
+// Does not use MPI_Win_allocate_shared: if /dev/shm is too small, one rank gets an error and the
+// others wait forever. Fails with MMUL_ERR_SYSTEM; agree over world afterwards.
 enum mmul_status mmul_shared_create(const struct mmul_comm *comm, int64_t bytes,
                                     struct mmul_shared *shared, struct mmul_error *err);
 
-// What the leader has for its node. Other ranks give the name alone.
+// The leader's file or memory. Other ranks set the name only.
 struct mmul_shared_source {
     const char *name;      // for errors: "'A.bin'"
-    void *memory;          // the leader's own, for a node of one rank; NULL: the file
-    int fd;                // open, borrowed until the call returns; -1: the leader has nothing
+    void *memory;          // the leader's own, for a node of one rank; NULL: the file is used
+    int fd;                // open, borrowed until the call returns; -1: the leader has none
     int64_t offset, bytes; // any offset; bytes > 0, all of it inside the file
-    bool writable;         // then fd may be open for writing alone: every rank opens it anew
+    bool writable;         // fd may be open for writing only: every rank opens the file again
 };
 
-// Collective over node. Maps a part of the leader's file into every rank, shared; or lends the
-// memory of a leader that is alone. A file that becomes shorter later raises SIGBUS: see
-// base/guard.h. When the leader fails, the others fail too.
-// Fails with MMUL_ERR_SYSTEM; agree over world afterwards.
+// Collective over node. Maps a part of the leader's file into every rank, shared. A leader that is
+// alone lends its memory instead. A file that becomes shorter later raises SIGBUS: see
+// base/guard.h. If the leader fails, all ranks of the node fail. Fails with MMUL_ERR_SYSTEM; agree
+// over world afterwards.
 enum mmul_status mmul_shared_map(const struct mmul_comm *comm,
                                  const struct mmul_shared_source *source,
                                  struct mmul_shared *shared, struct mmul_error *err);

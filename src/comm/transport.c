@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Splits the leaders, and duplicates what came of it: collectives of the two directions are begun in orders of their
-// own. A run that has ended leaves nothing under way there, so the next one of the same members goes on with it.
+// Splits the leaders, and duplicates the result: collectives of the two directions begin in orders
+// of their own. A finished run leaves nothing in flight there, so the next run of the same members
+// reuses both communicators.
 #include "comm/transport.h"
 
 #include <string.h>
@@ -11,7 +12,8 @@
 const struct mmul_transport MMUL_TRANSPORT_NONE = {.outward = MPI_COMM_NULL,
                                                    .inward = MPI_COMM_NULL};
 
-// Collective over leaders: those of root and of nodes that work. Code of MPI.
+// Collective over leaders. Creates, or reuses, the communicators of root and of nodes that have
+// work. Returns MPI's code.
 static int take_directions(const struct mmul_comm *comm, const bool *works) {
     struct mmul_directions *directions = comm->directions;
     bool is_same = directions->are_there;
@@ -39,7 +41,7 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
     struct mmul_transport *t = transport;
     *t = MMUL_TRANSPORT_NONE;
     t->failure = failure;
-    // Who has no memory splits with the others all the same.
+    // A rank without memory still takes part in the collective split.
     enum mmul_status status = MMUL_ALLOCATE(t->sent_bytes, comm->node_count, "traffic", err);
     t->talk = (struct mmul_peers){comm->world, failure,     comm->rank_node,
                                   comm->rank,  comm->alarm, t->sent_bytes};
