@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Work stealing between nodes: victim selection and the messages for it. Only an idle rank sends a
-// request.
+// Work stealing between nodes: victim selection and the messages for it. A rank sends a request
+// only when it is idle, or shortly before.
 //
 //     a rank              root's main thread            the leader of another node
 //     wants lines  --->   asks the node that    --->    takes lines that none of its ranks

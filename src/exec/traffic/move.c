@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pieces of values, where they are and where they belong; and what of a move stays on the node.
+// Pieces of values: their source, their destination, and the part of a move that stays on the node.
 #include "exec/traffic/move.h"
 
 #include "base/integer.h"
@@ -36,9 +36,9 @@ bool mmul_move_is_load(const struct mmul_stage *stage) {
 
 // ------------------------------------------------------------------------------------------ files
 
-// A region of a value that is in files of root's, in C order, of the value's type: what is loaded, and slices and rows
-// of it that are looked up, of which no more is read than is wanted. Fails as mmul_matrix_read_float, and with
-// MMUL_ERR_DATA (an index that is not in its table).
+// Reads a region of a value from files on root, in C order, in the value's type. For slices of a
+// file and rows that are looked up, it reads only the elements that are needed. Fails as
+// mmul_matrix_read_float, and with MMUL_ERR_DATA (an index that is not in its table).
 static enum mmul_status load(const struct mmul_program *program, int value,
                              struct mmul_region region, void *to, struct mmul_error *err);
 
@@ -56,8 +56,8 @@ static enum mmul_status read_slice(const struct mmul_program *program,
     return load(program, slice->operands[0], from, to, err);
 }
 
-// Rows of one matrix of the result are looked up by elements of one row of indices; runs of rows that follow each
-// other in the table are read at once.
+// Looks up rows of one matrix of the result, by the elements of one row of indices. Consecutive
+// rows of the table are read at once.
 static enum mmul_status look_up(const struct mmul_program *program,
                                 const struct mmul_operation *take, struct mmul_region region,
                                 void *to, struct mmul_error *err) {
@@ -115,7 +115,7 @@ static const struct mmul_program_step *step_of(const struct mmul_stage *stage,
     return transfer->move == 0 ? stage->is.step : stage->is.also;
 }
 
-// What is moved.
+// Returns the value that is moved.
 static const struct mmul_value *value_of(const struct mmul_stage *stage,
                                          const struct mmul_program_step *step) {
     const struct mmul_program_plan *plan = stage->plan;
@@ -140,7 +140,7 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
         if (costs->rank_node[rank] != v->node || !is_holder)
             continue;
         struct mmul_view view = mmul_values_view(v, place, rank, piece->region.matrix);
-        if (view.at == NULL) // it has no summand
+        if (view.at == NULL) // this rank has no summand
             continue;
         mmul_view_read(&view, piece->region, found, to);
         found = true;
@@ -183,7 +183,7 @@ void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer 
 
 // ------------------------------------------------------------------------------- within the node
 
-// Who copies a piece: whose it was or becomes, else the leader.
+// Returns true if this rank copies the piece: its source or its destination, else the leader.
 static bool is_mine(const struct mmul_values *v, const struct mmul_move_piece *piece) {
     int rank = piece->from_rank >= 0 ? piece->from_rank : piece->to_rank;
     return rank >= 0 ? rank == v->rank : v->node_rank == 0;
@@ -202,7 +202,8 @@ static enum mmul_status copy_here(struct mmul_stage *stage, int index, char *sta
         if (!is_mine(v, &piece.piece) || mmul_failure_is_void(&stage->site->failure))
             continue;
         status = mmul_piece_fetch(stage, &piece, staging, err);
-        // Of a sum the first: others come when all here have done this.
+        // The node's own summand is stored first; the others are added after all ranks have done
+        // this.
         if (status == MMUL_OK)
             status = mmul_piece_store(stage, &piece, false, staging, err);
     }
@@ -233,8 +234,8 @@ int64_t mmul_move_staging_bytes(const struct mmul_stage *stage) {
     return mmul_smaller(most, MMUL_PART_BYTES);
 }
 
-// What belongs to this rank and stays on the node, when all ranks of it have what they had to make. The other nodes'
-// summands travel when this one's are summed for the check.
+// Copies the pieces of this rank that stay on the node, after all ranks of the node have made them.
+// Summands from other nodes travel once this node's are summed for the check.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
     char *staging = NULL;
     enum mmul_status status =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The kind of stage that moves a value, or two that are the operands of one product: what stays on the node is copied
-// by its ranks, the rest goes in messages between the leaders (exec/traffic/mover.h), piece by piece. Root's files are
-// read and written as ends of a move, by its main thread alone.
+// The kind of stage that moves a value, or the two operands of one product. Pieces that stay on the
+// node are copied by its ranks; the others travel as messages between the leaders
+// (exec/traffic/mover.h). Root's files are read and written as ends of a move, by root's main
+// thread only.
 #pragma once
 
 #include "exec/steps/stage.h"
@@ -10,21 +11,24 @@
 
 extern const struct mmul_stage_kind mmul_move_kind;
 
-// What a stage of that kind moves; of any other nothing.
+// Returns the move of a stage of this kind; empty for any other stage.
 struct mmul_moving mmul_stage_moving(const struct mmul_stage *stage);
 
-// Does it come from a file of root's? Then the compute threads have no half.
+// Returns true if the stage loads from a file on root. The compute threads then have nothing to
+// copy.
 bool mmul_move_is_load(const struct mmul_stage *stage);
 
-// Bytes of the largest piece that it copies within the node.
+// Returns the bytes of the largest piece that the stage copies within the node.
 int64_t mmul_move_staging_bytes(const struct mmul_stage *stage);
 
-// The main thread. A piece as this node has it, of summands the sum of those of its ranks; what has come, where it
-// belongs (add: to what is there already). Fail as files do.
+// The main thread. fetch: reads a piece as this node has it; for summands, the sum over its ranks.
+// store: writes a piece that has arrived to its place (add: adds it to the present content). Both
+// fail as files do.
 enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                   void *to, struct mmul_error *err);
 enum mmul_status mmul_piece_store(struct mmul_stage *stage, const struct mmul_transfer *transfer,
                                   bool add, const void *from, struct mmul_error *err);
 
-// Where a piece can leave, or come to, without a copy; NULL: nowhere.
+// Returns the memory from which a piece can be sent, or into which it can be received, without a
+// copy. NULL: there is none.
 void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer *transfer);

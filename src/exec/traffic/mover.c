@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One loop over the channels, whatever they carry and wherever to. Computes nothing; waits for nothing.
+// One loop over all channels, whatever they carry. Computes nothing and never waits.
 #include "exec/traffic/mover.h"
 
 #include <math.h>
@@ -22,7 +22,8 @@ static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, 
     mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
 }
 
-// Tells the ranks of the node, too. A panel is here when both channels have brought what they bring of it.
+// Raises a counter, and publishes it to the ranks of the node. A panel has arrived when both
+// channels have delivered their part of it.
 static void raise(struct mmul_mover *m, int index, enum mmul_counter counter, int64_t value) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t *counters = m->moved[index].counters;
@@ -39,7 +40,8 @@ static void raise(struct mmul_mover *m, int index, enum mmul_counter counter, in
     count_for_all(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
 }
 
-// Have all ranks of this node done their part of so many stages? When all is void nobody has to.
+// Returns true if all ranks of this node have done their part of so many stages, or the run is
+// void.
 static bool have_done(const struct mmul_mover *m, int stages) {
     bool done = true;
     for (int i = 0; i < m->site->context->comm->node_size; i++)
@@ -47,8 +49,8 @@ static bool have_done(const struct mmul_mover *m, int stages) {
     return done || mmul_failure_is_void(&m->site->failure);
 }
 
-// Steps that every rank of this node has finished. When all is void nobody has to: whoever holds the
-// last lines of a block, others' or its own, may have given up.
+// Sets the number of passes that every rank of this node has finished. In a void run no rank has to
+// finish: a rank that holds the last lines of a block, its own or stolen, may have given up.
 static void look_at_steps(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t least = stage->product->layout.passes;
@@ -58,14 +60,14 @@ static void look_at_steps(struct mmul_mover *m, int index) {
     m->moved[index].counters[MMUL_PASSES_DONE] = least;
 }
 
-// For is_over of a kind. When all is void no rank has to reach anything, but traffic ends all the same.
+// Callback for is_over of a kind. In a void run no rank has to reach a goal, but the traffic does.
 static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
     const struct mmul_mover *m = context;
     return atomic_load(counter) >= goal ||
            (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->site->failure));
 }
 
-// Is what the ranks of this node have of a spread operand complete?
+// Returns true if the ranks of this node have made their parts of a spread operand.
 static bool is_made(struct mmul_mover *m, const struct mmul_stage *stage) {
     const int made = stage->product->spread_needs;
     const struct mmul_stage *maker = made > 0 ? &m->stages[made - 1] : NULL;
@@ -73,8 +75,9 @@ static bool is_made(struct mmul_mover *m, const struct mmul_stage *stage) {
            (maker == NULL || !moves_values(maker) || maker->is.kind->is_over(maker, reach, m));
 }
 
-// May pieces of values come and go? From a file at once, between the nodes when all ranks here have done their part,
-// or, of what is checked when it has arrived, have given their sums.
+// Returns true if pieces of values may be sent and received: from a file at once; between nodes
+// when all ranks here have done their part. Values that are checked on arrival need only their sums
+// to be ready.
 static bool may_move(const struct mmul_mover *m, const struct mmul_stage *stage) {
     return stage->index <= m->over + 1 &&
            (mmul_move_is_load(stage) || have_done(m, stage->index + 1) ||
@@ -94,7 +97,7 @@ static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route
     return may;
 }
 
-// Where the transfer's bytes are in the node's memory; NULL: they are not.
+// Returns the address of the transfer's bytes in the node's memory, or NULL if they are elsewhere.
 static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
     if (transfer->content == MMUL_CONTENT_PART)
         return mmul_piece_run(stage, transfer);
@@ -139,7 +142,7 @@ static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer, b
     }
 }
 
-// What the channel says when the next transfer is through: marks of all stages grow in one order.
+// Returns the channel's mark after the next transfer. Marks of all stages grow in one order.
 static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route *route) {
     return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
 }
@@ -148,7 +151,8 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     const struct mmul_transfer *transfer = &route->next;
     const struct mmul_stage *stage = &m->stages[route->stage];
     bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
-    bool is_root = m->site->transport.rank == 0; // whose end of scatter and gather is all of them
+    // root's end of scatter and gather counts all nodes
+    bool is_root = m->site->transport.rank == 0;
     int64_t bytes = transfer->bytes;
     if (m->site->trace == NULL || transfer->in_place)
         return;
@@ -171,8 +175,8 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     }
 }
 
-// Has the oldest transfer left? Several panels of a relay may be under way, which leave in order; each piece of a value
-// is one packet.
+// Returns true if the oldest transfer has left. Several panels of a relay may be in flight, and
+// leave in order; each piece of a value is one packet.
 static bool has_span_left(const struct mmul_mover_route *route,
                           const struct mmul_mover_span *span) {
     if (mmul_channel_is_idle(&route->channel))
@@ -182,7 +186,8 @@ static bool has_span_left(const struct mmul_mover_route *route,
                : route->spans_ended < route->channel.packets.ended;
 }
 
-// What began before the last one had left counts from then.
+// Records transfers that have left. The time of a transfer starts when the one before it had left,
+// at the earliest.
 static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route) {
     while (route->spans_ended < route->spans_begun) {
         const struct mmul_mover_span *span =
@@ -196,9 +201,9 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
     }
 }
 
-// -------------------------------------------------------------------------------- from stage to stage
+// ------------------------------------------------------------------------------ progress of stages
 
-// What the lists of a stage count to.
+// Returns the final count of a stage on a channel.
 static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
     if (stage->product == NULL)
         return stage->is.panels;
@@ -206,7 +211,7 @@ static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
     return by_round ? stage->is.schedule->rounds : stage->product->layout.passes;
 }
 
-// May it have transfers there?
+// Returns true if the stage may have transfers on the channel.
 static bool goes_by(const struct mmul_stage *stage, enum mmul_route route) {
     return route < MMUL_ROUTE_SEND ? stage->product != NULL : moves_values(stage);
 }
@@ -219,7 +224,7 @@ static struct mmul_transfers list_of(const struct mmul_mover *m, const struct mm
                                   : mmul_transfers_of_moving(&moving, node, route);
 }
 
-// The list of the route's stage.
+// Starts the list of the channel's current stage.
 static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     const struct mmul_stage *stage = &m->stages[route->stage];
@@ -230,7 +235,7 @@ static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
-// Counts what is here, and what has left, for the stages it belongs to.
+// Counts arrivals and departures for the stages that they belong to.
 static void count(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     for (int i = route->counted; i <= route->stage; i++) {
@@ -248,7 +253,7 @@ static void count(struct mmul_mover *m, enum mmul_route index) {
     }
 }
 
-// Has all that a product moves on this node begun and left?
+// Returns true if all transfers of a product on this node have begun and left.
 static bool have_left(const struct mmul_mover *m, int stage) {
     bool left = true;
     for (int i = 0; i < MMUL_ROUTE_SEND; i++) {
@@ -262,7 +267,8 @@ static bool have_left(const struct mmul_mover *m, int stage) {
     return left;
 }
 
-// Counts the stages that are over, but for early moves that are not due. True: there are more.
+// Counts the stages that are over, early moves that are not due excepted. Returns true if there are
+// more than before.
 static bool end_stages(struct mmul_mover *m) {
     const int before = m->over;
     while (m->ended < m->over &&
@@ -278,9 +284,9 @@ static bool end_stages(struct mmul_mover *m) {
     return m->over > before;
 }
 
-// From how many stages on what a rank does may be what the traffic waits for: those of which something moves, or is
-// added up, may begin when the one before the last is over; the next transfer of a channel when its memory is free and
-// what it takes from ranks is made.
+// Returns the number of finished stages from which on a rank's progress can unblock traffic. A
+// stage with traffic or sums may begin when the stage two before it is over. The next transfer of a
+// channel may begin when its memory is free and its inputs from ranks are made.
 static int64_t find_news(struct mmul_mover *m) {
     const int count = m->stage_count;
     while (m->carried < count && (m->carried < m->over || !m->moved[m->carried].is_carried))
@@ -300,7 +306,8 @@ static int64_t find_news(struct mmul_mover *m) {
     return from;
 }
 
-// Panels of which this node has all that comes, and nothing is to leave any more of the last one.
+// Returns the number of panels that have arrived completely on this node. The last one counts only
+// after all panels sent from here have left.
 static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *stage) {
     const struct mmul_mover_stage *of = &m->moved[stage->index];
     const int64_t panels = stage->is.panels, *counters = of->counters;
@@ -311,7 +318,7 @@ static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *s
     return has_left ? received : mmul_smaller(received, panels - 1);
 }
 
-// Tells of the open stages that move values. True: something that ranks wait for is here.
+// Publishes arrivals of the open moves. Returns true if any rank may have waited for one.
 static bool tell_arrivals(const struct mmul_mover *m) {
     bool any = false;
     for (int i = m->ended; i < m->stage_count && i <= m->over + 1; i++) {
@@ -326,7 +333,7 @@ static bool tell_arrivals(const struct mmul_mover *m) {
     return any;
 }
 
-// What is added up, too, one stage after the other on all nodes.
+// Advances the sums, one stage after the other in the same order on all nodes.
 static bool advance_sums(struct mmul_mover *m) {
     while (m->summed < m->stage_count && mmul_sums_are_over(&m->stages[m->summed]))
         m->summed++;
@@ -358,7 +365,7 @@ static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
 static bool advance(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     bool moved = false;
-    // The next list with a transfer in it; the last stage's stays when there is none.
+    // Select the next list with a transfer. If there is none, keep the last stage's.
     while (!route->has_next && route->stage + 1 < m->stage_count)
         if (goes_by(&m->stages[++route->stage], index))
             begin_list(m, index);
@@ -367,7 +374,7 @@ static bool advance(struct mmul_mover *m, enum mmul_route index) {
         moved = true;
     }
     moved |= mmul_channel_advance(&route->channel);
-    // Spans end before ranks hear of it: what one then begins lies behind them in the trace.
+    // Spans end before ranks see the arrival: work that they then begin comes later in the trace.
     end_spans(m, route);
     count(m, index);
     return moved;
@@ -385,7 +392,7 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     moved |= advance_sums(m);
     moved |= end_stages(m);
     const int64_t from = find_news(m);
-    // Other news than before: what has been missed is to be looked for.
+    // The threshold has changed, so progress since the last call may have been missed.
     moved |= atomic_exchange(&m->site->progress->news_from, from) != from;
     if (moved)
         return MMUL_ATTEND_MOVED;
@@ -397,7 +404,7 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     return is_under_way ? MMUL_ATTEND_UNDER_WAY : MMUL_ATTEND_NOTHING;
 }
 
-// ------------------------------------------------------------------------------------ start, end
+// --------------------------------------------------------------------------- creation, destruction
 
 static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
     [MMUL_ROUTE_SCATTER] = MMUL_CHANNEL_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_CHANNEL_RELAY,
@@ -406,8 +413,8 @@ static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
     [MMUL_ROUTE_SEND] = MMUL_CHANNEL_SEND,       [MMUL_ROUTE_RECEIVE] = MMUL_CHANNEL_RECEIVE,
     [MMUL_ROUTE_COPY] = MMUL_CHANNEL_LOAD};
 
-// Buffers for the largest of its stages, the same at both ends of the channel. *ends: it ends here, in files of
-// root's or in values. False: no stage has a transfer on it.
+// Computes the buffer size for the largest stage, the same at both ends of the channel. *ends: the
+// channel ends here, in files of root or in values. Returns false if no stage has a transfer on it.
 static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
     struct mmul_transfer first;
     int64_t mark = 0;
@@ -448,7 +455,7 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
     return status;
 }
 
-// Of what nothing moves all has left, or is here.
+// Marks a stage without traffic as arrived and left.
 static void begin_counting(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     const bool moves = m->moved[index].is_carried || stage->is_carried;

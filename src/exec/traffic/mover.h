@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// What the main thread of a node's leader does during a run: it walks the node's lists of transfers
-// (plan/lists/transfers.h), stage after stage, along the channels (comm/channel.h). On each channel the next transfer
-// begins when what it waits for is there, and raises its counter when it ends. No channel waits for
-// another but through these counters, so they overlap each other and the computing.
+// The progress engine of a node's leader: during a run its main thread walks the node's lists of
+// transfers (plan/lists/transfers.h), stage after stage, along the channels (comm/channel.h). On
+// each channel the next transfer begins when its inputs are there, and raises its counter when it
+// ends. Channels depend on each other only through these counters, so they overlap with each other
+// and with computation.
 //
-// A stage may begin when the one before the last is over on this node: stages that follow each other have
-// lanes and slots of their own, so that one is brought while the other one is computed. Early moves
-// (plan/program/program_early.c) are under way until they are due, several at a time.
+// A stage may begin when the stage two before it is over on this node. Consecutive stages have
+// lanes and slots of their own, so that one is loaded while the other is computed. Early moves
+// (plan/program/program_early.c) are in flight until they are due, several at a time.
 #pragma once
 
 #include "comm/channel.h"
@@ -18,60 +19,63 @@
 #include "exec/traffic/streams.h"
 #include "plan/lists/transfers.h"
 
-// Of a transfer that has begun, for the trace.
+// A transfer in flight, for the trace.
 struct mmul_mover_span {
     double begin;
     int stage;
-    int64_t mark; // of a relay: it has left when its channel's `left` is that far
+    int64_t mark; // a relay's transfer has left when the channel's `left` has this value
     int64_t numbers[2];
     enum mmul_trace_kind kind;
 };
 
-// What a stage counts on this node, and on each channel.
+// Counters of a stage on this node, and on each channel.
 struct mmul_mover_stage {
     int64_t counters[MMUL_COUNTERS];
-    int64_t marks[MMUL_ROUTES]; // of its transfers: these are added to what they bring
-    bool is_on[MMUL_ROUTES];    // it has transfers there
-    bool is_carried;            // something of it moves, or is added up
+    int64_t marks[MMUL_ROUTES]; // offset added to the counts of its transfers, per channel
+    bool is_on[MMUL_ROUTES];    // the stage has transfers on this channel
+    bool is_carried;            // the stage has traffic or sums
 };
 
-// One channel, and the lists that go over it, one stage's after the other's.
+// One channel, and the lists of all stages that it carries in turn.
 struct mmul_mover_route {
     struct mmul_channel channel;
-    int stage; // whose list it is
+    int stage; // stage of the current list
     struct mmul_transfers list;
     struct mmul_transfer next;
     bool has_next;
-    int counted;         // stages before that one have been counted to their ends
-    int64_t *node_bytes; // scatter, gather: of the transfer under way, owned
-    struct mmul_stream
-        streams[MMUL_CHANNEL_PACKETS + 1]; // of transfers under way, a ring: where they end
+    // stages before this one are counted completely
+    int counted;
+    // scatter, gather: bytes of the current transfer by node, owned
+    int64_t *node_bytes;
+    struct mmul_stream streams[MMUL_CHANNEL_PACKETS + 1]; // ring: ends of the transfers in flight
     int64_t streams_begun;
-    struct mmul_mover_span spans[MMUL_CHANNEL_PACKETS + 1]; // begun and not yet left, a ring
+    // ring: transfers that have begun and not left
+    struct mmul_mover_span spans[MMUL_CHANNEL_PACKETS + 1];
     int64_t spans_begun, spans_ended;
-    double busy_until; // when the last of them left
+    double busy_until; // clock: when the last transfer left
 };
 
 struct mmul_mover {
     struct mmul_site *site;         // borrowed
-    struct mmul_stage *stages;      // borrowed: those of the run
-    int stage_count;                // of these
-    struct mmul_mover_stage *moved; // owned: what moves of each
-    int over;    // so many stages are, on this node, but for early moves that are not due
-    int ended;   // so many are, without exception
-    int summed;  // so many have nothing left to be added up
-    int carried; // the first of the others that is_carried
+    struct mmul_stage *stages;      // borrowed from the run
+    int stage_count;                // number of stages
+    struct mmul_mover_stage *moved; // owned: counters of each stage
+    // number of stages that are over on this node, early moves that are not due excepted
+    int over;
+    int ended;   // number of stages that are over without exception
+    int summed;  // number of stages with no sums left
+    int carried; // first stage from there on with is_carried
     struct mmul_mover_route routes[MMUL_ROUTES];
-    char *staging; // owned: of a piece of root's files that is copied; NULL: there is none
-    struct mmul_sums_traffic sums; // of the stage whose ranks add up
+    char *staging;                 // owned: buffer for a piece of root's files; NULL: not needed
+    struct mmul_sums_traffic sums; // sums of the stage that adds up now
 };
 
-// Local. Sizes are the plan's. Fails with MMUL_ERR_SYSTEM (memory).
+// Local. Buffer sizes come from the plan. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
                                  struct mmul_stage *stages, int stage_count,
                                  struct mmul_error *err);
 void mmul_mover_fini(struct mmul_mover *mover);
 
-// Moves what can be moved now. The first failure is kept in site->failure; traffic goes on, void, until
-// everybody has what they wait for.
+// Advances all transfers that can advance. The first failure is kept in site->failure. Traffic then
+// continues, void, so that no rank waits forever.
 enum mmul_attention mmul_mover_attend(struct mmul_mover *mover);

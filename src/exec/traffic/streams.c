@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Walks the rectangles of a stream and reads or writes those that a range of bytes touches. Knows
+// Walks the rectangles of a stream, and reads or writes those that overlap a range of bytes. Uses
 // files and plans, not MPI.
 #include "exec/traffic/streams.h"
 
@@ -9,13 +9,13 @@
 #include "io/repeated.h"
 #include "model/matrix.h"
 
-// The range of bytes a call is about, and the memory it is in.
+// The byte range of a call, and its memory.
 struct window {
     int64_t begin, end;
     char *memory;
 };
 
-// One walk: rectangles are visited in order, `at` being where the next one begins in the stream.
+// One walk over the rectangles in order; `at` is the stream offset of the next one.
 struct passing {
     const struct mmul_stream *stream;
     struct window window;
@@ -83,7 +83,7 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
     return status;
 }
 
-// The next rectangle: transfers the stretch of it inside the window.
+// Transfers the part of the next rectangle that lies in the window.
 static enum mmul_status pass_region(struct passing *p, struct mmul_region region,
                                     struct mmul_error *err) {
     int64_t each = element_bytes(p), at = p->at;
@@ -95,7 +95,7 @@ static enum mmul_status pass_region(struct passing *p, struct mmul_region region
                     p->window.memory + (from - p->window.begin), err);
 }
 
-// Pieces, C_in or (full in the other axis) C of a range of units.
+// Transfers the pieces, C_in, or C (with full extent along the other axis) of a range of units.
 static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
                                    struct mmul_error *err) {
     const struct mmul_schedule *schedule = plan_of(p);
@@ -113,7 +113,8 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
     return status;
 }
 
-// What of a stretch's rectangle, before which the rank has so many lines in the pass, is lent.
+// Returns the lent part of a stretch's rectangle. lines_before: lines of the rank in the pass
+// before this stretch.
 static struct mmul_region lent_region(const struct mmul_schedule *schedule,
                                       const struct mmul_lent *lent, struct mmul_region stretch,
                                       int64_t lines_before) {
@@ -128,7 +129,7 @@ static struct mmul_region lent_region(const struct mmul_schedule *schedule,
     return r;
 }
 
-// A row of a stretch's rectangle without what is lent of it.
+// Transfers a row of a stretch's rectangle, without its lent parts.
 static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region stretch,
                                  int64_t lines_before, int64_t row, struct mmul_error *err) {
     const struct mmul_files *files = files_of(p);
@@ -163,7 +164,7 @@ static bool is_lent(const struct passing *p, int rank) {
     return false;
 }
 
-// A rank's block of C of a pass.
+// Transfers a rank's block of C of a pass.
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
     const struct mmul_schedule *schedule = plan_of(p);
     struct mmul_pass pass = p->stream->transfer.pass;
@@ -210,7 +211,7 @@ static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
     return status;
 }
 
-// --------------------------------------------------------------------------------------- entries
+// -------------------------------------------------------------------------------- end of a channel
 
 static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
                                 struct mmul_error *err) {
@@ -237,7 +238,7 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
     if (transfer->content == MMUL_CONTENT_PART)
         return mmul_piece_store(stream->stage, transfer, transfer->piece.is_sum, from, err);
-    if (from == NULL) // it is in its place, and counted as it was computed
+    if (from == NULL) // in place already, and counted when it was computed
         return MMUL_OK;
     enum mmul_status status = pass_node(&p, node, err);
     files_of(&p)->done_bytes += p.written;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the bytes of a transfer come from or go to that are not in the node's memory as they travel: root's files, and
-// values. What a node gets or gives of a product in one go (its pieces of a round, a panel, its block of C of a pass)
-// is a list of rectangles, one after another: rank by rank, stretch by stretch. So transposes, column splits and
-// repeated batches are all the same case. Of a value that moves it is one rectangle.
+// Sources and destinations of transfers that are not in the node's memory as they travel: root's
+// files, and values. For a product, one transfer of a node (its pieces of a round, a panel, its
+// block of C of a pass) is a list of rectangles, rank by rank, stretch by stretch. Transposes,
+// column splits and repeated batches are therefore one case. A piece of a value that moves is one
+// rectangle.
 #pragma once
 
 #include "comm/channel.h"
@@ -13,10 +14,10 @@
 struct mmul_stream {
     struct mmul_stage *stage; // borrowed
     struct mmul_transfer transfer;
-    char *staging; // borrowed: of a piece that is copied
+    char *staging; // borrowed: buffer for a piece that is copied
 };
 
-// Bytes of the stream of a node from the files, or to them, for a channel (comm/channel.h) whose context is a struct
-// mmul_stream; to nowhere: they are there already, and were counted. Files are root's. What was lent counts
-// where it is computed.
+// Reads or writes the bytes of a node's stream, as the end of a channel (comm/channel.h) with a
+// struct mmul_stream as context. Bytes that are in place already are neither moved nor counted
+// again. Files belong to root. Lent lines count on the node that computes them.
 extern const struct mmul_channel_end mmul_stream_end;
