@@ -33,8 +33,8 @@ static bool has_all_terms(const struct mmul_stage *stage) {
 
 // Checks a block. The check does not count wrong lines against this rank's device if another rank's
 // device has added some of the terms.
-static enum mmul_status check(struct mmul_stage *stage, const struct mmul_product *product,
-                              const char *place, struct mmul_error *err) {
+static enum mmul_status check_block(struct mmul_stage *stage, const struct mmul_product *product,
+                                    const char *place, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works->at_hand;
     const int64_t recomputed = stage->verifier.blocks_recomputed;
     bool excused = work->begin > 0 && !is_mine(stage);
@@ -73,7 +73,7 @@ static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mm
     }
     if (status != MMUL_OK || !has_all_terms(stage) || stage->site->options->no_verify || !checks)
         return status;
-    return check(stage, product, place, err);
+    return check_block(stage, product, place, err);
 }
 
 // Multiplies a block, then applies the fused operations to it.
@@ -97,8 +97,8 @@ static enum mmul_status multiply_block(struct mmul_stage *stage, const struct mm
 }
 
 // Splits the block into slices of rows if finished rows are written back to the disk.
-static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_part *part,
-                                 const struct mmul_block *block, struct mmul_error *err) {
+static enum mmul_status multiply_in_slices(struct mmul_stage *stage, const struct mmul_part *part,
+                                           const struct mmul_block *block, struct mmul_error *err) {
     const struct mmul_region all = block->at;
     int64_t slice = mmul_write_back_slice(stage);
     enum mmul_status status = MMUL_OK;
@@ -117,7 +117,7 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_par
 // ---------------------------------------------------------------------------------------- blocks
 
 // Returns an iterator over the blocks of the current work.
-static struct mmul_block_walk walk_at_hand(const struct mmul_stage *stage) {
+static struct mmul_block_walk walk_current_blocks(const struct mmul_stage *stage) {
     const struct mmul_work *work = &stage->works->at_hand;
     struct mmul_tasks tasks = stage->works->tasks[stage->comm->node_rank];
     tasks.rank = work->rank;
@@ -127,7 +127,7 @@ static struct mmul_block_walk walk_at_hand(const struct mmul_stage *stage) {
 
 static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_part *part,
                                     struct mmul_error *err) {
-    struct mmul_block_walk walk = walk_at_hand(stage);
+    struct mmul_block_walk walk = walk_current_blocks(stage);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && !mmul_failure_is_void(&stage->site->failure) &&
@@ -135,7 +135,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_
         if (mmul_region_count(block.at) == 0)
             continue;
         if (stage->operation->kind == MMUL_MATMUL)
-            status = multiply(stage, part, &block, err);
+            status = multiply_in_slices(stage, part, &block, err);
         else if (stage->operation->kind == MMUL_SEARCH)
             status = mmul_search_make(stage, part, &block, err);
         else
@@ -148,7 +148,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_
 // Adds these terms to every block.
 static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_part *part,
                                   struct mmul_panel terms, bool first, struct mmul_error *err) {
-    struct mmul_block_walk walk = walk_at_hand(stage);
+    struct mmul_block_walk walk = walk_current_blocks(stage);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
     mmul_worker_forget(&stage->site->worker);
@@ -167,7 +167,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_pa
 }
 
 // Returns the union of the consecutive panels in [*done, here), and advances *done past them.
-static struct mmul_panel take_terms(const struct mmul_stage *stage, int here, int *done) {
+static struct mmul_panel merge_arrived_panels(const struct mmul_stage *stage, int here, int *done) {
     const int panels = stage->is.panels;
     const int first = mmul_program_plan_first_panel(stage->plan, stage->site->values->node, panels);
     const int64_t k = stage->works->at_hand.end;
@@ -194,7 +194,7 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
         int here = mmul_stage_wait_for_panel(stage, done);
         if (here < 0)
             return MMUL_OK; // another failure has ended the run
-        const struct mmul_panel terms = take_terms(stage, here, &done);
+        const struct mmul_panel terms = merge_arrived_panels(stage, here, &done);
         status = add_terms(stage, part, terms, first, err);
         if (!first && stage->site->worker.fallback_products != replaced)
             done = 0;
@@ -205,7 +205,7 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mm
 // ----------------------------------------------------------------------------------------- tasks
 
 // Waits until the pieces and the panel have arrived and the slot for C is free.
-static bool wait_for_step(struct mmul_stage *stage, struct mmul_pass pass) {
+static bool wait_for_inputs(struct mmul_stage *stage, struct mmul_pass pass) {
     struct mmul_report_rank *mine = &stage->site->mine;
     struct mmul_need needs[MMUL_NEEDS];
     const int count = mmul_works_needs(stage, pass, needs);
@@ -218,15 +218,15 @@ static bool wait_for_step(struct mmul_stage *stage, struct mmul_pass pass) {
 }
 
 // Computes all work that `next` returns. Work starts again if its device was given up.
-static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct mmul_stage *),
-                                   struct mmul_error *err) {
+static enum mmul_status compute_tasks(struct mmul_stage *stage, bool (*next)(struct mmul_stage *),
+                                      struct mmul_error *err) {
     struct mmul_works *works = stage->works;
     enum mmul_status status = MMUL_OK;
     works->is_again = works->is_under_way;
     while (works->is_under_way || (works->is_under_way = next(stage))) {
         mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
         if (mmul_stage_is_cancelled(stage) ||
-            (is_mine(stage) && !wait_for_step(stage, works->at_hand.task.pass)))
+            (is_mine(stage) && !wait_for_inputs(stage, works->at_hand.task.pass)))
             break;
         mmul_works_begin(stage);
         const struct mmul_pass pass = works->at_hand.task.pass;
@@ -263,7 +263,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     enum mmul_status status = MMUL_OK;
     if (!mmul_epilogue_is_all(stage)) {
         clear_summand(stage);
-        status = make_tasks(stage, mmul_works_next, err); // own tasks first, then stolen lines
+        status = compute_tasks(stage, mmul_works_next, err); // own tasks first, then stolen lines
         if (status != MMUL_OK ||
             !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].passes_done,
                              stage->works->passes, NULL, -1))
@@ -286,7 +286,7 @@ static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
         return MMUL_OK;
     enum mmul_status status = mmul_worker_turn(&stage->site->worker, &options, err);
     if (status == MMUL_OK)
-        status = make_tasks(stage, mmul_works_help, err);
+        status = compute_tasks(stage, mmul_works_help, err);
     mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
     return status;
 }

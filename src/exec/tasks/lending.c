@@ -121,7 +121,7 @@ void mmul_lending_fini(struct mmul_lending *lending) {
 }
 
 // Resets the candidates for another stage: none of them has been asked yet.
-static void turn_to(struct mmul_lending *lending, int stage) {
+static void reset_candidates(struct mmul_lending *lending, int stage) {
     const struct mmul_comm *comm = lending->site->context->comm;
     if (lending->stage == stage)
         return;
@@ -137,14 +137,14 @@ static void turn_to(struct mmul_lending *lending, int stage) {
     }
 }
 
-static bool is_full(const struct mmul_stage *stage) {
+static bool is_lent_list_full(const struct mmul_stage *stage) {
     return stage->lends == MMUL_LENDS_MAPPED && stage->product->files.lent_count == LENT_MOST;
 }
 
 // Returns the node that would end last among those that may be asked now, or -1. *any: a node may
 // be asked now or later.
-static int find_lender(const struct mmul_lending *lending, int own_node, bool *any) {
-    const bool lends = !is_full(&lending->stages[lending->stage]);
+static int choose_victim(const struct mmul_lending *lending, int own_node, bool *any) {
+    const bool lends = !is_lent_list_full(&lending->stages[lending->stage]);
     const double now = mmul_clock_now();
     int last = -1;
     *any = false;
@@ -159,7 +159,8 @@ static int find_lender(const struct mmul_lending *lending, int own_node, bool *a
     return last;
 }
 
-static void reply(struct mmul_lending *lending, int rank, const struct mmul_loan_lines *lines) {
+static void reply_to_rank(struct mmul_lending *lending, int rank,
+                          const struct mmul_loan_lines *lines) {
     struct mmul_want *want = &lending->wants[rank];
     lending->waiting -= want->waits;
     want->waits = false;
@@ -192,14 +193,14 @@ int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
     bool any;
     if (lending->waiting == 0)
         return -1;
-    turn_to(lending, first_stage(lending));
+    reset_candidates(lending, first_stage(lending));
     for (int rank = 0; rank < comm->size; rank++) {
         const struct mmul_want *want = &lending->wants[rank];
         if (!want->waits || want->words[STAGE] != lending->stage)
             continue;
-        const int node = find_lender(lending, comm->rank_node[rank], &any);
+        const int node = choose_victim(lending, comm->rank_node[rank], &any);
         if (!any)
-            reply(lending, rank, &NOTHING);
+            reply_to_rank(lending, rank, &NOTHING);
         else if (node >= 0) {
             memcpy(question, want->words, sizeof want->words);
             lending->asker = rank;
@@ -214,11 +215,11 @@ int mmul_lending_find(struct mmul_lending *lending, int64_t *question) {
 void mmul_lending_refuse(struct mmul_lending *lending) {
     for (int rank = 0; lending->waiting > 0 && rank < lending->site->context->comm->size; rank++)
         if (lending->wants[rank].waits)
-            reply(lending, rank, &NOTHING);
+            reply_to_rank(lending, rank, &NOTHING);
 }
 
 // Marks lines as lent, so that results that the lender sends for them later are skipped.
-static void leave_out(struct mmul_lending *lending, const struct mmul_loan_lines *lines) {
+static void skip_lent_results(struct mmul_lending *lending, const struct mmul_loan_lines *lines) {
     struct mmul_stage *stage = &lending->stages[lending->stage];
     struct mmul_files *files = &stage->product->files;
     const struct mmul_tasks tasks = mmul_tasks_of(stage->is.schedule, lines->rank, 0, false);
@@ -242,8 +243,8 @@ void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer) {
         return;
     }
     if (lending->site->lends == MMUL_LENDS_MAPPED)
-        leave_out(lending, &lines);
-    reply(lending, lending->asker, &lines);
+        skip_lent_results(lending, &lines);
+    reply_to_rank(lending, lending->asker, &lines);
 }
 
 void mmul_lending_leave(struct mmul_lending *lending) {

@@ -22,18 +22,18 @@ static bool is_cancelled(const struct mmul_site *site) {
 }
 
 // Bytes of a line of A, and of C below.
-static int64_t a_bytes(const struct mmul_stage *stage) {
+static int64_t a_line_bytes(const struct mmul_stage *stage) {
     const struct mmul_problem *p = &stage->is.schedule->problem;
     return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype);
 }
 
-static int64_t c_bytes(const struct mmul_stage *stage) {
+static int64_t c_line_bytes(const struct mmul_stage *stage) {
     const struct mmul_problem *p = &stage->is.schedule->problem;
     return p->c.cols * mmul_problem_result_each(p);
 }
 
 // Returns the lines of a chunk, relative to the loan. Chunks after the last one are empty.
-static struct mmul_range chunk_of(const struct mmul_loan *loan, int index) {
+static struct mmul_range chunk_lines(const struct mmul_loan *loan, int index) {
     const int64_t lines = loan->lines.end - loan->lines.begin;
     return (struct mmul_range){lines * index / loan->chunks, lines * (index + 1) / loan->chunks};
 }
@@ -49,13 +49,13 @@ static struct mmul_loan make_loan(struct mmul_stage *stage, const struct mmul_lo
 // --------------------------------------------------------------------------------------- borrowing
 
 // Addresses of a borrowed line in the buffer: its row of A, then its row of C.
-static char *at_a(const struct mmul_stage *stage, int64_t line) {
-    return stage->site->loans->room + line * a_bytes(stage);
+static char *a_address(const struct mmul_stage *stage, int64_t line) {
+    return stage->site->loans->room + line * a_line_bytes(stage);
 }
 
-static char *at_c(const struct mmul_stage *stage, int64_t line) {
-    return at_a(stage, mmul_schedule_loan_lines(stage->is.schedule, stage->comm->rank)) +
-           line * c_bytes(stage);
+static char *c_address(const struct mmul_stage *stage, int64_t line) {
+    return a_address(stage, mmul_schedule_loan_lines(stage->is.schedule, stage->comm->rank)) +
+           line * c_line_bytes(stage);
 }
 
 static void set_at_hand(struct mmul_stage *stage, const struct mmul_loan_lines *lines,
@@ -72,31 +72,31 @@ static void set_at_hand(struct mmul_stage *stage, const struct mmul_loan_lines *
 }
 
 // Drops cached copies of this memory on the device and in the verifier: its content has changed.
-static void forget(struct mmul_stage *stage, const char *begin, int64_t bytes) {
+static void invalidate_memory(struct mmul_stage *stage, const char *begin, int64_t bytes) {
     mmul_worker_forget_memory(&stage->site->worker, begin, begin + bytes);
     mmul_verifier_forget_memory(&stage->site->verifier_room, begin, begin + bytes);
 }
 
 // Sets the current work to the chunks that have arrived: the first chunk alone, then all chunks
 // that arrived meanwhile. Waiting and packing both stay short.
-static bool take_chunks(struct mmul_stage *stage) {
+static bool set_work_to_arrived(struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
     const struct mmul_loan *loan = &loans->borrowed;
     while (atomic_load(&loans->came) == loans->taken && !is_cancelled(stage->site))
         mmul_clock_nap(NAP_SECONDS);
     if (is_cancelled(stage->site))
         return false;
-    const int64_t begin = chunk_of(loan, loans->taken).begin;
+    const int64_t begin = chunk_lines(loan, loans->taken).begin;
     loans->taken = atomic_load(&loans->came);
-    const int64_t end = chunk_of(loan, loans->taken).begin;
+    const int64_t end = chunk_lines(loan, loans->taken).begin;
     const int64_t first =
         mmul_schedule_ranks(stage->is.schedule)[loan->lines.rank].begin + loan->lines.begin;
     const struct mmul_loan_lines lines = {loan->lines.rank, loan->lines.task,
                                           loan->lines.begin + begin, loan->lines.begin + end};
-    const struct mmul_brought brought = {at_a(stage, begin), at_c(stage, begin), first + begin,
-                                         first + end};
-    forget(stage, brought.a, (end - begin) * a_bytes(stage));
-    forget(stage, brought.c, (end - begin) * c_bytes(stage));
+    const struct mmul_brought brought = {a_address(stage, begin), c_address(stage, begin),
+                                         first + begin, first + end};
+    invalidate_memory(stage, brought.a, (end - begin) * a_line_bytes(stage));
+    invalidate_memory(stage, brought.c, (end - begin) * c_line_bytes(stage));
     mmul_verifier_forget(&stage->verifier);
     set_at_hand(stage, &lines, brought);
     return true;
@@ -111,13 +111,13 @@ static bool may_borrow(const struct mmul_stage *stage) {
                 : mmul_lending_has_borrowers(stage));
 }
 
-static bool has_no_answer(const struct mmul_loans *loans) {
+static bool awaits_reply(const struct mmul_loans *loans) {
     const int state = atomic_load(&loans->state);
     return state == MMUL_LOAN_WANTED || state == MMUL_LOAN_ASKED;
 }
 
 // Does nothing in a cancelled run: a rank that does not wait for its answer would ask twice.
-static void want(struct mmul_stage *stage, double free_at) {
+static void post_request(struct mmul_stage *stage, double free_at) {
     struct mmul_loans *loans = stage->site->loans;
     if (is_cancelled(stage->site))
         return;
@@ -127,39 +127,39 @@ static void want(struct mmul_stage *stage, double free_at) {
 }
 
 // Returns false if the request was refused, or the run was cancelled.
-static bool wait_for_answer(struct mmul_stage *stage) {
+static bool wait_for_reply(struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
-    while (has_no_answer(loans) && !is_cancelled(stage->site))
+    while (awaits_reply(loans) && !is_cancelled(stage->site))
         mmul_clock_nap(NAP_SECONDS);
     return atomic_load(&loans->state) == MMUL_LOAN_GIVEN && !is_cancelled(stage->site);
 }
 
-static bool has_room(const struct mmul_loans *loans) {
+static bool is_buffer_free(const struct mmul_loans *loans) {
     return atomic_load(&loans->left) == loans->chunks;
 }
 
 // Returns true if a hanging device may still write into the buffer.
-static bool is_room_lost(const struct mmul_stage *stage) {
+static bool is_buffer_lost(const struct mmul_stage *stage) {
     return stage->lends == MMUL_LENDS_VALUES && stage->site->watchdog.has_abandoned;
 }
 
 void mmul_loans_ask_ahead(struct mmul_stage *stage, double seconds) {
     struct mmul_loans *loans = stage->site->loans;
-    if (stage->lends != MMUL_LENDS_VALUES || !may_borrow(stage) || !has_room(loans) ||
-        loans->is_ahead || is_room_lost(stage))
+    if (stage->lends != MMUL_LENDS_VALUES || !may_borrow(stage) || !is_buffer_free(loans) ||
+        loans->is_ahead || is_buffer_lost(stage))
         return;
-    want(stage, mmul_clock_now() + seconds);
+    post_request(stage, mmul_clock_now() + seconds);
     loans->is_ahead = true;
 }
 
-static bool ask(struct mmul_stage *stage) {
+static bool request_lines(struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
-    while (!has_room(loans) && !is_cancelled(stage->site))
+    while (!is_buffer_free(loans) && !is_cancelled(stage->site))
         mmul_clock_nap(NAP_SECONDS);
-    if (is_room_lost(stage))
+    if (is_buffer_lost(stage))
         return false;
-    want(stage, 0);
-    return wait_for_answer(stage);
+    post_request(stage, 0);
+    return wait_for_reply(stage);
 }
 
 bool mmul_loans_borrow(struct mmul_stage *stage) {
@@ -168,12 +168,12 @@ bool mmul_loans_borrow(struct mmul_stage *stage) {
         return false;
     mmul_stopwatch_enter(&stage->site->watch, NULL);
     // Until the reply arrives, the main thread owns all other fields.
-    bool has_some = loans->is_ahead ? wait_for_answer(stage) : loans->taken < loans->chunks;
+    bool has_some = loans->is_ahead ? wait_for_reply(stage) : loans->taken < loans->chunks;
     loans->is_ahead = false;
-    if (!has_some && !ask(stage))
+    if (!has_some && !request_lines(stage))
         return false;
     if (stage->lends == MMUL_LENDS_VALUES)
-        return take_chunks(stage);
+        return set_work_to_arrived(stage);
     set_at_hand(stage, &loans->given, (struct mmul_brought){0});
     return true;
 }
@@ -192,7 +192,7 @@ void mmul_loans_made(struct mmul_stage *stage) {
 static void receive_all(const struct mmul_peers *peers, struct mmul_loan *loan, int tag, char *to,
                         int64_t line_bytes) {
     for (int i = 0; i < loan->chunks; i++) {
-        const struct mmul_range chunk = chunk_of(loan, i);
+        const struct mmul_range chunk = chunk_lines(loan, i);
         mmul_message_receive(peers, loan->peer, tag, to + chunk.begin * line_bytes,
                              (chunk.end - chunk.begin) * line_bytes, &loan->in[i]);
     }
@@ -206,8 +206,8 @@ void mmul_loans_answer(struct mmul_site *site, const struct mmul_loan_lines *lin
     if (any && loans->asked_by->lends == MMUL_LENDS_VALUES) {
         loans->borrowed =
             make_loan(loans->asked_by, lines, comm->rank, mmul_lending_leader(site, lines->rank));
-        receive_all(&site->transport.talk, &loans->borrowed, TAG_A, at_a(loans->asked_by, 0),
-                    a_bytes(loans->asked_by));
+        receive_all(&site->transport.talk, &loans->borrowed, TAG_A, a_address(loans->asked_by, 0),
+                    a_line_bytes(loans->asked_by));
         loans->taken = 0;
         loans->chunks = loans->borrowed.chunks;
         atomic_store(&loans->came, 0);
@@ -218,17 +218,17 @@ void mmul_loans_answer(struct mmul_site *site, const struct mmul_loan_lines *lin
 }
 
 // Sends the chunks up to `end`.
-static void send(const struct mmul_peers *peers, struct mmul_loan *loan, int tag, const char *from,
-                 int64_t line_bytes, int end) {
+static void send_chunks(const struct mmul_peers *peers, struct mmul_loan *loan, int tag,
+                        const char *from, int64_t line_bytes, int end) {
     for (; loan->begun < end; loan->begun++) {
-        const struct mmul_range chunk = chunk_of(loan, loan->begun);
+        const struct mmul_range chunk = chunk_lines(loan, loan->begun);
         mmul_message_send(peers, loan->peer, tag, from + chunk.begin * line_bytes,
                           (chunk.end - chunk.begin) * line_bytes, &loan->out[loan->begun]);
     }
 }
 
 // Updates the counts of sent and received chunks. Returns true if one more chunk has arrived.
-static bool note(const struct mmul_peers *peers, struct mmul_loan *loan) {
+static bool update_counts(const struct mmul_peers *peers, struct mmul_loan *loan) {
     while (loan->sent < loan->begun && mmul_message_is_over(peers, &loan->out[loan->sent]))
         loan->sent++;
     if (loan->received == loan->chunks || !mmul_message_is_over(peers, &loan->in[loan->received]))
@@ -237,7 +237,7 @@ static bool note(const struct mmul_peers *peers, struct mmul_loan *loan) {
     return true;
 }
 
-static bool is_over(const struct mmul_loan *loan) {
+static bool is_loan_over(const struct mmul_loan *loan) {
     return loan->sent == loan->chunks && loan->received == loan->chunks;
 }
 
@@ -247,23 +247,23 @@ static void move_borrowed(struct mmul_site *site) {
     const struct mmul_peers *peers = &site->transport.talk;
     if (loan->stage == NULL)
         return;
-    send(peers, loan, TAG_C, at_c(loan->stage, 0), c_bytes(loan->stage),
-         mmul_failure_is_void(&site->failure) ? loan->chunks : atomic_load(&loans->made));
-    while (note(peers, loan))
+    send_chunks(peers, loan, TAG_C, c_address(loan->stage, 0), c_line_bytes(loan->stage),
+                mmul_failure_is_void(&site->failure) ? loan->chunks : atomic_load(&loans->made));
+    while (update_counts(peers, loan))
         atomic_store(&loans->came, loan->received);
     atomic_store(&loans->left, loan->sent);
-    if (is_over(loan))
+    if (is_loan_over(loan))
         loan->stage = NULL;
 }
 
 static void move_lent(struct mmul_site *site, struct mmul_loan *loan) {
-    const int64_t before = chunk_of(loan, loan->received).begin;
-    while (note(&site->transport.talk, loan))
+    const int64_t before = chunk_lines(loan, loan->received).begin;
+    while (update_counts(&site->transport.talk, loan))
         ;
-    const int64_t lines = chunk_of(loan, loan->received).begin - before;
+    const int64_t lines = chunk_lines(loan, loan->received).begin - before;
     if (lines > 0 && !mmul_failure_is_void(&site->failure))
         mmul_works_finish(loan->stage, loan->owner, lines);
-    if (is_over(loan))
+    if (is_loan_over(loan))
         loan->stage = NULL;
 }
 
@@ -289,8 +289,8 @@ bool mmul_loans_are_over(const struct mmul_site *site) {
 // ----------------------------------------------------------------------------------------- lending
 
 // Returns rows of a rank of this node if they are contiguous, else NULL.
-static char *rows_of(const struct mmul_stage *stage, int place, int rank,
-                     const struct mmul_loan_lines *lines) {
+static char *find_contiguous_rows(const struct mmul_stage *stage, int place, int rank,
+                                  const struct mmul_loan_lines *lines) {
     const int64_t first = mmul_schedule_ranks(stage->is.schedule)[rank].begin;
     const struct mmul_view view = mmul_values_view(stage->site->values, place, rank, 0);
     const struct mmul_region rows = {0, first + lines->begin, first + lines->end,
@@ -298,7 +298,7 @@ static char *rows_of(const struct mmul_stage *stage, int place, int rank,
     return mmul_view_run(&view, rows);
 }
 
-static struct mmul_loan *free_loan(const struct mmul_stage *stage) {
+static struct mmul_loan *find_free_loan(const struct mmul_stage *stage) {
     struct mmul_loans *loans = stage->site->loans;
     for (int i = 0; i < MMUL_LOANS_MOST; i++)
         if (loans->lent[i].stage == NULL)
@@ -307,20 +307,22 @@ static struct mmul_loan *free_loan(const struct mmul_stage *stage) {
 }
 
 bool mmul_loans_may_give(const struct mmul_stage *stage) {
-    return free_loan(stage) != NULL;
+    return find_free_loan(stage) != NULL;
 }
 
 void mmul_loans_give(struct mmul_stage *stage, const struct mmul_work *work, int peer) {
     const struct mmul_loan_lines lines = {work->rank, work->index, work->line_begin,
                                           work->line_end};
     const struct mmul_peers *peers = &stage->site->transport.talk;
-    struct mmul_loan *loan = free_loan(stage);
+    struct mmul_loan *loan = find_free_loan(stage);
     *loan = make_loan(stage, &lines, peer, peer);
     loan->owner = work->owner;
-    receive_all(peers, loan, TAG_C, rows_of(stage, stage->is.places.c, work->rank, &lines),
-                c_bytes(stage));
-    send(peers, loan, TAG_A, rows_of(stage, stage->is.places.split, work->rank, &lines),
-         a_bytes(stage), loan->chunks);
+    receive_all(peers, loan, TAG_C,
+                find_contiguous_rows(stage, stage->is.places.c, work->rank, &lines),
+                c_line_bytes(stage));
+    send_chunks(peers, loan, TAG_A,
+                find_contiguous_rows(stage, stage->is.places.split, work->rank, &lines),
+                a_line_bytes(stage), loan->chunks);
 }
 
 bool mmul_loans_can_move(const struct mmul_stage *stage) {
@@ -330,8 +332,8 @@ bool mmul_loans_can_move(const struct mmul_stage *stage) {
         const struct mmul_schedule_rank *r = &mmul_schedule_ranks(stage->is.schedule)[rank];
         const struct mmul_loan_lines all = {rank, 0, 0, r->end - r->begin};
         if (comm->rank_node[rank] == comm->node_index && r->end > r->begin)
-            can = rows_of(stage, stage->is.places.split, rank, &all) != NULL &&
-                  rows_of(stage, stage->is.places.c, rank, &all) != NULL;
+            can = find_contiguous_rows(stage, stage->is.places.split, rank, &all) != NULL &&
+                  find_contiguous_rows(stage, stage->is.places.c, rank, &all) != NULL;
     }
     return can;
 }

@@ -31,7 +31,7 @@ static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
     return &stage->works->tasks[stage->comm->node_rank];
 }
 
-static bool may_claim(const struct mmul_stage *stage) {
+static bool may_steal(const struct mmul_stage *stage) {
     return stage->is.schedule != NULL
                ? stage->is.schedule->claim_share > 0
                : stage->is.step->claim_share > 0 && stage->comm->node_size > 1;
@@ -43,28 +43,30 @@ static bool adds_slices(const struct mmul_stage *stage) {
     return own_tasks(stage)->sums > 1 && works->kept > 0 && works->slice < own_tasks(stage)->sums;
 }
 
-static int64_t terms_of_slices(const struct mmul_tasks *tasks, int64_t count) {
+static int64_t slice_terms(const struct mmul_tasks *tasks, int64_t count) {
     return count > 0 ? mmul_tasks_terms(tasks, count - 1) : 0;
 }
 
 // Returns the weight, in elements, of a line without its first `there` terms. The weights of the
 // parts of a line add up to its width.
-static int64_t worth_of(const struct mmul_stage *stage, int64_t width, int64_t there) {
+static int64_t line_weight(const struct mmul_stage *stage, int64_t width, int64_t there) {
     int64_t k = mmul_larger(1, own_tasks(stage)->terms);
     return width - (int64_t)((double)width * ((double)there / (double)k));
 }
 
 // Describes lines of a task with `full` lines. The first `there` terms of these lines are in C
 // already.
-static struct mmul_rest rest_of(const struct mmul_stage *stage, const struct mmul_task *task,
-                                int64_t lines, int64_t full, int64_t there) {
-    return (struct mmul_rest){lines, full, (double)worth_of(stage, task->end - task->begin, there)};
+static struct mmul_rest remaining_lines(const struct mmul_stage *stage,
+                                        const struct mmul_task *task, int64_t lines, int64_t full,
+                                        int64_t there) {
+    return (struct mmul_rest){lines, full,
+                              (double)line_weight(stage, task->end - task->begin, there)};
 }
 
 // Returns the work for `count` positions from `position` on, with the terms from `there` on.
-static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
-                                const struct mmul_task_cursor *at, int64_t position, int64_t count,
-                                int64_t there) {
+static struct mmul_work make_work(const struct mmul_stage *stage, int owner,
+                                  const struct mmul_task_cursor *at, int64_t position,
+                                  int64_t count, int64_t there) {
     int64_t first = at->task.line_begin - at->position + position;
     return (struct mmul_work){.owner = owner,
                               .rank = stage->works->tasks[owner].rank,
@@ -79,7 +81,7 @@ static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
 // ----------------------------------------------------------------------------------- start, end
 
 // Returns the rate of a product before anything is measured: from the device's flops.
-static double first_rate(const struct mmul_stage *stage) {
+static double predict_rate(const struct mmul_stage *stage) {
     const struct mmul_context *context = stage->site->context;
     const struct mmul_program_plan *plan = stage->plan;
     const enum mmul_dtype dtype =
@@ -89,7 +91,7 @@ static double first_rate(const struct mmul_stage *stage) {
 }
 
 // Returns the list of a rank of this node.
-static struct mmul_tasks list_of(const struct mmul_stage *stage, int rank) {
+static struct mmul_tasks make_task_list(const struct mmul_stage *stage, int rank) {
     return stage->is.schedule != NULL
                ? mmul_tasks_of(stage->is.schedule, rank, mmul_write_back_slice(stage),
                                mmul_write_back_follows(stage))
@@ -104,8 +106,8 @@ static int64_t find_lines_most(const struct mmul_stage *stage) {
 }
 
 // Allocates the lists of all ranks of the node.
-static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works **works,
-                               struct mmul_error *err) {
+static enum mmul_status allocate_works(const struct mmul_comm *comm, struct mmul_works **works,
+                                       struct mmul_error *err) {
     enum mmul_status status = MMUL_ALLOCATE(*works, 1, "tasks", err);
     return status != MMUL_OK
                ? status
@@ -113,7 +115,7 @@ static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works *
                                    MMUL_WANT((*works)->paces, comm->node_size + 1));
 }
 
-static void destroy(struct mmul_works *works) {
+static void free_works(struct mmul_works *works) {
     if (works == NULL)
         return;
     mmul_free(works->tasks);
@@ -123,11 +125,11 @@ static void destroy(struct mmul_works *works) {
 }
 
 enum mmul_status mmul_works_create_turns(struct mmul_site *site, struct mmul_error *err) {
-    return create(site->context->comm, &site->works, err);
+    return allocate_works(site->context->comm, &site->works, err);
 }
 
 void mmul_works_destroy_turns(struct mmul_site *site) {
-    destroy(site->works);
+    free_works(site->works);
     site->works = NULL;
 }
 
@@ -148,16 +150,16 @@ static void begin_list(struct mmul_stage *stage) {
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->comm;
-    if (stage->is.schedule == NULL && !may_claim(stage))
+    if (stage->is.schedule == NULL && !may_steal(stage))
         return MMUL_OK;
-    enum mmul_status status = create(comm, &stage->works, err);
+    enum mmul_status status = allocate_works(comm, &stage->works, err);
     if (status == MMUL_OK && stage->lends != MMUL_LENDS_NOTHING)
         status = MMUL_ALLOCATE(stage->works->lender, comm->node_size + 1, "tasks", err);
     if (status != MMUL_OK)
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
-            stage->works->tasks[i++] = list_of(stage, rank);
+            stage->works->tasks[i++] = make_task_list(stage, rank);
     stage->works->is_shared = stage->is.schedule == NULL || stage->product->layout.node->claims;
     stage->works->lines_most = find_lines_most(stage);
     begin_list(stage);
@@ -182,14 +184,14 @@ void mmul_works_enter(struct mmul_stage *stage) {
         // A list that no other rank reads describes the current stage only.
         struct mmul_works *works = stage->works = stage->site->works;
         *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
-        works->tasks[stage->comm->node_rank] = list_of(stage, stage->comm->rank);
+        works->tasks[stage->comm->node_rank] = make_task_list(stage, stage->comm->rank);
         begin_list(stage);
         return;
     }
     int64_t positions = own_tasks(stage)->positions;
     atomic_store(&progress->rate,
-                 stage->operation->kind == MMUL_MATMUL ? (int64_t)first_rate(stage) : 0);
-    if (!may_claim(stage))
+                 stage->operation->kind == MMUL_MATMUL ? (int64_t)predict_rate(stage) : 0);
+    if (!may_steal(stage))
         return;
     stage->works->kept = positions - lines_lent_before(stage);
     mmul_unbegun_set(&progress->unbegun,
@@ -198,7 +200,7 @@ void mmul_works_enter(struct mmul_stage *stage) {
 
 void mmul_works_fini(struct mmul_stage *stage) {
     if (stage->works != stage->site->works)
-        destroy(stage->works);
+        free_works(stage->works);
     stage->works = NULL;
 }
 
@@ -227,7 +229,7 @@ static bool is_ready(const struct mmul_stage *stage, struct mmul_pass pass) {
 // ---------------------------------------------------------------------------------------- paces
 
 // Returns the elements in positions of a rank's block that no rank has begun.
-static double left_of(const struct mmul_stage *stage, int rank, struct mmul_range left) {
+static double unbegun_elements(const struct mmul_stage *stage, int rank, struct mmul_range left) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
     int64_t there = atomic_load(&progress_of(stage, rank)->terms_there);
     double whole = mmul_tasks_elements(tasks, left.begin, left.end);
@@ -237,7 +239,7 @@ static double left_of(const struct mmul_stage *stage, int rank, struct mmul_rang
 // Estimates the pace of every rank of the node. A rank that is late gets the pace implied by its
 // delay; a rank without data gets this rank's pace. Returns false if there is no data on this rank
 // either.
-static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces) {
+static bool estimate_paces(const struct mmul_stage *stage, struct mmul_pace *paces) {
     const struct mmul_comm *comm = stage->comm;
     double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(stage)->rate);
     for (int i = 0; mine > 0 && i < comm->node_size; i++) {
@@ -247,7 +249,8 @@ static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces)
         double begun = (double)atomic_load(&progress->begun) * 1e-9;
         double elements = (double)atomic_load(&progress->elements),
                rate = (double)atomic_load(&progress->rate);
-        *pace = (struct mmul_pace){.left = left_of(stage, i, left), .rate = rate > 0 ? rate : mine};
+        *pace = (struct mmul_pace){.left = unbegun_elements(stage, i, left),
+                                   .rate = rate > 0 ? rate : mine};
         if (!(begun > 0))
             continue;
         double elapsed = now - begun;
@@ -259,8 +262,8 @@ static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces)
 }
 
 // Returns the seconds until all ranks of the node, and the borrowers from it, would end together,
-// from the last look_around.
-static double level_of(struct mmul_stage *stage) {
+// from the last estimate_paces.
+static double common_end_seconds(struct mmul_stage *stage) {
     const struct mmul_stage_progress *progress = stage->progress;
     struct mmul_pace *paces = stage->works->paces;
     int size = stage->comm->node_size;
@@ -270,31 +273,32 @@ static double level_of(struct mmul_stage *stage) {
     return mmul_pace_level(paces, size + (paces[size].rate > 0));
 }
 
-static double worth_seconds(const struct mmul_stage *stage) {
+static double least_gain_seconds(const struct mmul_stage *stage) {
     return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - stage->site->begin));
 }
 
 // ------------------------------------------------------------------------------------ own tasks
 
-static void raise_passes(const struct mmul_stage *stage, int owner, int64_t passes) {
+static void publish_passes(const struct mmul_stage *stage, int owner, int64_t passes) {
     mmul_progress_raise(stage->site->progress, owner, &progress_of(stage, owner)->passes_done,
                         passes, stage->index + 1);
 }
 
 // Releases lines, between two slices, that other ranks would finish sooner. Waits with that until
 // all lines released before have been taken.
-static void let_go(struct mmul_stage *stage, int64_t there) {
+static void release_lines(struct mmul_stage *stage, int64_t there) {
     struct mmul_works *works = stage->works;
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
     struct mmul_pace *mine = &works->paces[stage->comm->node_rank];
     const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
     const struct mmul_rest rest =
-        rest_of(stage, &task, works->kept, own_tasks(stage)->positions, there);
-    if (left.begin < left.end || !look_around(stage, works->paces))
+        remaining_lines(stage, &task, works->kept, own_tasks(stage)->positions, there);
+    if (left.begin < left.end || !estimate_paces(stage, works->paces))
         return;
     mine->left = (double)rest.lines * rest.width;
-    int64_t kept = mmul_pace_keep(level_of(stage), worth_seconds(stage), mine->rate, rest);
+    int64_t kept =
+        mmul_pace_keep(common_end_seconds(stage), least_gain_seconds(stage), mine->rate, rest);
     if (kept == works->kept)
         return;
     atomic_store(&progress->terms_there, there);
@@ -303,12 +307,12 @@ static void let_go(struct mmul_stage *stage, int64_t there) {
 }
 
 // Sets at_hand to the next slice of terms, for all lines that are not released.
-static bool take_slice(struct mmul_stage *stage) {
+static bool take_next_slice(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
-    int64_t there = terms_of_slices(tasks, works->slice);
+    int64_t there = slice_terms(tasks, works->slice);
     if (adds_slices(stage) && there > 0)
-        let_go(stage, there);
+        release_lines(stage, there);
     bool any = adds_slices(stage);
     works->slice += any;
     atomic_store(&own_progress(stage)->slices_left,
@@ -320,29 +324,30 @@ static bool take_slice(struct mmul_stage *stage) {
                                         .task = mmul_tasks_at(tasks, 0),
                                         .line_end = works->kept,
                                         .begin = there,
-                                        .end = terms_of_slices(tasks, works->slice)};
+                                        .end = slice_terms(tasks, works->slice)};
     return true;
 }
 
 // Returns the number of remaining own positions to begin at once. 0: other ranks have taken all of
 // them.
-static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
+static int64_t count_own_lines(struct mmul_stage *stage, struct mmul_range left) {
     struct mmul_works *works = stage->works;
     const struct mmul_task_cursor *own = &works->own;
     int64_t full = own->task.line_end - own->task.line_begin;
     int64_t count = mmul_smaller(own->position + full, left.end) - left.begin;
-    if (!may_claim(stage) || count == 0 || !look_around(stage, works->paces))
+    if (!may_steal(stage) || count == 0 || !estimate_paces(stage, works->paces))
         return count;
-    return mmul_pace_take(
-        level_of(stage), worth_seconds(stage), works->paces[stage->comm->node_rank].rate,
-        rest_of(stage, &own->task, count, full, atomic_load(&own_progress(stage)->terms_there)));
+    return mmul_pace_take(common_end_seconds(stage), least_gain_seconds(stage),
+                          works->paces[stage->comm->node_rank].rate,
+                          remaining_lines(stage, &own->task, count, full,
+                                          atomic_load(&own_progress(stage)->terms_there)));
 }
 
 static bool take_own(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    bool claims = may_claim(stage);
+    bool claims = may_steal(stage);
     struct mmul_range left = {works->front, tasks->positions};
     struct mmul_task_cursor *own = &works->own;
     const int mine = stage->comm->node_rank;
@@ -354,14 +359,14 @@ static bool take_own(struct mmul_stage *stage) {
             return false;
         mmul_tasks_seek(tasks, left.begin, own);
         // earlier positions are finished here, or belong to another node now
-        raise_passes(stage, mine, own->task.pass.index);
-        count = own_count(stage, left);
+        publish_passes(stage, mine, own->task.pass.index);
+        count = count_own_lines(stage, left);
         if (count == 0)
             return false;
     } while (claims && !mmul_unbegun_take(&progress->unbegun, left, count));
     works->front = left.begin + count;
-    works->at_hand = work_of(stage, stage->comm->node_rank, own, left.begin, count,
-                             atomic_load(&progress->terms_there));
+    works->at_hand = make_work(stage, stage->comm->node_rank, own, left.begin, count,
+                               atomic_load(&progress->terms_there));
     return true;
 }
 
@@ -369,7 +374,7 @@ static bool take_own(struct mmul_stage *stage) {
 
 // Returns the rank that would end last among those with work left to begin, or -1. *end: seconds
 // until then.
-static int find_last(const struct mmul_pace *paces, int count, double *end) {
+static int choose_victim(const struct mmul_pace *paces, int count, double *end) {
     int last = -1;
     *end = 0;
     for (int i = 0; i < count; i++) {
@@ -384,7 +389,7 @@ static int find_last(const struct mmul_pace *paces, int count, double *end) {
 
 // A rank that steals: its rate, and the lines it has room for. level: seconds until all ranks would
 // end together. worth: seconds that a steal must save.
-struct claimant {
+struct thief {
     double rate, level, worth;
     int64_t lines_most;
     bool is_here; // on this node: inputs must have arrived, and partial sums can be continued
@@ -393,7 +398,7 @@ struct claimant {
 // Returns true if lines leave at the front of the owner's block. A block of C that another node
 // computes is still sent from here in its turn. The front is better if the owner has the next panel
 // already, because its last blocks leave last.
-static bool is_from_front(const struct mmul_stage *stage, int owner, const struct claimant *who,
+static bool is_from_front(const struct mmul_stage *stage, int owner, const struct thief *who,
                           struct mmul_range left) {
     struct mmul_task_cursor first = {0};
     mmul_tasks_seek(&stage->works->tasks[owner], left.begin, &first);
@@ -403,8 +408,8 @@ static bool is_from_front(const struct mmul_stage *stage, int owner, const struc
 
 // Takes lines of a rank's block. Returns false if there are none, none worth their cost, or another
 // rank was faster.
-static bool claim_of(const struct mmul_stage *stage, int owner, const struct claimant *who,
-                     const struct mmul_pace *paces, struct mmul_work *work) {
+static bool take_lines(const struct mmul_stage *stage, int owner, const struct thief *who,
+                       const struct mmul_pace *paces, struct mmul_work *work) {
     mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
     struct mmul_range left = mmul_unbegun_get(unbegun);
     struct mmul_task_cursor at = {0};
@@ -420,17 +425,17 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
     int64_t end = mmul_smaller(left.end, at.position + full);
     int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_there) : 0;
     int64_t count = mmul_pace_claim(who->level, who->worth, who->rate, &paces[owner],
-                                    rest_of(stage, task, end - begin, full, there));
+                                    remaining_lines(stage, task, end - begin, full, there));
     count = mmul_smaller(count, who->lines_most);
     if (count == 0 || !(front ? mmul_unbegun_take : mmul_unbegun_claim)(unbegun, left, count))
         return false;
-    *work = work_of(stage, owner, &at, front ? begin : end - count, count, there);
+    *work = make_work(stage, owner, &at, front ? begin : end - count, count, there);
     return true;
 }
 
 // Steals from the rank that would end last. *left: a rank has work left to begin, or may still
 // release some.
-static bool claim(struct mmul_stage *stage, bool *left) {
+static bool steal_lines(struct mmul_stage *stage, bool *left) {
     struct mmul_works *works = stage->works;
     const struct mmul_pace *paces = works->paces;
     int size = stage->comm->node_size;
@@ -439,17 +444,17 @@ static bool claim(struct mmul_stage *stage, bool *left) {
     // read before `unbegun`: a rank releases lines before its last slice
     for (int i = 0; i < size; i++)
         *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
-    if (!look_around(stage, works->paces)) // all own work was taken before this rank began any
+    if (!estimate_paces(stage, works->paces)) // all own work was taken before this rank began any
         return false;
-    int last = find_last(paces, size, &end);
+    int last = choose_victim(paces, size, &end);
     *left |= last >= 0;
-    const struct claimant self = {paces[stage->comm->node_rank].rate, mmul_pace_level(paces, size),
-                                  worth_seconds(stage), stage->works->lines_most, true};
-    return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
+    const struct thief self = {paces[stage->comm->node_rank].rate, mmul_pace_level(paces, size),
+                               least_gain_seconds(stage), stage->works->lines_most, true};
+    return last >= 0 && take_lines(stage, last, &self, paces, &works->at_hand);
 }
 
 // Returns true if a rank that has work in this stage has not entered it yet.
-static bool is_anybody_late(const struct mmul_stage *stage) {
+static bool has_late_rank(const struct mmul_stage *stage) {
     bool late = false;
     for (int i = 0; i < stage->comm->node_size; i++) {
         const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
@@ -463,13 +468,13 @@ static bool is_anybody_late(const struct mmul_stage *stage) {
 // Steals lines that no rank has begun. Waits while other ranks have such lines, in case they fall
 // behind. late: also waits for ranks that have not entered this stage. Returns false if none are
 // left.
-static bool claim_any(struct mmul_stage *stage, bool late) {
+static bool steal_or_wait(struct mmul_stage *stage, bool late) {
     bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
     if (left)
         mmul_stopwatch_enter(&stage->site->watch, NULL);
     while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
-        const bool may_come = late && is_anybody_late(stage); // read before `unbegun`
-        if (claim(stage, &left))
+        const bool may_come = late && has_late_rank(stage); // read before `unbegun`
+        if (steal_lines(stage, &left))
             return true;
         left |= may_come;
         mmul_clock_nap(NAP_SECONDS);
@@ -478,12 +483,12 @@ static bool claim_any(struct mmul_stage *stage, bool late) {
 }
 
 bool mmul_works_next(struct mmul_stage *stage) {
-    return take_slice(stage) || take_own(stage) || claim_any(stage, false) ||
+    return take_next_slice(stage) || take_own(stage) || steal_or_wait(stage, false) ||
            mmul_loans_borrow(stage);
 }
 
 bool mmul_works_help(struct mmul_stage *stage) {
-    return claim_any(stage, true);
+    return steal_or_wait(stage, true);
 }
 
 // ----------------------------------------------------------------------------------- begin, end
@@ -493,32 +498,32 @@ static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
     const struct mmul_work *work = &stage->works->at_hand;
     int64_t width = work->task.end - work->task.begin;
     return (work->line_end - work->line_begin) *
-           (worth_of(stage, width, work->begin) - worth_of(stage, width, end));
+           (line_weight(stage, width, work->begin) - line_weight(stage, width, end));
 }
 
 // Returns true if the progress is published. Progress of rank-private work is not.
-static bool is_looked_at(const struct mmul_stage *stage) {
+static bool is_progress_published(const struct mmul_stage *stage) {
     return stage->works != stage->site->works;
 }
 
 // Requests lines in advance when a rank that is alone on its node begins the last of its own work.
-static void ask_ahead(struct mmul_stage *stage) {
+static void request_ahead(struct mmul_stage *stage) {
     const struct mmul_stage_progress_rank *progress = own_progress(stage);
     const struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
     const double rate = (double)atomic_load(&progress->rate);
-    if (stage->comm->node_size == 1 && stage->works->at_hand.owner == 0 && may_claim(stage) &&
+    if (stage->comm->node_size == 1 && stage->works->at_hand.owner == 0 && may_steal(stage) &&
         left.begin == left.end && atomic_load(&progress->slices_left) == 0 && rate > 0)
         mmul_loans_ask_ahead(stage, (double)atomic_load(&progress->elements) / rate);
 }
 
 void mmul_works_begin(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    if (!is_looked_at(stage))
+    if (!is_progress_published(stage))
         return;
     stage->works->begun = mmul_clock_now();
     atomic_store(&progress->elements, elements_at_hand(stage, own_tasks(stage)->terms));
     atomic_store(&progress->begun, (int64_t)(stage->works->begun * 1e9));
-    ask_ahead(stage);
+    request_ahead(stage);
 }
 
 void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
@@ -526,7 +531,7 @@ void mmul_works_finish(struct mmul_stage *stage, int owner, int64_t lines) {
     if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
         return;
     mmul_write_back_end(stage, owner); // the last lines of its block
-    raise_passes(stage, owner, stage->works->passes);
+    publish_passes(stage, owner, stage->works->passes);
 }
 
 // Returns the flops per element of the result, fused operations included.
@@ -553,7 +558,8 @@ void mmul_works_end(struct mmul_stage *stage) {
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *own = own_progress(stage);
-    if (is_looked_at(stage)) { // earlier work counts half: a single outlier does not decide
+    if (is_progress_published(
+            stage)) { // earlier work counts half: a single outlier does not decide
         works->elements = works->elements / 2 + (double)elements;
         works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
         if (works->seconds > 0)
@@ -578,8 +584,8 @@ void mmul_works_end(struct mmul_stage *stage) {
 
 // Returns the seconds until a rank finishes the lines that it has not released, with so many slices
 // left.
-static double end_of(const struct mmul_stage *stage, int rank, const struct mmul_pace *pace,
-                     int64_t slices) {
+static double estimate_end(const struct mmul_stage *stage, int rank, const struct mmul_pace *pace,
+                           int64_t slices) {
     const struct mmul_tasks *tasks = &stage->works->tasks[rank];
     const double lines = (double)atomic_load(&progress_of(stage, rank)->lines_left);
     const double elements = mmul_tasks_elements(tasks, 0, tasks->positions);
@@ -591,14 +597,14 @@ static double end_of(const struct mmul_stage *stage, int rank, const struct mmul
 // is not known yet.
 static bool may_have_more(const struct mmul_stage *stage, double worth) {
     struct mmul_pace *paces = stage->works->lender;
-    const bool is_known = look_around(stage, paces);
+    const bool is_known = estimate_paces(stage, paces);
     bool more = false;
     for (int i = 0; i < stage->comm->node_size; i++) {
         const int64_t slices = atomic_load(&progress_of(stage, i)->slices_left);
         if (atomic_load(&progress_of(stage, i)->lines_left) == 0)
             continue;
         more |= !is_known || atomic_load(&progress_of(stage, i)->rate) == 0 ||
-                (slices > 0 && end_of(stage, i, &paces[i], slices) > worth);
+                (slices > 0 && estimate_end(stage, i, &paces[i], slices) > worth);
     }
     return more;
 }
@@ -627,8 +633,8 @@ static bool can_lend(const struct mmul_stage *stage) {
            (stage->lends != MMUL_LENDS_VALUES || mmul_loans_can_move(stage));
 }
 
-static void give(struct mmul_stage *stage, const struct mmul_borrower *borrower,
-                 const struct mmul_work *work) {
+static void give_lines(struct mmul_stage *stage, const struct mmul_borrower *borrower,
+                       const struct mmul_work *work) {
     const int64_t lines = work->line_end - work->line_begin;
     const double busy = (double)(lines * (work->task.end - work->task.begin)) / borrower->rate;
     atomic_store(&stage->progress->borrowed_until, (int64_t)((mmul_clock_now() + busy) * 1e9));
@@ -648,24 +654,24 @@ bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *asks,
     if (!can_lend(stage))
         return false;
     const double moving = limit_by_link(stage, &borrower),
-                 worth = fmax(worth_seconds(stage), moving);
+                 worth = fmax(least_gain_seconds(stage), moving);
     bool more = may_have_more(stage, worth); // read before `unbegun`
     *seconds = more;
     atomic_store(&stage->progress->borrower_rate, (int64_t)borrower.node_rate);
-    if (!look_around(stage, paces))
+    if (!estimate_paces(stage, paces))
         return false;
-    int last = find_last(paces, size, seconds);
+    int last = choose_victim(paces, size, seconds);
     *seconds = fmax(*seconds, more);
     const double until = fmax(moving, borrower.until);
     paces[size] = (struct mmul_pace){.rate = borrower.node_rate, .until = until};
-    const struct claimant who = {borrower.rate, mmul_pace_level(paces, size + 1) - until, worth,
-                                 borrower.lines_most, false};
+    const struct thief who = {borrower.rate, mmul_pace_level(paces, size + 1) - until, worth,
+                              borrower.lines_most, false};
     if (last < 0 || (stage->lends == MMUL_LENDS_VALUES && !mmul_loans_may_give(stage)) ||
-        !claim_of(stage, last, &who, paces, work))
+        !take_lines(stage, last, &who, paces, work))
         return false;
-    give(stage, &borrower, work);
-    (void)look_around(stage, paces);
-    (void)find_last(paces, size, seconds);
+    give_lines(stage, &borrower, work);
+    (void)estimate_paces(stage, paces);
+    (void)choose_victim(paces, size, seconds);
     *seconds = fmax(*seconds, more);
     return true;
 }

@@ -19,13 +19,13 @@ static const int64_t CALL_BYTES = 16 << 20;
 
 static const double NAP_SECONDS = 2e-3;
 
-static bool applies(const struct mmul_stage *stage) {
+static bool can_write_back(const struct mmul_stage *stage) {
     return stage->product != NULL && stage->product->views.writes_back &&
            stage->is.schedule->axis == MMUL_ROWS;
 }
 
 int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
-    if (!applies(stage))
+    if (!can_write_back(stage))
         return 0;
     const struct mmul_problem *p = &stage->is.schedule->problem;
     int64_t units = SLICE_BYTES / (p->n * mmul_problem_result_each(p));
@@ -36,14 +36,14 @@ int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
                           struct mmul_region block) {
     struct mmul_stage_progress_rank *progress = &stage->progress->ranks[stage->comm->node_rank];
-    if (applies(stage) && task->end - task->begin == stage->is.schedule->problem.n)
+    if (can_write_back(stage) && task->end - task->begin == stage->is.schedule->problem.n)
         atomic_store(&progress->rows_complete,
                      block.matrix * mmul_problem_units(&stage->is.schedule->problem, MMUL_ROWS) +
                          block.row_end - stage->product->me->begin);
 }
 
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
-    if (!applies(stage))
+    if (!can_write_back(stage))
         return;
     const struct mmul_schedule_rank *rank =
         &mmul_schedule_ranks(stage->is.schedule)[stage->works->tasks[node_rank].rank];
@@ -51,7 +51,7 @@ void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
 }
 
 bool mmul_write_back_follows(const struct mmul_stage *stage) {
-    if (!applies(stage))
+    if (!can_write_back(stage))
         return false;
     const struct mmul_schedule *schedule = stage->is.schedule;
     const double each = (double)mmul_problem_result_each(&schedule->problem);
@@ -63,8 +63,8 @@ bool mmul_write_back_is_here(const struct mmul_stage *stage) {
 }
 
 // Starts the write of a rank's next rows. Returns true if there were any.
-static bool hand_over(struct mmul_stage *stage, int rank,
-                      struct mmul_stage_progress_rank *progress) {
+static bool write_next_rows(struct mmul_stage *stage, int rank,
+                            struct mmul_stage_progress_rank *progress) {
     int64_t width = stage->is.schedule->problem.n;
     int64_t row_bytes = width * mmul_problem_result_each(&stage->is.schedule->problem);
     int64_t begin = atomic_load(&progress->rows_handed_over);
@@ -93,7 +93,7 @@ void mmul_write_back(struct mmul_stage *stage) {
             if (comm->rank_node[rank] != comm->node_index)
                 continue;
             computing |= atomic_load(&progress->passes_done) < stage->product->layout.passes;
-            any |= hand_over(stage, rank, progress++);
+            any |= write_next_rows(stage, rank, progress++);
         }
         if (!any)
             mmul_clock_nap(NAP_SECONDS);
