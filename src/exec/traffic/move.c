@@ -39,8 +39,8 @@ bool mmul_move_is_load(const struct mmul_stage *stage) {
 // Reads a region of a value from files on root, in C order, in the value's type. For slices of a
 // file and rows that are looked up, it reads only the elements that are needed. Fails as
 // mmul_matrix_read_float, and with MMUL_ERR_DATA (an index that is not in its table).
-static enum mmul_status load(const struct mmul_program *program, int value,
-                             struct mmul_region region, void *to, struct mmul_error *err);
+static enum mmul_status read_region(const struct mmul_program *program, int value,
+                                    struct mmul_region region, void *to, struct mmul_error *err);
 
 static enum mmul_status read_slice(const struct mmul_program *program,
                                    const struct mmul_operation *slice, struct mmul_region region,
@@ -53,14 +53,15 @@ static enum mmul_status read_slice(const struct mmul_program *program,
     const struct mmul_region from = {batch * have.depth + depth, region.row_begin + begin[2],
                                      region.row_end + begin[2], region.col_begin + begin[3],
                                      region.col_end + begin[3]};
-    return load(program, slice->operands[0], from, to, err);
+    return read_region(program, slice->operands[0], from, to, err);
 }
 
 // Looks up rows of one matrix of the result, by the elements of one row of indices. Consecutive
 // rows of the table are read at once.
-static enum mmul_status look_up(const struct mmul_program *program,
-                                const struct mmul_operation *take, struct mmul_region region,
-                                void *to, struct mmul_error *err) {
+static enum mmul_status read_looked_up_rows(const struct mmul_program *program,
+                                            const struct mmul_operation *take,
+                                            struct mmul_region region, void *to,
+                                            struct mmul_error *err) {
     enum { MOST = 256 };
     const struct mmul_value *table = &program->values[take->operands[0]];
     const struct mmul_shape ids = program->values[take->operands[1]].shape;
@@ -73,7 +74,7 @@ static enum mmul_status look_up(const struct mmul_program *program,
     for (int64_t i = region.row_begin, end; status == MMUL_OK && i < region.row_end; i = end) {
         end = mmul_smaller(i + MOST, region.row_end);
         const struct mmul_region wanted = {region.matrix / ids.rows, row, row + 1, i, end};
-        status = load(program, take->operands[1], wanted, at, err);
+        status = read_region(program, take->operands[1], wanted, at, err);
         if (status == MMUL_OK)
             status = mmul_maps_check_rows(at, ids_dtype, 1, end - i, table, err);
         for (int64_t j = 0, n = 1; status == MMUL_OK && j < end - i; j += n) {
@@ -82,15 +83,15 @@ static enum mmul_status look_up(const struct mmul_program *program,
                  j + n < end - i && mmul_dtype_real(ids_dtype, at, j + n) == (double)(first + n);)
                 n++;
             const struct mmul_region rows = {0, first, first + n, region.col_begin, region.col_end};
-            status = load(program, take->operands[0], rows, next, err);
+            status = read_region(program, take->operands[0], rows, next, err);
             next += n * row_bytes;
         }
     }
     return status;
 }
 
-static enum mmul_status load(const struct mmul_program *program, int value,
-                             struct mmul_region region, void *to, struct mmul_error *err) {
+static enum mmul_status read_region(const struct mmul_program *program, int value,
+                                    struct mmul_region region, void *to, struct mmul_error *err) {
     const struct mmul_operation *maker = program->operations;
     while (maker->result != value)
         maker++;
@@ -98,7 +99,7 @@ static enum mmul_status load(const struct mmul_program *program, int value,
     case MMUL_SLICE:
         return read_slice(program, maker, region, to, err);
     case MMUL_TAKE:
-        return look_up(program, maker, region, to, err);
+        return read_looked_up_rows(program, maker, region, to, err);
     default:
         return program->values[value].dtype == MMUL_F64
                    ? mmul_matrix_read_double(maker->matrix, region, 0, mmul_region_count(region),
@@ -134,7 +135,7 @@ enum mmul_status mmul_piece_fetch(struct mmul_stage *stage, const struct mmul_tr
     const int place = step_of(stage, transfer)->operands[0];
     bool found = false;
     if (is_file(stage, place))
-        return load(v->plan->program, v->plan->places[place].value, piece->region, to, err);
+        return read_region(v->plan->program, v->plan->places[place].value, piece->region, to, err);
     for (int rank = 0; rank < costs->size && (!found || piece->is_sum); rank++) {
         bool is_holder = piece->from_rank < 0 || piece->from_rank == rank;
         if (costs->rank_node[rank] != v->node || !is_holder)
@@ -184,13 +185,13 @@ void *mmul_piece_run(const struct mmul_stage *stage, const struct mmul_transfer 
 // ------------------------------------------------------------------------------- within the node
 
 // Returns true if this rank copies the piece: its source or its destination, else the leader.
-static bool is_mine(const struct mmul_values *v, const struct mmul_move_piece *piece) {
+static bool is_copied_here(const struct mmul_values *v, const struct mmul_move_piece *piece) {
     int rank = piece->from_rank >= 0 ? piece->from_rank : piece->to_rank;
     return rank >= 0 ? rank == v->rank : v->node_rank == 0;
 }
 
-static enum mmul_status copy_here(struct mmul_stage *stage, int index, char *staging,
-                                  struct mmul_error *err) {
+static enum mmul_status copy_within_node(struct mmul_stage *stage, int index, char *staging,
+                                         struct mmul_error *err) {
     const struct mmul_values *v = stage->site->values;
     const struct mmul_move move = move_of(stage, index);
     struct mmul_transfer piece = {.route = MMUL_ROUTE_COPY, .move = index};
@@ -199,7 +200,7 @@ static enum mmul_status copy_here(struct mmul_stage *stage, int index, char *sta
         mmul_move_walk(&move, v->node, v->node, MMUL_PART_BYTES / (int64_t)mmul_dtype_bytes(dtype));
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && !is_of_file(&move) && mmul_move_next(&walk, &piece.piece)) {
-        if (!is_mine(v, &piece.piece) || mmul_failure_is_void(&stage->site->failure))
+        if (!is_copied_here(v, &piece.piece) || mmul_failure_is_void(&stage->site->failure))
             continue;
         status = mmul_piece_fetch(stage, &piece, staging, err);
         // The node's own summand is stored first; the others are added after all ranks have done
@@ -241,7 +242,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     enum mmul_status status =
         MMUL_ALLOCATE_RAW(staging, mmul_move_staging_bytes(stage), "moves", err);
     for (int i = 0; status == MMUL_OK && i < mmul_stage_moving(stage).count; i++)
-        status = copy_here(stage, i, staging, err);
+        status = copy_within_node(stage, i, staging, err);
     mmul_free(staging);
     if (status == MMUL_OK && stage->sums.rounds > 0)
         mmul_carried_sums_give(stage);

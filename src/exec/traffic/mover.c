@@ -18,13 +18,14 @@ static bool moves_values(const struct mmul_stage *stage) {
     return stage->is.kind == &mmul_move_kind;
 }
 
-static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, int64_t value) {
+static void publish_counter(const struct mmul_mover *m, _Atomic int64_t *counter, int64_t value) {
     mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
 }
 
 // Raises a counter, and publishes it to the ranks of the node. A panel has arrived when both
 // channels have delivered their part of it.
-static void raise(struct mmul_mover *m, int index, enum mmul_counter counter, int64_t value) {
+static void raise_counter(struct mmul_mover *m, int index, enum mmul_counter counter,
+                          int64_t value) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t *counters = m->moved[index].counters;
     if (counter == MMUL_NOTHING || counters[counter] >= value)
@@ -35,14 +36,14 @@ static void raise(struct mmul_mover *m, int index, enum mmul_counter counter, in
     int64_t loaded = counters[MMUL_PASSES_LOADED];
     if (stage->is.schedule->whole_is_spread)
         loaded = mmul_smaller(loaded, counters[MMUL_PASSES_RELAYED]);
-    count_for_all(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
-    count_for_all(m, &stage->progress->passes_loaded, loaded);
-    count_for_all(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
+    publish_counter(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
+    publish_counter(m, &stage->progress->passes_loaded, loaded);
+    publish_counter(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
 }
 
 // Returns true if all ranks of this node have done their part of so many stages, or the run is
 // void.
-static bool have_done(const struct mmul_mover *m, int stages) {
+static bool have_done_stages(const struct mmul_mover *m, int stages) {
     bool done = true;
     for (int i = 0; i < m->site->context->comm->node_size; i++)
         done = done && atomic_load(&m->site->progress->ranks[i].stages_done) >= stages;
@@ -51,7 +52,7 @@ static bool have_done(const struct mmul_mover *m, int stages) {
 
 // Sets the number of passes that every rank of this node has finished. In a void run no rank has to
 // finish: a rank that holds the last lines of a block, its own or stolen, may have given up.
-static void look_at_steps(struct mmul_mover *m, int index) {
+static void update_passes_done(struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     int64_t least = stage->product->layout.passes;
     bool computes = !mmul_failure_is_void(&m->site->failure);
@@ -61,44 +62,45 @@ static void look_at_steps(struct mmul_mover *m, int index) {
 }
 
 // Callback for is_over of a kind. In a void run no rank has to reach a goal, but the traffic does.
-static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
+static bool has_reached(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
     const struct mmul_mover *m = context;
     return atomic_load(counter) >= goal ||
            (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->site->failure));
 }
 
 // Returns true if the ranks of this node have made their parts of a spread operand.
-static bool is_made(struct mmul_mover *m, const struct mmul_stage *stage) {
+static bool is_spread_operand_made(struct mmul_mover *m, const struct mmul_stage *stage) {
     const int made = stage->product->spread_needs;
     const struct mmul_stage *maker = made > 0 ? &m->stages[made - 1] : NULL;
-    return have_done(m, made) &&
-           (maker == NULL || !moves_values(maker) || maker->is.kind->is_over(maker, reach, m));
+    return have_done_stages(m, made) && (maker == NULL || !moves_values(maker) ||
+                                         maker->is.kind->is_over(maker, has_reached, m));
 }
 
 // Returns true if pieces of values may be sent and received: from a file at once; between nodes
 // when all ranks here have done their part. Values that are checked on arrival need only their sums
 // to be ready.
-static bool may_move(const struct mmul_mover *m, const struct mmul_stage *stage) {
+static bool may_move_values(const struct mmul_mover *m, const struct mmul_stage *stage) {
     return stage->index <= m->over + 1 &&
-           (mmul_move_is_load(stage) || have_done(m, stage->index + 1) ||
+           (mmul_move_is_load(stage) || have_done_stages(m, stage->index + 1) ||
             (stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0)));
 }
 
 static bool may_begin(struct mmul_mover *m, const struct mmul_mover_route *route) {
     const struct mmul_stage *stage = &m->stages[route->stage];
     if (stage->product == NULL)
-        return may_move(m, stage);
+        return may_move_values(m, stage);
     const int64_t *counters = m->moved[route->stage].counters;
     bool may = m->over >= stage->memory_needs;
     if (stage->is.schedule->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
-        may = may && is_made(m, stage);
+        may = may && is_spread_operand_made(m, stage);
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
         may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
     return may;
 }
 
 // Returns the address of the transfer's bytes in the node's memory, or NULL if they are elsewhere.
-static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+static char *transfer_address(const struct mmul_stage *stage,
+                              const struct mmul_transfer *transfer) {
     if (transfer->content == MMUL_CONTENT_PART)
         return mmul_piece_run(stage, transfer);
     const struct mmul_layout *l = &stage->product->layout;
@@ -143,7 +145,7 @@ static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer, b
 }
 
 // Returns the channel's mark after the next transfer. Marks of all stages grow in one order.
-static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+static int64_t transfer_mark(const struct mmul_mover *m, const struct mmul_mover_route *route) {
     return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
 }
 
@@ -163,7 +165,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     *span = (struct mmul_mover_span){
         .begin = mmul_trace_now(m->site->trace),
         .stage = route->stage,
-        .mark = mark_of(m, route),
+        .mark = transfer_mark(m, route),
         .numbers = {by_round ? transfer->pass.round : transfer->pass.index, bytes},
         .kind = kind_of_span(transfer, stage->product == NULL && mmul_move_is_load(stage))};
     if (transfer->content == MMUL_CONTENT_PART) {
@@ -204,7 +206,7 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
 // ------------------------------------------------------------------------------ progress of stages
 
 // Returns the final count of a stage on a channel.
-static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
+static int64_t final_count(const struct mmul_stage *stage, enum mmul_route route) {
     if (stage->product == NULL)
         return stage->is.panels;
     bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
@@ -212,12 +214,12 @@ static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
 }
 
 // Returns true if the stage may have transfers on the channel.
-static bool goes_by(const struct mmul_stage *stage, enum mmul_route route) {
+static bool may_use_route(const struct mmul_stage *stage, enum mmul_route route) {
     return route < MMUL_ROUTE_SEND ? stage->product != NULL : moves_values(stage);
 }
 
-static struct mmul_transfers list_of(const struct mmul_mover *m, const struct mmul_stage *stage,
-                                     enum mmul_route route) {
+static struct mmul_transfers make_list(const struct mmul_mover *m, const struct mmul_stage *stage,
+                                       enum mmul_route route) {
     const struct mmul_moving moving = mmul_stage_moving(stage);
     const int node = m->site->context->comm->node_index;
     return stage->product != NULL ? mmul_transfers_make(stage->is.schedule, node, route)
@@ -228,41 +230,42 @@ static struct mmul_transfers list_of(const struct mmul_mover *m, const struct mm
 static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     const struct mmul_stage *stage = &m->stages[route->stage];
-    route->list = list_of(m, stage, index);
+    route->list = make_list(m, stage, index);
     int64_t reached = mmul_transfers_reached(&route->list);
-    raise(m, route->stage, mmul_route_brings(stage->is.schedule, index, route->list.node), reached);
-    raise(m, route->stage, mmul_route_frees(index), reached);
+    raise_counter(m, route->stage, mmul_route_brings(stage->is.schedule, index, route->list.node),
+                  reached);
+    raise_counter(m, route->stage, mmul_route_frees(index), reached);
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
 // Counts arrivals and departures for the stages that they belong to.
-static void count(struct mmul_mover *m, enum mmul_route index) {
+static void count_transfers(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     for (int i = route->counted; i <= route->stage; i++) {
         const struct mmul_mover_stage *of = &m->moved[i];
-        int64_t top = of->is_on[index] ? top_of(&m->stages[i], index) : 0;
+        int64_t top = of->is_on[index] ? final_count(&m->stages[i], index) : 0;
         if (i == route->counted && i < route->stage &&
             (!of->is_on[index] || route->channel.left >= of->marks[index] + top))
             route->counted++;
         if (!of->is_on[index])
             continue;
-        raise(m, i, mmul_route_brings(m->stages[i].is.schedule, index, route->list.node),
-              mmul_smaller(top, route->channel.arrived - of->marks[index]));
-        raise(m, i, mmul_route_frees(index),
-              mmul_smaller(top, route->channel.left - of->marks[index]));
+        raise_counter(m, i, mmul_route_brings(m->stages[i].is.schedule, index, route->list.node),
+                      mmul_smaller(top, route->channel.arrived - of->marks[index]));
+        raise_counter(m, i, mmul_route_frees(index),
+                      mmul_smaller(top, route->channel.left - of->marks[index]));
     }
 }
 
 // Returns true if all transfers of a product on this node have begun and left.
-static bool have_left(const struct mmul_mover *m, int stage) {
+static bool has_product_left(const struct mmul_mover *m, int stage) {
     bool left = true;
     for (int i = 0; i < MMUL_ROUTE_SEND; i++) {
         const struct mmul_mover_route *route = &m->routes[i];
         const struct mmul_mover_stage *of = &m->moved[stage];
         bool begun = route->stage > stage || (route->stage == stage && !route->has_next);
-        left =
-            left && begun &&
-            (!of->is_on[i] || route->channel.left >= of->marks[i] + top_of(&m->stages[stage], i));
+        left = left && begun &&
+               (!of->is_on[i] ||
+                route->channel.left >= of->marks[i] + final_count(&m->stages[stage], i));
     }
     return left;
 }
@@ -272,13 +275,13 @@ static bool have_left(const struct mmul_mover *m, int stage) {
 static bool end_stages(struct mmul_mover *m) {
     const int before = m->over;
     while (m->ended < m->over &&
-           m->stages[m->ended].is.kind->is_over(&m->stages[m->ended], reach, m))
+           m->stages[m->ended].is.kind->is_over(&m->stages[m->ended], has_reached, m))
         m->ended++;
     for (; m->over < m->stage_count; m->over++) {
         const struct mmul_stage *stage = &m->stages[m->over];
-        if (stage->product != NULL && have_left(m, m->over))
-            count_for_all(m, &stage->progress->has_left, 1);
-        if (!mmul_stage_is_behind(m->stages, m->over, reach, m))
+        if (stage->product != NULL && has_product_left(m, m->over))
+            publish_counter(m, &stage->progress->has_left, 1);
+        if (!mmul_stage_is_behind(m->stages, m->over, has_reached, m))
             break;
     }
     return m->over > before;
@@ -287,7 +290,7 @@ static bool end_stages(struct mmul_mover *m) {
 // Returns the number of finished stages from which on a rank's progress can unblock traffic. A
 // stage with traffic or sums may begin when the stage two before it is over. The next transfer of a
 // channel may begin when its memory is free and its inputs from ranks are made.
-static int64_t find_news(struct mmul_mover *m) {
+static int64_t find_wake_stage(struct mmul_mover *m) {
     const int count = m->stage_count;
     while (m->carried < count && (m->carried < m->over || !m->moved[m->carried].is_carried))
         m->carried++;
@@ -300,7 +303,7 @@ static int64_t find_news(struct mmul_mover *m) {
         if (stage->product == NULL)
             continue;
         const int needs = (int)mmul_larger(stage->memory_needs, stage->product->spread_needs);
-        if (!have_done(m, needs))
+        if (!have_done_stages(m, needs))
             from = mmul_smaller(from, needs);
     }
     return from;
@@ -308,7 +311,7 @@ static int64_t find_news(struct mmul_mover *m) {
 
 // Returns the number of panels that have arrived completely on this node. The last one counts only
 // after all panels sent from here have left.
-static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *stage) {
+static int64_t count_arrived_panels(const struct mmul_mover *m, const struct mmul_stage *stage) {
     const struct mmul_mover_stage *of = &m->moved[stage->index];
     const int64_t panels = stage->is.panels, *counters = of->counters;
     const bool has_left = (!of->is_on[MMUL_ROUTE_SEND] || counters[MMUL_PANELS_SENT] == panels) &&
@@ -319,16 +322,17 @@ static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *s
 }
 
 // Publishes arrivals of the open moves. Returns true if any rank may have waited for one.
-static bool tell_arrivals(const struct mmul_mover *m) {
+static bool publish_arrivals(const struct mmul_mover *m) {
     bool any = false;
     for (int i = m->ended; i < m->stage_count && i <= m->over + 1; i++) {
         const struct mmul_stage *stage = &m->stages[i];
         if (!moves_values(stage) ||
-            atomic_load(&stage->progress->has_arrived) == stage->is.panels || !may_move(m, stage))
+            atomic_load(&stage->progress->has_arrived) == stage->is.panels ||
+            !may_move_values(m, stage))
             continue;
-        const int64_t arrived = arrived_of(m, stage);
+        const int64_t arrived = count_arrived_panels(m, stage);
         any |= arrived > atomic_load(&stage->progress->has_arrived);
-        count_for_all(m, &stage->progress->has_arrived, arrived);
+        publish_counter(m, &stage->progress->has_arrived, arrived);
     }
     return any;
 }
@@ -343,7 +347,7 @@ static bool advance_sums(struct mmul_mover *m) {
 
 // ----------------------------------------------------------------------------------- one channel
 
-static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
+static void begin_transfer(struct mmul_mover *m, struct mmul_mover_route *route) {
     struct mmul_stage *stage = &m->stages[route->stage];
     const struct mmul_transfer *transfer = &route->next;
     struct mmul_stream *stream =
@@ -352,31 +356,32 @@ static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
     if (route->node_bytes != NULL)
         mmul_transfer_bytes(stage->is.schedule, transfer, route->node_bytes);
     begin_span(m, route);
-    mmul_channel_begin(&route->channel, &(struct mmul_cargo){.bytes = transfer->bytes,
-                                                             .node_bytes = route->node_bytes,
-                                                             .from = transfer->from,
-                                                             .to = transfer->to,
-                                                             .memory = memory_of(stage, transfer),
-                                                             .context = stream,
-                                                             .mark = mark_of(m, route)});
+    mmul_channel_begin(&route->channel,
+                       &(struct mmul_cargo){.bytes = transfer->bytes,
+                                            .node_bytes = route->node_bytes,
+                                            .from = transfer->from,
+                                            .to = transfer->to,
+                                            .memory = transfer_address(stage, transfer),
+                                            .context = stream,
+                                            .mark = transfer_mark(m, route)});
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
-static bool advance(struct mmul_mover *m, enum mmul_route index) {
+static bool advance_route(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     bool moved = false;
     // Select the next list with a transfer. If there is none, keep the last stage's.
     while (!route->has_next && route->stage + 1 < m->stage_count)
-        if (goes_by(&m->stages[++route->stage], index))
+        if (may_use_route(&m->stages[++route->stage], index))
             begin_list(m, index);
     if (route->has_next && mmul_channel_is_free(&route->channel) && may_begin(m, route)) {
-        begin(m, route);
+        begin_transfer(m, route);
         moved = true;
     }
     moved |= mmul_channel_advance(&route->channel);
     // Spans end before ranks see the arrival: work that they then begin comes later in the trace.
     end_spans(m, route);
-    count(m, index);
+    count_transfers(m, index);
     return moved;
 }
 
@@ -385,13 +390,13 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     bool moved = false;
     for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++)
         if (m->stages[i].product != NULL)
-            look_at_steps(m, i);
+            update_passes_done(m, i);
     for (int i = 0; i < MMUL_ROUTES; i++)
-        moved |= advance(m, (enum mmul_route)i);
-    moved |= tell_arrivals(m);
+        moved |= advance_route(m, (enum mmul_route)i);
+    moved |= publish_arrivals(m);
     moved |= advance_sums(m);
     moved |= end_stages(m);
-    const int64_t from = find_news(m);
+    const int64_t from = find_wake_stage(m);
     // The threshold has changed, so progress since the last call may have been missed.
     moved |= atomic_exchange(&m->site->progress->news_from, from) != from;
     if (moved)
@@ -415,19 +420,19 @@ static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
 
 // Computes the buffer size for the largest stage, the same at both ends of the channel. *ends: the
 // channel ends here, in files of root or in values. Returns false if no stage has a transfer on it.
-static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
+static bool scan_stages(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
     struct mmul_transfer first;
     int64_t mark = 0;
     bool any = false;
     for (int i = 0; i < m->stage_count; i++) {
         const struct mmul_stage *stage = &m->stages[i];
-        if (!goes_by(stage, index))
+        if (!may_use_route(stage, index))
             continue;
-        struct mmul_transfers list = list_of(m, stage, index);
+        struct mmul_transfers list = make_list(m, stage, index);
         m->moved[i].is_on[index] = mmul_transfers_next(&list, &first);
         m->moved[i].is_carried |= m->moved[i].is_on[index];
         m->moved[i].marks[index] = mark;
-        mark += top_of(stage, index);
+        mark += final_count(stage, index);
         any |= m->moved[i].is_on[index];
         *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.schedule, index));
         *ends |= moves_values(stage) || stage->is.schedule->whole_is_spread;
@@ -445,7 +450,7 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
     bool ends = comm->rank == 0;
     route->list.node = comm->node_index;
     route->list.route = index;
-    bool any = look_ahead(m, index, &bytes, &ends);
+    bool any = scan_stages(m, index, &bytes, &ends);
     begin_list(m, index);
     if (any)
         status = mmul_channel_init(&route->channel, kind, &m->site->transport,
@@ -461,9 +466,9 @@ static void begin_counting(struct mmul_mover *m, int index) {
     const bool moves = m->moved[index].is_carried || stage->is_carried;
     m->moved[index].is_carried = moves || stage->sums.rounds > 0;
     if (!moves && stage->product != NULL)
-        count_for_all(m, &stage->progress->has_left, 1);
+        publish_counter(m, &stage->progress->has_left, 1);
     if (!moves && moves_values(stage))
-        count_for_all(m, &stage->progress->has_arrived, stage->is.panels);
+        publish_counter(m, &stage->progress->has_arrived, stage->is.panels);
 }
 
 enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,

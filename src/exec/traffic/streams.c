@@ -16,26 +16,26 @@ struct window {
 };
 
 // One walk over the rectangles in order; `at` is the stream offset of the next one.
-struct passing {
+struct stream_walk {
     const struct mmul_stream *stream;
     struct window window;
     int64_t at, written; // bytes of C
 };
 
-static const struct mmul_schedule *plan_of(const struct passing *p) {
+static const struct mmul_schedule *schedule_of(const struct stream_walk *p) {
     return p->stream->stage->is.schedule;
 }
 
-static struct mmul_files *files_of(const struct passing *p) {
+static struct mmul_files *files_of(const struct stream_walk *p) {
     return &p->stream->stage->product->files;
 }
 
-static enum mmul_content content_of(const struct passing *p) {
+static enum mmul_content content_of(const struct stream_walk *p) {
     return p->stream->transfer.content;
 }
 
-static enum mmul_dtype element_dtype(const struct passing *p) {
-    const struct mmul_schedule *schedule = plan_of(p);
+static enum mmul_dtype element_dtype(const struct stream_walk *p) {
+    const struct mmul_schedule *schedule = schedule_of(p);
     if (content_of(p) == MMUL_CONTENT_PIECES)
         return mmul_problem_split_dtype(&schedule->problem, schedule->axis);
     if (content_of(p) == MMUL_CONTENT_PANEL)
@@ -43,14 +43,15 @@ static enum mmul_dtype element_dtype(const struct passing *p) {
     return mmul_problem_result_dtype(&schedule->problem);
 }
 
-static int64_t element_bytes(const struct passing *p) {
+static int64_t element_bytes(const struct stream_walk *p) {
     return (int64_t)mmul_dtype_bytes(element_dtype(p));
 }
 
 // ---------------------------------------------------------------------------------- rectangles
 
-static enum mmul_status transfer(struct passing *p, struct mmul_region region, int64_t begin,
-                                 int64_t end, char *memory, struct mmul_error *err) {
+static enum mmul_status transfer_elements(struct stream_walk *p, struct mmul_region region,
+                                          int64_t begin, int64_t end, char *memory,
+                                          struct mmul_error *err) {
     struct mmul_files *files = files_of(p);
     float *floats = (float *)(void *)memory;
     double *doubles = (double *)(void *)memory;
@@ -71,7 +72,7 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
     enum mmul_status status;
     if (content_of(p) == MMUL_CONTENT_C_IN) {
         struct mmul_repeated c_in = {
-            .matrix = input, .shape = plan_of(p)->problem.c, .dtype = element_dtype(p)};
+            .matrix = input, .shape = schedule_of(p)->problem.c, .dtype = element_dtype(p)};
         status = mmul_repeated_read(&c_in, region, begin, end, memory, err);
         elements = c_in.elements_read;
     } else if (element_dtype(p) == MMUL_F64) {
@@ -84,31 +85,31 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
 }
 
 // Transfers the part of the next rectangle that lies in the window.
-static enum mmul_status pass_region(struct passing *p, struct mmul_region region,
-                                    struct mmul_error *err) {
+static enum mmul_status transfer_region(struct stream_walk *p, struct mmul_region region,
+                                        struct mmul_error *err) {
     int64_t each = element_bytes(p), at = p->at;
     p->at += mmul_region_count(region) * each;
     int64_t from = mmul_larger(at, p->window.begin), to = mmul_smaller(p->at, p->window.end);
     if (from >= to)
         return MMUL_OK;
-    return transfer(p, region, (from - at) / each, (to - at) / each,
-                    p->window.memory + (from - p->window.begin), err);
+    return transfer_elements(p, region, (from - at) / each, (to - at) / each,
+                             p->window.memory + (from - p->window.begin), err);
 }
 
 // Transfers the pieces, C_in, or C (with full extent along the other axis) of a range of units.
-static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
-                                   struct mmul_error *err) {
-    const struct mmul_schedule *schedule = plan_of(p);
+static enum mmul_status transfer_range(struct stream_walk *p, struct mmul_range range,
+                                       struct mmul_error *err) {
+    const struct mmul_schedule *schedule = schedule_of(p);
     const struct mmul_problem *problem = &schedule->problem;
     int64_t count = mmul_stretch_count(problem, schedule->axis, range.begin, range.end);
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
         struct mmul_stretch s = mmul_stretch_at(problem, schedule->axis, range.begin, range.end, i);
-        status = pass_region(p,
-                             content_of(p) == MMUL_CONTENT_PIECES
-                                 ? mmul_stretch_operand(problem, schedule->axis, s)
-                                 : mmul_stretch_result(problem, schedule->axis, s),
-                             err);
+        status = transfer_region(p,
+                                 content_of(p) == MMUL_CONTENT_PIECES
+                                     ? mmul_stretch_operand(problem, schedule->axis, s)
+                                     : mmul_stretch_result(problem, schedule->axis, s),
+                                 err);
     }
     return status;
 }
@@ -130,8 +131,8 @@ static struct mmul_region lent_region(const struct mmul_schedule *schedule,
 }
 
 // Transfers a row of a stretch's rectangle, without its lent parts.
-static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region stretch,
-                                 int64_t lines_before, int64_t row, struct mmul_error *err) {
+static enum mmul_status transfer_row(struct stream_walk *p, int rank, struct mmul_region stretch,
+                                     int64_t lines_before, int64_t row, struct mmul_error *err) {
     const struct mmul_files *files = files_of(p);
     struct mmul_region left = stretch;
     enum mmul_status status = MMUL_OK;
@@ -143,20 +144,20 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
             const struct mmul_lent *lent = &files->lent[i];
             if (lent->rank != rank || lent->pass != p->stream->transfer.pass.index)
                 continue;
-            struct mmul_region r = lent_region(plan_of(p), lent, stretch, lines_before);
+            struct mmul_region r = lent_region(schedule_of(p), lent, stretch, lines_before);
             int64_t begin = mmul_larger(r.col_begin, left.col_begin);
             if (r.row_begin <= row && row < r.row_end && begin < r.col_end && begin < hole.begin)
                 hole = (struct mmul_range){begin, r.col_end};
         }
         left.col_end = hole.begin;
-        status = pass_region(p, left, err);
+        status = transfer_region(p, left, err);
         p->at += (hole.end - hole.begin) * element_bytes(p);
         left.col_begin = hole.end;
     }
     return status;
 }
 
-static bool is_lent(const struct passing *p, int rank) {
+static bool is_lent(const struct stream_walk *p, int rank) {
     const struct mmul_files *files = files_of(p);
     for (int i = 0; i < files->lent_count; i++)
         if (files->lent[i].rank == rank && files->lent[i].pass == p->stream->transfer.pass.index)
@@ -165,8 +166,8 @@ static bool is_lent(const struct passing *p, int rank) {
 }
 
 // Transfers a rank's block of C of a pass.
-static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
-    const struct mmul_schedule *schedule = plan_of(p);
+static enum mmul_status transfer_result(struct stream_walk *p, int rank, struct mmul_error *err) {
+    const struct mmul_schedule *schedule = schedule_of(p);
     struct mmul_pass pass = p->stream->transfer.pass;
     struct mmul_stretch s;
     enum mmul_status status = MMUL_OK;
@@ -177,17 +178,17 @@ static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_err
     while (status == MMUL_OK && p->at < p->window.end && mmul_schedule_next(&walk, &s)) {
         struct mmul_region region = mmul_pass_result(schedule, pass, s);
         if (!lent)
-            status = pass_region(p, region, err);
+            status = transfer_region(p, region, err);
         for (int64_t row = region.row_begin;
              lent && status == MMUL_OK && row < region.row_end && p->at < p->window.end; row++)
-            status = pass_row(p, rank, region, lines, row, err);
+            status = transfer_row(p, rank, region, lines, row, err);
         lines += s.end - s.begin;
     }
     return status;
 }
 
-static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error *err) {
-    const struct mmul_schedule *schedule = plan_of(p);
+static enum mmul_status transfer_node(struct stream_walk *p, int node, struct mmul_error *err) {
+    const struct mmul_schedule *schedule = schedule_of(p);
     enum mmul_status status = MMUL_OK;
     for (int rank = 0; status == MMUL_OK && rank < schedule->size && p->at < p->window.end;
          rank++) {
@@ -195,19 +196,19 @@ static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error
             continue;
         status =
             content_of(p) == MMUL_CONTENT_RESULT
-                ? pass_result(p, rank, err)
-                : pass_range(p, mmul_schedule_part(schedule, rank, p->stream->transfer.pass.round),
-                             err);
+                ? transfer_result(p, rank, err)
+                : transfer_range(
+                      p, mmul_schedule_part(schedule, rank, p->stream->transfer.pass.round), err);
     }
     return status;
 }
 
-static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
+static enum mmul_status transfer_panel(struct stream_walk *p, struct mmul_error *err) {
     struct mmul_pass pass = p->stream->transfer.pass;
     enum mmul_status status = MMUL_OK;
     for (int64_t i = pass.matrix_begin;
          status == MMUL_OK && i < pass.matrix_end && p->at < p->window.end; i++)
-        status = pass_region(p, mmul_pass_panel(plan_of(p), pass, i), err);
+        status = transfer_region(p, mmul_pass_panel(schedule_of(p), pass, i), err);
     return status;
 }
 
@@ -217,11 +218,11 @@ static enum mmul_status produce(void *context, int node, int64_t begin, int64_t 
                                 struct mmul_error *err) {
     const struct mmul_stream *stream = context;
     const int64_t offset = stream->transfer.offset;
-    struct passing p = {.stream = stream, .window = {offset + begin, offset + end, to}};
+    struct stream_walk p = {.stream = stream, .window = {offset + begin, offset + end, to}};
     if (stream->transfer.content == MMUL_CONTENT_PANEL)
-        return pass_panel(&p, err);
+        return transfer_panel(&p, err);
     if (stream->transfer.content != MMUL_CONTENT_PART)
-        return pass_node(&p, node, err);
+        return transfer_node(&p, node, err);
     if (to != NULL)
         return mmul_piece_fetch(stream->stage, &stream->transfer, to, err);
     const enum mmul_status status =
@@ -235,12 +236,12 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
                                 const void *from, struct mmul_error *err) {
     const struct mmul_stream *stream = context;
     const struct mmul_transfer *transfer = &stream->transfer;
-    struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
+    struct stream_walk p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
     if (transfer->content == MMUL_CONTENT_PART)
         return mmul_piece_store(stream->stage, transfer, transfer->piece.is_sum, from, err);
     if (from == NULL) // in place already, and counted when it was computed
         return MMUL_OK;
-    enum mmul_status status = pass_node(&p, node, err);
+    enum mmul_status status = transfer_node(&p, node, err);
     files_of(&p)->done_bytes += p.written;
     return status;
 }
