@@ -45,7 +45,7 @@ static int64_t bytes_of(enum mmul_dtype dtype, int64_t count) {
     return count * (int64_t)mmul_dtype_bytes(dtype);
 }
 
-static struct survey look(struct mmul_tile_cache *cache) {
+static struct survey survey_entries(struct mmul_tile_cache *cache) {
     struct survey s = {0};
     for (int i = 0; i < mmul_larger(cache->most, 1); i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
@@ -60,12 +60,12 @@ static struct survey look(struct mmul_tile_cache *cache) {
 }
 
 // Returns an entry of this type with at least this many elements, whatever it held.
-static enum mmul_status acquire(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                enum mmul_dtype dtype, int64_t count,
-                                struct mmul_cached_tile **entry, struct mmul_error *err) {
+static enum mmul_status acquire_entry(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                      enum mmul_dtype dtype, int64_t count,
+                                      struct mmul_cached_tile **entry, struct mmul_error *err) {
     const int64_t bytes = bytes_of(dtype, count);
     for (;;) {
-        const struct survey s = look(cache);
+        const struct survey s = survey_entries(cache);
         if (s.unmade != NULL && (s.oldest == NULL || s.bytes + bytes <= cache->bytes_most)) {
             *entry = s.unmade;
             return entry_make(s.unmade, device, dtype, count, err);
@@ -99,8 +99,8 @@ enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmu
     for (int i = 0; status == MMUL_OK && i < MMUL_CACHED_TILES; i++)
         if (bytes_of(cache->entries[i].dtype, cache->entries[i].capacity) > largest)
             status = evict(&cache->entries[i], device, err);
-    for (struct survey s = look(cache); status == MMUL_OK && s.bytes > bytes && s.oldest != NULL;
-         s = look(cache))
+    for (struct survey s = survey_entries(cache);
+         status == MMUL_OK && s.bytes > bytes && s.oldest != NULL; s = survey_entries(cache))
         status = evict(s.oldest, device, err);
     return status;
 }
@@ -117,7 +117,7 @@ void mmul_tile_cache_pin(struct mmul_tile_cache *cache) {
 
 // ----------------------------------------------------------------------------- contents of entries
 
-static const char *end_of(const struct mmul_host_tile *t) {
+static const char *tile_end(const struct mmul_host_tile *t) {
     return (const char *)t->at +
            ((t->rows - 1) * t->ld + t->cols) * (int64_t)mmul_dtype_bytes(t->dtype);
 }
@@ -127,7 +127,7 @@ void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, co
         struct mmul_host_tile *t = &cache->entries[i].holds;
         bool is_outside =
             end != NULL && t->at != NULL &&
-            ((const char *)t->at >= (const char *)end || end_of(t) <= (const char *)begin);
+            ((const char *)t->at >= (const char *)end || tile_end(t) <= (const char *)begin);
         if (!is_outside)
             t->at = NULL;
     }
@@ -135,8 +135,8 @@ void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, co
 
 // Computes the position of a tile relative to `whole`; it may be negative. Returns false if the two
 // differ in type or leading dimension.
-static bool locate(const struct mmul_host_tile *whole, const struct mmul_host_tile *tile,
-                   int64_t *row, int64_t *col) {
+static bool locate_tile(const struct mmul_host_tile *whole, const struct mmul_host_tile *tile,
+                        int64_t *row, int64_t *col) {
     if (tile->at == NULL || tile->ld != whole->ld || tile->dtype != whole->dtype)
         return false;
     int64_t bytes = (int64_t)((uintptr_t)tile->at - (uintptr_t)whole->at);
@@ -160,8 +160,8 @@ struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
         int64_t row, col;
-        if (e->holds.at == NULL || !locate(&e->holds, tile, &row, &col) || row < 0 || col < 0 ||
-            row + tile->rows > e->holds.rows || col + tile->cols > e->holds.cols)
+        if (e->holds.at == NULL || !locate_tile(&e->holds, tile, &row, &col) || row < 0 ||
+            col < 0 || row + tile->rows > e->holds.rows || col + tile->cols > e->holds.cols)
             continue;
         *offset = row * e->holds.cols + col;
         return e;
@@ -186,8 +186,9 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
     struct mmul_cached_tile *entry = NULL;
     if (mmul_tile_cache_find(cache, tile, operand))
         return MMUL_OK;
-    enum mmul_status status = acquire(cache, device, mmul_dtype_computed(tile->dtype, tile->dtype),
-                                      tile->rows * tile->cols, &entry, err);
+    enum mmul_status status =
+        acquire_entry(cache, device, mmul_dtype_computed(tile->dtype, tile->dtype),
+                      tile->rows * tile->cols, &entry, err);
     if (status != MMUL_OK)
         return status;
     entry->used = ++cache->requests;
@@ -208,7 +209,7 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
 enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
                                       enum mmul_dtype dtype, int64_t count,
                                       struct mmul_cached_tile **entry, struct mmul_error *err) {
-    enum mmul_status status = acquire(cache, device, dtype, count, entry, err);
+    enum mmul_status status = acquire_entry(cache, device, dtype, count, entry, err);
     if (status != MMUL_OK)
         return status;
     (*entry)->used = ++cache->requests;
@@ -238,7 +239,7 @@ int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mm
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {
         const struct mmul_host_tile *t = &cache->entries[i].holds;
         int64_t row, col;
-        if (!locate(whole, t, &row, &col) || row >= whole->rows || row + t->rows <= 0 ||
+        if (!locate_tile(whole, t, &row, &col) || row >= whole->rows || row + t->rows <= 0 ||
             col >= whole->cols || col + t->cols <= 0)
             continue;
         const int64_t ends[] = {rows ? row : col, rows ? row + t->rows : col + t->cols};

@@ -18,7 +18,7 @@ void mmul_watchdog_init(struct mmul_watchdog *deadline, struct mmul_context *con
 
 // Returns the deadline of a product, after which its device counts as hung: many times the
 // predicted time. A device of unknown speed, such as a successor, counts as very slow.
-static int64_t latest(const struct mmul_watchdog *deadline, double flops) {
+static int64_t compute_deadline(const struct mmul_watchdog *deadline, double flops) {
     static const double slow_flops = 1e8, times = 20, least_seconds = 30;
     const struct mmul_context *context = deadline->context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
@@ -35,7 +35,7 @@ static int64_t latest(const struct mmul_watchdog *deadline, double flops) {
 
 void mmul_watchdog_begin(struct mmul_watchdog *deadline, double flops) {
     atomic_store(&deadline->flops, (int64_t)flops);
-    atomic_store(&deadline->until_ns, latest(deadline, flops));
+    atomic_store(&deadline->until_ns, compute_deadline(deadline, flops));
 }
 
 void mmul_watchdog_end(struct mmul_watchdog *deadline) {
@@ -55,7 +55,7 @@ static bool is_late(struct mmul_watchdog *deadline) {
     return false;
 }
 
-static enum mmul_status leave(struct mmul_watchdog *deadline, struct mmul_error *err) {
+static enum mmul_status give_up_device(struct mmul_watchdog *deadline, struct mmul_error *err) {
     struct mmul_context *context = deadline->context;
     mmul_watchdog_end(deadline);
     deadline->has_abandoned = true;
@@ -73,7 +73,7 @@ bool mmul_watchdog_give_up(struct mmul_watchdog *deadline, enum mmul_status *sta
         return false;
     bool is_given_up = is_late(deadline) && mmul_device_abandon(deadline->context->device);
     if (is_given_up)
-        *status = leave(deadline, err);
+        *status = give_up_device(deadline, err);
     mmul_context_release_device(deadline->context);
     return is_given_up;
 }

@@ -46,7 +46,7 @@ static bool is_lasting(const struct mmul_worker *worker, enum mmul_lasting which
 }
 
 // Borrows the whole matrix if the device can use it in place.
-static enum mmul_status source_init(struct mmul_worker *worker, struct source *source,
+static enum mmul_status open_source(struct mmul_worker *worker, struct source *source,
                                     struct mmul_host_tile whole, enum mmul_lasting which,
                                     struct mmul_error *err) {
     struct mmul_tile_cache *passing = which == MMUL_LASTING_A   ? &worker->a
@@ -77,9 +77,9 @@ static struct mmul_host_tile host_tile(const struct source *source, struct block
 }
 
 // Returns the block as an operand on the device. Uploads it if it is not cached.
-static enum mmul_status source_tile(struct mmul_worker *worker, const struct source *source,
-                                    struct block block, struct mmul_operand *operand,
-                                    struct mmul_error *err) {
+static enum mmul_status load_tile(struct mmul_worker *worker, const struct source *source,
+                                  struct block block, struct mmul_operand *operand,
+                                  struct mmul_error *err) {
     if (source->borrowed != NULL) {
         int64_t offset = block.row * source->whole.ld + block.col;
         *operand = (struct mmul_operand){source->borrowed, offset, source->whole.ld};
@@ -131,7 +131,7 @@ struct job {
 
 // Returns the end of a part that begins at `from`: `to`, or the boundary of a cached tile before
 // it.
-static int64_t cut(const struct job *job, enum side side, int64_t from, int64_t to) {
+static int64_t cut_at_cached_tile(const struct job *job, enum side side, int64_t from, int64_t to) {
     const struct mmul_product *p = job->p;
     const struct mmul_tile_cache *kept = &job->worker->kept;
     if (side != SIDE_N && job->a.cache == kept)
@@ -148,17 +148,17 @@ static bool next_part(struct job *job, enum side side) {
         return false;
     if (w->back) {
         w->end = w->begin;
-        w->begin = cut(job, side, w->end, (w->end - 1) / w->most * w->most);
+        w->begin = cut_at_cached_tile(job, side, w->end, (w->end - 1) / w->most * w->most);
     } else {
         w->begin = w->end;
-        w->end =
-            cut(job, side, w->begin, mmul_smaller(w->size, (w->begin / w->most + 1) * w->most));
+        w->end = cut_at_cached_tile(job, side, w->begin,
+                                    mmul_smaller(w->size, (w->begin / w->most + 1) * w->most));
     }
     return true;
 }
 
 // Starts a new iteration, in the direction opposite to the last one. The current part is empty.
-static void turn_round(struct way *w, bool first) {
+static void start_way(struct way *w, bool first) {
     w->back = !first && !w->back;
     w->begin = w->end = w->back ? w->size : 0;
 }
@@ -172,13 +172,13 @@ static enum mmul_status load_operands(const struct job *job, struct mmul_gemm *a
         a = (struct block){k->begin, m->begin, args->k, args->m};
     if (args->transpose_b)
         b = (struct block){n->begin, k->begin, args->n, args->k};
-    enum mmul_status status = source_tile(job->worker, &job->a, a, &args->a, err);
-    return status == MMUL_OK ? source_tile(job->worker, &job->b, b, &args->b, err) : status;
+    enum mmul_status status = load_tile(job->worker, &job->a, a, &args->a, err);
+    return status == MMUL_OK ? load_tile(job->worker, &job->b, b, &args->b, err) : status;
 }
 
 // Downloads a finished tile of C.
-static enum mmul_status bring_result(struct job *job, struct pending *pending,
-                                     struct mmul_error *err) {
+static enum mmul_status download_result(struct job *job, struct pending *pending,
+                                        struct mmul_error *err) {
     const struct pending at = *pending;
     if (at.m == 0)
         return MMUL_OK;
@@ -192,18 +192,18 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
 
 // Returns the bytes that an operand occupies in the cache beside C, so that no tile is uploaded
 // twice.
-static double kept_bytes(const struct job *job, const struct source *source) {
+static double cached_operand_bytes(const struct job *job, const struct source *source) {
     const double count = (double)source->whole.rows * (double)source->whole.cols;
     return source->cache == &job->worker->kept && source->borrowed == NULL ? 4 * count : 0;
 }
 
 // Returns true if C stays on the device, in one buffer (exec/worker/worker_result.c).
-static bool leaves(const struct job *job) {
+static bool result_stays(const struct job *job) {
     const struct mmul_worker *worker = job->worker;
     struct mmul_device_info info;
     mmul_device_describe(worker->context->device, &info);
     const double count = (double)job->p->m * (double)job->p->n, bytes = 4 * count,
-                 operands = kept_bytes(job, &job->a) + kept_bytes(job, &job->b),
+                 operands = cached_operand_bytes(job, &job->a) + cached_operand_bytes(job, &job->b),
                  beside = fmax(operands, (double)worker->beside_bytes);
     return worker->beside_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
            job->c.whole.dtype == MMUL_F32 && is_lasting(worker, MMUL_LASTING_C) &&
@@ -232,7 +232,7 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
     }
     struct pending *pending = &job->on_device[job->tiles % c_lanes(job)];
     struct mmul_cached_tile *entry = NULL;
-    enum mmul_status status = bring_result(job, pending, err);
+    enum mmul_status status = download_result(job, pending, err);
     if (status == MMUL_OK)
         status = mmul_tile_cache_take(job->c.cache, device, job->c.whole.dtype, args->m * args->n,
                                       &entry, err);
@@ -254,7 +254,7 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
 }
 
 // Queues one gemm of a tile. The first one applies beta, later ones add.
-static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmul_error *err) {
+static enum mmul_status multiply_tile(struct job *job, bool is_first, struct mmul_error *err) {
     const struct mmul_product *p = job->p;
     const struct way *w = job->ways;
     struct mmul_gemm args = {.dtype = job->c.whole.dtype,
@@ -273,20 +273,20 @@ static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmu
     return status == MMUL_OK ? mmul_device_gemm(job->worker->context->device, &args, err) : status;
 }
 
-static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) {
+static enum mmul_status multiply_tiles(struct job *job, struct mmul_error *err) {
     struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
     struct mmul_worker *worker = job->worker;
     enum mmul_status status = MMUL_OK;
-    if (leaves(job)) {
+    if (result_stays(job)) {
         mmul_tile_cache_pin(&worker->kept);
         status = mmul_tile_cache_take(&worker->kept, worker->context->device, MMUL_F32,
                                       job->p->m * job->p->n, &job->all, err);
     }
-    for (turn_round(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
-        for (turn_round(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
+    for (start_way(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
+        for (start_way(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
             bool is_first = true;
-            for (turn_round(k, job->tiles == 0); status == MMUL_OK && next_part(job, SIDE_K);) {
-                status = multiply_step(job, is_first, err);
+            for (start_way(k, job->tiles == 0); status == MMUL_OK && next_part(job, SIDE_K);) {
+                status = multiply_tile(job, is_first, err);
                 is_first = false;
             }
             job->tiles++;
@@ -296,7 +296,7 @@ static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) 
         worker->told = 0;
     }
     for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
-        status = bring_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
+        status = download_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
     return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
 }
 
@@ -317,13 +317,13 @@ static enum mmul_status multiply_on_device(struct mmul_worker *worker, const str
     const struct mmul_host_tile a = {p->a, a_rows, a_cols, p->lda, p->a_dtype},
                                 b = {p->b, b_rows, b_cols, p->ldb, p->b_dtype},
                                 c = {p->c, p->m, p->n, p->ldc, mmul_product_dtype(p)};
-    enum mmul_status status = source_init(worker, &job.a, a, MMUL_LASTING_A, err);
+    enum mmul_status status = open_source(worker, &job.a, a, MMUL_LASTING_A, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &job.b, b, MMUL_LASTING_B, err);
+        status = open_source(worker, &job.b, b, MMUL_LASTING_B, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &job.c, c, MMUL_LASTING_C, err);
+        status = open_source(worker, &job.c, c, MMUL_LASTING_C, err);
     if (status == MMUL_OK)
-        status = multiply_steps(&job, err);
+        status = multiply_tiles(&job, err);
     mmul_device_buffer_destroy(worker->context->device, job.c.borrowed);
     mmul_device_buffer_destroy(worker->context->device, job.b.borrowed);
     mmul_device_buffer_destroy(worker->context->device, job.a.borrowed);
@@ -356,7 +356,7 @@ struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker)
                                         worker->left.downloaded + here.downloaded};
 }
 
-static void leave_device(struct mmul_worker *worker) {
+static void release_device(struct mmul_worker *worker) {
     worker->is_to_repeat |= worker->absent[0] != NULL;
     memset(worker->absent, 0, sizeof worker->absent);
     worker->left = mmul_worker_traffic(worker);
@@ -368,13 +368,13 @@ static void leave_device(struct mmul_worker *worker) {
 }
 
 enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err) {
-    leave_device(worker);
+    release_device(worker);
     return mmul_context_fall_back(worker->context, worker->options.no_fallback, err);
 }
 
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
                                       struct mmul_error *err) {
-    leave_device(worker);
+    release_device(worker);
     return mmul_context_replace_device(worker->context, why, err);
 }
 
@@ -515,7 +515,7 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
 }
 
 // Prepares the device for products with worker->options.
-static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *err) {
+static enum mmul_status prepare_for_products(struct mmul_worker *worker, struct mmul_error *err) {
     struct mmul_tile *tile = &worker->tile;
     struct mmul_device *device = worker->context->device;
     const enum mmul_dtype c_dtype =
@@ -540,7 +540,7 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err) {
     *worker = (struct mmul_worker){.context = context, .options = *options};
-    return prepare(worker, err);
+    return prepare_for_products(worker, err);
 }
 
 static bool are_alike(const struct mmul_worker_options *a, const struct mmul_worker_options *b) {
@@ -552,9 +552,9 @@ static bool are_alike(const struct mmul_worker_options *a, const struct mmul_wor
 }
 
 // Prepares for operations other than products: all spare memory of the device caches values.
-static enum mmul_status turn_to_maps(struct mmul_worker *worker,
-                                     const struct mmul_worker_options *options,
-                                     struct mmul_error *err) {
+static enum mmul_status prepare_for_maps(struct mmul_worker *worker,
+                                         const struct mmul_worker_options *options,
+                                         struct mmul_error *err) {
     struct mmul_device *device = worker->context->device;
     if (options->kept_bytes == 0 || mmul_device_can_borrow(device))
         return MMUL_OK;
@@ -570,17 +570,17 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
                                   struct mmul_error *err) {
     mmul_worker_forget(worker);
     if (options->tile.m == 0)
-        return turn_to_maps(worker, options, err);
+        return prepare_for_maps(worker, options, err);
     if (are_alike(&worker->options, options))
         return MMUL_OK;
     drop_lanes(worker);
     worker->options = *options;
-    return prepare(worker, err);
+    return prepare_for_products(worker, err);
 }
 
 void mmul_worker_fini(struct mmul_worker *worker) {
     if (worker->context != NULL)
-        leave_device(worker);
+        release_device(worker);
     struct mmul_device *own[] = {worker->host, worker->judge};
     for (int i = 0; i < 2; i++)
         if (own[i] != NULL)

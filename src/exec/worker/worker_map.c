@@ -50,7 +50,7 @@ struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int6
     return one;
 }
 
-static bool sorts(enum mmul_operation_kind kind) {
+static bool is_sort(enum mmul_operation_kind kind) {
     return kind == MMUL_SORT || kind == MMUL_ARGSORT;
 }
 
@@ -67,7 +67,7 @@ static double work_each(const struct mmul_host_map *host) {
     case MMUL_CLASS_ROWS:
         return rows * (double)o[0].cols *
                (host->map.kind == MMUL_TOPK ? (double)host->map.with->count
-                : sorts(host->map.kind)     ? log2((double)o[0].cols) + 2
+                : is_sort(host->map.kind)   ? log2((double)o[0].cols) + 2
                                             : 2);
     default:
         return rows * cols * (1 + host->map.operand_count);
@@ -96,7 +96,7 @@ static bool is_by_rows(const struct mmul_host_map *host) {
 }
 
 // Returns true if consecutive matrices of an operand are `each` elements apart.
-static bool follows(const struct mmul_host_map *host, int i, int64_t each) {
+static bool has_stack_step(const struct mmul_host_map *host, int i, int64_t each) {
     for (int64_t t = 1; t < host->map.matrices; t++)
         if (mmul_stack_offset(&host->map, host->operands[i].stack, t) != t * each)
             return false;
@@ -113,12 +113,12 @@ static bool flatten_operand(const struct mmul_host_map *host, int i, struct mmul
     if (o->at == NULL ||
         (class == MMUL_CLASS_ROWS && i >= mmul_operation_row(host->map.kind)->by_row) ||
         (class == MMUL_CLASS_LOOKUP && i == 0))
-        return o->at == NULL || follows(host, i, 0);
+        return o->at == NULL || has_stack_step(host, i, 0);
     int64_t *step = class == MMUL_CLASS_LOOKUP ? &o->col_step : &o->row_step;
     int64_t *count = class == MMUL_CLASS_LOOKUP ? &o->cols : &o->rows;
     if (*count == 1)
         *step = mmul_stack_offset(&host->map, o->stack, 1);
-    const bool is_flat = *step >= 0 && follows(host, i, *count * *step);
+    const bool is_flat = *step >= 0 && has_stack_step(host, i, *count * *step);
     *count *= matrices;
     o->stack = (struct mmul_stack){0, 0, 1};
     return is_flat;
@@ -147,9 +147,9 @@ struct mmul_host_map mmul_host_map_flatten(const struct mmul_host_map *host) {
 // ---------------------------------------------------------------------------------- in host memory
 
 // Borrows the memory that an operand spans. The first matrix need not have the lowest address.
-static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map *map,
-                               const struct mmul_host_operand *from, struct mmul_map_operand *to,
-                               struct mmul_error *err) {
+static enum mmul_status borrow_operand(struct mmul_device *device, const struct mmul_map *map,
+                                       const struct mmul_host_operand *from,
+                                       struct mmul_map_operand *to, struct mmul_error *err) {
     int64_t least = 0, most = 0;
     for (int64_t t = 1; t < map->matrices; t++) {
         least = mmul_smaller(least, mmul_stack_offset(map, from->stack, t));
@@ -184,7 +184,7 @@ static enum mmul_status borrow_all(struct mmul_device *device, const struct mmul
     for (int i = 0; i < map->operand_count; i++)
         map->operands[i].buffer = NULL;
     for (int i = 0; status == MMUL_OK && i < map->operand_count; i++)
-        status = borrow(device, &host->map, &host->operands[i], &map->operands[i], err);
+        status = borrow_operand(device, &host->map, &host->operands[i], &map->operands[i], err);
     if (status == MMUL_OK)
         status = mmul_device_buffer_borrow(device, host->dtype, host->result,
                                            (map->matrices - 1) * map->result_step +
@@ -272,9 +272,9 @@ static bool find_stored(const struct mmul_host_map *host, int operand, struct st
 }
 
 // Copies from one buffer on the device to another.
-static enum mmul_status copy_there(struct mmul_device *device, struct mmul_operand from,
-                                   struct mmul_operand to, int64_t rows, int64_t cols,
-                                   struct mmul_error *err) {
+static enum mmul_status copy_on_device(struct mmul_device *device, struct mmul_operand from,
+                                       struct mmul_operand to, int64_t rows, int64_t cols,
+                                       struct mmul_error *err) {
     static const struct mmul_parameters none;
     const struct mmul_map copy = {.kind = MMUL_SLICE,
                                   .with = &none,
@@ -301,8 +301,9 @@ static enum mmul_status load_part(struct mmul_worker *worker, const struct mmul_
     const struct mmul_cached_tile *entry = mmul_tile_cache_entry(&worker->kept, part, &offset);
     if (entry !=
         NULL) // does not pin the source after the copy: there may be as many parts as entries
-        return copy_there(device, (struct mmul_operand){entry->buffer, offset, entry->holds.cols},
-                          to, part->rows, part->cols, err);
+        return copy_on_device(device,
+                              (struct mmul_operand){entry->buffer, offset, entry->holds.cols}, to,
+                              part->rows, part->cols, err);
     worker->kept.uploads++;
     return mmul_device_upload(
         device, &(struct mmul_upload){to, part->rows, part->cols, part->at, part->ld, part->dtype},
@@ -333,8 +334,9 @@ static enum mmul_status assemble(struct mmul_worker *worker, const struct mmul_h
     return status;
 }
 
-static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_map *host,
-                             int operand, struct mmul_map_operand *to, struct mmul_error *err) {
+static enum mmul_status load_operand(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                     int operand, struct mmul_map_operand *to,
+                                     struct mmul_error *err) {
     const struct mmul_host_operand *from = &host->operands[operand];
     struct mmul_tile_cache *kept = &worker->kept;
     struct mmul_operand at = {0};
@@ -378,7 +380,7 @@ static bool reads_absent(struct mmul_worker *worker, const struct mmul_host_map 
 
 // Returns true if the block fits into the device's memory beside the absent results, and each
 // operand into one allocation.
-static bool fits(struct mmul_worker *worker, const struct mmul_host_map *host) {
+static bool fits_device_memory(struct mmul_worker *worker, const struct mmul_host_map *host) {
     struct mmul_device_info info;
     mmul_device_describe(worker->context->device, &info);
     int64_t single = INT32_MAX, largest = host->map.matrices * host->map.rows * host->map.cols;
@@ -407,7 +409,7 @@ static bool has_doubles(const struct mmul_host_map *host) {
 }
 
 // Returns true if a stack of matrices need not be split: the device takes all of it, or none.
-static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *host) {
+static bool needs_no_split(struct mmul_worker *worker, const struct mmul_host_map *host) {
     const struct mmul_map *map = &host->map;
     struct stored s;
     if (map->matrices == 1 || has_doubles(host) || worker->kept.bytes_most == 0 ||
@@ -416,7 +418,7 @@ static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *
     for (int i = 0; i < map->operand_count; i++)
         if (host->operands[i].at != NULL && !find_stored(host, i, &s))
             return false;
-    return map->result_step == map->rows * host->ld && fits(worker, host);
+    return map->result_step == map->rows * host->ld && fits_device_memory(worker, host);
 }
 
 // Returns the number of rows per chunk that fit into the device's memory. 0: the CPU makes the
@@ -440,7 +442,7 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
         return 0;
     for (int64_t rows = host->map.rows;; rows = (rows + 1) / 2) {
         const struct mmul_host_map part = mmul_host_map_part(host, 0, rows, 0, host->map.cols);
-        if (fits(worker, &part))
+        if (fits_device_memory(worker, &part))
             return rows;
         if (rows == 1)
             return 0;
@@ -458,7 +460,7 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     map.carried = carries ? &carried : NULL;
     mmul_tile_cache_pin(&worker->kept);
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
-        status = load(worker, host, i, &map.operands[i], err);
+        status = load_operand(worker, host, i, &map.operands[i], err);
     const int64_t rows = map.matrices * map.rows; // rows of all matrices, one below the other
     if (status == MMUL_OK)
         status =
@@ -489,8 +491,8 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     return status;
 }
 
-static enum mmul_status make_there(struct mmul_worker *worker, const struct mmul_host_map *host,
-                                   int64_t rows_each, struct mmul_error *err) {
+static enum mmul_status make_on_device(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                       int64_t rows_each, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int64_t row = 0; status == MMUL_OK && row < host->map.rows; row += rows_each) {
         const int64_t rows = mmul_smaller(rows_each, host->map.rows - row);
@@ -527,13 +529,13 @@ enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_h
         const bool in_place =
             mmul_worker_in_place(worker, MMUL_F32) &&
             (!has_doubles(&flat) || mmul_device_has_dtype(worker->context->device, MMUL_F64));
-        if (!in_place && !goes_as_one(worker, &flat))
+        if (!in_place && !needs_no_split(worker, &flat))
             return make_matrices(worker, &flat, err);
         const int64_t rows = in_place ? 0 : rows_for_device(worker, &flat);
         if (!in_place && rows == 0)
             return make_on_host(worker, &flat, err);
         enum mmul_status status = in_place ? mmul_host_map_make(&flat, worker->context->device, err)
-                                           : make_there(worker, &flat, rows, err);
+                                           : make_on_device(worker, &flat, rows, err);
         if (status == MMUL_OK)
             return MMUL_OK;
         worker->fallback_products++;
