@@ -16,15 +16,15 @@ static bool is_void(const struct mmul_channel *x) {
 }
 
 // Calls the channel's end to produce, or consume, bytes [begin, end), unless traffic is void.
-static void make_bytes(const struct mmul_channel *x, int node, int64_t begin, int64_t end,
-                       void *to) {
+static void produce_bytes(const struct mmul_channel *x, int node, int64_t begin, int64_t end,
+                          void *to) {
     struct mmul_error err;
     if (!is_void(x) && x->end->produce(x->cargo.context, node, begin, end, to, &err) != MMUL_OK)
         mmul_failure_keep(x->transport->failure, &err);
 }
 
-static void take_bytes(const struct mmul_channel *x, void *context, int node, int64_t begin,
-                       int64_t end, const void *from) {
+static void consume_bytes(const struct mmul_channel *x, void *context, int node, int64_t begin,
+                          int64_t end, const void *from) {
     struct mmul_error err;
     if (!is_void(x) && x->end->consume(context, node, begin, end, from, &err) != MMUL_OK)
         mmul_failure_keep(x->transport->failure, &err);
@@ -92,7 +92,7 @@ static int64_t chunk_begin(const struct mmul_channel *x, int64_t chunk, int memb
                         x->cargo.node_bytes[x->transport->members.nodes[member]]);
 }
 
-static void lay_out(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
+static void lay_out_chunk(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
     int at = 0;
     for (int member = 0; member < x->transport->size; member++) {
         lane->displacements[member] = at;
@@ -105,13 +105,13 @@ static void lay_out(struct mmul_channel *x, struct mmul_lane *lane, int64_t chun
 }
 
 // Root: fills the lane, member after member, and hashes each piece.
-static void produce(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
+static void fill_chunk(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
     for (int member = 1; member < x->transport->size; member++) {
         char *piece = lane->data + lane->displacements[member];
         int64_t begin = chunk_begin(x, chunk, member), end = begin + lane->counts[member];
         if (begin == end)
             continue;
-        make_bytes(x, x->transport->members.nodes[member], begin, end, piece);
+        produce_bytes(x, x->transport->members.nodes[member], begin, end, piece);
         lane->trailers[member] = mmul_trailer_make(x->transport->failure, piece, end - begin);
     }
 }
@@ -161,9 +161,9 @@ static void begin_chunk(struct mmul_channel *x) {
     x->chunks.begun++;
     if (mmul_peers_is_broken(&x->transport->members))
         return;
-    lay_out(x, lane, x->chunks.begun - 1);
+    lay_out_chunk(x, lane, x->chunks.begun - 1);
     if (root && !is_inward(x))
-        produce(x, lane, x->chunks.begun - 1);
+        fill_chunk(x, lane, x->chunks.begun - 1);
     if (is_inward(x))
         begin_gather(x, lane, mine);
     else
@@ -171,7 +171,7 @@ static void begin_chunk(struct mmul_channel *x) {
 }
 
 // Root: checks each piece of a chunk and passes it to the channel's end.
-static void consume(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
+static void check_chunk(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
     for (int member = 1; member < x->transport->size; member++) {
         const char *piece = lane->data + lane->displacements[member];
         int64_t begin = chunk_begin(x, chunk, member), end = begin + lane->counts[member];
@@ -179,7 +179,7 @@ static void consume(struct mmul_channel *x, const struct mmul_lane *lane, int64_
         if (begin < end && !is_void(x) &&
             mmul_trailer_fits(&x->transport->members, &lane->trailers[member], piece, end - begin,
                               node, 0))
-            take_bytes(x, x->cargo.context, node, begin, end, piece);
+            consume_bytes(x, x->cargo.context, node, begin, end, piece);
     }
 }
 
@@ -187,7 +187,7 @@ static void consume(struct mmul_channel *x, const struct mmul_lane *lane, int64_
 static void end_chunk(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
     const int rank = x->transport->rank, count = lane->counts[rank];
     if (rank == 0 && is_inward(x))
-        consume(x, lane, chunk);
+        check_chunk(x, lane, chunk);
     else if (rank > 0 && !is_inward(x) && count > 0 && !is_void(x))
         mmul_trailer_fits(&x->transport->members, trailer_of(x, lane),
                           x->cargo.memory + chunk_begin(x, chunk, rank), count, 0,
@@ -279,7 +279,7 @@ static void begin_packet(struct mmul_channel *channel) {
                               .ends = end == cargo->bytes,
                               .mark = cargo->mark};
     if (made && cargo->memory == NULL)
-        make_bytes(channel, -1, begin, end, p->data);
+        produce_bytes(channel, -1, begin, end, p->data);
     if (!made)
         mmul_message_receive(peers_of(channel), packets->from, tag_of(channel), p->data, p->bytes,
                              &p->receive);
@@ -289,13 +289,13 @@ static void begin_packet(struct mmul_channel *channel) {
 
 // Forwards the oldest packet that has not arrived, once it has. Packets produced here wait for
 // their turn, too: the next member expects all packets in one order, regardless of their source.
-static bool pass_on(struct mmul_channel *channel) {
+static bool forward_packet(struct mmul_channel *channel) {
     const struct mmul_peers *peers = peers_of(channel);
     struct mmul_packet *p = packet_of(channel, channel->packets.here);
     if (!mmul_message_is_over(peers, &p->receive))
         return false;
     if (p->is_taken)
-        take_bytes(channel, p->context, -1, 0, p->bytes, p->data);
+        consume_bytes(channel, p->context, -1, 0, p->bytes, p->data);
     channel->packets.here++;
     if (p->ends)
         channel->arrived = p->mark;
@@ -323,7 +323,7 @@ static bool relay_advance(struct mmul_channel *channel) {
         moved = true;
     }
     if (packets->here < packets->begun)
-        moved |= pass_on(channel);
+        moved |= forward_packet(channel);
     if (packets->ended < packets->here)
         moved |= end_packet(channel);
     return moved;
@@ -382,7 +382,7 @@ void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *c
 }
 
 // Load, store: transfers the next stretch, on root's own node.
-static bool pass_stretch(struct mmul_channel *channel) {
+static bool transfer_stretch(struct mmul_channel *channel) {
     const struct mmul_cargo *cargo = &channel->cargo;
     const int64_t begin = channel->at;
     if (begin == cargo->bytes)
@@ -392,9 +392,9 @@ static bool pass_stretch(struct mmul_channel *channel) {
     channel->at =
         is_there ? cargo->bytes : mmul_smaller(begin + channel->buffer_bytes, cargo->bytes);
     if (channel->kind == MMUL_CHANNEL_LOAD)
-        make_bytes(channel, 0, begin, channel->at, memory);
+        produce_bytes(channel, 0, begin, channel->at, memory);
     else
-        take_bytes(channel, cargo->context, 0, begin, channel->at, memory);
+        consume_bytes(channel, cargo->context, 0, begin, channel->at, memory);
     if (channel->at == cargo->bytes)
         channel->arrived = channel->left = cargo->mark;
     return true;
@@ -403,5 +403,5 @@ static bool pass_stretch(struct mmul_channel *channel) {
 bool mmul_channel_advance(struct mmul_channel *channel) {
     if (is_exchange(channel))
         return exchange_advance(channel);
-    return is_of_packets(channel) ? relay_advance(channel) : pass_stretch(channel);
+    return is_of_packets(channel) ? relay_advance(channel) : transfer_stretch(channel);
 }

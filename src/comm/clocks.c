@@ -14,7 +14,7 @@ static int send_time(MPI_Comm mpi, int peer, double time) {
 }
 
 // Root: measures one leader.
-static int ask(MPI_Comm mpi, int leader, double *ahead) {
+static int measure_leader(MPI_Comm mpi, int leader, double *ahead) {
     double shortest = 0, answer;
     int code = MPI_SUCCESS;
     *ahead = 0;
@@ -34,7 +34,7 @@ static int ask(MPI_Comm mpi, int leader, double *ahead) {
 
 // Answers root on another leader; the last message is the result. The first wait may be long and
 // sleeps. Later waits do not, because a sleep would count as travel time.
-static int answer(MPI_Comm mpi, double *ahead) {
+static int answer_root(MPI_Comm mpi, double *ahead) {
     MPI_Request request;
     int code = MPI_Irecv(ahead, 1, MPI_DOUBLE, 0, TAG, mpi, &request);
     if (code == MPI_SUCCESS)
@@ -53,9 +53,9 @@ enum mmul_status mmul_clocks_compare(const struct mmul_comm *comm, double *ahead
     double ahead = 0;
     if (comm->rank == 0)
         for (int node = 1; code == MPI_SUCCESS && node < comm->node_count; node++)
-            code = ask(comm->leaders, node, &ahead);
+            code = measure_leader(comm->leaders, node, &ahead);
     else if (comm->node_rank == 0)
-        code = answer(comm->leaders, &ahead);
+        code = answer_root(comm->leaders, &ahead);
     if (comm->node_index == 0)
         ahead = 0;
     if (code == MPI_SUCCESS)

@@ -40,7 +40,7 @@ void mmul_alarm_end(struct mmul_alarm *alarm) {
     MPI_Request_free(&alarm->hearing);
 }
 
-static void tell(const struct mmul_alarm *alarm, int member) {
+static void send_alarm(const struct mmul_alarm *alarm, int member) {
     MPI_Request request;
     for (int i = 0; i < ALARM_TRIES; i++) {
         if (MPI_Isend(NULL, 0, MPI_BYTE, member, ALARM_TAG, alarm->leaders, &request) !=
@@ -60,7 +60,7 @@ void mmul_alarm_raise(struct mmul_alarm *alarm) {
     MPI_Comm_size(alarm->leaders, &size);
     for (int member = 0; member < size; member++)
         if (member != rank)
-            tell(alarm, member);
+            send_alarm(alarm, member);
 }
 
 bool mmul_alarm_listen(struct mmul_alarm *alarm) {
@@ -140,7 +140,8 @@ static int find_nodes(struct mmul_comm *comm) {
     return code;
 }
 
-static enum mmul_status connect(struct mmul_comm *comm, MPI_Comm parent, struct mmul_error *err) {
+static enum mmul_status create_communicators(struct mmul_comm *comm, MPI_Comm parent,
+                                             struct mmul_error *err) {
     int code = MPI_Comm_dup(parent, &comm->world);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_set_errhandler(comm->world, MPI_ERRORS_RETURN); // inherited by splits
@@ -178,7 +179,7 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
         return agreed.status;
     }
     made->world = made->node = made->leaders = MPI_COMM_NULL;
-    status = connect(made, parent, err);
+    status = create_communicators(made, parent, err);
     if (status == MMUL_OK)
         *comm = made;
     else
@@ -235,7 +236,7 @@ enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
 
 // Prefixes a failure on another rank than root with rank and host, unless the text already begins
 // with "rank".
-static void name_place(const struct mmul_comm *comm, struct mmul_error *err) {
+static void add_rank_and_host(const struct mmul_comm *comm, struct mmul_error *err) {
     char text[sizeof err->text], host[MPI_MAX_PROCESSOR_NAME] = "";
     int length;
     if (strncmp(err->text, "rank ", 5) == 0)
@@ -251,7 +252,7 @@ enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status 
     if (status == MMUL_OK)
         err->status = MMUL_OK;
     else if (comm->rank != 0)
-        name_place(comm, err);
+        add_rank_and_host(comm, err);
     return mmul_agree_on(comm->world, err);
 }
 
@@ -305,7 +306,7 @@ enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine,
 
 // Converts the sizes of all ranks into counts and displacements. Returns false if they exceed MPI's
 // int.
-static bool lay_out(const int64_t *sizes, int size, int *counts, int *displacements) {
+static bool compute_displacements(const int64_t *sizes, int size, int *counts, int *displacements) {
     int64_t at = 0;
     for (int rank = 0; rank < size; rank++) {
         if (at + sizes[rank] > INT32_MAX)
@@ -331,7 +332,7 @@ enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const voi
     if (status != MMUL_OK)
         goto out;
     int *displacements = counts + comm->size;
-    if (!lay_out(sizes, comm->size, counts, displacements))
+    if (!compute_displacements(sizes, comm->size, counts, displacements))
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "ranks have more than 2 GiB to share");
     int64_t sum = displacements[comm->size - 1] + (int64_t)counts[comm->size - 1];
     if (status == MMUL_OK)
@@ -355,11 +356,13 @@ out:
 
 // Computes counts, then displacements, for an exchange between root and all ranks. Release them
 // with mmul_free.
-static enum mmul_status lay_out_for_root(const struct mmul_comm *comm, const int64_t *sizes,
-                                         int **counts, struct mmul_error *err) {
+static enum mmul_status compute_root_displacements(const struct mmul_comm *comm,
+                                                   const int64_t *sizes, int **counts,
+                                                   struct mmul_error *err) {
     *counts = NULL;
     enum mmul_status status = MMUL_ALLOCATE(*counts, 2 * comm->size, "counts", err);
-    if (status == MMUL_OK && !lay_out(sizes, comm->size, *counts, *counts + comm->size))
+    if (status == MMUL_OK &&
+        !compute_displacements(sizes, comm->size, *counts, *counts + comm->size))
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "root and ranks exchange more than 2 GiB");
     return mmul_comm_agree(comm, status, err);
 }
@@ -367,7 +370,7 @@ static enum mmul_status lay_out_for_root(const struct mmul_comm *comm, const int
 enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
                                    const int64_t *sizes, void *all, struct mmul_error *err) {
     int *counts = NULL;
-    enum mmul_status status = lay_out_for_root(comm, sizes, &counts, err);
+    enum mmul_status status = compute_root_displacements(comm, sizes, &counts, err);
     if (status == MMUL_OK)
         status = mmul_comm_check(MPI_Gatherv(mine, (int)sizes[comm->rank], MPI_BYTE, all, counts,
                                              counts + comm->size, MPI_BYTE, 0, comm->world),
@@ -379,7 +382,7 @@ enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *min
 enum mmul_status mmul_comm_deal(const struct mmul_comm *comm, const void *all, const int64_t *sizes,
                                 void *mine, struct mmul_error *err) {
     int *counts = NULL;
-    enum mmul_status status = lay_out_for_root(comm, sizes, &counts, err);
+    enum mmul_status status = compute_root_displacements(comm, sizes, &counts, err);
     if (status == MMUL_OK)
         status = mmul_comm_check(MPI_Scatterv(all, counts, counts + comm->size, MPI_BYTE, mine,
                                               (int)sizes[comm->rank], MPI_BYTE, 0, comm->world),

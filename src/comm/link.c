@@ -34,7 +34,7 @@ struct side {
 
 // Waits for a request. A request that is abandoned may use the caller's stack; it is small, so it
 // has been buffered or can be cancelled.
-static int wait_for(const struct side *s, MPI_Request *request) {
+static int wait_or_cancel(const struct side *s, MPI_Request *request) {
     int code = mmul_comm_wait(request, s->alarm);
     if (code != MPI_SUCCESS && *request != MPI_REQUEST_NULL) {
         MPI_Cancel(request);
@@ -46,13 +46,13 @@ static int wait_for(const struct side *s, MPI_Request *request) {
 static int send_bytes(const struct side *s, const void *bytes, int64_t count) {
     MPI_Request request;
     int code = MPI_Isend(bytes, (int)count, MPI_BYTE, s->peer, TAG, s->mpi, &request);
-    return code == MPI_SUCCESS ? wait_for(s, &request) : code;
+    return code == MPI_SUCCESS ? wait_or_cancel(s, &request) : code;
 }
 
 static int receive_bytes(const struct side *s, void *bytes, int64_t count) {
     MPI_Request request;
     int code = MPI_Irecv(bytes, (int)count, MPI_BYTE, s->peer, TAG, s->mpi, &request);
-    return code == MPI_SUCCESS ? wait_for(s, &request) : code;
+    return code == MPI_SUCCESS ? wait_or_cancel(s, &request) : code;
 }
 
 // Announces a message, waits until the receiver is ready, sends it and waits for the answer.
@@ -71,7 +71,7 @@ static int time_message(const struct side *s, int64_t bytes, double *seconds) {
 }
 
 // Serves the other end of time_message, until a message of 0 bytes is announced.
-static int answer(const struct side *s) {
+static int answer_messages(const struct side *s) {
     for (int64_t bytes = 0;;) {
         MPI_Request request;
         int code = receive_bytes(s, &bytes, sizeof bytes);
@@ -81,7 +81,7 @@ static int answer(const struct side *s) {
         if (code == MPI_SUCCESS)
             code = send_bytes(s, "r", 1);
         if (code == MPI_SUCCESS)
-            code = wait_for(s, &request);
+            code = wait_or_cancel(s, &request);
         if (code == MPI_SUCCESS)
             code = send_bytes(s, "a", 1);
         if (code != MPI_SUCCESS)
@@ -128,7 +128,7 @@ static int time_bandwidth(const struct side *s, double end, double latency, doub
 }
 
 // Measures the direction from here to the peer. The first two messages set up the connection.
-static int time_way(const struct side *s, struct mmul_link *way) {
+static int time_direction(const struct side *s, struct mmul_link *way) {
     double ignored;
     int64_t no_more = 0;
     int code = time_message(s, 1, &ignored);
@@ -147,14 +147,14 @@ static int time_way(const struct side *s, struct mmul_link *way) {
 static int measure_pair(const struct side *s, bool first, struct mmul_link *link) {
     struct mmul_link there = {0}, back = {0};
     if (!first) {
-        int code = answer(s);
+        int code = answer_messages(s);
         if (code == MPI_SUCCESS)
-            code = time_way(s, &back);
+            code = time_direction(s, &back);
         return code == MPI_SUCCESS ? send_bytes(s, &back, sizeof back) : code;
     }
-    int code = time_way(s, &there);
+    int code = time_direction(s, &there);
     if (code == MPI_SUCCESS)
-        code = answer(s);
+        code = answer_messages(s);
     if (code == MPI_SUCCESS)
         code = receive_bytes(s, &back, sizeof back);
     *link = (struct mmul_link){fmin(there.bytes_per_second, back.bytes_per_second),
@@ -177,8 +177,8 @@ static int sampled_member(int index, int count, int size) {
 }
 
 // Root: assigns the median to members without a measurement.
-static enum mmul_status fill_in(struct mmul_link *links, int size, int measured,
-                                struct mmul_error *err) {
+static enum mmul_status assign_median(struct mmul_link *links, int size, int measured,
+                                      struct mmul_error *err) {
     double *x = NULL;
     enum mmul_status status = MMUL_ALLOCATE(x, 2 * size, "link speeds", err);
     if (status != MMUL_OK)
@@ -211,16 +211,16 @@ static int measure_root_links(struct side side, int rank, int size, int count,
 
 // Returns the turn in which a ring link is measured. Links of one turn share no member: first those
 // that begin at even members, then at odd ones; in a ring of odd length the last one is alone.
-static int turn_of(int member, int size) {
+static int ring_turn(int member, int size) {
     return member == size - 1 && size % 2 != 0 ? 2 : member % 2;
 }
 
 static int measure_ring_links(struct side side, int rank, int size, struct mmul_link *mine) {
     int next = (rank + 1) % size, previous = (rank + size - 1) % size, code = MPI_SUCCESS;
     for (int turn = 0; code == MPI_SUCCESS && turn < 2 + size % 2; turn++) {
-        bool first = turn_of(rank, size) == turn;
+        bool first = ring_turn(rank, size) == turn;
         side.peer = first ? next : previous;
-        if (first || turn_of(previous, size) == turn)
+        if (first || ring_turn(previous, size) == turn)
             code = measure_pair(&side, first, mine);
         if (code == MPI_SUCCESS)
             code = wait_for_all(&side);
@@ -247,7 +247,7 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
         return err->status;
     }
     if (err->status == MMUL_OK && rank == 0)
-        err->status = fill_in(root_links, size, count, err);
+        err->status = assign_median(root_links, size, count, err);
     if (mmul_agree_on(side->mpi, err) != MMUL_OK)
         return err->status;
     code = MPI_Bcast(root_links, size * bytes, MPI_BYTE, 0, side->mpi);

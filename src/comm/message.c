@@ -70,7 +70,7 @@ bool mmul_trailer_fits(const struct mmul_peers *peers, const struct mmul_trailer
 
 // Abandons a message. A pending receive of a trailer has arrived or can be cancelled. Sent bytes
 // and trailers may still be in flight.
-static void give_up(struct mmul_message *message) {
+static void abandon_message(struct mmul_message *message) {
     for (int i = 0; i < 2; i++) {
         if (message->requests[i] == MPI_REQUEST_NULL)
             continue;
@@ -82,10 +82,10 @@ static void give_up(struct mmul_message *message) {
 }
 
 // Checks the code of both calls.
-static void begin(const struct mmul_peers *peers, int code, struct mmul_message *message) {
+static void check_begun(const struct mmul_peers *peers, int code, struct mmul_message *message) {
     message->active = true;
     if (!mmul_peers_check(peers, code, message->receives ? "receive" : "send"))
-        give_up(message);
+        abandon_message(message);
 }
 
 void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const void *data,
@@ -101,7 +101,7 @@ void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const 
     if (code == MPI_SUCCESS)
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
                          peers->mpi, &message->requests[1]);
-    begin(peers, code, message);
+    check_begun(peers, code, message);
     mmul_peers_count(peers, peer, bytes);
 }
 
@@ -118,7 +118,7 @@ void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, voi
     if (code == MPI_SUCCESS)
         code = MPI_Irecv(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
                          peers->mpi, &message->requests[1]);
-    begin(peers, code, message);
+    check_begun(peers, code, message);
 }
 
 bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *message) {
@@ -128,7 +128,7 @@ bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *m
     int code = MPI_Testall(2, message->requests, &over, MPI_STATUSES_IGNORE);
     bool good = mmul_peers_check(peers, code, "transfer");
     if (!good || (!over && mmul_peers_is_broken(peers)))
-        give_up(message);
+        abandon_message(message);
     message->active = message->active && !over;
     if (!good || !over || !message->receives)
         return !message->active;

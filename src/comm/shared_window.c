@@ -105,9 +105,9 @@ void mmul_shared_destroy(struct mmul_shared *shared) {
 
 // Collective over node. Maps the leader's file into every rank. `status` and *err: the leader's so
 // far.
-static enum mmul_status share(const struct mmul_comm *comm, struct announcement from,
-                              const char *name, enum mmul_status status, struct mmul_shared *shared,
-                              struct mmul_error *err) {
+static enum mmul_status map_for_node(const struct mmul_comm *comm, struct announcement from,
+                                     const char *name, enum mmul_status status,
+                                     struct mmul_shared *shared, struct mmul_error *err) {
     struct mmul_error later;
     int fd = -1, code = MPI_Bcast(&from, (int)sizeof from, MPI_BYTE, 0, comm->node);
     if (status == MMUL_OK)
@@ -135,7 +135,7 @@ enum mmul_status mmul_shared_create(const struct mmul_comm *comm, int64_t bytes,
         return MMUL_OK;
     if (comm->node_rank == 0)
         status = make_segment(bytes, &fd, err);
-    status = share(comm, announce(fd, 0, bytes, true), "shared memory", status, shared, err);
+    status = map_for_node(comm, announce(fd, 0, bytes, true), "shared memory", status, shared, err);
     if (fd >= 0)
         close(fd);
     return status;
@@ -150,6 +150,6 @@ enum mmul_status mmul_shared_map(const struct mmul_comm *comm,
         return MMUL_OK;
     }
     int fd = comm->node_rank == 0 ? source->fd : -1;
-    return share(comm, announce(fd, source->offset, source->bytes, source->writable), source->name,
-                 MMUL_OK, shared, err);
+    return map_for_node(comm, announce(fd, source->offset, source->bytes, source->writable),
+                        source->name, MMUL_OK, shared, err);
 }

@@ -14,7 +14,7 @@ const struct mmul_transport MMUL_TRANSPORT_NONE = {.outward = MPI_COMM_NULL,
 
 // Collective over leaders. Creates, or reuses, the communicators of root and of nodes that have
 // work. Returns MPI's code.
-static int take_directions(const struct mmul_comm *comm, const bool *works) {
+static int open_directions(const struct mmul_comm *comm, const bool *works) {
     struct mmul_directions *directions = comm->directions;
     bool is_same = directions->are_there;
     for (int node = 1; node < comm->node_count; node++)
@@ -49,7 +49,7 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
         return status;
     t->leaders =
         (struct mmul_peers){comm->leaders, failure, NULL, comm->node_index, comm->alarm, NULL};
-    int code = take_directions(comm, works);
+    int code = open_directions(comm, works);
     const bool member = code == MPI_SUCCESS && comm->directions->outward != MPI_COMM_NULL;
     if (member) {
         t->outward = comm->directions->outward;
