@@ -30,7 +30,7 @@ struct mmul_channel_end {
 
 struct mmul_cargo {
     int64_t bytes; // relay, load, store: size, the same on all members
-    // scatter, gather: size by node index, the same on all members; borrowed
+    // Scatter, gather: size by node index, the same on all members; borrowed.
     const int64_t *node_bytes;
     int from, to; // relay, send, receive: source and destination node; -1: this node
     // Address of the bytes; borrowed. NULL: the channel's end produces or consumes them, at the
@@ -60,7 +60,7 @@ struct mmul_lane {
     MPI_Request requests[2];
     char *data;                  // root: owned
     int *counts, *displacements; // per member, owned
-    // per member, owned; on other ranks than root only its own is used
+    // Per member, owned; on other ranks than root only its own is used.
     struct mmul_trailer *trailers;
 };
 struct mmul_chunks {
@@ -83,7 +83,7 @@ struct mmul_packet {
 };
 struct mmul_packets {
     struct mmul_packet ring[MMUL_CHANNEL_PACKETS];
-    // owned: one packet each, for bytes that the channel's end produces or consumes
+    // Owned: one packet each, for bytes that the channel's end produces or consumes.
     char *data;
     int64_t begun, here, ended; // totals: begun, arrived, finished
     int from, to;               // members, of the last cargo that has begun
@@ -95,9 +95,9 @@ struct mmul_channel {
     const struct mmul_channel_end *end;     // borrowed
     int64_t buffer_bytes;
     struct mmul_cargo cargo; // the last cargo that has begun
-    // bytes of the cargo that have begun (relay) or are finished (load, store)
+    // Bytes of the cargo that have begun (relay) or are finished (load, store).
     int64_t at;
-    // mark of the last cargo that has arrived; of the last one that releases its memory
+    // Mark of the last cargo that has arrived; of the last one that releases its memory.
     int64_t arrived, left;
     struct mmul_chunks chunks;
     struct mmul_packets packets;

@@ -14,9 +14,9 @@ struct mmul_failure {
     struct mmul_error err; // error of this rank, valid after its threads have ended; MMUL_OK: none
     _Atomic int is_kept;   // err is taken by the first failure
     _Atomic int own;       // traffic is void: a failure here or at a peer, or the run was cancelled
-    // borrowed; the flag shared by the node, used instead of `own`; NULL: none
+    // Borrowed; the flag shared by the node, used instead of `own`; NULL: none.
     _Atomic int *shared;
-    // called when the flag is first set, to wake sleeping threads; NULL: none
+    // Called when the flag is first set, to wake sleeping threads; NULL: none.
     void (*rouse)(void *context);
     void *context;
 };

@@ -16,8 +16,8 @@ struct mmul_link_limits {
 };
 
 // Collective over `mpi`, which has one process per node as members. root_links[i] becomes the link
-// between members 0 and i (zero for 0 itself), ring_links[i] the link between i and i + 1 (after
-// the last, the first). Both have one entry per member and are the same on all.
+// between members 0 and i (zero for 0 itself). ring_links[i] becomes the link between i and i + 1
+// (after the last, the first). Both have one entry per member and are the same on all.
 // Root links are measured one after the other, so that none slows another down. Ring links that
 // share no member are measured at the same time. Never measures all pairs, and nothing with a
 // single member. Takes about (root links + 3) budgets.

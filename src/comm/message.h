@@ -17,9 +17,9 @@ struct mmul_peers {
     struct mmul_failure *failure; // borrowed; NULL: failures are ignored
     const int *nodes;             // borrowed: node index of each rank of `mpi`
     int rank;                     // rank of this process in `mpi`
-    // borrowed; raised if MPI refuses a call here; NULL: no alarm is raised
+    // Borrowed; raised if MPI refuses a call here; NULL: no alarm is raised.
     struct mmul_alarm *alarm;
-    // borrowed: bytes sent to each node, counted when a message begins; NULL: not counted
+    // Borrowed: bytes sent to each node, counted when a message begins; NULL: not counted.
     int64_t *sent_bytes;
 };
 

@@ -12,8 +12,8 @@ struct mmul_shared {
     int fd; // descriptor of the mapping, open as long as it exists; undefined without one
 };
 
-// Collective over node. The leader creates the segment (memfd, with its space allocated at once, so
-// that a lack of memory is an error here and not a signal later); the other ranks map it. `bytes`
+// Collective over node. The leader creates the segment (memfd), the other ranks map it. Its space
+// is allocated at once, so that a lack of memory is an error here and not a signal later. `bytes`
 // is the same on all ranks of the node; 0 is legal. The memory is page-aligned and zeroed. If the
 // leader fails, all ranks of the node fail.
 // Does not use MPI_Win_allocate_shared: if /dev/shm is too small, one rank gets an error and the

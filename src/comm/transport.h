@@ -16,7 +16,7 @@ struct mmul_transport {
     // cannot mix. MPI_COMM_NULL on ranks that are not members.
     MPI_Comm outward, inward;
     int rank, size; // among members; root is member 0
-    // owned: bytes sent from this rank to each node, without checksums, words and sums
+    // Owned: bytes sent from this rank to each node, without checksums, words and sums.
     int64_t *sent_bytes;
 };
 

@@ -11,7 +11,7 @@
 // The leader takes lines by the same atomic word as the ranks of its node.
 //
 // Product between files that root's node maps: only ranks of that node may borrow. No data moves:
-// they compute into the mapped file, the leader counts the lines that it gives away as finished,
+// they compute into the mapped file. The leader counts the lines that it gives away as finished,
 // and results that arrive for them later are not written.
 // Products of values, in programs: the leader of any node may borrow. Rows move there and back
 // (exec/tasks/loans.h), and are finished when they are back.
@@ -43,7 +43,7 @@ struct mmul_lending {
     struct mmul_lent *lent;      // owned: lines lent so far, in a stage with mapped files
     int waiting;                 // number of waiting ranks
     int stage;                   // stage that `lenders` describes; -1: none
-    // last question: rank that waits, node that was asked, leader of that node
+    // Last question: rank that waits, node that was asked, leader of that node.
     int asker, node, leader;
     bool is_asked; // the leader has not answered yet
 };

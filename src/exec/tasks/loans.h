@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Lines that another node computes, after exec/tasks/lending.h has selected them. For products of
-// values, rows of A travel to the borrower and rows of C travel back, in chunks. Chunks move while
-// others are computed:
+// A loan: lines that another node has stolen, after exec/tasks/lending.h has selected them. For
+// products of values, rows of A travel to the borrower and rows of C travel back, in chunks. Chunks
+// move while others are computed:
 //
 //     the leader of the lending node        the leader of the borrowing node
 //     rows of A, chunk by chunk   ------->  buffer for them
@@ -50,10 +50,10 @@ enum { MMUL_LOANS_MOST = 8 }; // open loans of one node
 struct mmul_loans {
     // Lines that this rank borrows. Its two threads communicate by these fields.
     _Atomic int state; // enum mmul_loan_state
-    // chunks of A that have arrived, chunks of C that are computed, chunks of C that are sent
+    // Chunks of A that have arrived, chunks of C that are computed, chunks of C that are sent.
     _Atomic int came, made, left;
     struct mmul_stage *asked_by; // borrowed
-    // clock: time at which this rank will be idle; in the past: it is idle
+    // Clock: time at which this rank will be idle; in the past: it is idle.
     double free_at;
     bool is_ahead;                // compute thread: it has asked before it was idle
     struct mmul_loan_lines given; // the reply

@@ -15,8 +15,8 @@
 
 static const double NAP_SECONDS = 100e-6;
 
-// Do not steal if the expected gain is below 1 % of the time since the run began, or below 200 us,
-// the cost of one scan over the other ranks.
+// Do not steal if the expected gain is below 1 % of the time since the run began, or below 200 us.
+// One scan over the other ranks takes about as long.
 static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
 
 static struct mmul_stage_progress_rank *progress_of(const struct mmul_stage *stage, int node_rank) {
@@ -358,7 +358,7 @@ static bool take_own(struct mmul_stage *stage) {
         if (left.begin >= tasks->positions)
             return false;
         mmul_tasks_seek(tasks, left.begin, own);
-        // earlier positions are finished here, or belong to another node now
+        // Earlier positions are finished here, or belong to another node now.
         publish_passes(stage, mine, own->task.pass.index);
         count = count_own_lines(stage, left);
         if (count == 0)
@@ -441,7 +441,7 @@ static bool steal_lines(struct mmul_stage *stage, bool *left) {
     int size = stage->comm->node_size;
     double end;
     *left = false;
-    // read before `unbegun`: a rank releases lines before its last slice
+    // Read before `unbegun`: a rank releases lines before its last slice.
     for (int i = 0; i < size; i++)
         *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
     if (!estimate_paces(stage, works->paces)) // all own work was taken before this rank began any

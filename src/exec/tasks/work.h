@@ -3,9 +3,8 @@
 // Selects the next work of the compute thread: tasks of its own block from the front, then lines
 // that it steals. If the plan allows stealing, a rank takes lines from the back of the block of the
 // rank of its node that would end last. It computes them directly into their final place.
-// A rank that adds its terms in slices keeps all lines of its block, and between two slices
-// releases those that would make it end later than the others. Ranks communicate by these counters
-// only.
+// A rank that adds its terms in slices keeps all lines of its block. Between two slices it releases
+// lines that would make it end later than the others. Ranks communicate by these counters only.
 // When no rank of root's node has work left to begin, its ranks borrow from other nodes
 // (exec/tasks/lending.h).
 #pragma once
@@ -36,18 +35,18 @@ struct mmul_works {
     bool is_shared;           // stealing is allowed, and more than one rank of the node has work
     struct mmul_pace
         *paces; // by node rank, then the borrowers; owned; as of the last estimate_paces
-    // paces as seen by the leader's main thread, owned; NULL: nothing is lent
+    // Paces as seen by the leader's main thread, owned; NULL: nothing is lent.
     struct mmul_pace *lender;
     struct mmul_task_cursor own;
     int64_t front; // first own position that is not begun, if stealing is not allowed
-    // terms in slices: own lines that are not released, index of the next slice
+    // Terms in slices: own lines that are not released, index of the next slice.
     int64_t kept, slice;
     struct mmul_work at_hand;
     bool is_under_way; // at_hand is neither finished nor given up
     // at_hand starts again: its device was given up, and C may hold some of its terms
     bool is_again;
     double begun; // clock: start of at_hand
-    // recent average: elements computed, seconds taken
+    // Recent average: elements computed, seconds taken.
     double elements, seconds;
     int64_t own_elements, claimed_elements, claims; // totals of what this rank has computed
 };
@@ -67,9 +66,9 @@ void mmul_works_fini(struct mmul_stage *stage);
 // complete. Allows other ranks to steal from now on.
 void mmul_works_enter(struct mmul_stage *stage);
 
-// Sets at_hand. Returns false if no work is left to begin, in its own block or in any block that it
-// may steal from, or if the run was cancelled. Waits while other ranks have work left, in case they
-// fall behind; does not wait for ranks that have not entered this stage. Local.
+// Sets at_hand. Returns false if no work is left to begin, in its own block or in one that it may
+// steal from. Also returns false if the run was cancelled. Waits while other ranks have work left,
+// in case they fall behind; does not wait for ranks that have not entered this stage. Local.
 bool mmul_works_next(struct mmul_stage *stage);
 
 // Steals only: for a rank that has finished its own work and waits for the stage. Also waits for

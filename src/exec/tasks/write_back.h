@@ -4,9 +4,9 @@
 // starts the write of finished rows to the disk. Little is then left when the commit waits for the
 // disk. Blocks of C that are many times larger than the operands are computed in slices for that.
 //
-// Applies only if C's rows are split (so that a slice is contiguous in the file), the file is on a
-// disk, and the commit is going to wait for it. The calls are hints: a failed write shows up in the
-// commit.
+// Applies only if C's rows are split, so that a slice is contiguous in the file. The file must be
+// on a disk, and the commit must be going to wait for it. The calls are hints: a failed write shows
+// up in the commit.
 #pragma once
 
 #include "exec/steps/stage.h"

@@ -153,7 +153,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     const struct mmul_transfer *transfer = &route->next;
     const struct mmul_stage *stage = &m->stages[route->stage];
     bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
-    // root's end of scatter and gather counts all nodes
+    // Root's end of scatter and gather counts all nodes.
     bool is_root = m->site->transport.rank == 0;
     int64_t bytes = transfer->bytes;
     if (m->site->trace == NULL || transfer->in_place)

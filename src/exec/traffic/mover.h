@@ -43,13 +43,13 @@ struct mmul_mover_route {
     struct mmul_transfers list;
     struct mmul_transfer next;
     bool has_next;
-    // stages before this one are counted completely
+    // Stages before this one are counted completely.
     int counted;
-    // scatter, gather: bytes of the current transfer by node, owned
+    // Scatter, gather: bytes of the current transfer by node, owned.
     int64_t *node_bytes;
     struct mmul_stream streams[MMUL_CHANNEL_PACKETS + 1]; // ring: ends of the transfers in flight
     int64_t streams_begun;
-    // ring: transfers that have begun and not left
+    // Ring: transfers that have begun and not left.
     struct mmul_mover_span spans[MMUL_CHANNEL_PACKETS + 1];
     int64_t spans_begun, spans_ended;
     double busy_until; // clock: when the last transfer left
@@ -60,7 +60,7 @@ struct mmul_mover {
     struct mmul_stage *stages;      // borrowed from the run
     int stage_count;                // number of stages
     struct mmul_mover_stage *moved; // owned: counters of each stage
-    // number of stages that are over on this node, early moves that are not due excepted
+    // Number of stages that are over on this node, early moves that are not due excepted.
     int over;
     int ended;   // number of stages that are over without exception
     int summed;  // number of stages with no sums left

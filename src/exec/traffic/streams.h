@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // Sources and destinations of transfers that are not in the node's memory as they travel: root's
-// files, and values. For a product, one transfer of a node (its pieces of a round, a panel, its
-// block of C of a pass) is a list of rectangles, rank by rank, stretch by stretch. Transposes,
-// column splits and repeated batches are therefore one case. A piece of a value that moves is one
-// rectangle.
+// files, and values. One transfer of a product (a node's pieces of a round, a panel, its block of C
+// of a pass) is a list of rectangles. They follow each other rank by rank, stretch by stretch.
+// Transposes, column splits and repeated batches are therefore one case. A piece of a value that
+// moves is one rectangle.
 #pragma once
 
 #include "comm/channel.h"

@@ -147,7 +147,7 @@ static bool locate_tile(const struct mmul_host_tile *whole, const struct mmul_ho
         *col += whole->ld;
         *row -= 1;
     }
-    // wraps past the end of the row: the tile begins left of `whole`
+    // Wraps past the end of the row: the tile begins left of `whole`.
     if (*col + tile->cols > whole->ld) {
         *col -= whole->ld;
         *row += 1;

@@ -22,7 +22,7 @@ struct mmul_cached_tile {
     enum mmul_dtype dtype;       // element type of the buffer
     int64_t capacity;            // elements
     struct mmul_host_tile holds; // cached tile; `at` NULL: none
-    // sequence number of the last request; the entry with the least is evicted first
+    // Sequence number of the last request; the entry with the least is evicted first.
     int64_t used;
     bool is_taken; // in use by a result that is being made
     // is_sound: the tile on the device is known to equal host memory. asked: number of requests by
@@ -37,7 +37,7 @@ struct mmul_tile_cache {
     int most;           // number of entries, at most MMUL_CACHED_TILES
     int64_t bytes_most; // capacity of all entries together
     int64_t requests;
-    // entries requested since this request number are not evicted; 0: none is pinned
+    // Entries requested since this request number are not evicted; 0: none is pinned.
     int64_t pinned;
     int64_t uploads;
 };

@@ -31,7 +31,7 @@ struct mmul_saved_sums {
     enum mmul_dtype dtype;
     bool transposed, has_c_in;
     uint64_t seed;
-    // sequence number of the last request; the entry with the least is evicted first
+    // Sequence number of the last request; the entry with the least is evicted first.
     int64_t used;
     double *numbers; // owned: (size.saved_numbers of the room)
 };
@@ -64,11 +64,12 @@ struct mmul_verifier {
     enum mmul_axis axis;
     int64_t piece_units_max, k_max;
     bool piece_lasts; // the piece stays valid until its memory is reported as forgotten
-    // errors in the next block may come from other ranks: the first repetition uses the same device
+    // Errors in the next block may come from other ranks: the first repetition uses the same
+    // device.
     bool is_excused;
     uint64_t seed; // seed of the check's vector x; changes after a block with wrong lines
     struct mmul_verifier_watch watch;
-    // source of sums for the first check of a block
+    // Source of sums for the first check of a block.
     struct mmul_check_source source;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
     int64_t blocks_recomputed;                            // products with wrong lines

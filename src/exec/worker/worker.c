@@ -122,7 +122,7 @@ struct job {
     struct way ways[SIDES];
     int64_t tiles;              // tiles of C before the present one
     struct mmul_operand result; // the present tile on the device
-    // buffer of all of C if it stays on the device; NULL: C is downloaded
+    // Buffer of all of C if it stays on the device; NULL: C is downloaded.
     struct mmul_cached_tile *all;
     struct pending on_device[2]; // tiles in flight, used in turn
 };

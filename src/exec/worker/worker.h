@@ -23,7 +23,7 @@ struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: no products follow
     enum mmul_dtype a_dtype, b_dtype; // types of all products
     unsigned lasting;                 // enum mmul_lasting; none with 16-bit elements
-    // if no products follow: cache size for values on a device with memory of its own
+    // If no products follow: cache size for values on a device with memory of its own.
     int64_t kept_bytes;
     bool no_fallback;
     struct mmul_trace *trace; // borrowed until fini; NULL: none
@@ -46,11 +46,11 @@ struct mmul_worker {
     int64_t told;      // elements of an absent product for which the check has sums
     bool is_to_repeat; // the product must be made again: its only copy was on a replaced device
     struct mmul_staging_buffer staging;
-    // owned: computes in host memory what the context's device cannot; NULL: not open yet
+    // Owned: computes in host memory what the context's device cannot; NULL: not open yet.
     struct mmul_device *host;
-    // owned: recomputes samples of results for their check; NULL: not open yet
+    // Owned: recomputes samples of results for their check; NULL: not open yet.
     struct mmul_device *judge;
-    // chunks of operations with a different bit sum after the download
+    // Chunks of operations with a different bit sum after the download.
     int64_t carried_wrong;
     int64_t projections;                 // sums that the device has computed for the check
     int64_t products, fallback_products; // counted for the report

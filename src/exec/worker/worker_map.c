@@ -423,7 +423,7 @@ static bool needs_no_split(struct mmul_worker *worker, const struct mmul_host_ma
 
 // Returns the number of rows per chunk that fit into the device's memory. 0: the CPU makes the
 // block, or not even one row fits. The CPU also makes lookups in a table that is not cached, copies
-// of a few elements, and operands that are not contiguous in host memory.
+// of a few elements, and blocks with operands scattered in host memory.
 static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_host_map *host) {
     enum { COPIED_LEAST = 1024 };
     const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;

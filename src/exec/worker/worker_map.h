@@ -24,7 +24,7 @@ struct mmul_host_map {
     void *result;          // address of its first matrix
     enum mmul_dtype dtype; // type of the result
     int64_t ld;
-    // worker that may have the only copy of absent data (worker.h); NULL: none
+    // Worker that may have the only copy of absent data (worker.h); NULL: none.
     struct mmul_worker *maker;
     bool may_leave; // the result may stay on the device, if it is of float32 and made in one chunk
 };
