@@ -391,7 +391,7 @@ enum mmul_status mmul_worker_blame(struct mmul_worker *worker, const char *why, 
 
 void mmul_worker_abandon(struct mmul_worker *worker) {
     worker->a = worker->b = worker->c = (struct mmul_tile_cache){0};
-    worker->kept = (struct mmul_tile_cache){.most = MMUL_CACHED_TILES}; // as in leave_device
+    worker->kept = (struct mmul_tile_cache){.most = MMUL_CACHED_TILES}; // as in release_device
     worker->staging = (struct mmul_staging_buffer){0};
     memset(worker->absent, 0, sizeof worker->absent);
     worker->beside_bytes = 0;
