@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Tile sizes from device memory, and what there is of memory. Conservative on purpose: a tile that turns out too large
-// fails in mid-run, one that is a little small costs a few per cent. Knows no device.
+// Chooses tile sizes from device memory, and computes the memory that is available. Conservative on
+// purpose: a tile that turns out too large fails in mid-run, a tile that is a little small costs a
+// few per cent. Calls no device.
 #include "plan/parts/budget.h"
 
 #include "base/integer.h"
@@ -12,12 +13,13 @@ static int64_t pad(int64_t size) {
     return mmul_divide_up(size, PADDING) * PADDING;
 }
 
-// Of an element on the device.
+// Bytes of an element on the device.
 static double element_bytes(const struct mmul_tile_request *r) {
     return r->a_bytes_each == 8 && r->b_bytes_each == 8 ? 8 : 4;
 }
 
-// Sides as doubles: at 2^31 a side, products leave int64.
+// Bytes that a tile needs, in all and in its largest allocation. Doubles: products of sides of 2^31
+// overflow int64.
 struct need {
     double total, largest;
 };
@@ -53,7 +55,7 @@ static bool fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
 
 // ------------------------------------------------------------------------------------------ lanes
 
-// Tiles of each operand: A has m by k, B k by n, C m by n.
+// Counts the tiles of each operand: A is m x k, B is k x n, C is m x n.
 static void count_tiles(const struct mmul_tile_request *r, const struct mmul_tile *t, double *a,
                         double *b, double *c) {
     double along_m = (double)mmul_divide_up(r->m, t->m),
@@ -68,7 +70,7 @@ static int at_most(int lanes, double tiles) {
     return tiles < lanes ? (int)tiles : lanes;
 }
 
-// The fewest that overlap.
+// Sets the smallest numbers of lanes that overlap transfers with computation.
 static void choose_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
     double a, b, c;
     count_tiles(r, t, &a, &b, &c);
@@ -78,7 +80,7 @@ static void choose_lanes(const struct mmul_tile_request *r, struct mmul_tile *t)
     t->c_lanes = at_most(most, c);
 }
 
-// One for every tile of A, and of B, where memory is left.
+// Gives every tile of A, and of B, its own lane if memory is left.
 static void add_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
     double a, b, c;
     count_tiles(r, t, &a, &b, &c);
@@ -94,7 +96,7 @@ static void add_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
 
 // ------------------------------------------------------------------------------------------ sides
 
-// Parts of the longer side of C, none shorter than is good for speed.
+// Cuts the longer side of C into parts, none of them too short to be fast.
 static void cut_to_overlap(struct mmul_tile *tile) {
     int64_t *side = tile->m >= tile->n ? &tile->m : &tile->n;
     int64_t parts = mmul_smaller(MMUL_TILE_PARTS, *side / MMUL_TILE_SIDE);
@@ -107,7 +109,7 @@ static int64_t halve(int64_t side) {
     return half > PADDING ? pad(half) : half;
 }
 
-// Halves the longest side that is still above the smallest; false when there is none.
+// Halves the longest side that exceeds the smallest one. Returns false if there is none.
 static bool shrink(struct mmul_tile *tile) {
     int64_t longest = mmul_larger(tile->m, mmul_larger(tile->n, tile->k));
     if (longest <= SMALLEST_SIDE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shares of the rows and columns of a mesh, and what they mean for the nodes. Which mesh is best is
-// decided by whoever knows the product.
+// Computes the shares of the rows and columns of a mesh, and the load of each node that follows
+// from them. The caller, which knows the product, decides which mesh is best.
 #include "plan/parts/mesh.h"
 
 #include <math.h>
@@ -55,7 +55,8 @@ int64_t mmul_mesh_begin(const double *shares, int line, int64_t total) {
 
 // ---------------------------------------------------------------------------------------- shares
 
-// The best shares of lines (rows, or columns) for given shares across. False when they are all 0.
+// Computes the best shares of lines (rows, or columns) for given shares across them. Returns false
+// if all are 0.
 static bool fit(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
                 const double *across, double *shares) {
     int lines = by_rows ? mesh->rows : mesh->cols, places = by_rows ? mesh->cols : mesh->rows;
@@ -84,7 +85,8 @@ static double slowest(const struct mmul_mesh *mesh, const double *rates, const d
     return most;
 }
 
-// Columns as the rates of one row, of rows spread over the mesh; the first time as those of all.
+// Starts with the rates of one row as shares of the columns. The rows used are spread over the
+// mesh; beginning 0 uses the sums over all rows.
 static void begin(const struct mmul_mesh *mesh, const double *rates, int beginning, double *cols) {
     int only =
         beginning == 0 ? -1 : (int)((int64_t)(beginning - 1) * mesh->rows / (BEGINNINGS - 1));
@@ -112,7 +114,7 @@ static bool balance(struct mmul_mesh *mesh, const double *rates) {
     return isfinite(best);
 }
 
-// Lines without a share keep none.
+// A line without a share stays without one.
 static void even_out(double *shares, int count, double evenness) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
@@ -125,8 +127,8 @@ static void even_out(double *shares, int count, double evenness) {
 
 // ----------------------------------------------------------------------------------------- nodes
 
-// Walks the lines of the mesh: rows, or columns. The nodes of a line have it whole once each, however
-// many ranks they have there, and its blocks go to all of them but their own.
+// Walks the lines of the mesh (rows, or columns). A node of a line holds the whole line once,
+// regardless of its number of ranks in it. Each block goes to all nodes of the line except its own.
 static void walk_lines(struct mmul_mesh *mesh, const struct mmul_mesh_request *r, bool by_rows) {
     int lines = by_rows ? mesh->rows : mesh->cols, places = by_rows ? mesh->cols : mesh->rows;
     int *last = by_rows ? mesh->last_row : mesh->last_col;

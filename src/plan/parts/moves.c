@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Holders of one node against holders of another, matrix by matrix: what both have of it is a piece.
-// Copies nothing.
+// Intersects the parts of the holders of one node with those of another, matrix by matrix. Each
+// non-empty intersection is a piece. Copies no data.
 #include "plan/parts/moves.h"
 
 #include "base/integer.h"
@@ -8,14 +8,15 @@
 
 enum { WHOLE = -1, NOBODY = -2 };
 
-// Does the node hold anything of it that this move reads (or writes)?
+// Returns true if the node holds anything of the whole value that this move reads (or writes).
 static bool has_whole(const struct mmul_move *move, const struct mmul_placement *placement,
                       int node) {
     return placement->kind == MMUL_PLACE_FILE ? node == move->rank_node[0]
                                               : mmul_placement_is_on(placement, node);
 }
 
-// Of the nodes that have it whole, which sends it to one that has not: another one for every node in turn.
+// Returns the node that sends a whole value to a node without it. Receivers use the holders in
+// turn.
 static int find_sender(const struct mmul_move *move, int to_node) {
     int count = 0, node = -1;
     for (int i = 0; i < move->node_count; i++)
@@ -30,7 +31,8 @@ static int first_copy(const struct mmul_move *move, const struct mmul_placement 
     return mmul_placement_first_copy(placement, move->rank_node, rank, node);
 }
 
-// Of copies of a part one sends it to a node: the node's own, else another one for every node in turn.
+// Returns true if this rank sends its part to a node. One of the copies of a part is sent: the
+// receiving node's own, else receivers use the copies in turn.
 static bool sends(const struct mmul_move *move, int rank, int from_node, int to_node) {
     const struct mmul_part_copies copies = mmul_placement_copies(&move->from, rank);
     if (first_copy(move, &move->from, rank, from_node) != rank)
@@ -45,12 +47,13 @@ static bool sends(const struct mmul_move *move, int rank, int from_node, int to_
     return first_copy(move, &move->from, rank, to_node) < 0 && move->rank_node[sender] == from_node;
 }
 
-// Do bytes go from one node to the other at all?
+// Returns true if any bytes go from one node to the other.
 static bool connects(const struct mmul_move *move, int from_node, int to_node) {
     enum mmul_placement_kind from = move->from.kind, to = move->to.kind;
     if (mmul_placement_is_whole(from) && !has_whole(move, &move->from, from_node))
         return false;
-    if (to == MMUL_PLACE_PARTIAL) // whoever has it keeps it; of many copies root's node
+    // The holder keeps its part; of many copies root's node keeps its own.
+    if (to == MMUL_PLACE_PARTIAL)
         return from_node == to_node &&
                (from != MMUL_PLACE_REPLICATE ||
                 from_node == move->rank_node[mmul_placement_first(&move->from)]);
@@ -62,7 +65,7 @@ static bool connects(const struct mmul_move *move, int from_node, int to_node) {
            (has_whole(move, &move->from, to_node) ? to_node : find_sender(move, to_node));
 }
 
-// The next one after `rank` on the node that sends; NOBODY: that was the last.
+// Returns the next holder after `rank` on the sending node, or none after the last one.
 static int next_source(const struct mmul_move_walk *w, int rank) {
     const struct mmul_move *move = w->move;
     if (mmul_placement_is_whole(move->from.kind))
@@ -73,8 +76,8 @@ static int next_source(const struct mmul_move_walk *w, int rank) {
     return NOBODY;
 }
 
-// Who gets what `from_rank` has, after `rank`: into summands everybody's own, and root's what has no
-// rank.
+// Returns the receiver after `rank` of the part of `from_rank`. Into summands each rank receives
+// its own part, and root receives a part without a rank.
 static int next_target(const struct mmul_move_walk *w, int rank) {
     const struct mmul_move *move = w->move;
     if (move->to.kind == MMUL_PLACE_PARTIAL)
@@ -128,7 +131,7 @@ static struct mmul_region intersect(struct mmul_region a, struct mmul_region b) 
         mmul_larger(a.col_begin, b.col_begin), mmul_smaller(a.col_end, b.col_end)};
 }
 
-// What both holders have of the matrix; may be empty.
+// Returns the common region of both holders in the matrix; may be empty.
 static struct mmul_region common(const struct mmul_move_walk *w) {
     const struct mmul_move *move = w->move;
     int64_t ignored;
@@ -144,7 +147,7 @@ static bool is_empty(struct mmul_region region) {
     return region.row_begin >= region.row_end || region.col_begin >= region.col_end;
 }
 
-// The next rectangle into `rest`; false: there is none.
+// Writes the next rectangle to `rest`. Returns false if there is none.
 static bool find_rectangle(struct mmul_move_walk *w) {
     while (w->from_rank != NOBODY && w->to_rank != NOBODY) {
         int64_t end = mmul_smaller(part_from(w).matrix_end, part_to(w).matrix_end);
@@ -165,7 +168,7 @@ bool mmul_move_next(struct mmul_move_walk *walk, struct mmul_move_piece *piece) 
     struct mmul_move_walk *w = walk;
     if (is_empty(w->rest) && !find_rectangle(w))
         return false;
-    // Whole rows, as many as fit; where not even one does, a part of it.
+    // As many whole rows as fit, or a part of one row if not even one fits.
     int64_t width = w->rest.col_end - w->rest.col_begin;
     *piece = (struct mmul_move_piece){.region = w->rest,
                                       .from_rank = w->from_rank,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// A move: a value that is placed in one way becomes placed in another. Pure: from node to node it is
-// a list of pieces, computed as it is walked and never stored; sender and receiver walk the same
-// one. A piece is a rectangle of one matrix that one holder has and another one needs.
+// A move changes the placement of a value. Pure. The move from node to node is a list of pieces,
+// computed during the walk and never stored. Sender and receiver walk the same list. A piece is a
+// rectangle of one matrix that one holder has and another holder needs.
 //
-// Every byte crosses the network at most once to each node that needs it. What a node has whole it
-// takes from itself; where only some have it, each of the other nodes takes it from one of theirs. Of
-// summands (partial) every node first adds up those of its own ranks; what arrives is added. Into
-// summands nothing travels: each holder keeps its part as its summand, and the rest of it is 0. That is
-// for placements of the same holders.
+// Every byte crosses the network at most once per node that needs it. A node that has the whole
+// value takes it from itself. If only some nodes have it, each other node takes it from one of
+// them. Summands (partial) are added up within each node first; the receiver adds what arrives. A
+// move into summands sends nothing: each holder keeps its part as its summand, and the rest of the
+// summand is 0. This case requires placements with the same holders.
 //
-// All nodes walk in the order of stages: in stage s node i sends to node i + s and receives from node
-// i - s, around; stage 0 is what stays on the node.
+// All nodes walk in stages. In stage s node i sends to node i + s and receives from node i - s,
+// both modulo the number of nodes. Stage 0 is the part that stays on the node.
 #pragma once
 
 #include "model/placement.h"
@@ -20,12 +20,12 @@ struct mmul_move {
     struct mmul_shape shape;
     struct mmul_placement from, to;
     int size, node_count;
-    const int *rank_node;      // size: node of each rank, borrowed; rank 0 is root
-    struct mmul_region window; // of every matrix what is moved; no rows: all of it
+    const int *rank_node;      // node of each rank (size), borrowed; rank 0 is root
+    struct mmul_region window; // part of every matrix that is moved; no rows: all of it
 };
 
-// One of `panels` panels of a range of k, the `turn`-th of a node that begins with panel `first`: nodes
-// that begin with different ones do not all ask the same owner.
+// Returns one of `panels` panels of a range of k: the `turn`-th panel of a node that begins with
+// panel `first`. Nodes begin with different panels, so that they do not all ask the same owner.
 struct mmul_panel {
     int64_t begin, end;
 };
@@ -36,24 +36,24 @@ static inline struct mmul_panel mmul_move_panel(int64_t k, int panels, int first
 
 struct mmul_move_piece {
     struct mmul_region region;
-    int from_rank; // the holder; -1: the node's whole, or (is_sum) the sum of its ranks' summands
-    int to_rank;   // -1: the node's whole, or root's file
-    bool is_sum;   // to be added to what is there
+    int from_rank; // holder; -1: the node's whole value, or (is_sum) the sum of its ranks' summands
+    int to_rank;   // -1: the node's whole value, or root's file
+    bool is_sum;   // the receiver adds the piece to its memory
 };
 
-// The pieces from one node to another, of at most `most_elements` each.
+// Iterates over the pieces from one node to another, of at most `most_elements` each.
 struct mmul_move_walk {
     const struct mmul_move *move;
     int from_node, to_node;
     int64_t most_elements;
-    int from_rank, to_rank;  // holders at hand
-    int64_t matrix;          // the next one
-    struct mmul_region rest; // of the rectangle at hand: what has not been walked
-    int64_t col;             // where the next piece of its first row begins
+    int from_rank, to_rank;  // current holders
+    int64_t matrix;          // next matrix
+    struct mmul_region rest; // unwalked rows of the current rectangle
+    int64_t col;             // begin of the next piece within the first row of `rest`
 };
 
 struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node, int to_node,
                                      int64_t most_elements);
 
-// False when there are no more pieces.
+// Returns false if there are no more pieces.
 bool mmul_move_next(struct mmul_move_walk *walk, struct mmul_move_piece *piece);

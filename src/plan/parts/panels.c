@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Cuts of the whole operand. Sizes follow from shapes alone; nothing here knows a rank, a link or
-// a speed.
+// Makes the cuts of the whole operand. Sizes follow from shapes alone; ranks, links and speeds are
+// not used here.
 #include "plan/parts/panels.h"
 
 #include "base/integer.h"
@@ -35,12 +35,14 @@ struct mmul_cut mmul_panels_one(const struct mmul_problem *problem, enum mmul_ax
                     whole_matrices(problem, axis));
 }
 
-// Units of a panel when a matrix of `width` units of `each` bytes is cut into `pieces`, or more.
+// Returns the units of a panel if a matrix of `width` units of `each` bytes is cut into at least
+// `pieces`.
 static int64_t cut_width(int64_t width, int64_t pieces, int64_t each) {
     int64_t most = each > 0 ? mmul_larger(1, MMUL_PANEL_BYTES_MOST / each) : width;
     if (most >= ALIGNMENT)
         most = most / ALIGNMENT * ALIGNMENT;
-    pieces = mmul_larger(pieces, mmul_divide_up(width, most)); // alike, rather than a thin last one
+    // Equal pieces avoid a thin last one.
+    pieces = mmul_larger(pieces, mmul_divide_up(width, most));
     int64_t units = mmul_divide_up(mmul_divide_up(width, pieces), ALIGNMENT) * ALIGNMENT;
     return mmul_smaller(mmul_smaller(units, most), width);
 }

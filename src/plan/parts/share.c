@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Splits a range into parts by weights: exactly, by largest remainder, or by the rule of a hundred
-// pieces that the original files were made with. It knows nothing of speeds or memory: whoever
-// wants to balance, chooses the weights. Then clips: nodes that overflow are fixed at their capacity
-// and what is left is shared again among the rest, until nothing overflows. At most one round per node.
+// pieces that made the original files. Speeds and memory are not known here; the caller chooses the
+// weights. Clipping fixes overflowing nodes at their capacity and shares the rest again among the
+// others, until no node overflows. It takes at most one round per node.
 #include "plan/parts/share.h"
 
 #include <math.h>
@@ -16,11 +16,12 @@
 // ---------------------------------------------------------------------------------- by weights
 
 struct share {
-    int64_t remainder; // in 2^-20 of an element: rounding noise must not decide a tie
+    int64_t remainder; // in 2^-20 of an element, so that rounding noise does not decide a tie
     int part;
 };
 
-// The largest weight, and the sum relative to it, so that no finite weights overflow it.
+// Returns the largest weight, and the sum relative to it, so that no finite weights overflow the
+// sum.
 static double largest(const double *weights, int parts, double *relative_sum) {
     double most = 0;
     for (int i = 0; i < parts; i++)
@@ -45,8 +46,8 @@ static int by_remainder(const void *a, const void *b) {
     return (x->part > y->part) - (x->part < y->part);
 }
 
-// Whole elements of every quota into sizes, what is left of it into shares; parts of weight zero
-// take no part. Returns how many shares there are.
+// Writes the whole elements of every quota to `sizes` and the fractions to `shares`. Parts of
+// weight zero get no share. Returns the number of shares.
 static int floor_quotas(int64_t total, int parts, const double *weights, int64_t *sizes,
                         struct share *shares, int64_t *left) {
     double sum, most = largest(weights, parts, &sum);
@@ -55,7 +56,8 @@ static int floor_quotas(int64_t total, int parts, const double *weights, int64_t
     *left = total;
     for (int i = 0; i < parts; i++) {
         double quota = (double)total * (weights[i] / most / sum);
-        double whole = floor(quota + noise); // 2.9999999999999996 is a 3
+        // The noise makes 2.9999999999999996 a 3.
+        double whole = floor(quota + noise);
         sizes[i] = (int64_t)whole;
         *left -= sizes[i];
         if (weights[i] > 0)
@@ -72,7 +74,7 @@ static enum mmul_status split_exact(int64_t total, int parts, const double *weig
     int64_t left;
     int count = floor_quotas(total, parts, weights, offsets, shares, &left);
     qsort(shares, (size_t)count, sizeof *shares, by_remainder);
-    // In exact arithmetic 0 <= left < count; totals beyond 2^50 may round either way.
+    // In exact arithmetic 0 <= left < count. Totals beyond 2^50 may round either way.
     for (int s = 0; s < count && left > 0; s++, left--)
         offsets[shares[s].part]++;
     offsets[last_weighted(weights, parts)] += left;
@@ -87,8 +89,8 @@ static enum mmul_status split_exact(int64_t total, int parts, const double *weig
     return MMUL_OK;
 }
 
-// n elements are cut into P = min(n, 100) pieces, the first n mod P of them one longer; part i
-// takes floor(P p_i + 1e-9) of them in order, the last part with a weight also what is left.
+// Cuts n elements into P = min(n, 100) pieces, the first n mod P of them one longer. Part i takes
+// floor(P p_i + 1e-9) of them in order. The last part with a weight also takes the remainder.
 static void split_hundred(int64_t total, int parts, const double *weights, int64_t *offsets) {
     int64_t pieces = total < 100 ? total : 100;
     int64_t base = pieces > 0 ? total / pieces : 0;
@@ -126,14 +128,15 @@ enum mmul_status mmul_split_offsets(int64_t total, int parts, const double *weig
 // Work space of one call.
 struct sharing {
     const struct mmul_share_request *request;
-    double *weights;     // of the ranks still free
+    double *weights;     // weights of the ranks that are not clipped
     int64_t *offsets;    // size + 1
     int64_t *node_units; // node_count
-    bool *clipped;       // node_count: they have what they hold
-    int64_t *counts;     // the result, borrowed
+    bool *clipped;       // node_count: the node got its capacity
+    int64_t *counts;     // result, borrowed
 };
 
-// Shares `units` among the ranks of which `wanted` (clipped or free, of one node or of all) holds.
+// Shares `units` among the ranks of one node, or (node < 0) among all ranks of nodes that are not
+// clipped.
 static enum mmul_status share_among(struct sharing *s, int64_t units, int node,
                                     struct mmul_error *err) {
     const struct mmul_share_request *r = s->request;
@@ -151,7 +154,7 @@ static enum mmul_status share_among(struct sharing *s, int64_t units, int node,
     return status;
 }
 
-// Fixes the nodes that overflow; true when there were any.
+// Fixes the nodes that overflow. Returns true if there were any.
 static bool clip_nodes(struct sharing *s) {
     const struct mmul_share_request *r = s->request;
     memset(s->node_units, 0, (size_t)r->node_count * sizeof *s->node_units);
@@ -170,7 +173,8 @@ static enum mmul_status share_rounds(struct sharing *s, struct mmul_error *err) 
     const struct mmul_share_request *r = s->request;
     enum mmul_status status = share_among(s, r->total, -1, err);
     while (status == MMUL_OK && clip_nodes(s)) {
-        int64_t left = r->total; // for the nodes that are free
+        // Units for the nodes that are not clipped.
+        int64_t left = r->total;
         bool any = false;
         for (int node = 0; node < r->node_count; node++)
             left -= s->clipped[node] ? r->node_capacity[node] : 0;
