@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parts of the result, or of the inner range, matrix by matrix.
+// Walks the parts of the result, or of the inner range, matrix by matrix.
 #include "plan/lists/blocks.h"
 
 #include "base/integer.h"
@@ -18,8 +18,8 @@ bool mmul_step_makes_summands(const struct mmul_program_plan *plan,
            plan->places[step->operands[0]].placement.kind != MMUL_PLACE_PARTIAL;
 }
 
-// Of what is split: the first operand along the inner range, or the result; a rank's part of a whole
-// one counts as rows.
+// Returns the placement of the split matrix: the first operand along the inner range, or the
+// result. A rank's part of a whole result counts as rows.
 static struct mmul_placement split_of(const struct mmul_block_walk *w, struct mmul_shape *shape,
                                       int *rank) {
     int place = mmul_step_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->made;
@@ -33,7 +33,7 @@ static struct mmul_placement split_of(const struct mmul_block_walk *w, struct mm
         .kind = MMUL_PLACE_ROWS, .row_parts = 1, .col_parts = 1, .row_offsets = w->units};
 }
 
-// The rank's part of `total` units among those of its node.
+// Computes the rank's part of `total` units among the ranks of its node.
 static void share_node(const struct mmul_program_costs *c, int rank, int64_t total,
                        int64_t units[2]) {
     double before = 0, all = 0;
@@ -52,7 +52,8 @@ static void share_node(const struct mmul_program_costs *c, int rank, int64_t tot
         ranks++;
     }
     double mine = c->shares[rank];
-    if (all <= 0) { // a node without shares has a copy of its own all the same
+    // A node without shares still has a whole copy: its ranks share equally.
+    if (all <= 0) {
         before = index;
         all = ranks;
         mine = 1;
@@ -92,7 +93,7 @@ struct mmul_block_walk mmul_product_blocks(const struct mmul_schedule *schedule,
         .lines = {0, INT64_MAX}};
 }
 
-// -------------------------------------------------------------------------------------- whole blocks
+// ------------------------------------------------------------------------------------ whole blocks
 
 static int64_t lines_of(const struct mmul_block_walk *w, struct mmul_region block) {
     return w->by_cols ? block.col_end - block.col_begin : block.row_end - block.row_begin;
@@ -149,7 +150,7 @@ bool mmul_blocks_next(struct mmul_block_walk *walk, struct mmul_block *block) {
     return false;
 }
 
-// --------------------------------------------------------------------------------- blocks that are alike
+// ------------------------------------------------------------------------------------ equal blocks
 
 static bool is_alike(const struct mmul_block *x, const struct mmul_block *y) {
     return x->at.row_begin == y->at.row_begin && x->at.row_end == y->at.row_end &&
@@ -157,7 +158,8 @@ static bool is_alike(const struct mmul_block *x, const struct mmul_block *y) {
            x->inner_begin == y->inner_begin && x->inner_end == y->inner_end;
 }
 
-// Of the matrices between the first and the last one a rank has the same: all of it along what is split.
+// A rank has the same part of every matrix between its first and its last: all of it along the
+// split.
 int64_t mmul_blocks_skip_alike(struct mmul_block_walk *walk, const struct mmul_block *block) {
     struct mmul_block_walk ahead = *walk;
     struct mmul_block next;

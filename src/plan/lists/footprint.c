@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic on the largest of what stages ask for. Allocates nothing.
+// Tracks the largest request of all stages. Allocates nothing.
 #include "plan/lists/footprint.h"
 
 #include "base/integer.h"
@@ -9,7 +9,7 @@
 
 enum { PAGE = 4096 };
 
-// ------------------------------------------------------------------------------------ the segment
+// ------------------------------------------------------------------------------------- the segment
 
 int64_t mmul_page_ceiling(int64_t bytes) {
     return mmul_divide_up(bytes, PAGE) * PAGE;
@@ -48,7 +48,7 @@ int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node) {
            node->result_slots * mmul_page_ceiling(node->result_slot_bytes);
 }
 
-// -------------------------------------------------------------------------------------- the check
+// --------------------------------------------------------------------------------------- the check
 
 int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank) {
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
@@ -56,14 +56,15 @@ int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank)
                         mmul_problem_units(&schedule->problem, schedule->axis));
 }
 
-// Of one line of A and of C.
+// Bytes of one line of A and of C.
 static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
     const struct mmul_problem *p = &schedule->problem;
     return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype) +
            mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
 }
 
-// Most of what it has: of a rank that is four times slower than as fast a one believes it is two thirds.
+// Three quarters of the rank's lines are enough: a rank four times slower than an equally fast rank
+// assumes gives up two thirds.
 int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank) {
     const int64_t most_bytes = 128 << 20;
     const int64_t lines = mmul_divide_up(mmul_schedule_lines_most(schedule, rank) * 3, 4);
@@ -109,7 +110,7 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
            size->saved_count * size->saved_numbers * (int64_t)sizeof(double);
 }
 
-// -------------------------------------------------------------------------------------- channels
+// ---------------------------------------------------------------------------------------- channels
 
 int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route) {
     if (route >= MMUL_ROUTE_SEND || schedule == NULL)
@@ -144,7 +145,8 @@ void mmul_channels_size_add_moving(struct mmul_channels_size *size,
                            size->is_used[i];
 }
 
-// Root alone has both ends of scatter and gather; packets that begin or end in files or values pass through a ring.
+// Only root has both ends of scatter and gather. Packets that begin or end in files or values pass
+// through a ring of buffers.
 int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_root) {
     const int64_t *bytes = size->bytes;
     int64_t sum = 0;

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory of a run that is shared by its stages, and grows with the largest of them: the segment of a node, what checks
-// work in, buffers of channels. Sizes alone, and pure: plans count what a run will take with the functions by which the
-// run makes its rooms.
+// Sizes of the memory that the stages of a run share: the segment of a node, work space of checks,
+// buffers of channels. Each grows with the largest stage. Pure: plans predict the memory of a run
+// with the functions by which the run allocates it.
 #pragma once
 
 #include "plan/lists/transfers.h"
 
-// ------------------------------------------------------------------------------------ the segment
+// ------------------------------------------------------------------------------------- the segment
 //
-//     counters | lanes and slots of every second product | of the others | vectors of every second other stage |
-//              | of the others | vectors of moves that are under way for long, in turn
+//     counters | lanes and slots of even products | of odd products | vectors of even other stages
+//              | of odd other stages | vectors of early moves, in turn
 //
-// So panels of a product travel while the one before, and all that is between them, is computed; of other stages,
-// which add vectors up, two at most are under way, and so many early moves (plan/program/program_early.c).
+// Two parts per kind let panels of a product travel while the product before, and the stages
+// between, are computed. Of the other stages, which sum vectors, at most two are in flight, plus
+// MMUL_SEGMENT_AHEAD early moves (plan/program/program_early.c).
 
 enum { MMUL_SEGMENT_AHEAD = 8, MMUL_SEGMENT_PARTS = 4 + MMUL_SEGMENT_AHEAD };
 
-// A product; an early move whose ranks add vectors up; any other stage.
+// Users of the segment: a product, an early move that sums vectors of its ranks, any other stage.
 enum mmul_segment_user { MMUL_SEGMENT_PRODUCT, MMUL_SEGMENT_EARLY, MMUL_SEGMENT_OTHER };
 
-// Bytes of counters (exec/memory/progress.h, which asserts them): of the run and of a stage, and of each rank of the
-// node.
+// Bytes of counters: of the run and of a stage, and the same for each rank of the node.
+// exec/memory/progress.h asserts them.
 enum {
     MMUL_RUN_COUNTERS = 64,
     MMUL_RUN_COUNTERS_EACH = 64,
@@ -29,70 +30,76 @@ enum {
     MMUL_STAGE_COUNTERS_EACH = 128
 };
 
-// {0}: no stage yet.
+// Sizes of the segment's parts and numbers of their users. {0}: no stage yet.
 struct mmul_segment_size {
     int64_t sizes[MMUL_SEGMENT_PARTS];
     int products, early, stages;
 };
 
-// One stage more, which has so many bytes. Returns its part.
+// Adds a stage of `bytes` bytes. Returns the part that the stage uses.
 int mmul_segment_size_add(struct mmul_segment_size *size, enum mmul_segment_user user,
                           int64_t bytes);
 
-// All of it, on a node of so many ranks; begins: of the parts, NULL: not wanted.
+// Returns the bytes of the segment of a node with `ranks` ranks. `begins` receives the begin of
+// each part; it may be NULL.
 int64_t mmul_segment_size_bytes(const struct mmul_segment_size *size, int ranks,
                                 int64_t begins[MMUL_SEGMENT_PARTS]);
 
-// Where something that begins on a page of its own ends, in whole pages.
+// Rounds up to whole pages.
 int64_t mmul_page_ceiling(int64_t bytes);
 
-// Lanes and slots of a product, which begin on pages of their own (exec/memory/layout.h); 0: the node has no work.
+// Returns the bytes of the lanes and slots of a product, each of which begins on its own page
+// (exec/memory/layout.h). 0: the node has no work.
 int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node);
 
-// -------------------------------------------------------------------------------------- the check
+// --------------------------------------------------------------------------------------- the check
 
-// Rows of another node's ranks that a rank has room for, of A and C (exec/tasks/loans.h); 0: none come.
+// Lines of A and C of another node that a rank has room for (exec/tasks/loans.h), and their bytes.
+// 0: the rank takes none.
 int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank);
 int64_t mmul_schedule_loan_bytes(const struct mmul_schedule *schedule, int rank);
 
-// What the check of a stage's products asks for (exec/worker/verify.h).
+// Size of the check of a stage's products (exec/worker/verify.h).
 struct mmul_check_need {
     enum mmul_axis axis;
-    int64_t piece_units, panel_units, k; // at most; piece_units 0: nothing is checked
-    int64_t saved; // pieces that last, of this stage and of others; 0: its own do not
+    int64_t piece_units, panel_units, k; // upper bounds; piece_units 0: no check
+    // Cached projections of pieces, of this stage and of others; 0: its own are not cached.
+    int64_t saved;
 };
 
-// Lines of a task of the rank's, at most.
+// Returns the largest number of lines of a task of the rank.
 int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank);
 
-// Of a product that is split by rows or columns, on a rank that has lines. whole_again, split_again: other products
-// read that operand too, and `saved` such values there are; a piece is projected once for all of them, the larger
-// one where that is so of both operands.
+// Returns the size of the check of a product that is split by rows or columns, on a rank with
+// lines. whole_again and split_again state that other products read the same operand; `saved`
+// counts such values. A piece is projected once for all of them. If both operands are read again,
+// the larger one is projected.
 struct mmul_check_need mmul_schedule_check_need(const struct mmul_schedule *schedule, int rank,
                                                 bool whole_again, bool split_again, int64_t saved);
 
-// Room for all that was asked for, stage after stage. {0}: none.
+// Room for the checks of all stages. {0}: none.
 struct mmul_check_size {
-    int64_t
-        check_bytes; // of the check of each piece that is remembered: mmul_check_bytes of the largest
-    int64_t panel_units;  // a flag for each
-    int64_t saved_wanted; // pieces that last,
-    int64_t
-        saved_count; // ... those that there is room for: half of what the check itself has, or one piece
-    int64_t saved_numbers; // doubles, of each
+    // mmul_check_bytes of the largest stage.
+    int64_t check_bytes;
+    int64_t panel_units;  // one flag for each
+    int64_t saved_wanted; // cached pieces that the stages ask for
+    // Cached pieces that fit: into half of check_bytes, or one piece.
+    int64_t saved_count;
+    int64_t saved_numbers; // doubles of each
 };
 
 void mmul_check_size_add(struct mmul_check_size *size, const struct mmul_check_need *need);
 
-// Where one piece is remembered.
+// Returns the bytes of that room, in which one piece is remembered.
 int64_t mmul_check_size_bytes(const struct mmul_check_size *size);
 
-// -------------------------------------------------------------------------------------- channels
+// ---------------------------------------------------------------------------------------- channels
 
-// A channel to a file passes so much at once, without a buffer of its own.
+// Bytes that a channel to a file passes at once. The channel has no buffer of its own.
 enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
 
-// Of a channel, for a product, or (NULL) values that move; the channel has that of the largest one of its run.
+// Returns the buffer size of a channel, for a product or (schedule NULL) for values that move. The
+// channel gets the largest size of its run.
 int64_t mmul_route_buffer_bytes(const struct mmul_schedule *schedule, enum mmul_route route);
 
 // Buffers of a leader's channels. {0}: none.

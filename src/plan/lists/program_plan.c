@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Answers from what the plan says. Decides nothing.
+// Answers questions about a finished plan. Decides nothing.
 #include "plan/lists/program_plan.h"
 
 #include <stdio.h>
@@ -147,7 +147,7 @@ struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
                               .rank_node = plan->costs.rank_node};
 }
 
-// Along a row of the mesh, and along a column, nodes are spread over the range.
+// Spreads the nodes over the range along a row of the mesh, and along a column.
 int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels) {
     const struct mmul_mesh *mesh = &plan->costs.mesh;
     int rank = 0;

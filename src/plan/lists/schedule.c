@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the parts of the block are; and the list of passes, which is arithmetic on them: nothing is stored, so a
-// schedule for thousands of ranks stays small.
+// Locates the parts of a schedule's block, and derives the list of passes from them by arithmetic.
+// Stores no list, so a schedule for thousands of ranks stays small.
 #include "plan/lists/schedule.h"
 
 #include "base/integer.h"
@@ -24,9 +24,9 @@ void mmul_schedule_free(struct mmul_schedule *schedule) {
     mmul_free(schedule);
 }
 
-// ---------------------------------------------------------------------------------------- passes
+// ------------------------------------------------------------------------------------------ passes
 
-// Units along the axis that is not split, and the matrices of the whole operand.
+// Units along the axis that is not split.
 static int64_t other_units(const struct mmul_schedule *schedule) {
     return mmul_problem_result_width(&schedule->problem, schedule->axis);
 }
@@ -56,7 +56,7 @@ struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_
     return pass;
 }
 
-// units * round / rounds without leaving int64.
+// Returns units * round / rounds without overflow of int64.
 static int64_t share_before(int64_t units, int64_t round, int64_t rounds) {
     return units / rounds * round + units % rounds * round / rounds;
 }
@@ -69,16 +69,17 @@ struct mmul_range mmul_schedule_part(const struct mmul_schedule *schedule, int r
                                r->begin + share_before(units, round + 1, schedule->rounds)};
 }
 
-// ------------------------------------------------------------------------------------- stretches
+// --------------------------------------------------------------------------------------- stretches
 
-// The result matrices that may use the pass's matrices: a range of t that holds all of them.
+// Returns a range that contains all result matrices which use the matrices of the pass.
 static struct mmul_range using_matrices(const struct mmul_schedule *schedule,
                                         struct mmul_pass pass) {
     struct mmul_shape whole = mmul_problem_whole_shape(&schedule->problem, schedule->axis);
     struct mmul_shape c = schedule->problem.c;
     if (whole.batch == c.batch && whole.depth == c.depth)
         return (struct mmul_range){pass.matrix_begin, pass.matrix_end};
-    if (whole.batch == c.batch) // one of depth 1 serves all of its batch
+    // One matrix of depth 1 serves its whole batch.
+    if (whole.batch == c.batch)
         return (struct mmul_range){pass.matrix_begin * c.depth, pass.matrix_end * c.depth};
     return (struct mmul_range){0, schedule->problem.matrices};
 }
@@ -139,7 +140,7 @@ int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank) 
     return count;
 }
 
-// ---------------------------------------------------------------------------------------- nodes
+// ------------------------------------------------------------------------------------------- nodes
 
 static bool node_works(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
     for (int rank = 0; rank < schedule->size; rank++)
@@ -170,16 +171,16 @@ int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct m
            (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&schedule->problem, schedule->axis));
 }
 
-// ------------------------------------------------------------------------- rows of a spread operand
+// ------------------------------------------------------------------------ rows of a spread operand
 
-// The rows of each matrix that are in the pass's panel: all of B, a stretch of A.
+// Rows of each matrix in the pass's panel: all of B, a stretch of A.
 static struct mmul_range panel_rows(const struct mmul_schedule *schedule, struct mmul_pass pass) {
     int64_t rows = mmul_problem_whole_shape(&schedule->problem, schedule->axis).rows;
     return schedule->axis == MMUL_ROWS ? (struct mmul_range){0, rows}
                                        : (struct mmul_range){pass.begin, pass.end};
 }
 
-// Rows of the panel before a row of all matrices.
+// Rows of the panel before row `row`, counted over all matrices.
 static int64_t panel_rows_before(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                  int64_t row) {
     int64_t rows = mmul_problem_whole_shape(&schedule->problem, schedule->axis).rows;
@@ -206,7 +207,7 @@ int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, stru
            (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&schedule->problem, schedule->axis));
 }
 
-// ------------------------------------------------------------------------------------- rectangles
+// -------------------------------------------------------------------------------------- rectangles
 
 struct mmul_region mmul_pass_panel(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                    int64_t matrix) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// How a product is carried out: who computes which part of it, cut into which rounds and panels, through which memory;
-// and the passes that follow from that. A step of a plan has it (program_plan.h); plan/product/schedule_make.h makes
-// it.
-// It is one block of plain memory (header, then ranks, then nodes), so that sending it is sending bytes.
+// The schedule of a product: shares of the ranks, rounds and panels, memory, and the passes that
+// follow from them. A step of a plan has one (program_plan.h); plan/product/schedule_make.h makes
+// it. It is one block of plain memory (header, then ranks, then nodes), so that it can be sent as
+// bytes.
 //
-// The passes are one list, the same on all ranks, computed from the schedule alone. The sender of
-// a panel and its receiver walk the same list, so nothing about order is ever negotiated.
+// The passes are one list, the same on all ranks, computed from the schedule alone. Sender and
+// receiver of a panel walk the same list, so order is never negotiated.
 //
-//     for each round            (a piece of every rank's part of the split range)
-//       for each panel          (of the whole operand: a range of the other axis of one matrix, that
-//                                is columns of B when rows are split; or several whole matrices)
+//     for each round         (a piece of every rank's part of the split range)
+//       for each panel       (of the whole operand: a range of the other axis of one matrix, that is
+//                             columns of B when rows are split; or several whole matrices)
 //         one pass: C[units of the rank's piece that use the panel's matrices, the panel's range]
 //
 // In core is one round; a small problem is one round of one panel.
@@ -20,110 +20,115 @@
 #include "model/problem.h"
 #include "plan/parts/budget.h"
 
-// What goes over all links at once in a scatter or gather, through a buffer of root, at most.
+// Largest sum of bytes on all links at once in a scatter or gather, through a buffer of root.
 enum { MMUL_CHUNK_BYTES = 8 << 20 };
 
 struct mmul_schedule_rank {
-    int64_t begin, end; // part of the split range; empty is legal
+    int64_t begin, end; // part of the split range; may be empty
     int node;
     double weight;          // as given or measured, not normalised
-    int64_t claim_least;    // lines or width of a task that others may claim (plan/lists/tasks.h)
-    struct mmul_tile tile;  // zero sides when the part is empty
+    int64_t claim_least;    // least lines or width of a stealable task (plan/lists/tasks.h)
+    struct mmul_tile tile;  // zero sides if the part is empty
     int64_t host_bytes;     // its parts of A or B, C and C_in, and private work space
     double compute_seconds; // predicted; 0: speed not known
-    int64_t whole_begin,
-        whole_end;         // where that is spread: rows of the whole operand that it has, of
-                           // all matrices one after the other
-    double finish_seconds; // predicted, from the first byte read: its last block is in the result;
-                           // 0: not known
-    char why[64];          // "" or why it has no or fewer rows
-    char device[64];       // for printing
+    // Rows of a spread whole operand, over all matrices.
+    int64_t whole_begin, whole_end;
+    // Predicted time from the first byte read to its last block in C; 0: not known.
+    double finish_seconds;
+    char why[64];    // "", or the reason for no or fewer rows
+    char device[64]; // for printing
 };
 
-// A node's shared segment is made of lanes and slots, used in turn (below: which when):
-// lanes hold one round's pieces, slots one panel of the whole operand, or one pass's block of C.
+// Lanes and slots form a node's shared segment and are used in turn. A lane holds one round's
+// pieces. A slot holds one panel of the whole operand, or one pass's block of C.
 struct mmul_schedule_node {
-    unsigned maps;        // enum mmul_maps: used where they lie, so not in the segment
-    int64_t piece_bytes;  // split operand, of all its ranks and rounds
-    int64_t c_in_bytes;   // float32, the same; 0 when beta is 0
-    int64_t result_bytes; // float32, the same
-    int64_t whole_bytes;  // whole operand, of all panels it needs; 0 when no rank of it has work
-    int piece_lanes;      // 0, 1 (one round) or 2
-    int64_t piece_lane_bytes, c_in_lane_bytes; // the largest round
-    int64_t whole_slots;                       // 0; or all it needs, which then stay; or fewer
-    bool whole_stays;                          // every panel keeps its slot and comes once
-    bool
-        takes_part; // in scatter and gather: it has work, in this product or in another one of the run
-    bool claims;    // more than one of its ranks has work, and blocks may be claimed
-    bool
-        checks_whole; // its ranks' checks project the whole operand, not their pieces (exec/worker/verify.h)
+    // Mapped matrices (enum mmul_maps), used in place and not in the segment.
+    unsigned maps;
+    int64_t piece_bytes;  // split operand of all its ranks and rounds
+    int64_t c_in_bytes;   // C_in of all its ranks and rounds, float32; 0 if beta is 0
+    int64_t result_bytes; // C of all its ranks and rounds, float32
+    // All panels of the whole operand that it needs; 0: no work.
+    int64_t whole_bytes;
+    int piece_lanes;                           // 0, 1 (one round) or 2
+    int64_t piece_lane_bytes, c_in_lane_bytes; // bytes of the largest round
+    int64_t whole_slots;                       // 0; all panels it needs, which then stay; or fewer
+    bool whole_stays;                          // every panel keeps its slot and arrives once
+    // The node takes part in scatter and gather: a product of the run gives it work.
+    bool takes_part;
+    bool claims; // several of its ranks have work, and blocks may be stolen
+    // Checks of its ranks project the whole operand, not their pieces (exec/worker/verify.h).
+    bool checks_whole;
     int64_t whole_slot_bytes;
-    int64_t result_slots; // 0; or as many as it has passes; or fewer
+    int64_t result_slots; // 0; or one per pass; or fewer
     int64_t result_slot_bytes;
     int64_t segment_bytes; // all lanes and slots
-    int64_t private_bytes; // summed work space of its ranks
-    int64_t network_bytes; // what crosses the network to it and from it; 0 for root's node
-    int64_t memory_bytes;  // what the plan was allowed to use here
-    int chain_place;       // of its leader among those that pass panels on: 1, 2, ...; 0: not there
+    int64_t private_bytes; // private work space of all its ranks
+    int64_t network_bytes; // network traffic to it and from it; 0 for root's node
+    int64_t memory_bytes;  // memory that the plan may use here
+    int chain_place;       // position of its leader in the relay chain: 1, 2, ...; 0: not in it
     char host[64];
 };
 
 struct mmul_schedule {
     struct mmul_problem problem;
     enum mmul_axis axis;
-    bool axis_chosen; // by bytes moved, not by the user
+    bool axis_chosen; // chosen by bytes moved, not by the user
     enum mmul_split_rule rule;
     int64_t total; // units of the split range
     int size, node_count;
-    int64_t rounds;      // every rank's part is worked off in so many pieces; 1: it is in core
-    int64_t panel_units; // of the whole operand per panel: columns of B by rows, rows of A by cols
-    int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
-    bool whole_is_spread;   // over the ranks, which have rows of it; else root has it
-    double claim_share;     // of a block, cut into tasks that others on the node may claim; 0: none
-    int64_t slice_terms;    // of the inner range, that are added at once there, at least; 0: all
-    bool lends;         // rows of a late rank may be computed on other nodes, to which they move
-    int64_t root_bytes; // through root's link, both ways
-    int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
-    double link_bytes_per_second;               // assumed where links are not measured
-    double transfer_seconds;                    // predicted: links and files are busy for so long
-    double predicted_seconds;                   // of the whole run, overlap included; 0: not known
-    int last_rank; // the one that is predicted to end last, and what makes up its seconds:
+    int64_t rounds; // pieces of every rank's part, worked off one by one; 1: in core
+    // Units of the whole operand per panel: columns of B by rows, rows of A by cols.
+    int64_t panel_units;
+    int64_t panel_matrices; // matrices of the whole operand per panel; > 1: they are not cut
+    bool whole_is_spread;   // ranks have rows of the whole operand; else root has it
+    double claim_share;     // share of a block that is cut into stealable tasks; 0: none
+    int64_t slice_terms;    // least terms of the inner range summed at once in such a block; 0: all
+    bool lends;             // other nodes may compute rows of a late rank, which move to them
+    int64_t root_bytes;     // through root's link, both ways
+    // Network traffic of both axes, from which the axis was chosen.
+    int64_t rows_bytes_moved, cols_bytes_moved;
+    double link_bytes_per_second; // assumed if links are not measured
+    double transfer_seconds;      // predicted time that links and files are busy
+    // Predicted for the whole run, overlap included; 0: not known.
+    double predicted_seconds;
+    // Rank predicted to end last; the next line splits its seconds.
+    int last_rank;
     double compute_seconds, waiting_seconds; // computing; waiting for bytes
-    char limits[96];                         // what the prediction says is the slow part
+    char limits[96];                         // slow part according to the prediction
     char faster[160];                        // "" or "faster without rank 3: 4.1 s against 5.0 s"
-    int64_t chunk_bytes; // of root's buffers for scatter and gather; 0 on one node
-    int64_t bytes;       // of this block
+    int64_t chunk_bytes;                     // root's buffers for scatter and gather; 0 on one node
+    int64_t bytes;                           // size of this block
 };
 
-// Of what mmul_schedule_make (plan/product/schedule_make.h) has made; NULL is legal.
+// Frees a schedule made by mmul_schedule_make (plan/product/schedule_make.h). NULL is legal.
 void mmul_schedule_free(struct mmul_schedule *schedule);
 
 const struct mmul_schedule_rank *mmul_schedule_ranks(const struct mmul_schedule *schedule);
 const struct mmul_schedule_node *mmul_schedule_nodes(const struct mmul_schedule *schedule);
 
-// Whether a node takes part in scatter and gather, for a plan that is one of several.
+// Sets if a node takes part in scatter and gather. Used for a schedule that is one of several.
 void mmul_schedule_set_member(struct mmul_schedule *schedule, int node, bool takes_part);
 
 struct mmul_pass {
-    int64_t index; // in the list
+    int64_t index; // position in the list
     int64_t round;
-    int64_t panel;                    // in the round, 0 .. mmul_schedule_panels - 1
-    int64_t matrix_begin, matrix_end; // of the whole operand
-    int64_t begin, end;               // units of the other axis, inside each matrix
+    int64_t panel;                    // index in the round, 0 .. mmul_schedule_panels - 1
+    int64_t matrix_begin, matrix_end; // matrices of the whole operand
+    int64_t begin, end;               // units of the other axis, within each matrix
 };
 
-// Panels per round, and passes in all.
+// Panels per round, all passes, and one pass by its index.
 int64_t mmul_schedule_panels(const struct mmul_schedule *schedule);
 int64_t mmul_schedule_passes(const struct mmul_schedule *schedule);
 struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_t index);
 
-// Units of `rank` in `round`; their union over the rounds is its part, in order.
+// Returns the units of `rank` in `round`. Their union over the rounds is the rank's part, in order.
 struct mmul_range {
     int64_t begin, end;
 };
 struct mmul_range mmul_schedule_part(const struct mmul_schedule *schedule, int rank, int64_t round);
 
-// The stretches of `range` that use the pass's matrices, in order:
+// Iterates over the stretches of `range` that use the matrices of the pass, in order:
 //     for (walk = mmul_schedule_walk(schedule, range, pass); mmul_schedule_next(&walk, &stretch);)
 struct mmul_walk {
     const struct mmul_schedule *schedule;
@@ -135,28 +140,32 @@ struct mmul_walk mmul_schedule_walk(const struct mmul_schedule *schedule, struct
                                     struct mmul_pass pass);
 bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch);
 
-// Units that a rank computes in a pass; so many units x (pass.end - pass.begin) elements of C.
+// Returns the units that a rank computes in a pass. The block has units x (pass.end - pass.begin)
+// elements of C.
 int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass);
 
-// Steps in which a rank has work: all of them, or, with several whole matrices, those of its own.
+// Returns the number of passes in which a rank has work: all of them, or with several whole
+// matrices those of its own matrices.
 int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank);
 
-// Whether the pass's panel is put into the node's memory for this pass: a rank of it has work in
-// it, the operand is not mapped there, and the panel is not there since an earlier round.
+// Returns true if the pass's panel is put into the node's memory for this pass. Then a rank of the
+// node has work in the pass, the operand is not mapped there, and no earlier round left the panel
+// there.
 bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass);
 
-// Where the whole operand is spread: the rows of the pass's panel, counted over its matrices, that a rank
-// has; and the bytes of each.
+// Rows of the pass's panel, counted over its matrices, that a rank has of a spread whole operand;
+// and the bytes of each row.
 struct mmul_range mmul_schedule_whole_rows(const struct mmul_schedule *schedule, int rank,
                                            struct mmul_pass pass);
 int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass);
 
-// Bytes of the pass's panel of the whole operand; not 0 where a node maps it.
+// Returns the bytes of the pass's panel of the whole operand. The result is not 0 for a mapped
+// operand.
 int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass);
 
-// The pass's rectangle of matrix `matrix` of the whole operand.
+// Returns the pass's rectangle of matrix `matrix` of the whole operand.
 struct mmul_region mmul_pass_panel(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                    int64_t matrix);
-// A stretch's rectangle of C in a pass.
+// Returns the rectangle of C of a stretch in a pass.
 struct mmul_region mmul_pass_result(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                     struct mmul_stretch stretch);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Walks the rounds and passes that a channel has something for, or pieces of values that move: panel by panel, move by
-// move, with one node after the other. In round s of these node i sends to node i + s and receives from node i - s, so
-// that what a round waits for are earlier ones only. Everything is arithmetic on the schedule and on a cursor or two:
-// no list is ever stored.
+// Walks the rounds and passes for which a channel has bytes, or the pieces of moved values: panel
+// by panel, move by move, with one node after the other. In round s node i sends to node i + s and
+// receives from node i - s, so a round waits only for earlier rounds. All of it is arithmetic on
+// the schedule and a few cursors; no list is stored.
 #include "plan/lists/transfers.h"
 
 #include "base/integer.h"
@@ -21,7 +21,7 @@ static bool is_of_network(enum mmul_route route) {
     return route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_RELAY || route == MMUL_ROUTE_GATHER;
 }
 
-// --------------------------------------------------------------------------------------- contents
+// ---------------------------------------------------------------------------------------- contents
 
 static enum mmul_content content_at(enum mmul_route route, int64_t position) {
     if (is_of_rounds(route))
@@ -30,7 +30,7 @@ static enum mmul_content content_at(enum mmul_route route, int64_t position) {
                                                                    : MMUL_CONTENT_PANEL;
 }
 
-// A spread panel comes in parts: what each rank has of it.
+// A spread panel has one part per rank: the rank's rows of it.
 static int64_t parts_of(const struct mmul_transfers *t) {
     bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
                          ? t->schedule->whole_is_spread
@@ -62,7 +62,7 @@ static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum m
            mmul_problem_result_each(p);
 }
 
-// Then nobody brings it, or fetches it.
+// Mapped contents are neither brought to a node nor fetched from it.
 static bool is_mapped(const struct mmul_schedule *schedule, enum mmul_content content, int node) {
     unsigned maps = mmul_schedule_nodes(schedule)[node].maps;
     return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(schedule->axis)) != 0) ||
@@ -99,17 +99,17 @@ static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content conte
                : mmul_content_bytes(t->schedule, content, t->node, pass);
 }
 
-// ------------------------------------------------------------------------------------ what is there
+// ------------------------------------------------------------------------- transfers at a position
 
-// Where a node stands in the way of a panel that begins at `first`: root's goes in the order of chains,
-// others' around.
+// Position of a node on the path of a panel that begins at `first`. Root's panels follow the relay
+// chain; panels of other nodes go around.
 static int place_of(const struct mmul_transfers *t, int node, int first) {
     int count = t->schedule->node_count;
     return t->schedule->whole_is_spread ? (node - first + count) % count
                                         : mmul_schedule_nodes(t->schedule)[node].chain_place;
 }
 
-// The nodes that a panel comes from and goes to, of those that load it.
+// Finds the previous and the next node on a panel's path, among the nodes that load it.
 static void find_neighbours(const struct mmul_transfers *t, struct mmul_pass pass, int first,
                             int *from, int *to) {
     int own = place_of(t, t->node, first);
@@ -126,14 +126,14 @@ static void find_neighbours(const struct mmul_transfers *t, struct mmul_pass pas
     }
 }
 
-// The node that a position of a relay begins at.
+// Returns the node at which a position of a relay begins.
 static int first_of(const struct mmul_transfers *t, int64_t position) {
     return t->schedule->whole_is_spread
                ? mmul_schedule_ranks(t->schedule)[position % t->schedule->size].node
                : 0;
 }
 
-// Of a panel, or of a part of it: rows; all that there are where it is not spread.
+// Rows of a part of a panel; all rows if the operand is not spread.
 static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t position) {
     return mmul_schedule_whole_rows(t->schedule, (int)(position % t->schedule->size),
                                     step_at(t, position));
@@ -186,7 +186,8 @@ static bool is_there(const struct mmul_transfers *t, int64_t position) {
     case MMUL_ROUTE_LOAD:
         return is_loaded(t, position);
     case MMUL_ROUTE_STORE:
-        return true; // its passes end one by one, with or without a block
+        // Passes end one by one, with or without a block.
+        return true;
     default:
         return false;
     }
@@ -198,7 +199,7 @@ static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
     return position;
 }
 
-// The next pass whose panel is loaded here.
+// Returns the next pass whose panel is loaded here.
 static int64_t next_loaded(const struct mmul_transfers *t, int64_t pass) {
     int64_t passes = mmul_schedule_passes(t->schedule);
     while (pass < passes &&
@@ -207,7 +208,7 @@ static int64_t next_loaded(const struct mmul_transfers *t, int64_t pass) {
     return pass;
 }
 
-// Root's own node reads and writes its files; of a spread operand every node has something.
+// Only root's node reads and writes files; every node has rows of a spread operand.
 static bool takes_part(const struct mmul_transfers *t) {
     if (t->route > MMUL_ROUTE_STORE)
         return false;
@@ -229,7 +230,7 @@ struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, 
     return t;
 }
 
-// ---------------------------------------------------------------------------------- the next one
+// ------------------------------------------------------------------------------- the next transfer
 
 enum mmul_counter mmul_route_brings(const struct mmul_schedule *schedule, enum mmul_route route,
                                     int node) {
@@ -266,7 +267,7 @@ int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
     return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_of(transfers));
 }
 
-// A round's lane is free when the round before last in it has been computed by all ranks.
+// A lane of a round is free when all ranks have computed the last round that used it.
 static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t lanes = node_of(t)->piece_lanes, round = transfer->pass.round;
     if (lanes == 0)
@@ -277,8 +278,8 @@ static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *
             MMUL_PASSES_DONE, (round - lanes + 1) * mmul_schedule_panels(t->schedule)};
 }
 
-// Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the channel
-// is not the last to bring of a panel, the other one passes on.
+// Slots of panels are used in turn. A slot is free when its panel has been computed with and sent
+// on. If another channel brings the last rows of a panel, that one sends it on.
 static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->whole_slots;
     for (; t->seen < transfer->pass.index; t->seen++)
@@ -294,7 +295,7 @@ static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transf
         transfer->waits[1] = (struct mmul_count){MMUL_PASSES_SENT, t->oldest + 1};
 }
 
-// A part of a spread panel.
+// Sets offset and bytes of a part of a spread panel.
 static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     struct mmul_range rows = rows_at(t, t->next);
     int64_t row_bytes = mmul_schedule_whole_row_bytes(t->schedule, transfer->pass);
@@ -302,7 +303,7 @@ static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer 
     transfer->bytes = (rows.end - rows.begin) * row_bytes;
 }
 
-// A block of C is there when its pass has been computed by all ranks.
+// A block of C is complete when all ranks have computed its pass.
 static void fit_result(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->result_slots;
     transfer->slot = slots > 0 ? transfer->pass.index % slots : -1;
@@ -327,7 +328,8 @@ static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *tran
         fit_into_panel(t, transfer);
     if (t->route == MMUL_ROUTE_RELAY)
         find_neighbours(t, transfer->pass, first_of(t, t->next), &transfer->from, &transfer->to);
-    if (sends && panel) { // pieces first: without them nobody starts
+    // Pieces go first: no rank starts without them.
+    if (sends && panel) {
         if (t->node == 0)
             transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->pass.round + 1};
     } else if (!sends && is_of_rounds(t->route)) {
@@ -341,13 +343,13 @@ static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *tran
     return true;
 }
 
-// --------------------------------------------------------------------------------- values that move
+// ------------------------------------------------------------------------------------ moved values
 
 static int node_count_of(const struct mmul_transfers *t) {
     return t->moving.plan->costs.node_count;
 }
 
-// The node at the other end in this round.
+// Returns the node at the other end in this round.
 static int peer_of(const struct mmul_transfers *t) {
     const int nodes = node_count_of(t);
     return (t->node + (t->route == MMUL_ROUTE_RECEIVE ? nodes - t->round : t->round)) % nodes;
@@ -359,8 +361,8 @@ static int64_t bytes_each(const struct mmul_transfers *t) {
     return (int64_t)mmul_dtype_bytes(plan->program->values[plan->places[place].value].dtype);
 }
 
-// What the receiving node wants of the move in this panel: terms, which are columns of the left operand
-// and rows of the right one.
+// Returns the part of the move that the receiving node needs in this panel. A panel is a range of
+// terms: columns of the left operand, rows of the right one.
 static struct mmul_move find_window(const struct mmul_transfers *t, int to) {
     const struct mmul_moving *moving = &t->moving;
     struct mmul_move move = mmul_program_plan_move(moving->plan, moving->steps[t->move]);
@@ -376,7 +378,7 @@ static struct mmul_move find_window(const struct mmul_transfers *t, int to) {
     return move;
 }
 
-// Goes on; false: that was the last round of all.
+// Advances to the next round. Returns false after the last one.
 static bool next_round(struct mmul_transfers *t) {
     const bool copies = t->route == MMUL_ROUTE_COPY;
     if (++t->round < (copies ? 1 : node_count_of(t)))
@@ -389,7 +391,8 @@ static bool next_round(struct mmul_transfers *t) {
     return t->panel < t->moving.panels && next_round(t);
 }
 
-// The walk of this round. False: there is nothing in it. Of what stays on a node only files are looked after here.
+// Starts the walk of this round. Returns false if it is empty: of the pieces that stay on a node,
+// only those from or to files are listed.
 static bool open_round(struct mmul_transfers *t) {
     const int peer = peer_of(t), from = t->route == MMUL_ROUTE_RECEIVE ? peer : t->node,
               to = t->route == MMUL_ROUTE_RECEIVE ? t->node : peer;
@@ -400,7 +403,8 @@ static bool open_round(struct mmul_transfers *t) {
 }
 
 static bool find_piece(struct mmul_transfers *t) {
-    t->walk.move = &t->window; // the list may have been copied
+    // The list may have been copied.
+    t->walk.move = &t->window;
     while (!t->is_open || !mmul_move_next(&t->walk, &t->piece)) {
         if (!next_round(t))
             return false;

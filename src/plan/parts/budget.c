@@ -53,7 +53,7 @@ static bool fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
     return need.total <= most && need.largest <= most_single;
 }
 
-// ------------------------------------------------------------------------------------------ lanes
+// ------------------------------------------------------------------------------------------- lanes
 
 // Counts the tiles of each operand: A is m x k, B is k x n, C is m x n.
 static void count_tiles(const struct mmul_tile_request *r, const struct mmul_tile *t, double *a,
@@ -94,7 +94,7 @@ static void add_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
         *t = more;
 }
 
-// ------------------------------------------------------------------------------------------ sides
+// ------------------------------------------------------------------------------------------- sides
 
 // Cuts the longer side of C into parts, none of them too short to be fast.
 static void cut_to_overlap(struct mmul_tile *tile) {

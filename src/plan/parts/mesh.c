@@ -53,7 +53,7 @@ int64_t mmul_mesh_begin(const double *shares, int line, int64_t total) {
     return (int64_t)llround((double)total * before);
 }
 
-// ---------------------------------------------------------------------------------------- shares
+// ------------------------------------------------------------------------------------------ shares
 
 // Computes the best shares of lines (rows, or columns) for given shares across them. Returns false
 // if all are 0.
@@ -125,7 +125,7 @@ static void even_out(double *shares, int count, double evenness) {
         shares[i] /= sum;
 }
 
-// ----------------------------------------------------------------------------------------- nodes
+// ------------------------------------------------------------------------------------------- nodes
 
 // Walks the lines of the mesh (rows, or columns). A node of a line holds the whole line once,
 // regardless of its number of ranks in it. Each block goes to all nodes of the line except its own.

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "model/weights.h"
 
-// ---------------------------------------------------------------------------------- by weights
+// -------------------------------------------------------------------------------------- by weights
 
 struct share {
     int64_t remainder; // in 2^-20 of an element, so that rounding noise does not decide a tie
@@ -123,7 +123,7 @@ enum mmul_status mmul_split_offsets(int64_t total, int parts, const double *weig
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------- within capacities
+// ------------------------------------------------------------------------------- within capacities
 
 // Work space of one call.
 struct sharing {
