@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What links and passes cost, and the sums from which shares are solved. Which shares make all ranks finish
-// together is balance.c's question, when everything happens replay.c's.
+// Computes the cost of links and passes, and the sums from which shares are solved. balance.c finds
+// the shares with which all ranks finish together; replay.c predicts the time of every event.
 #include "plan/cost/cost.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 
-// ------------------------------------------------------------------------------------- creating
+// ---------------------------------------------------------------------------------------- creating
 
 struct mmul_link mmul_cost_root_link(const struct mmul_cluster *cluster, int node) {
     struct mmul_link link = cluster->nodes[node].root_link;
@@ -31,15 +31,15 @@ static bool maps_whole(const struct mmul_cost *cost, int node) {
     return maps_of(cost, node) & mmul_maps_whole(cost->request.axis);
 }
 
-// Seconds per byte that root's file costs beside the link, whichever is slower.
+// Seconds per byte of root's file. It runs beside the link; the slower one counts.
 static double file_seconds_per_byte(const struct mmul_cost *cost) {
     unsigned maps = maps_of(cost, cost->root_node), all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
     return (maps & all) == all ? MMUL_FIRST_TOUCH_SECONDS_PER_BYTE : 1 / MMUL_FILE_BYTES_PER_SECOND;
 }
 
-// What a byte of traffic costs the computing of a leader that shares its cores with it, spread over
-// its threads: the CPU seconds as measured, else as assumed, and at root what files cost too, because
-// the same hands read what leaves and write what returns.
+// Sets the seconds per byte of traffic that the computation of a leader loses, spread over its
+// threads: CPU seconds as measured, else as assumed. Root also loses the cost of files, because the
+// same threads read the bytes that leave and write the bytes that return.
 static void set_losses(struct mmul_cost *cost, int index) {
     struct mmul_cost_node *node = &cost->nodes[index];
     const struct mmul_node_info *info = &cost->request.cluster->nodes[index];
@@ -71,7 +71,7 @@ static int by_link(const void *a, const void *b) {
     return (x->node > y->node) - (x->node < y->node);
 }
 
-// Fastest class first; in a class neighbours stay neighbours.
+// Orders nodes by class, fastest first. Within a class neighbours stay neighbours.
 static enum mmul_status order_chain(struct mmul_cost *cost, struct mmul_error *err) {
     struct place *places = NULL;
     int count = 0;
@@ -145,7 +145,7 @@ void mmul_cost_destroy(struct mmul_cost *cost) {
     mmul_free(cost);
 }
 
-// -------------------------------------------------------------------------------------- setting
+// ----------------------------------------------------------------------------------------- setting
 
 struct mmul_pass_cost mmul_cost_pass(const struct mmul_cost *cost, int rank, int file_ranks) {
     const struct mmul_cost_request *r = &cost->request;
@@ -176,7 +176,7 @@ static void set_ranks(struct mmul_cost *cost, const bool *in) {
     }
 }
 
-// The link between two nodes that follow one another in the chain.
+// Returns the link between two successive nodes of the chain.
 static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
     const struct mmul_cluster *cluster = cost->request.cluster;
     struct mmul_link link = mmul_cost_root_link(cluster, to), other;
@@ -185,7 +185,8 @@ static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
     other = cluster->nodes[from].ring_link;
     if (other.bytes_per_second > 0 && (from + 1) % cost->node_count == to)
         return other;
-    other = mmul_cost_root_link(cluster, from); // through one switch: the slower of the two
+    // Through one switch the slower link counts.
+    other = mmul_cost_root_link(cluster, from);
     if (other.bytes_per_second < link.bytes_per_second)
         link.bytes_per_second = other.bytes_per_second;
     if (other.latency_seconds > link.latency_seconds)
@@ -193,7 +194,7 @@ static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
     return link;
 }
 
-// Seconds of a panel on a hop; root may have to read it first.
+// Seconds of a panel on a hop. Root may have to read it first.
 static double hop_seconds(const struct mmul_cost *cost, int from, struct mmul_link link) {
     double each = 1 / link.bytes_per_second;
     if (from == cost->root_node && !maps_whole(cost, from) && each < 1 / MMUL_FILE_BYTES_PER_SECOND)
@@ -266,7 +267,7 @@ void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut
     }
 }
 
-// ------------------------------------------------------------------------------------- coupling
+// ---------------------------------------------------------------------------------------- coupling
 
 static void couple_links(struct mmul_cost *cost) {
     double all = 0, taking = 0, returning = 0;
@@ -328,7 +329,7 @@ void mmul_cost_couple(struct mmul_cost *cost, const double *units) {
     couple_order(cost, units);
 }
 
-// ---------------------------------------------------------------------------------- one rank
+// ---------------------------------------------------------------------------------------- one rank
 
 struct mmul_cost_links mmul_cost_links(const struct mmul_cost *cost, double s) {
     double result = cost->returning * s * cost->result_bytes;
@@ -349,7 +350,7 @@ struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int ran
                                       .last = pieces + node->first + last * node->gap};
 }
 
-// When a rank with `units` ends, G included.
+// Returns the time when a rank with `units` ends, G included.
 static double finish_of(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
                         double units) {
     const struct mmul_cost_rank *r = &cost->ranks[rank];
@@ -372,7 +373,7 @@ double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_
     return cost->rounds * mmul_pass_units(&r->pass, steady < late ? steady : late);
 }
 
-// -------------------------------------------------------------------------------- the whole run
+// ----------------------------------------------------------------------------------- the whole run
 
 double mmul_cost_first_block(const struct mmul_cost *cost, const double *units, double part,
                              struct mmul_cost_links links) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The seconds of a pass as a line through a few knots, so that the balance can turn it round.
-// Links and waiting are not here: see cost.c.
+// Predicts the seconds of a pass as a line through a few knots, so that the balance can invert it.
+// Links and waiting are in cost.c.
 #include "plan/cost/pass_cost.h"
 
 #include <math.h>
 
-enum { SMALLEST_SIDE = 64 }; // below, memory is the limit
+enum { SMALLEST_SIDE = 64 }; // memory is the limit below
 
 bool mmul_product_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype) {
     bool measured = mmul_rank_flops(rank, dtype) > 0;
@@ -14,8 +14,8 @@ bool mmul_product_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype
     return measured;
 }
 
-// The speed at a point of the curve: measured there, else at the next smaller, else at the next
-// larger cube, else the one speed of all sizes.
+// Returns the speed at a point of the curve: measured there, else at the next smaller point, else
+// at the next larger one, else the one speed of all sizes.
 static double curve_at(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
                        int point) {
     const double *flops = mmul_speed_rates(&rank->speed, dtype);
@@ -48,18 +48,18 @@ double mmul_check_bytes_per_second(const struct mmul_rank_info *rank) {
     return measured > 0 ? measured : MMUL_CHECK_BYTES_PER_SECOND;
 }
 
-// ---------------------------------------------------------------------------------- one request
+// ------------------------------------------------------------------------------------- one request
 
-// The parts of the formula that are straight lines in x, and the shape of the gemm.
+// Terms of the formula that are linear in x, and the shape of the gemm.
 struct line {
     const struct mmul_pass_request *request;
-    double height;      // most units of one gemm: of a matrix
-    double mean, width; // of a panel: operations per unit, and of one gemm
-    double k, most;     // most: units of a round, of all ranks
+    double height;      // most units of one gemm: units of a matrix
+    double mean, width; // width of a panel: for operations per unit, and of one gemm
+    double k, most;     // most: units of a round, over all ranks
     double fixed, slope;
 };
 
-// Seconds per byte to and from the device; 0 in host memory or not measured.
+// Seconds per byte to and from the device; 0 in host memory or if not measured.
 static double per_byte(const struct mmul_rank_info *rank, double bytes_per_second) {
     return rank->host_memory || !(bytes_per_second > 0) ? 0 : 1 / bytes_per_second;
 }
@@ -101,7 +101,8 @@ static struct line line_of(const struct mmul_pass_request *r) {
     line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
                  (piece * per_matrix + block) / check;
     add_files(&line, piece + (p->beta != 0 ? block : 0), block);
-    if (matrices > 1) { // only the panels of its own matrices
+    // A unit meets only the panels of its own matrix.
+    if (matrices > 1) {
         line.slope += line.fixed / line.most;
         line.fixed = 0;
     }
@@ -118,7 +119,7 @@ static double seconds_at(const struct line *line, double x) {
     return line->fixed + line->slope * x + gemm;
 }
 
-// Units at which the pass is worth a cube of `side`; 0: never, whatever their number.
+// Returns the units at which the pass equals a cube of `side`; 0: no number of units does.
 static double units_of_side(const struct line *line, double side) {
     double rest = 3 / side - 1 / line->width - 1 / line->k;
     return rest > 0 ? 1 / rest : 0;
@@ -128,14 +129,15 @@ static void add_knot(const struct line *line, struct mmul_pass_cost *cost, doubl
     double seconds = seconds_at(line, x);
     if (cost->knots > 0 && x <= cost->units[cost->knots - 1])
         return;
+    // A measured curve may fall; the cost must rise.
     if (cost->knots > 0 && seconds <= cost->seconds[cost->knots - 1])
-        seconds = cost->seconds[cost->knots - 1] * (1 + 1e-9); // a measured curve may be odd
+        seconds = cost->seconds[cost->knots - 1] * (1 + 1e-9);
     cost->units[cost->knots] = x;
     cost->seconds[cost->knots++] = seconds;
 }
 
 struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request) {
-    static const double least = 1e-3; // units: the limit towards none
+    static const double least = 1e-3; // units: stands for the limit towards none
     struct mmul_pass_cost cost = {0};
     if (!mmul_product_is_measured(request->rank, mmul_problem_result_dtype(request->problem)) &&
         !(request->assumed_flops > 0))
@@ -155,7 +157,7 @@ struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request) {
     return cost;
 }
 
-// The interval [i - 1, i] of knots that holds `value`; the last one beyond.
+// Returns the interval [i - 1, i] of knots that holds `value`; the last one beyond all knots.
 static int interval_of(const double *knots, int count, double value) {
     int i = 1;
     while (i < count - 1 && value > knots[i])

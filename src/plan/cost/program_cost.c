@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who is there and what each has of a value; then sums over nodes and largest parts of ranks. Chooses nothing.
+// Computes the holders of a program's values and the part of each, then sums over nodes and largest
+// parts of ranks. Chooses only the mesh.
 #include "plan/cost/program_cost.h"
 
 #include <math.h>
@@ -8,25 +9,28 @@
 #include "model/teams.h"
 #include "plan/cost/cost.h"
 
-// Copies within a node, by way of a buffer; files of root.
+// Rate of copies within a node through a buffer, and of root's files.
 static const double TOUCH_BYTES_PER_SECOND = 2e9;
 
-// Operations that are not products. What a node reads and writes from memory, all its ranks together, until it is
-// measured: one thread gets 12.7e9 of x + 1 on the Intel Xeon below, and two threads no more. What a rank computes,
-// against its rate of products: exponentials of 10 operations each come at 1 to 2 per nanosecond there, where products
-// have 100; of attention, whose tiles are small products, a half.
+// Operations other than products. MAP_BYTES_PER_SECOND is the memory traffic of a node, all its
+// ranks together, until measured: on the Intel Xeon below one thread reaches 12.7e9 for x + 1, and
+// two threads no more. MAP_PART relates the speed of a rank to its rate of products: exponentials
+// of 10 operations each come at 1 to 2 per nanosecond there, products at 100 operations.
+// ATTENTION_PART: the tiles of attention are small products.
 static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PART = 0.5;
 
-// A step that the ranks of a node make together, or that moves something between them: others wait for the last
-// of them, in naps (exec/conduct/compute.c), and nobody takes over lines of who is late.
+// Cost of a step that the ranks of a node make together, or that moves bytes between them. Ranks
+// wait for the last one in sleep intervals (exec/conduct/compute.c), and no rank takes over lines
+// of a late one.
 static const double TOGETHER_SECONDS = 1e-4, TOGETHER_PART = 0.1;
 
-// Rows of a piece into a message (7e9) and out of one (5e9): one thread of an Intel Xeon, in memory used before.
+// Copies rows of a piece into a message (measured 7e9) and out of one (5e9): one thread of an Intel
+// Xeon, in memory used before.
 static const double COPY_BYTES_PER_SECOND = 6e9;
 
-static const double ASSUMED_FLOPS = 1e10; // of a rank, in the mean; weights say who is faster
+static const double ASSUMED_FLOPS = 1e10; // mean of the ranks; weights scale it
 
-// ------------------------------------------------------------- who is there, what each has of a value
+// ------------------------------------------------------------------------------ holders of a value
 
 static double slowest_link(const struct mmul_cluster *cluster, double *latency_seconds) {
     double rate = 0;
@@ -75,7 +79,7 @@ static enum mmul_status find_holders(struct mmul_program_costs *c,
     return MMUL_OK;
 }
 
-// Of a node the sum of what its ranks have, where all of them were measured.
+// Rate of a node: the sum over its ranks if all of them were measured.
 static void set_memory(struct mmul_program_costs *c, const struct mmul_cluster *cluster) {
     for (int rank = 0; rank < c->size; rank++)
         c->check_bytes_per_second[rank] = mmul_check_bytes_per_second(&cluster->ranks[rank]);
@@ -90,7 +94,8 @@ static void set_memory(struct mmul_program_costs *c, const struct mmul_cluster *
     }
 }
 
-// Of all ranks, or of the team's alone, which share alike where none of them has a weight.
+// Sets the shares of all ranks, or of the team's ranks alone. They are equal if no rank has a
+// weight.
 static void set_shares(struct mmul_program_costs *c, const double *weights) {
     const bool *in = c->holders != NULL ? c->holders->ranks : NULL;
     double sum = 0;
@@ -170,7 +175,7 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     *costs = (struct mmul_program_costs){0};
 }
 
-// ------------------------------------------------------------------------------------------ moves
+// ------------------------------------------------------------------------------------------- moves
 
 static bool is_split(enum mmul_placement_kind kind) {
     return !mmul_placement_is_whole(kind);
@@ -180,7 +185,7 @@ static bool is_member(const struct mmul_program_costs *c, int rank) {
     return c->holders == NULL || c->holders->ranks[rank];
 }
 
-// Which part of the value a node has.
+// Returns the part of the value that a node has.
 static double has(const struct mmul_program_costs *c, enum mmul_placement_kind kind, int node) {
     const struct mmul_mesh_node *mesh = &c->mesh.nodes[node];
     switch (kind) {
@@ -207,9 +212,9 @@ bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind 
     return from == MMUL_PLACE_GRID && (to == MMUL_PLACE_GRID_ROWS || to == MMUL_PLACE_GRID_COLS);
 }
 
-// Of a value: parts of it, and seconds per byte.
+// Traffic of a value, in parts of it and seconds per byte.
 struct traffic {
-    double seconds; // of the node that is busy longest, in or out
+    double seconds; // longest time of a node, sending or receiving
     double all;
     int stages;
     double copied; // by one leader, packing and unpacking beside the traffic
@@ -222,14 +227,14 @@ static struct traffic add_node(const struct mmul_program_costs *c, struct traffi
     return t;
 }
 
-// Blocks to the rows (columns) of the mesh that they are in.
+// Traffic of blocks to the rows (columns) of the mesh that contain them.
 static struct traffic along_mesh(const struct mmul_program_costs *c, bool rows) {
     struct traffic t = {.stages = (rows ? c->mesh.row_nodes : c->mesh.col_nodes) - 1};
     for (int node = 0; node < c->node_count; node++) {
         const struct mmul_mesh_node *n = &c->mesh.nodes[node];
         double takes = (rows ? n->rows : n->cols) - n->block;
         t = add_node(c, t, node, rows ? n->row_sends : n->col_sends, takes);
-        // Terms of columns are whole rows of a block, which leave and come without a copy.
+        // Terms of columns are whole rows of a block, which need no copy at either end.
         t.copied = fmax(t.copied, rows ? n->row_sends + takes : 0);
     }
     return t;
@@ -242,7 +247,8 @@ static struct traffic between(const struct mmul_program_costs *c, enum mmul_plac
     bool copies = from == MMUL_PLACE_GRID_ROWS || from == MMUL_PLACE_GRID_COLS;
     for (int node = 0; node < c->node_count; node++)
         have += has(c, from, node);
-    // What a node takes, by how much others have: of copies what it has not, once.
+    // Bytes that a node takes from others, in proportion to their parts. Of copies it takes only
+    // its missing part, once.
     for (int turn = 0; turn < 2; turn++)
         for (int node = 0; node < c->node_count; node++) {
             double own = has(c, from, node), others = have - own;
@@ -267,7 +273,8 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return between(c, from, to);
 }
 
-// What a team hands on: from its files and parts, or from the nodes that have it whole to those that have not.
+// Traffic of a value that a team hands on: from its files and parts, or from nodes that have it
+// whole to nodes without it.
 static struct traffic across(const struct mmul_program_costs *from_costs,
                              const struct mmul_program_costs *to_costs,
                              enum mmul_placement_kind from, enum mmul_placement_kind to) {
@@ -289,14 +296,15 @@ static struct traffic across(const struct mmul_program_costs *from_costs,
     return t;
 }
 
-// Of a sum, as its check has them (exec/steps/sums.h).
+// Number of lines of a sum, as its check counts them (exec/steps/sums.h).
 static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
     bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
     return (double)shape.batch * (double)shape.depth * (double)(by_cols ? shape.cols : shape.rows);
 }
 
-// Vectors of so many bytes together, added up over all nodes. Long ones go around all nodes twice, to be made
-// and to be known, as MPI libraries do it; short ones along a tree.
+// Seconds of `sums` sums over all nodes, of vectors of `bytes` bytes together. Long vectors go
+// around all nodes twice, to be summed and to be distributed, as MPI libraries do. Short ones go
+// along a tree.
 static double sums_seconds(const struct mmul_program_costs *c, int sums, double bytes) {
     enum { SHORT_BYTES = 1 << 16 };
     double others = c->node_count - 1;
@@ -311,7 +319,7 @@ static double slowest_check(const struct mmul_program_costs *c) {
     return least;
 }
 
-// Seconds of a move's parts, and its bytes over the network.
+// Seconds of a move's parts, and its network bytes.
 struct move_cost {
     double here, network, packing, bytes;
 };
@@ -326,9 +334,11 @@ static struct move_cost cost_of(const struct mmul_program_costs *c, const struct
     struct move_cost cost = {.bytes = all * t.all,
                              .here = all * widest / TOUCH_BYTES_PER_SECOND,
                              .packing = all * t.copied / COPY_BYTES_PER_SECOND};
-    if (mmul_program_joins(from, to)) // each rank its own block, in and out of a buffer
+    // Each rank copies its own block, in and out of a buffer.
+    if (mmul_program_joins(from, to))
         cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
-    if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL) // checked: two doubles per line
+    // The check adds two doubles per line.
+    if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL)
         cost.here += all * (1 + widest) / slowest_check(c) +
                      sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(value->shape, to));
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
@@ -363,8 +373,9 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
     return cost.here + fmax(cost.network, cost.packing);
 }
 
-// The part of the work that a rank does: its share of what is split; of what is whole on every node
-// its share of the node's. Summands are split along the inner size, others are made by everybody.
+// Returns the part of the work that a rank does: its share of a split result, or its share of the
+// node's part of a result that is whole on every node. Summands are split along the inner size;
+// every rank makes the others itself.
 static double part_of(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
                       enum mmul_placement_kind result, int rank) {
     if (!is_member(c, rank))
@@ -381,7 +392,8 @@ static double part_of(const struct mmul_program_costs *c, enum mmul_operation_ki
     return 1;
 }
 
-// Nobody adds into a file; and what root's file has is no summand of a team that root may not belong to.
+// Returns false for two moves that do not exist: a sum into a file, and a file into summands of a
+// team, because root's file is no summand of a team without root.
 static bool may_go(const struct mmul_program_costs *c, enum mmul_placement_kind from,
                    enum mmul_placement_kind to) {
     const bool is_apart = c->holders != NULL && from == MMUL_PLACE_FILE;
@@ -403,7 +415,7 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
         if (may_go(costs, from, to) && direct < best.seconds)
             best = (struct mmul_program_path){from, false, direct};
         double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
-        // Or its product cannot bring it.
+        // ^by way of rows the product could not read the file itself
         const bool at_once = costs->streams && from == MMUL_PLACE_FILE;
         if (from != rows && to != rows && !at_once && by_rows < best.seconds)
             best = (struct mmul_program_path){from, true, by_rows};
@@ -436,9 +448,9 @@ struct mmul_program_path mmul_program_find_handing(const struct mmul_program_cos
     return best;
 }
 
-// ------------------------------------------------------------------------------------ operations
+// -------------------------------------------------------------------------------------- operations
 
-// A product as one rank sees it: what it has to do with each matrix, as parts of them.
+// A product, and the parts of its matrices that one rank works with.
 struct product {
     struct mmul_shape a, b, c;
     enum mmul_dtype dtype;
@@ -467,8 +479,8 @@ static struct parts parts_of(const struct mmul_program_costs *c, const struct pr
     }
 }
 
-// Multiplying, with the way to and from a device with memory of its own; the terms of a grid come in
-// panels, and what is there of C goes to and fro with each.
+// Seconds of multiplying, with the transfers to and from a device with its own memory. The terms of
+// a grid come in panels, and the block of C goes to and fro with each.
 static double multiply_seconds(const struct mmul_program_costs *c, const struct product *p) {
     double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
     for (int rank = 0; rank < c->size; rank++) {
@@ -477,15 +489,17 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
                        own.c * turns * bytes_of(p->c, p->dtype);
         double seconds =
             own.work * p->flops / c->flops[rank][p->dtype == MMUL_F64] + bytes * c->transfer[rank];
-        if (p->result == MMUL_PLACE_PARTIAL) // every rank of a sum writes all of it
+        // Every rank of a sum writes all of C.
+        if (p->result == MMUL_PLACE_PARTIAL)
             seconds += bytes_of(p->c, p->dtype) / TOUCH_BYTES_PER_SECOND;
         most = fmax(most, seconds);
     }
     return most;
 }
 
-// Each rank reads what it multiplied, and its result; of a grid a block of each, and vectors are added up: two
-// doubles per column and row, one per term (model/check.h).
+// Seconds of the check. Each rank reads the operands and the result of its product. For a grid it
+// reads a block of each, and vectors are summed: two doubles per column and row, one per term
+// (model/check.h).
 static double check_seconds(const struct mmul_program_costs *c, const struct product *p) {
     const bool is_grid = p->result == MMUL_PLACE_GRID;
     double most = 0;
@@ -512,7 +526,8 @@ static struct product product_of(const struct mmul_operation_call *call, struct 
                             .result = result};
 }
 
-// Moves, packing and multiplying of a product whose operands travel joined, or some of them.
+// Seconds of moves, packing and multiplying of a product with joined operands. `apart` receives the
+// seconds without overlap.
 static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
                              const bool joined[MMUL_FACTORS], double *apart) {
     static const enum mmul_placement_kind to[][MMUL_FACTORS] = {
@@ -521,7 +536,7 @@ static double joined_seconds(const struct mmul_program_costs *c, const struct pr
         [MMUL_PLACE_GRID] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS}};
     const struct mmul_value factors[] = {{.shape = p->a, .dtype = p->dtype},
                                          {.shape = p->b, .dtype = p->dtype}};
-    const bool is_grid = p->result == MMUL_PLACE_GRID; // else from files, piece by piece
+    const bool is_grid = p->result == MMUL_PLACE_GRID; // else pieces come from files
     struct move_cost sum = {0};
     double multiply = multiply_seconds(c, p);
     *apart = multiply;
@@ -566,14 +581,14 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
     return check_seconds(costs, &p);
 }
 
-// What is there once on a node is made by all its ranks.
+// All ranks of a node make a result that exists once per node.
 static double made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
                             double seconds) {
     const bool waits = kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
     return waits ? seconds * (1 + TOGETHER_PART) + TOGETHER_SECONDS : seconds;
 }
 
-// Of the operands, which have one type; a number is what is beside it.
+// Returns the type of the operands, which is one; numbers have none.
 static enum mmul_dtype dtype_of(const struct mmul_operation_call *call) {
     enum mmul_dtype dtype = MMUL_F32;
     for (int i = 0; i < call->operand_count; i++)
@@ -581,7 +596,7 @@ static enum mmul_dtype dtype_of(const struct mmul_operation_call *call) {
     return dtype;
 }
 
-// What is read and written; of what is looked up, rows alone.
+// Bytes read and written; for a lookup only the rows it takes.
 static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                         struct mmul_shape result) {
     const enum mmul_dtype dtype = dtype_of(call);
@@ -592,8 +607,8 @@ static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operati
     return bytes;
 }
 
-// The slowest rank, or node where memory is; summands are as large as the result. What is computed on a device
-// with memory of its own comes home.
+// Seconds of the slowest rank, or of the slowest node if memory is the limit. Summands are as large
+// as the result. A result on a device with its own memory is downloaded.
 static double map_seconds(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
                           const struct mmul_operation_call *call, struct mmul_shape result,
                           const struct mmul_rule *rule) {
@@ -627,7 +642,8 @@ double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
     return most * bytes_of(value->shape, value->dtype);
 }
 
-// What is not where the plan's shares have it, to within a unit, is moved there.
+// Seconds to move the units of a persistent value that lie outside the plan's shares by more than
+// one unit.
 static double kept_seconds(const struct mmul_program_costs *costs,
                            const struct mmul_program *program,
                            const struct mmul_operation *operation) {
@@ -670,7 +686,7 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     return map_seconds(c, operation->kind, &call, shape, rule);
 }
 
-// ------------------------------------------------------------------------------------------- mesh
+// -------------------------------------------------------------------------------------------- mesh
 
 static double product_seconds(const struct mmul_program_costs *c, const struct product *p) {
     double ignored;

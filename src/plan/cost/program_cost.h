@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT
 //
-// Predicted seconds of the parts of a program: moves and operations, one after the other. Pure,
-// closed form: the same for two ranks and for thousands.
+// The cost model of a program: predicted seconds of moves and operations, one after the other.
+// Pure, closed form: the same for two ranks and for thousands.
 //
-// Node i holds the part s_i of a value that is split (the sum of its ranks' shares), all of one that
-// is whole there, nothing of a file that is elsewhere; T bytes move:
+// Node i holds the part s_i of a split value (the sum of its ranks' shares), all of a value that is
+// whole there, and nothing of a file on another node. T bytes move:
 //
-//     i to j   T has_i wants_j, i != j, where j has not all of it already; of copies one sends
-//     handed on  the same from the ranks of one team to those of another (model/teams.h)
-//     grid     to grid rows: its blocks to the other nodes of its row of the mesh; to grid cols
-//              the same (mesh.h)
-//     move     max over nodes of (bytes out, bytes in) / B_i + latency per stage (of a grid: per node of a row)
-//              + T max wants_j / copy + T / file where one end is a file
-//              + of summands what their check reads, and a sum of vectors (below)
-//     matmul   max over ranks of (operations it does / its rate + bytes to and from its device); a
-//              product that is wanted whole is shared by the ranks of each node
-//              + max over ranks of the bytes that its check reads: of a grid a block of A, B and C each,
-//              and three sums of vectors over the nodes: their bytes twice and 2 (nodes - 1) latencies
-//              each, of short ones 2 log2 nodes
+//     i to j   T has_i wants_j, i != j, unless j has all of it; one of several copies is sent
+//     handed on  the same, from the ranks of one team to those of another (model/teams.h)
+//     grid     to grid rows: the blocks go to the other nodes of their row of the mesh; to grid
+//              cols likewise (mesh.h)
+//     move     max over nodes of (bytes out, bytes in) / B_i + latency per stage (of a grid: per
+//              node of a row) + T max wants_j / copy + T / file if one end is a file
+//              + for summands the bytes that their check reads, and a sum of vectors (below)
+//     matmul   max over ranks of (its operations / its rate + bytes to and from its device);
+//              the ranks of a node share a product that is wanted whole
+//              + max over ranks of the bytes that its check reads: for a grid a block of A, B and C
+//              each, and three sums of vectors over the nodes, which cost their bytes twice and
+//              2 (nodes - 1) latencies each, or 2 log2 nodes if short
 //     others   max over ranks of operations / a part of its rate, over nodes of bytes / memory's
-//              what the ranks of a node make together, or move, waits for the last of them
 //
-// Nothing overlaps but the moves of a grid's blocks and their product: in P panels of the inner range
-// that is max(M, matmul) + min(M, matmul) / P, M the links' time or that of packing, which go on at
-// the same time; what stays on the node is copied before. So do the files that a product brings itself, and their
-// product; M is the whole move.
+// A step that the ranks of a node make together, or a move, waits for the last rank.
+//
+// Only two things overlap. The moves of a grid's blocks overlap with their product: in P panels of
+// the inner range both take max(M, matmul) + min(M, matmul) / P. M is the larger of the links' time
+// and packing, which overlap too; the copies within a node come before. A product overlaps likewise
+// with the files that it reads itself; then M is the whole move.
 #pragma once
 
 #include "model/cluster.h"
@@ -34,50 +35,54 @@
 struct mmul_program_costs {
     int size, node_count;
     int *rank_node; // size, owned
-    double *shares; // size, owned: of every value that is split; add up to 1
-    // Values that have so many groups of rows are split between them; 1: anywhere.
+    double *shares; // size, owned: shares of every split value; sum to 1
+    // Values with this many groups of rows are split between groups; 1: at any row.
     int64_t groups;
     int64_t *group_offsets;         // size + 1, owned: groups of each rank
     double *node_shares;            // node_count, owned
     double (*flops)[2];             // size, owned: per second in float32, in float64
     double *transfer;               // size, owned: seconds per byte to or from its device; 0: none
-    double *check_bytes_per_second; // size, owned: what its check reads
-    double *
-        map_bytes_per_second; // node_count, owned: what operations read and write, all ranks of it together
-    struct mmul_mesh mesh; // of values that are grids; 1 x size until mmul_program_costs_mesh
-    struct mmul_holders *holders;             // owned; of a team: who it is; NULL: all ranks
-    double bytes_per_second, latency_seconds; // the slowest link
-    double *node_bytes_per_second; // node_count, owned: of each; of root's node the fastest
-    bool streams;                  // products are of rows or columns
-    bool keeps_values;             // no product brings its files itself
+    double *check_bytes_per_second; // size, owned: bytes that its check reads
+    // Node_count, owned: bytes that operations read and write, all ranks of the node together.
+    double *map_bytes_per_second;
+    // For values that are grids; 1 x size until mmul_program_costs_mesh.
+    struct mmul_mesh mesh;
+    struct mmul_holders *holders;             // owned; members of a team; NULL: all ranks
+    double bytes_per_second, latency_seconds; // slowest link
+    // node_count, owned: link of each node; for root's node the fastest.
+    double *node_bytes_per_second;
+    bool streams;      // products are split by rows or columns
+    bool keeps_values; // no product reads its files itself
 };
 
-// weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. team: whose
-// values they are; NULL: of all ranks. Fails with MMUL_ERR_SYSTEM (memory).
+// Computes costs and shares. weights: one per rank. With groups > 1 the shares are the groups that
+// the ranks get; with 1 group they follow the weights. team: holders of the values; NULL: all
+// ranks. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
                                          int64_t groups, const struct mmul_team *team,
                                          struct mmul_error *err);
 void mmul_program_costs_fini(struct mmul_program_costs *costs);
 
-// Takes the mesh with which a product of these, both grids, is over first.
+// Chooses the mesh with which the product of these operands, both grids, ends first.
 void mmul_program_costs_mesh(struct mmul_program_costs *costs,
                              const struct mmul_operand_info *operands, struct mmul_shape result);
 
-// Of a whole move; what a leader packs and unpacks goes on beside the traffic. bytes: over the network, all
-// links together.
+// Returns the seconds of a whole move. A leader packs and unpacks beside the traffic. Writes the
+// sum of the bytes on all links to `bytes`.
 double mmul_program_move_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind from,
                                  enum mmul_placement_kind to, double *bytes);
 
-// Of values that one team hands on to another: from a placement over the first one's ranks to one over the other's.
+// Returns the seconds in which one team hands a value on to another: from a placement on its ranks
+// to one on the other team's ranks.
 double mmul_program_handing_seconds(const struct mmul_program_costs *from_costs,
                                     const struct mmul_program_costs *to_costs,
                                     const struct mmul_value *value, enum mmul_placement_kind from,
                                     enum mmul_placement_kind to, double *bytes);
 
-// How a value that is in the placements of the set `have` (a bit per kind) gets into another one:
-// from the nearest of them, directly or by way of rows.
+// A path of a value from one of the placements in the set `have` (a bit per kind) to another
+// placement: from the nearest of them, directly or by way of rows.
 struct mmul_program_path {
     enum mmul_placement_kind from;
     bool by_rows;
@@ -87,37 +92,38 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
                                                 const struct mmul_value *value, unsigned have,
                                                 enum mmul_placement_kind to);
 
-// The same of one that is handed on, from the nearest of them or by way of its team's rows; to rows, columns or whole
-// matrices of the other team.
+// Finds the path of a value that is handed on to another team: from the nearest placement, or by
+// way of its own team's rows. It ends in rows, columns or whole matrices of the other team.
 struct mmul_program_path mmul_program_find_handing(const struct mmul_program_costs *from_costs,
                                                    const struct mmul_program_costs *to_costs,
                                                    const struct mmul_value *value, unsigned have,
                                                    enum mmul_placement_kind to);
 
-// Panels of an inner range, at most and of at least so much.
+// Returns the number of panels of an inner range: at most PANELS_MOST, each of at least PANEL_LEAST
+// terms.
 static inline int mmul_program_panels(int64_t k) {
     enum { PANELS_MOST = 16, PANEL_LEAST = 256 };
     int64_t panels = k / PANEL_LEAST;
     return panels < 1 ? 1 : panels > PANELS_MOST ? PANELS_MOST : (int)panels;
 }
 
-// Is a move of that kind carried out together with the product that it is for?
+// Returns true if a move of that kind is carried out together with its product.
 bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to);
 
-// What is saved because the operation begins before the moves of these operands have ended: blocks of a grid's, those
-// from files of a product of rows or columns.
+// Returns the seconds saved because the operation begins before the moves of these operands end:
+// blocks of a grid, or files of a product split by rows or columns.
 double mmul_program_joined_saving(const struct mmul_program_costs *costs,
                                   const struct mmul_program *program,
                                   const struct mmul_operation *operation,
                                   const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]);
 
-// Of a product: the check's share of the next one.
+// Returns the check's part of mmul_program_operation_seconds, for a product.
 double mmul_program_check_seconds(const struct mmul_program_costs *costs,
                                   const struct mmul_program *program,
                                   const struct mmul_operation *operation,
                                   const struct mmul_rule *rule);
 
-// Seconds in which operations read, or write, all of such a value.
+// Returns the seconds in which operations read, or write, a whole value.
 double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind kind);
 

@@ -9,8 +9,8 @@
 // receiver of a panel walk the same list, so order is never negotiated.
 //
 //     for each round         (a piece of every rank's part of the split range)
-//       for each panel       (of the whole operand: a range of the other axis of one matrix, that is
-//                             columns of B when rows are split; or several whole matrices)
+//       for each panel       (of the whole operand: a range of the other axis of one matrix, which
+//                             is columns of B if rows are split; or several whole matrices)
 //         one pass: C[units of the rank's piece that use the panel's matrices, the panel's range]
 //
 // In core is one round; a small problem is one round of one panel.
