@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Solves the cost model for shares. Fractions of units: rounding is share.c's part. Leaving ranks
-// out is not tried here: see members.c.
+// Solves the cost model for shares, as fractions of units. share.c rounds them. members.c decides
+// if ranks are left out.
 #include "plan/product/balance.h"
 
 #include <math.h>
@@ -14,12 +14,12 @@ struct balance {
     const int64_t *capacity;
     double *units;
     double seconds; // T of the inner search
-    double kept;    // share of the other nodes' units that the way back holds
+    double kept;    // share of the other nodes' units that the return link can carry
 };
 
-// A decreasing function, positive at `low`, zero or less at `high`: where it crosses zero. Regula
-// falsi, halving what does not move (Dowell & Jarratt 1971, the Illinois method), and a bisection
-// now and then for functions that are flat somewhere.
+// Bracket of the zero of a decreasing function: positive at `low`, zero or less at `high`. The
+// search uses regula falsi, halving the value at an end that does not move (Dowell & Jarratt 1971,
+// the Illinois method). A bisection now and then handles functions that are flat somewhere.
 struct bracket {
     double low, at_low, high, at_high;
 };
@@ -27,7 +27,7 @@ struct bracket {
 static double find_zero(double (*function)(struct balance *, double), struct balance *b,
                         struct bracket r, double scale) {
     double x = r.high;
-    int side = 0; // which end moved last
+    int side = 0; // end that moved last
     for (int i = 0; i < SEARCH_STEPS && r.high - r.low > 1e-12 * r.high; i++) {
         bool flat = i % 8 == 7 || !(r.at_low > r.at_high);
         x = flat ? (r.low + r.high) / 2
@@ -49,8 +49,8 @@ static double find_zero(double (*function)(struct balance *, double), struct bal
     return x;
 }
 
-// What capacity leaves of a node's units. One that holds everything is none: the units of a time that
-// is too late are more than everything, and have to show that.
+// Returns a node's units, clipped to its capacity. A capacity that holds the total is ignored: for
+// a time that is too late, the units must be able to exceed the total.
 static double held_units(const struct balance *b, int node) {
     double units = b->cost->nodes[node].units;
     bool clipped = b->capacity != NULL && (double)b->capacity[node] < b->total &&
@@ -58,7 +58,7 @@ static double held_units(const struct balance *b, int node) {
     return clipped ? (double)b->capacity[node] : units;
 }
 
-// Units that each rank can take until b->seconds; returns the S they cause.
+// Computes the units that each rank can take until b->seconds. Returns the S that they cause.
 static double fill(struct balance *b, double s) {
     struct mmul_cost *cost = b->cost;
     struct mmul_cost_links links = mmul_cost_links(cost, s);
@@ -81,14 +81,15 @@ static double fill(struct balance *b, double s) {
     return caused;
 }
 
-// Seconds to spare when results come back one after another from the first block on.
+// Returns the spare seconds if results come back one after another from the first block on.
 static double spare_seconds(const struct balance *b, double s) {
     struct mmul_cost_links links = mmul_cost_links(b->cost, s);
     double first = mmul_cost_first_block(b->cost, b->units, b->kept, links);
     return isinf(first) ? b->seconds : b->seconds - first - links.result;
 }
 
-// Positive while S is less than the other nodes could cause and the way back holds.
+// Returns a positive value while S is less than the other nodes could cause and the return link can
+// carry it.
 static double room_for(struct balance *b, double s) {
     double caused = fill(b, s), more = caused - s;
     b->kept = caused > s ? s / caused : 1;
@@ -98,7 +99,7 @@ static double room_for(struct balance *b, double s) {
     return spare < more ? spare : more;
 }
 
-// Units of all ranks until `seconds`, with the S that goes with them.
+// Returns the units of all ranks until `seconds`, with the matching S.
 static double units_until(struct balance *b, double seconds) {
     b->seconds = seconds;
     double most = room_for(b, 0);
@@ -119,7 +120,7 @@ static double units_missing(struct balance *b, double seconds) {
     return b->total - units_until(b, seconds);
 }
 
-// Whether the nodes that take part hold that much.
+// Returns true if the participating nodes have capacity for the total.
 static bool fits(const struct balance *b) {
     double room = 0;
     for (int i = 0; b->capacity != NULL && i < b->cost->node_count; i++)
@@ -127,7 +128,7 @@ static bool fits(const struct balance *b) {
     return b->capacity == NULL || room >= b->total;
 }
 
-// No sooner than this: nobody waits for anything.
+// Lower bound of the seconds: no rank waits.
 static double least_seconds(const struct mmul_cost *cost, double total) {
     double rate = 0;
     for (int rank = 0; rank < cost->size; rank++) {
@@ -139,7 +140,7 @@ static double least_seconds(const struct mmul_cost *cost, double total) {
     return rate > 0 ? total / rate : 0;
 }
 
-// The T at which the shares add up; 0 when they never do.
+// Returns the T at which the shares add up to the total; 0 if they never do.
 static double solve(struct balance *b, double guess) {
     struct bracket r = {.low = guess / 2, .high = guess};
     r.at_low = units_missing(b, r.low);
@@ -164,7 +165,7 @@ static double solve(struct balance *b, double guess) {
     return seconds;
 }
 
-// To begin with: as if nobody waited.
+// Sets the first shares, as if no rank waited.
 static void spread(const struct mmul_cost *cost, double total, double *units) {
     double sum = 0;
     for (int rank = 0; rank < cost->size; rank++) {

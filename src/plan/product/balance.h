@@ -2,17 +2,17 @@
 //
 // Shares with which all ranks are predicted to finish together. Pure.
 //
-// For a finish time T and a sum S of what goes through root's link, cost.h says how many units each
-// rank can take; more for a later T, fewer for a larger S. Two nested searches: for a given T the S
-// that the shares themselves cause (as far as the way back holds it too), then the T at which the
-// shares add up to the total. What couples weakly (CPU seconds of traffic) is settled by repeating.
+// For a finish time T and a sum S of the traffic through root's link, cost.h says how many units
+// each rank can take: more for a later T, fewer for a larger S. Two nested searches solve for both.
+// The inner one finds, for a given T, the S that the shares themselves cause, as far as the return
+// link can carry it. The outer one finds the T at which the shares add up to the total. Weak
+// couplings (CPU seconds of traffic) are settled by repetition.
 #pragma once
 
 #include "plan/cost/cost.h"
 
-// Writes units per rank (fractions, sum `total`) and returns the seconds at which all end that have
-// any; ranks whose first bytes would come too late have none. `capacity`: most units per node;
-// NULL: no limit. `cost` has been set; it is coupled and evaluated with the result.
-// Returns 0, and writes nothing useful, when no shares reach the total: capacities too small, or
-// nobody has a speed.
+// Writes units per rank (fractions, sum `total`) and returns the time at which all ranks with units
+// end. A rank whose first bytes would arrive too late gets none. `capacity`: most units per node;
+// NULL: no limit. `cost` must be set; it is coupled and evaluated with the result. Returns 0, with
+// undefined units, if no shares reach the total: capacities are too small, or no rank has a speed.
 double mmul_balance(struct mmul_cost *cost, double total, const int64_t *capacity, double *units);

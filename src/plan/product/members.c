@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Candidate after candidate through the balance. One node more or less at a time where there are
-// few; with many, numbers that grow by half, then a closer look around the best.
+// Evaluates candidates with the balance. With few nodes every number of nodes is tried. With many
+// nodes the numbers grow by half, then a closer search runs around the best.
 #include "plan/product/members.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/memory.h"
 
 enum { FEW_NODES = 16, CLOSER_LOOKS = 8, PRUNINGS = 3 };
-static const double WORTH_IT = 0.99; // of the seconds with everybody
+static const double WORTH_IT = 0.99; // share of the seconds with all ranks
 
 // Work space of one call.
 struct choice {
@@ -20,20 +20,20 @@ struct choice {
     const int64_t *capacity;
     struct mmul_members *members;
     int *order;   // other nodes, most useful first
-    int *place;   // of each node in `order`; -1: root's
-    bool *in;     // per rank, of the candidate
+    int *place;   // position of each node in `order`; -1: root's
+    bool *in;     // per rank, members of the candidate
     double *work; // per node, scratch
     int order_count, best;
 };
 
-// --------------------------------------------------------------------------------------- devices
+// ----------------------------------------------------------------------------------------- devices
 
 // Units per second of long passes.
 static double unit_rate(const struct mmul_pass_cost *pass) {
     return pass->knots > 0 ? pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1] : 0;
 }
 
-// The fastest single core among the node's CPU ranks; 0: none.
+// Returns the rate of the fastest single core among the node's CPU ranks; 0: none.
 static double core_rate(const struct mmul_cost *cost, int node) {
     const struct mmul_cluster *cluster = cost->request.cluster;
     double best = 0;
@@ -47,7 +47,7 @@ static double core_rate(const struct mmul_cost *cost, int node) {
     return best;
 }
 
-// Whether the device itself would be fast enough.
+// Returns true if the device without its transfers would be fast enough.
 static bool transfers_to_blame(const struct mmul_cost *cost, int rank, double core) {
     struct mmul_rank_info alone = cost->request.cluster->ranks[rank];
     alone.speed.upload_bytes_per_second = alone.speed.download_bytes_per_second = 0;
@@ -80,10 +80,10 @@ static void judge_devices(struct choice *c) {
     }
 }
 
-// ----------------------------------------------------------------------------------------- nodes
+// ------------------------------------------------------------------------------------------- nodes
 
 struct useful {
-    int class, node; // of its link, as in the chain
+    int class, node; // class of its link, as in the chain
     double rate;
 };
 
@@ -118,14 +118,14 @@ static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-// Puts the devices that are good enough, of root's node and of the first `nodes` others, in.
+// Admits the devices that are fast enough, of root's node and of the first `nodes` others.
 static void admit(struct choice *c, int nodes) {
     for (int rank = 0; rank < c->cost->size; rank++)
         c->in[rank] = c->members->absence[rank] == MMUL_PRESENT &&
                       c->place[c->cost->ranks[rank].node] < nodes;
 }
 
-// Takes the nodes out that get nothing; false when there is none.
+// Removes the nodes that get no units. Returns false if there are none.
 static bool prune(struct choice *c) {
     bool any = false;
     for (int i = 0; i < c->cost->node_count; i++)
@@ -140,7 +140,7 @@ static bool prune(struct choice *c) {
     return any;
 }
 
-// Seconds with those in c->in; nodes without units leave it. 0: no shares.
+// Returns the seconds with the ranks in c->in, after removing nodes without units. 0: no shares.
 static double solve(struct choice *c) {
     double seconds = 0;
     for (int i = 0; i < PRUNINGS; i++) {
@@ -152,7 +152,7 @@ static double solve(struct choice *c) {
     return seconds;
 }
 
-// Tries the first `nodes` and remembers the best; shares that exist are better than none.
+// Tries the first `nodes` nodes and records the best number. Existing shares beat none.
 static void try_number(struct choice *c, int nodes) {
     if (nodes < 0 || nodes > c->order_count)
         return;

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: MIT
 //
-// Who takes part: ranks that would slow the job down get nothing. Pure.
+// Selects the ranks that take part in a product. Ranks that would slow the job down get nothing.
+// Pure.
 //
-// Other nodes are ordered by how fast root reaches them, then by their speed; the first so many of
-// them are tried (all numbers up to 16 nodes, else some 30 of them) and the number with the least
-// predicted seconds is taken: a node too many delays all behind it in the chain, or costs root more
-// CPU than it gives. All stay unless leaving some out saves one per cent. Nodes that get no units
-// leave the chain. A device that is slower, transfers included, than one core of the CPU beside it
-// is left out.
+// Other nodes are ordered by the speed of their link from root, then by their own speed. Prefixes
+// of this order are tried: all up to 16 nodes, else some 30 of them. The prefix with the least
+// predicted seconds wins: a superfluous node delays all nodes behind it in the chain, or costs root
+// more CPU than it contributes. All ranks stay unless leaving some out saves one per cent. Nodes
+// that get no units leave the chain. A device that is slower, transfers included, than one core of
+// the CPU beside it is left out.
 #pragma once
 
 #include "plan/product/balance.h"
 
 enum mmul_absence {
     MMUL_PRESENT,
-    MMUL_ABSENT_SPEED,     // its speed is not known
-    MMUL_ABSENT_LINK,      // its node's link is too slow, or too far down the chain
-    MMUL_ABSENT_TRANSFERS, // moving its bytes to the device and back costs more than it gives
+    MMUL_ABSENT_SPEED,     // speed not known
+    MMUL_ABSENT_LINK,      // the node's link is too slow, or too far down the chain
+    MMUL_ABSENT_TRANSFERS, // transfers to and from the device cost more than it contributes
     MMUL_ABSENT_DEVICE,    // slower than a core of the CPU beside it
 };
 
 struct mmul_members {
-    enum mmul_absence *absence; // per rank; caller's
-    bool *in;                   // the same; caller's
-    double *units;              // per rank, as of mmul_balance; caller's
-    double seconds;             // predicted with these; 0: no shares reach the total
+    enum mmul_absence *absence; // per rank; owned by the caller
+    bool *in;                   // per rank; owned by the caller
+    double *units;              // per rank, as of mmul_balance; owned by the caller
+    double seconds;             // predicted for these members; 0: no shares reach the total
 };
 
-// `total` and `capacity` as for mmul_balance. Sets `cost` to the result.
+// Chooses members. `total` and `capacity` are those of mmul_balance. Sets `cost` to the result.
 // Fails with MMUL_ERR_SYSTEM (memory for work space) only.
 enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_cut *cut,
                                      double total, const int64_t *capacity,
                                      struct mmul_members *members, struct mmul_error *err);
 
-// "rank 3", "ranks 3, 7" or "ranks 3, 7, 8 and 12 more" for those of which `out` holds.
+// Writes "rank 3", "ranks 3, 7" or "ranks 3, 7, 8 and 12 more" for the ranks with `out`.
 char *mmul_members_format(const bool *out, int size, char text[static 64]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// How the work is cut, who takes part and how many units each gets. A candidate is a cut and those
-// who are in; `score` gives it seconds and shares, or none where it does not fit into memory; the
-// best one so far and the one at hand change places. Where speeds are not known, assumed
-// ones decide about panels but never about shares.
+// Chooses the cut, the members and the units of each rank. A candidate is a cut with its members.
+// `score` gives it seconds and shares, or none if it does not fit into memory. The best candidate
+// so far and the current one swap places. If speeds are not known, assumed speeds decide about
+// panels but never about shares.
 #include "plan/product/planning.h"
 
 #include <math.h>
@@ -13,12 +13,12 @@
 #include "plan/lists/tasks.h"
 #include "plan/parts/share.h"
 
-static const double WORTH_A_STEP = 0.99; // of the seconds with fewer panels
-static const double WORTH_ROUNDS = 0.9;  // of the seconds in one round
+static const double WORTH_A_STEP = 0.99; // share of the seconds with fewer panels
+static const double WORTH_ROUNDS = 0.9;  // share of the seconds in one round
 
-// ------------------------------------------------------------------------------------- one candidate
+// ----------------------------------------------------------------------------------- one candidate
 
-// Parts as they are; values that are there cannot go anywhere else.
+// Takes the parts as given: values that are in memory cannot go elsewhere.
 static enum mmul_status take_offsets(const struct mmul_planning *p, struct mmul_candidate *c,
                                      struct mmul_error *err) {
     const int64_t *offsets = p->request->offsets;
@@ -48,7 +48,7 @@ enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double
     return mmul_share_units(&request, c->counts, p->automatic ? NULL : c->clipped, err);
 }
 
-// Marks nodes whose balanced share is what their memory holds: the others have to take the rest.
+// Marks nodes whose balanced share is limited by memory. Other nodes take the rest.
 static void mark_clipped(const struct mmul_planning *p, struct mmul_candidate *c) {
     for (int node = 0; node < p->schedule->node_count; node++) {
         double room = (double)c->capacity[node];
@@ -57,7 +57,7 @@ static void mark_clipped(const struct mmul_planning *p, struct mmul_candidate *c
     }
 }
 
-// Seconds and memory of the trial: its cut and who is in have been set.
+// Computes seconds and memory of the trial. Its cut and members are set.
 static enum mmul_status score(struct mmul_planning *p, struct mmul_error *err) {
     struct mmul_candidate *c = &p->trial;
     double total = (double)p->schedule->total;
@@ -91,8 +91,8 @@ static void remember(struct mmul_planning *p) {
     }
 }
 
-// Scores the cut for the trial's members; it is the best one if it needs at most `share` of the
-// seconds of the best so far.
+// Scores the cut for the trial's members. It becomes the best one if it takes less than `share` of
+// the seconds of the best so far.
 static enum mmul_status consider(struct mmul_planning *p, const struct mmul_cut *cut, double share,
                                  struct mmul_error *err) {
     p->trial.cut = *cut;
@@ -111,7 +111,7 @@ static enum mmul_status consider(struct mmul_planning *p, const struct mmul_cut 
 
 // -------------------------------------------------------------------------------------------- cuts
 
-// Fewest rounds for which the capacities hold everything; 0: none do.
+// Returns the fewest rounds for which the capacities hold all units; 0: none do.
 static int64_t least_rounds(struct mmul_planning *p, const struct mmul_cut *cut) {
     int64_t low = 1, high = 2, total = p->schedule->total;
     p->trial.cut = *cut;
@@ -130,7 +130,7 @@ static int64_t least_rounds(struct mmul_planning *p, const struct mmul_cut *cut)
     return high;
 }
 
-// As few rounds as possible, with the whole operand staying or streamed.
+// Tries as few rounds as possible, with a whole operand that stays and one that is streamed.
 static enum mmul_status consider_streams(struct mmul_planning *p, struct mmul_cut cut,
                                          struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -143,8 +143,8 @@ static enum mmul_status consider_streams(struct mmul_planning *p, struct mmul_cu
     return status;
 }
 
-// More rounds than memory asks for: work begins after the first pieces, not after all of them, and
-// nodes short of memory can take more.
+// Tries more rounds than memory requires. Work then begins after the first pieces, not after all of
+// them, and nodes short of memory can take more.
 static enum mmul_status consider_rounds(struct mmul_planning *p, const struct mmul_cut *one,
                                         struct mmul_error *err) {
     double share = WORTH_ROUNDS;
@@ -161,8 +161,8 @@ static enum mmul_status consider_rounds(struct mmul_planning *p, const struct mm
     return status;
 }
 
-// One round if that fits, then the panels with the least seconds; else as few rounds as possible.
-// A coarser look when it is not the last one.
+// Tries one round if it fits, then the panels with the least seconds; else as few rounds as
+// possible. Tries fewer cuts unless this is the last search.
 static enum mmul_status consider_panels(struct mmul_planning *p, bool last,
                                         struct mmul_error *err) {
     struct mmul_cut cuts[MMUL_PANEL_CANDIDATES];
@@ -179,8 +179,8 @@ static enum mmul_status consider_panels(struct mmul_planning *p, bool last,
     return status;
 }
 
-// The best cut for those who are `in`. One round of one panel is all that a run without panels can
-// do.
+// Chooses the best cut for the members `in`. A run without panels can only do one round of one
+// panel.
 static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool last,
                                    struct mmul_error *err) {
     const struct mmul_cut one = mmul_panels_one(&p->schedule->problem, p->schedule->axis);
@@ -196,7 +196,7 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
 
 // ----------------------------------------------------------------------------------------- members
 
-// Who should stay when the work is cut like that.
+// Chooses the members for a given cut.
 static enum mmul_status choose_members(struct mmul_planning *p, const struct mmul_cut *cut,
                                        struct mmul_error *err) {
     struct mmul_members members = {
@@ -208,8 +208,9 @@ static enum mmul_status choose_members(struct mmul_planning *p, const struct mmu
                                &members, err);
 }
 
-// The best cut for everybody, then who is faster alone with it, and the cut once more for those;
-// where that is quite another one, who is faster with that.
+// Finds the best cut for all ranks, then the members that are faster alone with it, then the best
+// cut for these. If the numbers of panels differ by more than a factor of two, repeats this once
+// with the new cut.
 static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *err) {
     enum { TURNS = 2 };
     enum mmul_status status = choose_cut(p, p->everybody, !p->automatic, err);
@@ -225,10 +226,10 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- claims
+// ----------------------------------------------------------------------------------- work stealing
 
-// Parts of what may be claimed are worth two calls more (schedule_memory.c). Slices of long sums cost nothing
-// (plan/lists/tasks.c).
+// Sets the share of a block that other ranks may steal. A stealable part must be worth two more
+// calls (schedule_memory.c). Slices of long sums cost nothing (plan/lists/tasks.c).
 static void choose_claims(struct mmul_planning *p) {
     const int64_t terms = 512;
     bool automatic = p->request->tail == MMUL_TAIL_AUTO;
@@ -239,7 +240,8 @@ static void choose_claims(struct mmul_planning *p) {
     p->schedule->lends = p->request->may_lend;
 }
 
-// Where a rank has more lines than that nothing is claimed: true when that is new.
+// Turns work stealing off if a rank has more lines than positions can count. Returns true if it was
+// on.
 static bool stop_claims(struct mmul_planning *p) {
     double most = 0;
     for (int rank = 0; rank < p->schedule->size; rank++)
@@ -251,9 +253,9 @@ static bool stop_claims(struct mmul_planning *p) {
     return stops;
 }
 
-// ---------------------------------------------------------------------------------- finalists
+// --------------------------------------------------------------------------------------- finalists
 
-// What is planned, into the schedule.
+// Writes the final plan to the schedule.
 static void write_shares(struct mmul_planning *p) {
     int64_t begin = 0;
     p->schedule->rounds = p->best.cut.rounds;
@@ -297,8 +299,8 @@ void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candida
     memcpy(to->clipped, from->clipped, nodes * sizeof *to->clipped);
 }
 
-// Shares as they would be if every rank went on at its own speed until all end together. False: they do
-// already.
+// Computes shares as if every rank continued at its own speed until all end together. Returns false
+// if they already do.
 static bool correct(struct mmul_planning *p) {
     const double together = 0.995;
     double rates = 0, until = 0, first = INFINITY, sum = 0;
@@ -322,7 +324,8 @@ static bool correct(struct mmul_planning *p) {
     return first < together * p->replay->seconds;
 }
 
-// What has been walked is the best: of other cuts those with more passes have to earn them.
+// Returns true if the candidate just walked is the best. A cut with more passes must be faster by
+// WORTH_A_STEP.
 static bool is_best(const struct mmul_planning *p) {
     const struct mmul_candidate *c = &p->best, *before = &p->walked;
     int64_t passes = c->cut.rounds * c->cut.panels,
@@ -333,7 +336,7 @@ static bool is_best(const struct mmul_planning *p) {
     return c->seconds > 0 && (!(before->seconds > 0) || c->seconds < share * before->seconds);
 }
 
-// Walks the lists of a cut, at first with the shares of the closed form.
+// Walks the lists of a cut, first with the shares of the closed form.
 static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut *cut,
                                  const bool *in, struct mmul_error *err) {
     enum { TURNS = 4 };
@@ -356,7 +359,7 @@ static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut 
     return status == MMUL_ERR_SYSTEM ? MMUL_OK : status;
 }
 
-// Has a cut lanes and slots that fit, with the shares of the closed form?
+// Returns true if a cut has lanes and slots that fit, with the shares of the closed form.
 static bool has_room(struct mmul_planning *p, const struct mmul_cut *cut) {
     struct mmul_error ignored;
     p->trial.cut = *cut;
@@ -386,7 +389,7 @@ enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *e
     return status;
 }
 
-// The finalist that ends first, and how everybody would have done.
+// Chooses the finalist that ends first, and computes the seconds with all ranks.
 static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = choose_best(p, err);
     const bool *in = p->best.in;
@@ -405,7 +408,7 @@ static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error
     return status;
 }
 
-// --------------------------------------------------------------------------------------- the schedule
+// ------------------------------------------------------------------------------------ the schedule
 
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
     choose_claims(p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The schedule: who is there, which axis, then how it is cut and shared (schedule_choose.c), memory
-// (schedule_memory.c), tiles, and what it will take (schedule_predict.c). Each step fills in its part of
-// one block and reads only what earlier steps wrote. Printing is in plan_text.c.
+// Makes the schedule: ranks and nodes, the axis, then cut and shares (schedule_choose.c), memory
+// (schedule_memory.c), tiles, and the prediction (schedule_predict.c). Each step fills in its part
+// of one block and reads only parts of earlier steps. Printing is in plan_text.c.
 #include "plan/product/schedule_make.h"
 
 #include "base/integer.h"
@@ -11,12 +11,13 @@
 #include "model/weights.h"
 #include "plan/product/planning.h"
 
-// Of the available memory; the rest is for the system and for what is not counted here.
+// Share of the available memory that is used; the rest is for the system and for bytes not counted
+// here.
 static const double MEMORY_SHARE = 0.95;
 
-static const double ASSUMED_FLOPS = 1e11; // of a rank, in the mean
+static const double ASSUMED_FLOPS = 1e11; // mean over the ranks
 
-// ------------------------------------------------------------------------------------ work space
+// -------------------------------------------------------------------------------------- work space
 
 static void candidate_fini(struct mmul_candidate *c) {
     mmul_free(c->units);
@@ -77,10 +78,10 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
     return MMUL_OK;
 }
 
-// --------------------------------------------------------------------------------- who is there
+// --------------------------------------------------------------------------------- ranks and nodes
 
-// What a node may use: of what is available, or of what a limit leaves; `most` at most, if it is not 0, and then no
-// limit counts.
+// Returns the memory that a node may use: from its available memory, or from the rest of a limit.
+// `most` caps it if not 0; then no limit applies.
 static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most) {
     const struct mmul_schedule_request *r = p->request;
     const struct mmul_node_info *info = &r->cluster->nodes[node];
@@ -93,7 +94,7 @@ static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most
     return r->memory_limit_bytes > 0 ? mmul_smaller(memory, mmul_larger(left, 0)) : memory;
 }
 
-// most: of every node; NULL: all.
+// most: cap of every node; NULL: none.
 static void copy_nodes(struct mmul_planning *p, const int64_t *most) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int node = 0; node < cluster->node_count; node++) {
@@ -104,8 +105,8 @@ static void copy_nodes(struct mmul_planning *p, const int64_t *most) {
     }
 }
 
-// The weights: given, or the speeds, so that all finish together; all alike where none is known.
-// Then cuts are chosen by speeds that are assumed.
+// Sets the weights: as given, or the speeds, so that all ranks finish together; equal if no speed
+// is known. In the last case cuts are chosen by assumed speeds.
 static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *err) {
     const struct mmul_cluster *cluster = p->request->cluster;
     const enum mmul_dtype dtype = mmul_problem_result_dtype(p->request->problem);
@@ -140,15 +141,15 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
     return mmul_weights_check(p->weights, cluster->size, MMUL_ERR_USAGE, err);
 }
 
-// ------------------------------------------------------------------------------------- the axis
+// ---------------------------------------------------------------------------------------- the axis
 
-// Bytes over the network: pieces by weight, the whole operand once per node that has any.
+// Bytes over the network: pieces by weight, and the whole operand once per node with any weight.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
     const struct mmul_cluster *cluster = p->request->cluster;
     const struct mmul_problem *problem = &p->schedule->problem;
     double all = 0, pieces = 0, wholes = 0;
     for (int node = 0; node < p->schedule->node_count; node++) {
-        double weight = 0; // of all its ranks
+        double weight = 0; // sum over its ranks
         for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
             weight += p->weights[i];
         all += weight;
@@ -165,8 +166,8 @@ static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
                      wholes * (double)mmul_planning_whole_bytes(problem, axis));
 }
 
-// Fewest bytes over the network; but an axis with fewer units than ranks leaves ranks idle, so the
-// other one is taken when it has more. Rows where nothing decides.
+// Chooses the axis with the fewest network bytes. An axis with fewer units than ranks leaves ranks
+// idle, so the other one is taken if it has more units. Ties go to rows.
 static void choose_axis(struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->schedule->problem;
     int64_t rows = mmul_problem_total(problem, MMUL_ROWS);
@@ -184,7 +185,7 @@ static void choose_axis(struct mmul_planning *p) {
     p->schedule->total = mmul_problem_total(problem, p->schedule->axis);
 }
 
-// ------------------------------------------------------------------------------------------ ranks
+// ------------------------------------------------------------------------------------------- ranks
 
 static const char *why_text(const struct mmul_planning *p, int rank) {
     static const char *const absent[] = {
@@ -208,7 +209,7 @@ static const char *why_text(const struct mmul_planning *p, int rank) {
     return p->best.counts[rank] == 0 ? "share rounds to nothing" : "";
 }
 
-// The largest product of a pass: of one matrix, one panel and one round.
+// Returns the largest product of a pass: of one matrix, one panel and one round.
 static struct mmul_tile_request tile_request(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *problem = &p->schedule->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
@@ -227,7 +228,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
     };
 }
 
-// What lies in memory of a rank's part: all of it, or two rounds of it.
+// Bytes of a rank's part in memory: all of it, or two rounds of it.
 static int64_t part_bytes(const struct mmul_planning *p, int rank) {
     int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
     int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;
@@ -251,7 +252,7 @@ static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *e
     return MMUL_OK;
 }
 
-// Everything that comes before a cut is chosen.
+// Does everything that comes before the choice of a cut.
 static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = planning_init(p, err);
     if (status == MMUL_OK)
@@ -270,7 +271,7 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
     return mmul_cost_create(&request, &p->cost, err);
 }
 
-// Is there a cut with so much memory on every node?
+// Returns MMUL_OK if a cut exists with `bytes` of memory on every node.
 static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struct mmul_error *err) {
     copy_nodes(p, NULL);
     for (int node = 0; node < p->schedule->node_count; node++)
@@ -280,7 +281,7 @@ static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struc
 
 enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request, int64_t *bytes,
                                      struct mmul_error *err) {
-    const int64_t near = 128; // of it, too much
+    const int64_t near = 128; // the result exceeds the minimum by at most 1 / near
     struct mmul_planning p = {.request = request};
     struct mmul_error refused;
     int64_t low = 0, high = 1 << 20;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Memory of a node: what a cut needs, how many units fit, and then lanes and slots for the shares.
-// In order, as far as memory goes: everything stays; fewer blocks of C are held; panels are held in
-// turn; and when not even that fits, the cut itself has rounds (schedule_choose.c).
+// Computes the memory of a node: its need for a cut, its capacity in units, then lanes and slots
+// for the shares. As memory shrinks, first everything stays, then fewer blocks of C are held, then
+// panels share slots. If not even that fits, the cut itself has rounds (schedule_choose.c).
 #include "plan/product/planning.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "model/check.h"
 #include "plan/lists/schedule.h"
 
-// Room beside the bytes of small jobs: rounds deal out whole 64-byte pieces to each node. Under a
-// limit the buffers take no more than a part of it, if that is enough to work with.
+// Extra room for small jobs: rounds deal out whole 64-byte pieces to each node. Under a limit the
+// buffers take at most a ROUND_PART-th of it, if that is enough to work with.
 enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16 };
 
 int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
@@ -39,7 +39,7 @@ static int64_t c_in_bytes(const struct mmul_planning *p) {
     return p->schedule->problem.beta != 0 ? mmul_planning_result_bytes(p) : 0;
 }
 
-// --------------------------------------------------------------------------------- private memory
+// ---------------------------------------------------------------------------------- private memory
 
 void mmul_planning_size_chunk(struct mmul_planning *p) {
     double whole = (double)mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
@@ -60,8 +60,8 @@ int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
                                       p->request->device_memory_limit_bytes);
 }
 
-// The memory of such a device is host memory: operands and temporaries of the whole product, or
-// what the device may use if that is less.
+// Such a device uses host memory: for operands and temporaries of the whole product, or for the
+// bytes the device may use if that is less.
 static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *q = &p->schedule->problem;
     double m = (double)q->m, n = (double)q->n, k = (double)q->k;
@@ -70,15 +70,15 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     return (int64_t)(whole < most ? whole : most);
 }
 
-// Root passes everything on: two rounds each way, and packets on their way into the chain.
+// Bytes that pass through root: two rounds each way, and packets that enter the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
     int64_t round = p->schedule->chunk_bytes;
     return 2 * MMUL_ROUND_LANES * round +
            MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
-// Seconds per element of packing the whole operand, or the split one, in a product of the rank; assumed
-// until measured.
+// Seconds per element of packing the whole operand, or the split one, in a product of the rank;
+// assumed until measured.
 static double packing_seconds(const struct mmul_planning *p, int rank, bool of_whole) {
     const struct mmul_speed *speed = &p->request->cluster->ranks[rank].speed;
     bool of_b = of_whole == (p->schedule->axis == MMUL_ROWS);
@@ -86,8 +86,8 @@ static double packing_seconds(const struct mmul_planning *p, int rank, bool of_w
     return of_b ? (b > 0 ? b : MMUL_PACK_B_SECONDS) : (a > 0 ? a : MMUL_PACK_A_SECONDS);
 }
 
-// Are blocks cut along their lines (plan/lists/tasks.h)? Every product packs both operands, which in each part
-// repeats for the one that all parts share: that which takes less.
+// Returns true if blocks are cut along their lines (plan/lists/tasks.h). Every product packs both
+// operands. Each part packs the operand that all parts share again, so the cheaper one is shared.
 static bool cuts_lines(const struct mmul_planning *p, int node) {
     double width = (double)mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
     double lines = (double)p->schedule->total / p->schedule->size;
@@ -95,8 +95,8 @@ static bool cuts_lines(const struct mmul_planning *p, int node) {
     return packing_seconds(p, leader, true) * width <= packing_seconds(p, leader, false) * lines;
 }
 
-// What others may claim is worth a task of its own where it takes so many times as long as packing
-// what all tasks share.
+// Returns the least lines of a stealable task. A task of its own is worthwhile if it takes `worth`
+// times as long as packing the shared operand.
 static int64_t claim_least(const struct mmul_planning *p, int rank) {
     const double worth = 16;
     double flops = mmul_product_rate(&p->request->cluster->ranks[rank],
@@ -108,7 +108,7 @@ static int64_t claim_least(const struct mmul_planning *p, int rank) {
     return (int64_t)(worth * packing_seconds(p, rank, by_lines) * flops / 2);
 }
 
-// The one place where that is decided.
+// Decides if checks project the whole operand. No other function decides it.
 static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     const struct mmul_problem *problem = &p->schedule->problem;
     enum mmul_axis axis = p->schedule->axis;
@@ -119,7 +119,7 @@ static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *c
     return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
-// Room of the check that grows with a rank's units: vectors where it projects them, and a mark.
+// Bytes of the check that grow with a rank's units: vectors, if it projects them, and a flag.
 static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                 int node) {
     const int64_t many = 4096, k = p->schedule->problem.k;
@@ -128,9 +128,10 @@ static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul
     return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
 }
 
-// The rest of it: of a few lines, or of all that the rank can have.
+// Bytes of the check that do not grow with the units: for a few lines, or for all that the rank can
+// have.
 static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int rank) {
-    const int64_t few = 64; // makes up for what is rounded up
+    const int64_t few = 64; // compensates for rounding up
     const struct mmul_problem *problem = &p->schedule->problem;
     const enum mmul_axis axis = p->schedule->axis;
     const int node = p->rank_node[rank];
@@ -156,9 +157,9 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
     return rank == 0 ? bytes + root_bytes(p) : bytes;
 }
 
-// -------------------------------------------------------------------------------------- capacity
+// ---------------------------------------------------------------------------------------- capacity
 
-// Bytes of panels that a node has to hold at least.
+// Bytes of panels that a node must hold at least.
 static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     int64_t slots =
         cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_smaller(2, cut->panels);
@@ -167,8 +168,8 @@ static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut
                : slots * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, cut);
 }
 
-// Bytes per unit of a node's part: pieces in one lane or two, two blocks of C where there is more
-// than one, and the check's room.
+// Bytes per unit of a node's part: pieces in one lane or two, two blocks of C if there are several,
+// and the check's vectors.
 static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
     int64_t width = mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
@@ -188,7 +189,8 @@ static int64_t capacity(const struct mmul_planning *p, const struct mmul_candida
     double each = unit_bytes(p, &c->cut, node);
     double room = (double)(p->nodes[node].memory_bytes - c->work_bytes[node] -
                            least_panels(p, &c->cut, node));
-    if (c->cut.rounds > 1) // a rank's round may be one unit more than its part over the rounds
+    // A rank's round may have one unit more than its part divided by the rounds.
+    if (c->cut.rounds > 1)
         room -= each * (double)c->cut.rounds * p->request->cluster->nodes[node].rank_count;
     if (room < 0)
         return 0;
@@ -297,8 +299,8 @@ static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmu
     return units;
 }
 
-// With several whole matrices a node needs the panels of its own, and a block is only the units
-// that use the panel's.
+// With several whole matrices a node needs only the panels of its own, and a block has only the
+// units that use the panel.
 static void sum_matrices(struct mmul_planning *p) {
     for (int node = 0; node < p->schedule->node_count; node++) {
         struct mmul_node_need *need = &p->needs[node];
@@ -312,8 +314,8 @@ static void sum_matrices(struct mmul_planning *p) {
     }
 }
 
-// As many slots as fit into `room`: all of the whole operand, else fewer of the result, else fewer
-// of both. More of the result than that it is computed into one while others travel would only be
+// Fills `room` with slots: all of the whole operand, else fewer of the result, else fewer of both.
+// A result needs one slot to compute into and a few for blocks in flight; more slots would only be
 // more memory to touch for the first time.
 static void fill_slots(struct mmul_schedule_node *node, int64_t room) {
     const int64_t enough = 4;
@@ -361,7 +363,7 @@ static void size_segment(struct mmul_planning *p, int index) {
                           node->result_slots * node->result_slot_bytes;
 }
 
-// What the panels of a node add up to; all matrices where it needs all.
+// Bytes of the panels that a node needs; all matrices if it needs all panels.
 static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
     int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
     return panels == p->best.cut.panels
@@ -379,7 +381,7 @@ static int64_t crossing_bytes(const struct mmul_planning *p,
            (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
 }
 
-// Everything but who the node is and what it may use.
+// Resets all fields but the node's name, maps and memory.
 static void reset_nodes(struct mmul_planning *p) {
     for (int i = 0; i < p->schedule->node_count; i++) {
         struct mmul_schedule_node fresh = {.maps = p->maps[i],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Seconds of the schedule as it stands, what limits them, and whether the job would be faster without
-// some ranks. Changes nothing about who computes what.
+// Predicts the seconds of the final schedule, its limiting part, and if the job would be faster
+// without some ranks. Does not change the shares.
 #include "plan/product/planning.h"
 
 #include <string.h>
@@ -9,16 +9,16 @@
 #include "base/memory.h"
 
 enum { REMOVALS = 8 };
-static const double WORTH_SAYING = 0.95; // of the seconds as planned
+static const double WORTH_SAYING = 0.95; // share of the planned seconds
 
-// ----------------------------------------------------------------------------------- prediction
+// -------------------------------------------------------------------------------------- prediction
 
 static double operand_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
     return (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols *
            (double)mmul_dtype_bytes(dtype);
 }
 
-// Root's files: what is mapped costs nothing to read, and its first touch to write.
+// Seconds of root's files. A mapped file costs nothing to read, and its first touch to write.
 static double file_seconds(const struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->schedule->problem;
     unsigned maps = p->maps[p->root_node];
@@ -34,7 +34,7 @@ static double file_seconds(const struct mmul_planning *p) {
                                                               : 1 / MMUL_FILE_BYTES_PER_SECOND);
 }
 
-// The slowest link that is used; -1: none.
+// Returns the node with the slowest link in use; -1: none.
 static int slowest_link(const struct mmul_planning *p) {
     int slowest = -1;
     double rate = 0;
@@ -50,7 +50,7 @@ static int slowest_link(const struct mmul_planning *p) {
     return slowest;
 }
 
-// Compute is that of the rank with the most.
+// Names the limiting part. Compute means the last rank's.
 static void name_limit(struct mmul_planning *p, double files) {
     struct mmul_schedule *schedule = p->schedule;
     int last = schedule->last_rank, link = slowest_link(p);
@@ -69,7 +69,7 @@ static void name_limit(struct mmul_planning *p, double files) {
     }
 }
 
-// The rank that ends last, as the lists were walked last; -1: nobody has anything.
+// Returns the rank that ends last in the latest walk of the lists; -1: no rank has units.
 static int last_rank(const struct mmul_planning *p) {
     const struct mmul_replay_rank *ranks = p->replay->ranks;
     int last = -1;
@@ -79,7 +79,8 @@ static int last_rank(const struct mmul_planning *p) {
     return last;
 }
 
-// The seconds are those of the rank that ends last: what it computes, and the rest it waits for bytes.
+// Takes the seconds of the rank that ends last: it computes, and waits for bytes the rest of the
+// time.
 static void predict_whole(struct mmul_planning *p) {
     struct mmul_schedule *schedule = p->schedule;
     int last = last_rank(p);
@@ -95,7 +96,7 @@ static void predict_whole(struct mmul_planning *p) {
     schedule->last_rank = last;
 }
 
-// Panels cross it once, whoever else gets them.
+// Bytes through root's link. A panel crosses it once, for all nodes.
 static int64_t root_bytes(const struct mmul_planning *p) {
     const struct mmul_schedule *schedule = p->schedule;
     int64_t bytes = 0, panels = 0, most = 0;
@@ -112,9 +113,9 @@ static int64_t root_bytes(const struct mmul_planning *p) {
                                                                          schedule->axis));
 }
 
-// ---------------------------------------------------------------------------------------- advice
+// ------------------------------------------------------------------------------------------ advice
 
-// "4.1", "260", "0.041".
+// Formats like "4.1", "260", "0.041".
 static char *format_seconds(double seconds, char text[static 32]) {
     snprintf(text, 32, "%.*f", seconds >= 100 ? 0 : seconds >= 1 ? 1 : 3, seconds);
     return text;
@@ -128,7 +129,7 @@ static void say_faster(struct mmul_planning *p, const bool *out, double seconds,
              format_seconds(against, text[1]));
 }
 
-// Work space of one search for given weights.
+// Work space of one search with given weights.
 struct advice {
     struct mmul_planning *p;
     double *weights;
@@ -136,7 +137,7 @@ struct advice {
     double best;
 };
 
-// Seconds without those in a->out; 0: the rest cannot hold it.
+// Returns the seconds without the ranks in a->out; 0: the others cannot hold the work.
 static double without(struct advice *a) {
     struct mmul_planning *p = a->p;
     struct mmul_candidate *rest = &p->best;
@@ -152,7 +153,7 @@ static double without(struct advice *a) {
     return fits ? rest->seconds : 0;
 }
 
-// Takes a rank, or all of its node's, out; returns the seconds then.
+// Takes out a rank, or all ranks of its node, and returns the seconds.
 static double take_out(struct advice *a, int last, bool whole_node) {
     for (int rank = 0; rank < a->p->schedule->size; rank++)
         if (rank == last || (whole_node && a->p->rank_node[rank] == a->p->rank_node[last]))
@@ -165,9 +166,9 @@ static double take_out(struct advice *a, int last, bool whole_node) {
     return seconds;
 }
 
-// Whoever ends last goes, alone at first, then with its node; a few times.
+// Removes the rank that ends last, first alone, then with its node, a few times.
 static void search(struct advice *a) {
-    double planned = without(a); // nobody yet
+    double planned = without(a); // with all ranks
     a->best = planned;
     for (int i = 0; i < REMOVALS; i++) {
         int last = last_rank(a->p);
@@ -180,7 +181,7 @@ static void search(struct advice *a) {
         say_faster(a->p, a->best_out, a->best, planned);
 }
 
-// The weights were given: they stay, but somebody may have meant well.
+// Advises on given weights. They stay as given, but may slow the job.
 static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) {
     struct advice a = {.p = p};
     int size = p->schedule->size;
@@ -196,7 +197,7 @@ static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) 
     return status;
 }
 
-// Who was left out of automatic shares.
+// Reports the ranks that were left out of automatic shares.
 static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error *err) {
     bool *out = NULL, any = false;
     enum mmul_status status = MMUL_ALLOCATE(out, p->schedule->size, "ranks", err);

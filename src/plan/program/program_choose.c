@@ -233,7 +233,7 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
     return seconds;
 }
 
-// -------------------------------------------------------------------------------------- states
+// ------------------------------------------------------------------------------------------ states
 
 // Adds a state unless there is one like it that is as short.
 static void keep(struct search *s, const struct state *state) {
@@ -358,7 +358,7 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
     return MMUL_OK;
 }
 
-// ------------------------------------------------------------------------------------- searching
+// --------------------------------------------------------------------------------------- searching
 
 // A value has a slot from the operation that makes it to the last one that reads it.
 static void give_slots(struct search *s) {
@@ -459,7 +459,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- groups
+// ------------------------------------------------------------------------------------------ groups
 
 // Groups that operations keep, and the elements of their results.
 struct wish {

@@ -80,7 +80,7 @@ static int find(const struct grouping *g, int step) {
     return step;
 }
 
-// -------------------------------------------------------------------------------------- one operation
+// ----------------------------------------------------------------------------------- one operation
 
 static bool is_by_element(const struct mmul_operation *o) {
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
@@ -160,7 +160,7 @@ static struct group begin_group(const struct grouping *g, int step) {
     return group;
 }
 
-// ------------------------------------------------------------------------------------ who reads what
+// ---------------------------------------------------------------------------------- who reads what
 
 static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err) {
     const struct mmul_program_plan *plan = g->plan;
@@ -276,7 +276,7 @@ static bool may_join(const struct grouping *g, int group, int step) {
            !keeps_too_much(g, group, step);
 }
 
-// ------------------------------------------------------------------------------------------- grouping
+// ---------------------------------------------------------------------------------------- grouping
 
 static void join(struct grouping *g, int group, int step) {
     struct group *from = &g->groups[group], *to = &g->groups[step];
@@ -323,7 +323,7 @@ static void take_in(struct grouping *g, int step, bool only_products) {
     }
 }
 
-// --------------------------------------------------------------------------------------------- steps
+// ------------------------------------------------------------------------------------------- steps
 
 // Is what a member makes read in its group alone?
 static bool is_within(const struct grouping *g, int step) {

@@ -73,7 +73,7 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
     return status == MMUL_OK ? count_products(plan, err) : status;
 }
 
-// ------------------------------------------------------------------------------ values read again
+// ------------------------------------------------------------------------------- values read again
 
 bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place) {
     return place >= 0 && plan->places[place].placement.kind != MMUL_PLACE_FILE &&
@@ -242,7 +242,7 @@ struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *p
         mmul_program_is_read_again(plan, split), plan->read_again_count);
 }
 
-// ------------------------------------------------------------------------------------------- fused operations
+// -------------------------------------------------------------------------------- fused operations
 
 bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part) {
     const struct mmul_program_step *step = walk->step;
@@ -337,7 +337,7 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
     return size;
 }
 
-// ------------------------------------------------------------------------------------- all of a run
+// ------------------------------------------------------------------------------------ all of a run
 
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node) {
     struct mmul_segment_size size = {0};

@@ -17,7 +17,7 @@ enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err);
 
-// ------------------------------------------------------------------------------ values read again
+// ------------------------------------------------------------------------------- values read again
 
 // Do several products read what a place has in memory, and are its sums for the check kept for them? Not of what is in
 // a file.
@@ -88,7 +88,7 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
                                                  const struct mmul_program_step *step,
                                                  int64_t rows_most);
 
-// ------------------------------------------------------------------------------------------- fused operations
+// -------------------------------------------------------------------------------- fused operations
 
 // What goes through the fused operations of a step next, of what a rank has: a block, or of many matrices all rows
 // together.
@@ -104,12 +104,12 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
                                                      const struct mmul_program_step *step,
                                                      int rank);
 
-// ------------------------------------------------------------------------------------------ samples
+// ----------------------------------------------------------------------------------------- samples
 
 // Elements that are read and written for a sample of what a device has made, at most; or one row of it.
 enum { MMUL_SAMPLE_WORK = 1 << 16 };
 
-// ------------------------------------------------------------------------------------- all of a run
+// ------------------------------------------------------------------------------------ all of a run
 
 // Of the node's segment for such a run; of a rank's own. Products without a schedule count nothing yet.
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node);

@@ -37,7 +37,7 @@ struct making {
     int *place_of; // value * KINDS + kind: where it is so far; -1: not
 };
 
-// ----------------------------------------------------------------------------------- placements
+// -------------------------------------------------------------------------------------- placements
 
 static int parts_of(const struct mmul_program_plan *plan, enum range_parts parts) {
     return parts == BY_RANK       ? plan->costs.size
@@ -124,7 +124,7 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan,
     return status;
 }
 
-// -------------------------------------------------------------------------------- places, steps
+// ----------------------------------------------------------------------------------- places, steps
 
 static enum mmul_status add_place(struct making *m, int value, enum mmul_placement_kind kind,
                                   int operation, struct mmul_error *err) {
@@ -372,7 +372,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     return MMUL_OK;
 }
 
-// ------------------------------------------------------------------------------------------- plan
+// -------------------------------------------------------------------------------------------- plan
 
 static enum mmul_status add_operations(struct making *m, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;

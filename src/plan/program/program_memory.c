@@ -116,7 +116,7 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
     }
 }
 
-// ------------------------------------------------------------------------------------- one node
+// ---------------------------------------------------------------------------------------- one node
 
 // Places with memory that were laid out, in order, but for those whose ends no other one will meet: a program has many
 // steps, and few values at a time.
@@ -200,7 +200,7 @@ static bool measure_node(const struct mmul_program_plan *plan, const int64_t *by
     return differs;
 }
 
-// ------------------------------------------------------------------------------------ all nodes
+// --------------------------------------------------------------------------------------- all nodes
 
 // Of every place on every node.
 static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
@@ -222,7 +222,7 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     }
 }
 
-// ---------------------------------------------------------------------------------------- beside them
+// ------------------------------------------------------------------------------------- beside them
 
 static void measure_footprint(struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++)
@@ -347,7 +347,7 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmu
     return status;
 }
 
-// ------------------------------------------------------------------------------------ over time
+// --------------------------------------------------------------------------------------- over time
 
 // The first step of a stage that is no earlier; steps are in the order of their stages.
 static int find_step(const struct mmul_program_plan *plan, int stage) {

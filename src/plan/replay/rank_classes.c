@@ -10,7 +10,7 @@
 
 static const double TOLERANCE = 0.01, TOLERANCE_MOST = 4;
 
-// ------------------------------------------------------------------------------------- who is alike
+// ------------------------------------------------------------------------------------ who is alike
 
 struct look {
     const struct mmul_cluster *cluster;
@@ -74,7 +74,7 @@ static bool nodes_alike(const struct look *look, int a, int b) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------ classes
+// ----------------------------------------------------------------------------------------- classes
 
 // The class of a node: that of an earlier one, of which it is given the ranks'; or a new one.
 static void place_node(const struct look *look, struct mmul_rank_classes *f, int node, int *first) {
@@ -187,7 +187,7 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
     *classes = (struct mmul_rank_classes){0};
 }
 
-// -------------------------------------------------------------------------------------------- the schedule
+// ------------------------------------------------------------------------------------ the schedule
 
 // The first rounds, and panels wider, until there are few enough passes.
 static void shorten(struct mmul_schedule *schedule, struct mmul_schedule_node *nodes) {

@@ -85,7 +85,7 @@ static void raise_counter(struct stage *stage, int node, struct mmul_count count
         *own = count.value;
 }
 
-// ---------------------------------------------------------------- before the clock starts
+// ------------------------------------------------------------------------- before the clock starts
 
 // Mean seconds of an element of C of those for whom the rank stands; what root's lists read and write
 // is not computing.
@@ -168,7 +168,7 @@ static void stage_fini(struct stage *stage) {
     mmul_free(stage->element_seconds);
 }
 
-// ----------------------------------------------------------------------------------------- ranks
+// ------------------------------------------------------------------------------------------- ranks
 
 // Are all ranks of a node, or of all (-1), through with so many stages?
 static bool are_through(const struct simulation *s, int node, int stages) {
@@ -286,7 +286,7 @@ static void end_task(struct simulation *s, int index) {
     find_task(s, index);
 }
 
-// ----------------------------------------------------------------------------------------- channels
+// ---------------------------------------------------------------------------------------- channels
 
 // The first product from there on; the number of stages if there is none.
 static int find_product(const struct simulation *s, int stage) {
@@ -355,7 +355,7 @@ static void end_transfer(struct simulation *s, int node, int route) {
         s->request->tell(s->request->context, &event);
 }
 
-// ----------------------------------------------------------------------------- scatter and gather
+// ------------------------------------------------------------------------------ scatter and gather
 
 static bool takes_part(const struct simulation *s, int node, int route) {
     const struct channel *root = &s->nodes[0].channels[route],
@@ -400,7 +400,7 @@ static void end_exchange(struct simulation *s, int route) {
             end_transfer(s, node, route);
 }
 
-// ------------------------------------------------------------------------------------------ relay
+// ------------------------------------------------------------------------------------------- relay
 
 // When the panel that begins at `begun` (or ends, at `ended`) at one node does so at the next.
 static double follows(const struct simulation *s, const double *times, int stage, int64_t position,
@@ -613,7 +613,7 @@ static void walk(struct simulation *s) {
     }
 }
 
-// ------------------------------------------------------------------------------------- the result
+// -------------------------------------------------------------------------------------- the result
 
 // When its last block is in the result, had it not waited for those of others to go with it.
 static double finish_of(const struct simulation *s, const struct computer *r, int node) {
