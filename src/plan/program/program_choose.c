@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Which rule each operation follows: dynamic programming along the program. A state says in which
-// placements every value is that somebody still reads; of two ways to the same state the shorter one
-// goes on, and none that a shorter one catches up with by moving what it lacks. Exact while no more states are open
-// than go on, which programs with few values alive at a time never exceed; beyond that the best ones go on: 512, or
-// fewer in programs of many thousand operations, which have to be planned in less time than they take.
+// Chooses the rule of each operation by dynamic programming along the program. A state records the
+// placements of every value that a later operation reads. Of two paths to the same state the
+// shorter one survives. A state is dropped too if the best state catches up: it makes the moves
+// that it lacks and is no later. The search is exact while the open states stay below a limit,
+// which programs with few live values never reach. Beyond it the best states survive: 512, or fewer
+// in programs of many thousand operations, where planning must be shorter than the run.
 //
-// And whether, and between how many groups of rows, the values of a program are split (model/operation.h): what keeps
-// groups of its largest values together.
+// Also chooses the number of groups of rows between which values are split (model/operation.h), so
+// that groups of the largest values stay together.
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,57 +21,58 @@
 
 enum { STATES_MOST = 512, RULES_MOST = 16, FOUND_MOST = STATES_MOST * RULES_MOST };
 enum { TABLE = 2 * FOUND_MOST, WORD = sizeof(uint64_t) };
-enum { STATES_LEAST = 16, STATES_OF_ALL = 1024 * STATES_MOST }; // of an operation, of the program
+// States of one operation; states of the whole program.
+enum { STATES_LEAST = 16, STATES_OF_ALL = 1024 * STATES_MOST };
 
 struct state {
     double seconds;
-    uint64_t hash;       // of what it has
-    int parent;          // among those before the operation
-    int rule;            // of the operation
-    unsigned char *have; // per slot: a bit per kind; 0: nobody reads it any more
+    uint64_t hash;       // hash of `have`
+    int parent;          // index among the states before the operation
+    int rule;            // rule of the operation
+    unsigned char *have; // per slot: a bit per kind; 0: no later reader
 };
 
-// A way that has been computed for the operation at hand.
+// A path that was computed for the current operation.
 struct known_path {
     unsigned have;
     struct mmul_program_path path;
 };
 
-// What found states are put in order by.
+// Sort key of a found state.
 struct rank_of_state {
     double seconds;
     int state;
 };
 
-// Seconds in which the best state of an operation gets a value as each kind; NaN: not asked for yet.
+// Seconds in which the best state of an operation gets a value in each kind; NaN: not computed yet.
 struct catching_up {
     int operation;
     double seconds[MMUL_PLACEMENTS];
 };
 
-// States before and after an operation, with their bytes, and how each came about.
+// States before and after an operation, their bytes, and the choices that led to them.
 struct search {
     const struct mmul_program *program;
     const struct mmul_program_costs *teams; // costs, by team
-    const struct mmul_program_costs *costs; // of the operation at hand
+    const struct mmul_program_costs *costs; // costs of the current operation
     struct state now[STATES_MOST], found[FOUND_MOST];
     struct rank_of_state order[FOUND_MOST];
-    unsigned char *have[2], *scratch; // of those; and of one
+    unsigned char *have[2], *scratch; // bytes of these states; of one state
     int *parents, *rules;             // operation * STATES_MOST + state
-    int *slots;                       // of the values that are alive, which have them in turn
-    int *owners;                      // of the slots; -1: free
-    bool has_wishes;                  // for placements that need several ranks
-    bool *turned;    // of values: as they are made they are another one, read the other way round
-    int slot_count;  // in use, a multiple of WORD
-    int states_most; // that go on
+    int *slots;                       // slot of each value; live values use slots in turn
+    int *owners;                      // value in each slot; -1: free
+    bool has_wishes;                  // the program wishes placements that need several ranks
+    bool *turned;                     // per value: it is stored as another value, read transposed
+    int slot_count;                   // in use, a multiple of WORD
+    int states_most;                  // limit of surviving states
     int count, found_count;
-    int table[TABLE]; // found states by their hash; 0: none, else index + 1
-    int table_size;   // a power of two
+    int table[TABLE]; // found states by hash; 0: none, else index + 1
+    int table_size;   // power of two
     struct known_path paths[MMUL_OPERANDS][MMUL_PLACEMENTS][MMUL_PLACEMENTS];
     struct catching_up *catching_up; // by slot
 };
 
-// A program without teams has none in its values either.
+// A program without teams has no teams in its values either.
 static const struct mmul_program_costs *costs_of_team(const struct search *s, int team) {
     return &s->teams[team > MMUL_TEAM_ALL ? team : MMUL_TEAM_ALL];
 }
@@ -79,7 +81,7 @@ static const struct mmul_program_costs *costs_of(const struct search *s, int val
     return costs_of_team(s, s->program->values[value].team);
 }
 
-// The same, of an operand; a few sets of placements come again and again.
+// Returns the path of an operand. Few sets of placements recur, so paths are cached.
 static struct mmul_program_path find_path(struct search *s, const struct mmul_operation *o,
                                           int operand, unsigned have, enum mmul_placement_kind to) {
     struct known_path *known = s->paths[operand][to];
@@ -98,13 +100,13 @@ static struct mmul_program_path find_path(struct search *s, const struct mmul_op
     return path;
 }
 
-// Every part of a product needs all of one operand, which may come in panels ...
+// Returns true if every part of the product needs all of one operand, which may arrive in panels.
 static bool has_panels(const struct mmul_rule *rule) {
     const bool by_rows = rule->result == MMUL_PLACE_ROWS, by_cols = rule->result == MMUL_PLACE_COLS;
     return (by_rows || by_cols) && rule->operands[by_rows] == MMUL_PLACE_REPLICATE;
 }
 
-// ... and a part of the other one, in pieces.
+// Returns true if every part also needs a part of the other operand, in pieces.
 static bool has_pieces(const struct mmul_rule *rule) {
     const bool by_cols = rule->result == MMUL_PLACE_COLS;
     return has_panels(rule) && rule->operands[by_cols] == rule->result;
@@ -123,8 +125,9 @@ static bool has_wishes(const struct mmul_program *program) {
     return any;
 }
 
-// One rank has all of everything, whatever it is called: rows are enough, and whole matrices where rows do not do. What
-// else there is only has to be copied; where it is wished, it is there.
+// Returns true if a placement is worth trying. A single rank has all of every value in any
+// placement: rows suffice, or whole matrices if rows do not apply. Other placements would only cost
+// copies; a wished placement is tried anyway.
 static bool is_looked_at(const struct search *s, enum mmul_placement_kind kind) {
     const bool is_alone = s->costs->groups == MMUL_ONE_RANK;
     if (s->costs->holders != NULL && mmul_placement_is_mesh(kind))
@@ -132,8 +135,8 @@ static bool is_looked_at(const struct search *s, enum mmul_placement_kind kind) 
     return !is_for_many(kind) || s->has_wishes || !is_alone;
 }
 
-// Every operation has its place in the text of a program; a wish leaves one rule. What is read the other way
-// round is in memory in an order of its own, unless whole matrices of it are.
+// Returns true if an operation may follow a rule. A wish leaves one rule. A value that is read
+// transposed lies in memory in its own order, unless whole matrices of it are there.
 static bool is_allowed(const struct search *s, const struct mmul_operation *o,
                        const struct mmul_rule *rule) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
@@ -156,7 +159,8 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_REPLICATE &&
         s->program->kept[o->kept].held == 0)
         return false;
-    // Columns of a stack are no columns of a set, which has those of all matrices one below the other.
+    // Columns of a stack are not columns of a set of shards, which has its matrices one below the
+    // other.
     if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_COLS &&
         mmul_shape_matrices(mmul_program_shape(s->program, o)) > 1)
         return false;
@@ -172,7 +176,7 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     return mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(s->program, o), groups);
 }
 
-// Will the product bring that operand itself, from its file (program_fuse.c)?
+// Returns true if the product will read that operand from its file (program_fuse.c).
 static bool is_brought(const struct search *s, int index, const struct mmul_rule *rule, int operand,
                        unsigned have) {
     const struct mmul_operation *o = &s->program->operations[index];
@@ -180,7 +184,8 @@ static bool is_brought(const struct search *s, int index, const struct mmul_rule
            has_pieces(rule) && s->program->values[o->operands[operand]].last_use == index;
 }
 
-// Of what one slot has; of all of them they are joined by xor, so that a step only changes those of its own values.
+// Hash of one slot. The hashes of all slots are combined by xor, so that a step only changes those
+// of its own values.
 static uint64_t hash_of(int slot, unsigned have) {
     uint64_t hash = ((uint64_t)slot << CHAR_BIT | have) * 0x9E3779B97F4A7C15U;
     hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93U;
@@ -192,7 +197,7 @@ static void set_slot(struct state *state, int slot, unsigned have) {
     state->have[slot] = (unsigned char)have;
 }
 
-// What following a rule costs from a state on, which becomes the one afterwards.
+// Returns the seconds of following a rule from a state, and advances the state.
 static double follow(struct search *s, int index, const struct mmul_rule *rule, double seconds,
                      struct state *state) {
     const struct mmul_operation *o = &s->program->operations[index];
@@ -204,12 +209,13 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
         const int slot = s->slots[value];
         const unsigned have = state->have[slot];
         unsigned wanted = 1U << rule->operands[i];
-        bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
+        bool is_saved = o->kind == MMUL_SAVE; // a save has its own file, which no operation reads
         const bool is_handed_on = mmul_program_hands_on(s->program, o);
         if ((have & wanted) != 0 && !is_saved && !is_handed_on)
             continue;
+        // A computed value enters a file only by a save.
         if (rule->operands[i] == MMUL_PLACE_FILE && !is_saved)
-            return INFINITY; // what is computed gets into no file but that of a save
+            return INFINITY;
         struct mmul_program_path path = find_path(s, o, i, have, rule->operands[i]);
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
@@ -235,7 +241,7 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
 
 // ------------------------------------------------------------------------------------------ states
 
-// Adds a state unless there is one like it that is as short.
+// Adds a state unless an equal one is as short.
 static void keep(struct search *s, const struct state *state) {
     const size_t bytes = (size_t)s->slot_count;
     const unsigned last = (unsigned)s->table_size - 1;
@@ -258,14 +264,15 @@ static void keep(struct search *s, const struct state *state) {
     found->rule = state->rule;
 }
 
-// The shorter first; of those that are as short, the one that was found first.
+// Orders by seconds; ties by the order in which states were found.
 static int compare_ranks(const void *a, const void *b) {
     const struct rank_of_state *x = a, *y = b;
     const int by_seconds = (x->seconds > y->seconds) - (x->seconds < y->seconds);
     return by_seconds != 0 ? by_seconds : x->state - y->state;
 }
 
-// Until the best state of the operation has what is in a slot as that kind, too. Many others have it, or lack it.
+// Returns the seconds until the best state has the value of a slot in that kind too. Cached: many
+// other states have it, or lack it.
 static double seconds_until(struct search *s, int index, const struct state *best, int slot,
                             enum mmul_placement_kind kind) {
     struct catching_up *known = &s->catching_up[slot];
@@ -282,7 +289,8 @@ static double seconds_until(struct search *s, int index, const struct state *bes
     return known->seconds[kind];
 }
 
-// Is the best state, when it has got all that this one has, still no later? Most are not even one move ahead.
+// Returns true if the best state is no later after it has made the moves that it lacks. Most states
+// are not even one move ahead.
 static bool catches_up(struct search *s, int index, const struct state *best,
                        const struct state *state) {
     double seconds = 0;
@@ -304,7 +312,7 @@ static bool catches_up(struct search *s, int index, const struct state *best,
     return true;
 }
 
-// The states that go on.
+// Selects the states that survive.
 static void select_states(struct search *s, int index) {
     const size_t bytes = (size_t)s->slot_count;
     for (int i = 0; i < s->found_count; i++)
@@ -360,7 +368,7 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
 
 // --------------------------------------------------------------------------------------- searching
 
-// A value has a slot from the operation that makes it to the last one that reads it.
+// Assigns slots. A value has a slot from the operation that makes it to its last reader.
 static void give_slots(struct search *s) {
     const struct mmul_program *p = s->program;
     int used = 0;
@@ -411,12 +419,12 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
         "a plan", err, MMUL_WANT(s->have[0], (int64_t)s->states_most * s->slot_count),
         MMUL_WANT(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count),
         MMUL_WANT(s->scratch, s->slot_count), MMUL_WANT(s->catching_up, s->slot_count));
-    s->now[0] = (struct state){.have = s->have[0]}; // nothing is anywhere
+    s->now[0] = (struct state){.have = s->have[0]}; // no value is placed yet
     s->count = 1;
     return status;
 }
 
-// A thousand take some tens of milliseconds.
+// Reports progress. 1024 operations take some tens of milliseconds.
 static void tell_progress(const struct mmul_program *program, int done) {
     enum { TOLD_EACH = 1024 };
     if (program->planning != NULL && done % TOLD_EACH == 0)
@@ -438,7 +446,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
         tell_progress(program, i);
         status = advance(s, i, err);
     }
-    int best = 0; // they are in order
+    int best = 0; // states are sorted
     if (status == MMUL_OK)
         *seconds = s->now[best].seconds;
     for (int i = program->operation_count - 1; status == MMUL_OK && i >= 0; i--) {
@@ -461,7 +469,7 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
 
 // ------------------------------------------------------------------------------------------ groups
 
-// Groups that operations keep, and the elements of their results.
+// A number of groups that operations keep together, and the elements of their results.
 struct wish {
     int64_t groups;
     double elements;
@@ -472,7 +480,7 @@ static int compare_wishes(const void *a, const void *b) {
     return (x->elements < y->elements) - (x->elements > y->elements);
 }
 
-// Of the operands that may be split at all, where that needs groups.
+// Adds the numbers of groups of the operands that can be split only between groups.
 static int add_wishes(const struct mmul_program *program, const struct mmul_operation *o,
                       struct wish *wishes, int count) {
     struct mmul_operand_info operands[MMUL_OPERANDS];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Where moves between the nodes stand in the list of steps, so that what they bring is on its way while later steps
-// compute. Summands are added up as soon as they are made: what is left of them takes less memory. What takes more
-// where it goes to, such as parameters that every node needs whole, begins no sooner than it has to: its predicted
-// seconds, and once more as many, before its first reader. Moves cross the network in their order in the list. Which
-// stage waits for a move: program_memory.c.
+// Places moves between nodes in the list of steps, so that values travel while later steps compute.
+// Summands are added up as soon as they are made, because the sum takes less memory. A value that
+// takes more memory at its destination, such as parameters that every node needs whole, starts no
+// sooner than necessary: twice its predicted seconds before its first reader. Moves cross the
+// network in the order of the list. program_memory.c finds the stage that waits for a move.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +13,23 @@
 #include "base/status.h"
 #include "plan/program/program_planning.h"
 
-static const double LEAD = 2; // of its seconds before the first reader
+static const double LEAD = 2; // factor of a move's seconds before its first reader
 
-// Where a step is to stand: what stays where it is at an odd position, moves at the even ones between; of several in
-// their old order.
+// New position of a step. A step that stays has an odd position; moves go to even positions
+// between. Steps with equal positions keep their order.
 struct order {
     int position, index;
 };
 
 struct ordering {
     struct mmul_program_plan *plan;
-    struct order *orders; // owned: of the steps
-    int *makers;          // owned, of places: the step that makes their memory; -1: none
-    int *readers;   // owned, of places: the first step that reads their memory; step_count: none
-    double *begins; // owned: when a step begins, of those that compute alone
+    struct order *orders; // owned, by step
+    int *makers;          // owned, by place: step that makes its memory; -1: none
+    int *readers;         // owned, by place: first step that reads its memory; step_count: none
+    double *begins;       // owned: begin of each step if only computing steps took time
 };
 
-// Makers and readers of all places, and when what computes begins.
+// Records makers and readers of all places, and the begins of the computing steps.
 static void note_steps(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     double now = 0;
@@ -55,7 +55,7 @@ static void note_steps(struct ordering *o) {
     o->begins[plan->step_count] = now;
 }
 
-// The first place in the list that begins no earlier than that.
+// Returns the first position in the list that begins no earlier than `seconds`.
 static int find_begin(const struct ordering *o, double seconds) {
     int low = 0, high = o->plan->step_count;
     while (low < high) {
@@ -68,7 +68,8 @@ static int find_begin(const struct ordering *o, double seconds) {
     return low;
 }
 
-// From the last move on: it is over when the one behind it begins, or its first reader.
+// Walks moves from the last to the first. Each must end when the next move begins, or its first
+// reader.
 static void find_wanted(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     double begin = INFINITY;
@@ -85,7 +86,8 @@ static void find_wanted(struct ordering *o) {
     }
 }
 
-// From the first one on: behind what makes its operand, which may be a move that stands elsewhere now.
+// Walks moves from the first to the last. Each must stand behind the maker of its operand, which
+// may be a move in a new position.
 static void keep_behind_makers(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     for (int i = 0; i < plan->step_count; i++) {

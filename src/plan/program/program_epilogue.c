@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Operations go together: a step takes in those that make what it reads, where all have to do with the same elements or
-// rows, which are where they are wanted. It is carried out where its last operation stands, so whoever else reads what
-// is made in it must stand behind that. Chooses nothing else: placements are as they were chosen.
+// Fuses operations: a step takes in the steps that make its operands, if all work on the same
+// elements or rows in the same placement. The fused step stands at the position of its last
+// operation, so every other reader of its results must stand behind that. Placements stay as
+// chosen.
 //
-//     m = b g + c m0 ----+------------> m        a group: what nobody outside reads is never in memory as a whole, but
-//                        w = w0 - ... -> w       in tiles; what others read, too, is a further result of the step
+//     m = b g + c m0 ----+------------> m
+//                        w = w0 - ... -> w
 //     v = d g g + e v0 --+------------> v
 //
-// A group has at most one operation that is not made by elements or rows, its head, such as a product: it is made
-// first, and all others are done to what it has made.
+// The three form a group. A result that no step outside reads exists only in tiles, never in memory
+// as a whole. A result that others read too is a further result of the step.
+//
+// A group has at most one operation that does not work by elements or rows, its head, such as a
+// product. The head is made first, and all others work on its result.
 #include "plan/program/program_planning.h"
 
 #include <math.h>
@@ -18,28 +22,28 @@
 #include "base/status.h"
 #include "model/matrix.h"
 
-// Operations of a group: a tile of what each reads and makes is in the processor's caches.
+// Most operations of a group: a tile of each operand and result fits the processor's caches.
 enum { MEMBERS_MOST = 32 };
 
-// Of the step that carries it out, by which it is known.
+// A group of steps, known by the step that carries it out.
 struct group {
-    int head;         // the step of such an operation; -1: there is none
-    int first, count; // members, which are steps: a list by `after`
-    bool by_rows;     // rows of all matrices, one after the other, will do
-    bool is_reshaped; // and they must
-    bool may_join,
-        takes; // by what the step itself does: another may take it in; it takes in others
+    int head;         // step of an operation that does not work by elements or rows; -1: none
+    int first, count; // member steps: a list by `after`
+    bool by_rows;     // members work on rows, counted over all matrices
+    bool is_reshaped; // by_rows is required
+    // By the step itself: it may join another group; it may take in others.
+    bool may_join, takes;
 };
 
 struct grouping {
     struct mmul_program_plan *plan;
     struct group *groups; // owned, by step
-    int *into;            // owned, by step: the one that has taken it in; itself
-    int *after;           // owned, by step: the next member of its group; -1
-    int *makers;          // owned, by place: the step that makes its memory; -1
-    int *readers,
-        *first_one; // owned: steps that read the memory of place p: [first_one[p], first_one[p + 1])
-    bool *is_wanted; // owned, by place: its memory is a result, or for others
+    int *into;            // owned, by step: the step that took it in, or itself
+    int *after;           // owned, by step: next member of its group; -1
+    int *makers;          // owned, by place: step that makes its memory; -1
+    // Owned: steps that read the memory of place p: [first_one[p], first_one[p + 1]).
+    int *readers, *first_one;
+    bool *is_wanted; // owned, by place: its memory is a result, or has readers elsewhere
 };
 
 static const struct mmul_program_step *step_at(const struct grouping *g, int step) {
@@ -100,7 +104,8 @@ static bool is_turned(const struct grouping *g, int place) {
     return turned;
 }
 
-// Is the operand of a step read tile by tile of what the step makes, as it lies in memory?
+// Returns true if an operand of a step is read tile by tile, in the order of the step's result in
+// memory.
 static bool is_read_in_tiles(const struct grouping *g, int step, int index) {
     const struct mmul_operation *o = operation_of(g, step);
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
@@ -110,7 +115,7 @@ static bool is_read_in_tiles(const struct grouping *g, int step, int index) {
            mmul_shape_equal(shape_of(g, place), made_shape(g, step));
 }
 
-// May the rows of all matrices of the result be made as those of one?
+// Returns true if the rows of all matrices of the result may be made like rows of one matrix.
 static bool fits_by_rows(const struct grouping *g, int step) {
     const struct mmul_operation *o = operation_of(g, step);
     const struct mmul_shape r = made_shape(g, step);
@@ -128,7 +133,7 @@ static bool fits_by_rows(const struct grouping *g, int step) {
     return fits;
 }
 
-// All that it reads and makes has one type, as the memory between fused operations has.
+// Returns true if operands and result have one type. Tiles between fused operations have one type.
 static bool is_of_one_type(const struct grouping *g, int step) {
     const struct mmul_program_step *s = step_at(g, step);
     bool all = true;
@@ -138,7 +143,8 @@ static bool is_of_one_type(const struct grouping *g, int step) {
     return all;
 }
 
-// One matrix after the other, each fused operation of which is a call: not many small ones.
+// Without by_rows every matrix takes a call per fused operation, so many small ones are not worth
+// it.
 static bool is_worth_it(struct mmul_shape shape) {
     enum { MATRIX_LEAST = 1 << 16 };
     return mmul_shape_matrices(shape) == 1 || shape.rows * shape.cols >= MATRIX_LEAST;
@@ -160,14 +166,14 @@ static struct group begin_group(const struct grouping *g, int step) {
     return group;
 }
 
-// ---------------------------------------------------------------------------------- who reads what
+// ------------------------------------------------------------------------------ readers of a value
 
 static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err) {
     const struct mmul_program_plan *plan = g->plan;
     int total = 0;
     for (int i = 0; i < plan->place_count; i++) {
         g->makers[i] = -1;
-        g->is_wanted[i] = true; // until somebody reads it
+        g->is_wanted[i] = true; // until a reader is found
     }
     for (int i = 0; i < plan->step_count; i++)
         for (int j = 0; j < MMUL_OPERANDS; j++)
@@ -178,7 +184,8 @@ static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err)
             }
     for (int i = 0; i < plan->place_count; i++)
         g->first_one[i + 1] += g->first_one[i];
-    for (int i = plan->place_count - 1; i >= 0; i--) // views come after what they show
+    // Views come after the places they show.
+    for (int i = plan->place_count - 1; i >= 0; i--)
         if (plan->places[i].view_of >= 0)
             g->is_wanted[plan->places[i].view_of] = false;
     for (int i = 0; i < plan->place_count; i++)
@@ -191,7 +198,7 @@ static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err)
                 g->readers[--g->first_one[mmul_program_base(plan, plan->steps[i].operands[j]) +
                                           1]] = i;
     }
-    // Each was where the next one's begin, and has come down to its own.
+    // Each entry began at the next one's begin and was counted down to its own.
     for (int i = 0; status == MMUL_OK && i < plan->place_count; i++)
         g->first_one[i] = g->first_one[i + 1];
     if (status == MMUL_OK)
@@ -203,7 +210,7 @@ static int made_by(const struct grouping *g, int step) {
     return mmul_program_base(g->plan, step_at(g, step)->result);
 }
 
-// The last step that reads the memory of a place, as steps stand now; -1: none does.
+// Returns the last step that reads the memory of a place, by the current groups; -1: none.
 static int last_reader(const struct grouping *g, int base) {
     int last = -1;
     for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++)
@@ -211,7 +218,8 @@ static int last_reader(const struct grouping *g, int base) {
     return last;
 }
 
-// Does every reader of what a group makes stand where it may, once the group is part of that of `step`?
+// Returns true if every reader of a group's results still stands behind them once the group is part
+// of the group of `step`.
 static bool may_come_late(const struct grouping *g, int group, int step) {
     for (int k = g->groups[group].first; k >= 0; k = g->after[k]) {
         const int base = made_by(g, k);
@@ -232,8 +240,8 @@ static bool may_come_late(const struct grouping *g, int group, int step) {
     return true;
 }
 
-// Does memory grow because a group comes as late as the step? What it reads stays for longer instead of what it makes,
-// while steps between make something.
+// Returns true if memory grows when a group moves back to the step: its operands live longer
+// instead of its results, while the steps between make values.
 static bool keeps_too_much(const struct grouping *g, int group, int step) {
     const struct mmul_program_plan *plan = g->plan;
     int64_t saved = 0, longer = 0, made = 0;
@@ -253,7 +261,7 @@ static bool keeps_too_much(const struct grouping *g, int group, int step) {
     return made > saved && longer > saved;
 }
 
-// Does a rank have the same part of both? Of one that is alone all is its rows.
+// Returns true if a rank has the same part of both. A single rank has all rows of both.
 static bool is_alike(const struct grouping *g, enum mmul_placement_kind a,
                      enum mmul_placement_kind b) {
     const bool is_whole_a = a == MMUL_PLACE_ROWS || a == MMUL_PLACE_REPLICATE,
@@ -287,7 +295,8 @@ static void join(struct grouping *g, int group, int step) {
     to->count += from->count;
     g->into[group] = step;
     int a = from->first, b = to->first, *end = &to->first;
-    while (a >= 0 || b >= 0) { // in the order of the steps
+    // Merges the lists in the order of the steps.
+    while (a >= 0 || b >= 0) {
         int *next = b < 0 || (a >= 0 && a < b) ? &a : &b;
         *end = *next;
         end = &g->after[*next];
@@ -296,7 +305,7 @@ static void join(struct grouping *g, int group, int step) {
     *end = -1;
 }
 
-// The last group before `below` that makes what the group of a step reads; -1: there is none.
+// Returns the last group before `below` that makes an operand of the step's group; -1: none.
 static int find_maker(const struct grouping *g, int step, int below) {
     int last = -1;
     for (int k = g->groups[step].first; k >= 0; k = g->after[k])
@@ -310,7 +319,8 @@ static int find_maker(const struct grouping *g, int step, int below) {
     return last;
 }
 
-// The last one first: it may read what those before it make. Whoever joins has operands of its own, made before it.
+// Takes in makers, the last one first, because it may read results of earlier ones. A maker that
+// joins adds its own operands, made before it.
 static void take_in(struct grouping *g, int step, bool only_products) {
     int group = find_maker(g, step, step);
     while (group >= 0) {
@@ -325,7 +335,7 @@ static void take_in(struct grouping *g, int step, bool only_products) {
 
 // ------------------------------------------------------------------------------------------- steps
 
-// Is what a member makes read in its group alone?
+// Returns true if the result of a member is read in its group alone.
 static bool is_within(const struct grouping *g, int step) {
     const int base = made_by(g, step), group = find(g, step);
     bool is_alone = !g->is_wanted[base];
@@ -339,7 +349,7 @@ static void drop(struct mmul_program_plan *plan, int base) {
         plan->places[i].is_gone |= mmul_program_base(plan, i) == base;
 }
 
-// The last member that reads what another one makes.
+// Returns the last member that reads another member's result.
 static int last_member(const struct grouping *g, int step) {
     int last = step;
     for (int i = g->first_one[made_by(g, step)]; i < g->first_one[made_by(g, step) + 1]; i++)
@@ -347,9 +357,9 @@ static int last_member(const struct grouping *g, int step) {
     return last;
 }
 
-// What is read in the group alone has one of its tiles, until its last reader has its result.
+// Gives each result that is read in the group alone a tile, until its last reader is done.
 static void give_tiles(const struct grouping *g, int index, struct mmul_program_step *step) {
-    int busy_to[MEMBERS_MOST]; // by tile: the last member that reads what it has
+    int busy_to[MEMBERS_MOST]; // by tile: last member that reads its content
     for (int k = g->groups[index].first; k >= 0; k = g->after[k]) {
         int tile = 0;
         if (g->groups[index].head == k || !is_within(g, k))
@@ -363,7 +373,8 @@ static void give_tiles(const struct grouping *g, int index, struct mmul_program_
     }
 }
 
-// Seconds that are not spent, since what a member makes is not read from memory, nor, within, written there.
+// Seconds saved because a member's result is not read from memory, and not written there if it
+// stays within the group.
 static double saved_by(const struct grouping *g, int step) {
     const int base = made_by(g, step), group = find(g, step);
     int passes = is_within(g, step);
@@ -387,7 +398,7 @@ static void add_fused(const struct grouping *g, int step) {
     }
 }
 
-// The group becomes one step, in the place of its last member.
+// Replaces the group by one step, at the position of its last member.
 static void make_step(struct grouping *g, int index) {
     struct mmul_program_plan *plan = g->plan;
     const struct group *group = &g->groups[index];
@@ -408,7 +419,8 @@ static void make_step(struct grouping *g, int index) {
     step.made = step.result = result;
     if (group->head >= 0) {
         step.made = plan->steps[group->head].result;
-        if (is_within(g, group->head)) { // it lies where the last one will have its result
+        // The head's result occupies the memory of the final result.
+        if (is_within(g, group->head)) {
             drop(plan, step.made);
             plan->places[step.made].view_of = result;
             plan->places[step.made].reshaped = true;
@@ -443,10 +455,11 @@ enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
         g.into[i] = i;
         g.after[i] = -1;
     }
+    // Operations on products first.
     for (int turn = 0; status == MMUL_OK && !plan->options.keeps_values && turn < 2; turn++)
         for (int i = 0; i < steps; i++)
             if (g.into[i] == i && g.groups[i].takes)
-                take_in(&g, i, turn == 0); // first what is done to products
+                take_in(&g, i, turn == 0);
     if (status == MMUL_OK)
         make_steps(&g);
     mmul_free(g.groups);

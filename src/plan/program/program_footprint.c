@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Walks a rank's blocks and takes the largest of what its steps want. Makes none of the rooms.
+// Walks a rank's blocks and takes the largest need of its steps. Allocates no work space.
 #include "plan/program/program_footprint.h"
 
 #include "base/integer.h"
@@ -48,10 +48,10 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
 enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
                                                 const struct mmul_cluster *cluster,
                                                 struct mmul_error *err) {
-    // Where operations are made in host memory, all tiles that the fused operations of a step have to do with fit the
-    // second caches of the rank's cores, each of which takes its own through all of them, if it is the CPU. A device
-    // with memory of its own keeps a larger one there from fused operation to fused operation, of such a part of its
-    // memory that what one reads and makes is a small one.
+    // In host memory all tiles of a step's fused operations fit the second-level caches of the
+    // rank's cores. On a CPU each core takes its own tiles through all of them. A device with its
+    // own memory keeps one larger tile there between fused operations. That tile is such a part of
+    // its memory that operands and results of one operation stay small.
     enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
     enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
     for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
@@ -121,7 +121,8 @@ struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
         return sums_of_move(plan, step);
     if (!multiplies(plan, step) || !is_on_grid(plan, step))
         return sums;
-    (void)mmul_program_grid_part(plan, step, 0, &g); // sizes are those of the whole product
+    // Sizes are those of the whole product.
+    (void)mmul_program_grid_part(plan, step, 0, &g);
     const int64_t rounds[MMUL_SUMS_ROUNDS] = {g.n, g.k + g.n, 2 * g.m};
     int64_t end = 0;
     sums.rounds = MMUL_SUMS_ROUNDS;
@@ -177,9 +178,9 @@ int64_t mmul_grid_part_most(const struct mmul_grid_part *part) {
 struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan *plan,
                                                  const struct mmul_program_step *step,
                                                  int64_t rows_most) {
-    // A tile is wide enough for k. Of 1024 rows and 4096 columns of floats it takes, with an inner size of 384, 130
-    // operations for each byte that is moved, and more with a larger one: no processor needs so many to be kept
-    // busy (10 to 60), and larger tiles would only need more memory.
+    // A tile is at least k wide. A tile of 1024 rows and 4096 columns of floats, with an inner size
+    // of 384, takes 130 operations per byte moved, and more with a larger inner size. No processor
+    // needs as many to stay busy (10 to 60), so larger tiles would only need more memory.
     enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
     const struct mmul_operation *o = operation_of(plan, step);
     const int64_t k = o->with.count, all = plan->program->values[o->operands[1]].shape.cols;
@@ -211,8 +212,8 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
     return sizes;
 }
 
-// The check projects the second operand where other products read that too, and it is larger, or they do not read the
-// first one.
+// The check projects the second operand if other products read it too, and it is larger or they do
+// not read the first one.
 static struct mmul_check_need need_of_blocks(const struct mmul_program_plan *plan,
                                              const struct mmul_program_step *step, int rank) {
     const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
@@ -262,7 +263,8 @@ bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *p
     return true;
 }
 
-// The same of so many matrices, the first of which is the block's; by rows it is one.
+// Like mmul_program_next_fused, for `count` equal parts of successive matrices; by rows there is
+// one.
 static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *part,
                              int64_t *count) {
     struct mmul_block block;
@@ -276,7 +278,8 @@ static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *p
     return true;
 }
 
-// Tiles of values that fused operations read or make, in memory or not, which are to be in caches together.
+// Tiles of values that fused operations read or make, in memory or not, which should share the
+// caches.
 static int64_t tiles_at_once(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step) {
     const int64_t all = elements_of(plan, step->result);
@@ -291,9 +294,9 @@ static int64_t tiles_at_once(const struct mmul_program_plan *plan,
     return mmul_larger(tiles, 1);
 }
 
-// Elements of a tile. Where each goes through operations on elements alone, threads take them piece by piece
-// (device/device.h): tiles are larger then, for those of the room are all that there is of them; but each thread has
-// some, so that one that is late has fewer.
+// Elements of a tile. If all fused operations work on elements, threads take tiles one by one
+// (device/device.h). Only the work space then holds tiles, so tiles are larger. Each thread still
+// gets several, so that a late thread takes fewer.
 static int64_t tile_elements(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step, int rank, int64_t largest) {
     enum { CLAIMS_EACH = 8 };
@@ -345,7 +348,8 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
     const int ranks = mmul_program_node_ranks(plan, node, &leader);
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
-        if (step->stage < size.stages) // goes on beside the one before
+        // The step runs in the stage of the one before.
+        if (step->stage < size.stages)
             continue;
         const struct mmul_sums sums = mmul_program_sums(plan, step);
         mmul_segment_size_add(
@@ -358,14 +362,15 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
     return mmul_segment_size_bytes(&size, ranks, NULL);
 }
 
-// What a rank has for all steps: the largest that any of them wants.
+// Private memory of a rank for all steps: the largest need of any of them.
 struct own {
     struct mmul_check_size check;
     struct mmul_channels_size channels;
-    int64_t grid, fused, staging, device, loan, step; // step: while one is carried out
+    int64_t grid, fused, staging, device, loan, step; // step: memory during one step
 };
 
-// Results on their way from a device with memory of its own; for others 16-bit operands of a product, made wider.
+// Bytes of results in flight from a device with its own memory; on other devices, of widened 16-bit
+// operands of a product.
 static int64_t staging_of(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step, int rank) {
     const struct mmul_program_place *made = &plan->places[step->result];
@@ -391,7 +396,8 @@ static int64_t staging_of(const struct mmul_program_plan *plan,
     return 2 * mmul_smaller(MMUL_STAGING_BUFFER_BYTES, mmul_larger(of_tile, part));
 }
 
-// Operands and temporaries of a product on a CPU through OpenCL. What it keeps from step to step is not among them.
+// Operands and temporaries of a product on a CPU through OpenCL. Values that it caches from step to
+// step do not count.
 static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          int rank) {
     const int64_t most = plan->ranks[rank].device_bytes;
@@ -405,8 +411,8 @@ static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul
     return all < (double)most ? (int64_t)all : most;
 }
 
-// What plain loops make again of what a device has made, in double; where the device alone has that, also where its
-// pieces are, and these.
+// Samples of a device's result, recomputed by plain loops in double. If only the device has the
+// result, also the positions of the samples and their values.
 static int64_t sample_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          int rank) {
     const struct mmul_program_rank *is = &plan->ranks[rank];
@@ -446,7 +452,7 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
         own->loan = mmul_larger(own->loan, mmul_schedule_loan_bytes(step->schedule, rank));
 }
 
-// A rank has a piece in hand, then what its lines add up to.
+// A rank holds one piece, then the sums of its lines.
 static void add_move(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                      int rank, bool is_leader, struct own *own) {
     const struct mmul_move move = mmul_program_plan_move(plan, step);

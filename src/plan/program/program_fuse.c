@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A look at who reads which place. Chooses nothing: placements are as they were chosen. What moves goes another way,
-// while it is computed with.
+// Lets products read and write files, and relay a whole operand, in place of moves. Examines the
+// readers of each place. Placements stay as chosen. The bytes of a replaced move travel while the
+// product computes.
 #include "plan/program/program_planning.h"
 
 #include <string.h>
@@ -9,14 +10,14 @@
 #include "base/memory.h"
 #include "model/matrix.h"
 
-// Who reads a place, and what moves make and take it.
+// Readers of a place, and the moves that make and take it.
 struct use {
-    int count;  // steps that read it, and views of it; kept up as products take over
+    int count;  // steps that read it, and its views; updated as products take over moves
     int reader; // one of the steps; -1: none
     int view;   // one of the views; -1: none
-    int last;   // the last step that reads it, or what it shows, or views of it
-    int brings; // the move that makes it; -1: none does
-    int takes;  // the first move that takes it to a file; -1: none does
+    int last;   // last step that reads it, its base, or a view of either
+    int brings; // move that makes it; -1: none
+    int takes;  // first move that takes it to a file; -1: none
 };
 
 struct fusing {
@@ -66,7 +67,7 @@ static enum mmul_status find_uses(struct fusing *f, struct mmul_error *err) {
     return status;
 }
 
-// NULL: there is no such move any more.
+// Returns NULL if the move no longer exists.
 static struct mmul_program_step *move_at(const struct fusing *f, int step) {
     return step >= 0 && f->plan->steps[step].kind == MMUL_STEP_MOVE ? &f->plan->steps[step] : NULL;
 }
@@ -77,7 +78,7 @@ static void read_instead(struct fusing *f, struct mmul_program_step *step, int i
     step->operands[index] = place;
 }
 
-// As they are in memory, not the other way round.
+// Returns true if a place holds rows in their order in memory, not transposed.
 static bool has_rows(const struct mmul_program_plan *plan, int place) {
     bool turned = false;
     for (int at = place; plan->places[at].view_of >= 0; at = plan->places[at].view_of)
@@ -85,7 +86,7 @@ static bool has_rows(const struct mmul_program_plan *plan, int place) {
     return plan->places[place].placement.kind == MMUL_PLACE_ROWS && !turned;
 }
 
-// The product does what the move did.
+// Lets the product do the work of the move.
 static void take_over(struct fusing *f, struct mmul_program_step *step,
                       struct mmul_program_step *move, int place) {
     f->plan->places[place].is_gone = true;
@@ -96,7 +97,7 @@ static void take_over(struct fusing *f, struct mmul_program_step *step,
     move->operands[0] = -1;
 }
 
-// What a place shows turned round, so long as nobody else looks at it.
+// Returns the place that this place shows transposed, while it has no other readers.
 static int find_turned(const struct fusing *f, int place, bool *turned) {
     *turned = false;
     while (f->plan->places[place].transposed && f->uses[place].count == 1) {
@@ -106,7 +107,8 @@ static int find_turned(const struct fusing *f, int place, bool *turned) {
     return place;
 }
 
-// The file that an operand comes from, where the product can take the place of the move that brings it.
+// Lets the product read an operand from its file, in place of the move that brings it. Returns
+// false if it cannot.
 static bool bring(struct fusing *f, struct mmul_program_step *step, int index) {
     const struct mmul_program_plan *plan = f->plan;
     int place = step->operands[index];
@@ -125,7 +127,7 @@ static bool bring(struct fusing *f, struct mmul_program_step *step, int index) {
     return true;
 }
 
-// The file that the result goes to, likewise.
+// Lets the product write its result to its file, likewise.
 static void take_to_file(struct fusing *f, struct mmul_program_step *step) {
     int place = step->result;
     struct mmul_program_step *move = move_at(f, f->uses[place].takes);
@@ -136,7 +138,8 @@ static void take_to_file(struct fusing *f, struct mmul_program_step *step) {
     take_over(f, step, move, place);
 }
 
-// The whole operand, where a move would bring it to all nodes from ranks that have rows of it.
+// Lets the ranks relay their rows of the whole operand, in place of a move that brings it to all
+// nodes.
 static void spread(struct fusing *f, struct mmul_program_step *step, int index) {
     const int place = step->operands[index];
     struct mmul_program_step *move = move_at(f, f->uses[place].brings);
@@ -148,13 +151,14 @@ static void spread(struct fusing *f, struct mmul_program_step *step, int index) 
     step->spreads = true;
 }
 
-// Are both operands split by rows, or one whose matrices meet several of the other's? The ranks have what they
-// need.
+// Returns true if both operands are split by rows, or if an operand's matrices each meet several
+// matrices of the other one. Then every rank has the operands it needs.
 static bool is_by_groups(const struct mmul_program_plan *plan,
                          const struct mmul_program_step *step) {
     const struct mmul_shape result = shape_of(plan, step->result);
     bool by_groups = false;
-    if (operation_of(plan, step)->scale.is_given) // its operands are in files
+    // Its operands are in files.
+    if (operation_of(plan, step)->scale.is_given)
         return false;
     for (int i = 0; step->kind == MMUL_STEP_COMPUTE && i < MMUL_FACTORS && step->operands[i] >= 0;
          i++) {
@@ -170,7 +174,8 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     const struct mmul_program_plan *plan = f->plan;
     const struct mmul_placement *made = &plan->places[step->result].placement;
     bool rows = made->kind == MMUL_PLACE_ROWS;
-    if (is_by_groups(plan, step) || made->holders != NULL) // a team's ranks have what they need
+    // The ranks of a team have the operands they need.
+    if (is_by_groups(plan, step) || made->holders != NULL)
         return;
     if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL ||
         !(rows || made->kind == MMUL_PLACE_COLS))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From the rules to places and steps: an operand that is not where its rule wants it is moved there
-// first. The choice itself is in program_choose.c.
+// Turns rules into places and steps. An operand in another placement than its rule requires is
+// moved first. program_choose.c chooses the rules.
 #include "plan/program/program_make.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@
 
 enum { KINDS = MMUL_PLACEMENTS };
 
-// What is split into which parts.
+// Kinds of parts of a range.
 enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
 
 struct mmul_program_offsets {
@@ -32,9 +32,9 @@ struct mmul_program_offsets {
 struct making {
     struct mmul_program_plan *plan;
     const struct mmul_rule **rules;
-    double seconds; // of these
+    double seconds; // predicted seconds of `rules`
     bool streams;
-    int *place_of; // value * KINDS + kind: where it is so far; -1: not
+    int *place_of; // value * KINDS + kind: its place so far; -1: none
 };
 
 // -------------------------------------------------------------------------------------- placements
@@ -51,7 +51,7 @@ static const double *shares_of(const struct mmul_program_costs *costs, enum rang
                                   : costs->mesh.col_shares;
 }
 
-// What a range is cut into, for whom.
+// Kind of the parts of a range, and the team that has them.
 struct cut {
     enum range_parts parts;
     int team;
@@ -138,7 +138,7 @@ static enum mmul_status add_place(struct making *m, int value, enum mmul_placeme
     return status;
 }
 
-// Without operands.
+// Returns a step without operands.
 static struct mmul_program_step begin_step(enum mmul_program_step_kind kind, int operation) {
     struct mmul_program_step step = {.kind = kind, .operation = operation};
     for (int i = 0; i < MMUL_OPERANDS; i++)
@@ -168,7 +168,7 @@ static unsigned placements_of(const struct making *m, int value) {
     return have;
 }
 
-// Moves the value from where it is to where an operation wants it.
+// Moves a value from a placement that exists to the placement that an operation needs.
 static enum mmul_status bring(struct making *m, int value, enum mmul_placement_kind to,
                               int operation, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
@@ -186,7 +186,7 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
     return add_move(m, from, to, operation, err);
 }
 
-// From the ranks of one team to those of another one, as another value.
+// Hands a value on from the ranks of one team to another, as another value.
 static enum mmul_status hand_on(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
@@ -215,7 +215,7 @@ static enum mmul_status hand_on(struct making *m, int index, struct mmul_error *
     return add_place(m, o->result, to, index, err);
 }
 
-// Does a later move of the same operation take what this one brings?
+// Returns true if a later move of the same operation takes the result of this one.
 static bool is_moved_on(const struct mmul_program_plan *plan,
                         const struct mmul_program_step *step) {
     bool moved = false;
@@ -224,8 +224,8 @@ static bool is_moved_on(const struct mmul_program_plan *plan,
     return moved;
 }
 
-// Moves of blocks to the rows and columns of their mesh go together with the product that they are
-// for, after its other moves.
+// Joins moves of blocks to the rows and columns of their mesh with their product. They come after
+// its other moves.
 static void join_moves(struct mmul_program_plan *plan, int operation, bool joined[MMUL_FACTORS],
                        double *seconds) {
     for (int i = plan->step_count - 1; i >= 0 && plan->steps[i].operation == operation; i--) {
@@ -248,7 +248,7 @@ static double bytes_of(const struct mmul_value *value) {
            (double)mmul_dtype_bytes(value->dtype);
 }
 
-// Units of a range that one node has and another one wants.
+// Counts the units of a range that one node has and another one needs.
 static int64_t count_apart(const struct mmul_program_costs *costs, const int64_t *have,
                            const int64_t *want) {
     int64_t apart = 0;
@@ -264,8 +264,8 @@ static int64_t count_apart(const struct mmul_program_costs *costs, const int64_t
     return apart;
 }
 
-// Makes a place that of a set, where its shards are. network_bytes: of what would have to move to be as the plan's
-// shares have it. True: it is so already.
+// Gives a place the memory of a set of shards. network_bytes: bytes to move until it matches the
+// plan's shares. Returns true if it matches already.
 static bool take_shards(const struct mmul_program_plan *plan, int kept,
                         struct mmul_program_place *place, double *network_bytes) {
     const struct mmul_kept *set = &plan->program->kept[kept];
@@ -283,7 +283,7 @@ static bool take_shards(const struct mmul_program_plan *plan, int kept,
     return memcmp(planned, set->offsets, (size_t)(size + 1) * sizeof *planned) == 0;
 }
 
-// The value is where its shards are; where the plan's shares are others it is moved to them first.
+// Adds a value that exists as shards. If the plan has other shares, a move brings it there first.
 static enum mmul_status add_kept(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
@@ -302,7 +302,8 @@ static enum mmul_status add_kept(struct making *m, int index, struct mmul_error 
     return status;
 }
 
-// The place is to be the set's own memory; what is another one's already is copied.
+// Gives a place the memory of a set of shards. If it has the memory of another place or set
+// already, a copy is made.
 static enum mmul_status keep_place(struct making *m, int place, int index, struct mmul_error *err) {
     const struct mmul_program_place *have = &m->plan->places[place];
     enum mmul_status status = MMUL_OK;
@@ -314,7 +315,8 @@ static enum mmul_status keep_place(struct making *m, int place, int index, struc
     return status;
 }
 
-// Is the result the same memory in other sizes? Not where that is read the other way round.
+// Returns true if the result is the same memory in other sizes. False if that memory is read
+// transposed.
 static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
                            const struct mmul_rule *rule, int place) {
     bool turned = false;
@@ -377,7 +379,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
 static enum mmul_status add_operations(struct making *m, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     int64_t values = plan->program->value_count, operations = plan->program->operation_count;
-    int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // each operand in two moves at most
+    int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // at most two moves per operand
     enum mmul_status status =
         MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(m->place_of, values * KINDS),
                           MMUL_WANT(plan->places, steps), MMUL_WANT(plan->steps, steps));
@@ -388,7 +390,7 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     return status;
 }
 
-// Steps that are gone have no place in the list.
+// Removes the steps that are gone from the list.
 static void drop_gone(struct mmul_program_plan *plan) {
     int kept = 0;
     for (int i = 0; i < plan->step_count; i++)
@@ -397,7 +399,7 @@ static void drop_gone(struct mmul_program_plan *plan) {
     plan->step_count = kept;
 }
 
-// Every product names the moves that are carried out with it: those that stand before it since the last product.
+// Records in every product the moves that are joined with it: those after the previous product.
 static void name_joined(struct mmul_program_plan *plan) {
     int moves[MMUL_FACTORS], count = 0;
     for (int i = 0; i < plan->step_count; i++) {
@@ -412,7 +414,7 @@ static void name_joined(struct mmul_program_plan *plan) {
     }
 }
 
-// Places and steps have memory for what they are from now on, not for what they might have been.
+// Shrinks places and steps to their final number.
 static enum mmul_status fit(struct mmul_program_plan *plan, struct mmul_error *err) {
     struct mmul_program_place *places = NULL;
     struct mmul_program_step *steps = NULL;
@@ -432,7 +434,7 @@ static enum mmul_status fit(struct mmul_program_plan *plan, struct mmul_error *e
     return MMUL_OK;
 }
 
-// The mesh is that of the largest product.
+// Chooses the mesh for the largest product.
 static void choose_mesh(const struct mmul_program *program, struct mmul_program_costs *costs) {
     struct mmul_operand_info operands[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}},
                                                         {.shape = {1, 1, 1, 1}}};
@@ -460,7 +462,8 @@ static void forget_costs(struct mmul_program_costs *costs, int count) {
     mmul_free(costs);
 }
 
-// By team, the first one of all ranks; a team of one rank has all of its values.
+// Computes costs by team; the first entry is for all ranks. A team of one rank has all of its
+// values.
 static enum mmul_status make_costs(const struct making *m,
                                    const struct mmul_program_request *request, int64_t groups,
                                    struct mmul_program_costs **costs, struct mmul_error *err) {
@@ -484,7 +487,8 @@ static enum mmul_status make_costs(const struct making *m,
     return status;
 }
 
-// Rules for values that are split between so many groups; of two such choices the shorter one stays.
+// Chooses rules for values that are split between `groups` groups. The shorter one of two such
+// choices stays.
 static enum mmul_status choose(struct making *m, const struct mmul_program_request *request,
                                int64_t groups, struct mmul_error *err) {
     const struct mmul_program *program = m->plan->program;
@@ -594,7 +598,8 @@ void mmul_program_forget_products(struct mmul_program_plan *plan) {
 void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     if (plan == NULL)
         return;
-    if (plan->is_kept) { // by its context, for others
+    // Its context keeps it in a cache.
+    if (plan->is_kept) {
         plan->is_used = false;
         return;
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Where places lie in the memory of their nodes: each is there from the stage that makes it to the last one that reads
-// it, or waits for a move of it; then others have its memory. First fit, in the order in which places are made. Moves
-// nothing.
+// Computes the memory of places on their nodes. A place exists from the stage that makes it to the
+// last stage that reads it, or waits for a move of it. Then other places reuse its memory. First
+// fit, in the order in which places are made. Moves no data.
 //
 //     offset
-//       ^  | Y = X W | Z = Y V | U = Z W | ...     a stage may be under way while the next one is, so memory
-//       |  [ X ---- ]          [ U ----------      goes to what is made two stages after it was read
+//       ^  | Y = X W | Z = Y V | U = Z W | ...     a stage may overlap the next one, so memory is
+//       |  [ X ---- ]          [ U ----------      reused two stages after its last reader
 //       |  [ Y ------------- ]
 //       |            [ Z ------------- ]
 #include "plan/program/program_memory.h"
@@ -19,15 +19,15 @@
 
 enum { FOR_EVER = INT32_MAX / 2 };
 
-// Stages in which a place has its memory, and how much that is on the node at hand.
+// Stages in which a place has memory, and its bytes on the current node.
 struct life {
     int begin, end;
-    int first_read; // by a stage; FOR_EVER: by none
+    int first_read; // first stage that reads it; FOR_EVER: none
     bool is_read;
     int64_t bytes;
 };
 
-// What a step reads and makes, in the stage that carries it out.
+// Records operands and results of a step for the stage that carries it out.
 static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                       int stage, struct life *lives) {
     const struct mmul_program_place *made = &plan->places[step->result];
@@ -40,7 +40,8 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
         base->end = stage > base->end ? stage : base->end;
         base->first_read = stage < base->first_read ? stage : base->first_read;
     }
-    // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
+    // A move into summands leaves the rest of the memory unchanged. It must be zero, so the memory
+    // is exclusive from the start.
     bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
     for (int i = 0; i < mmul_program_result_count(step); i++) {
         const int place = mmul_program_step_result(plan, step, i);
@@ -51,14 +52,14 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
     }
 }
 
-// Joined moves are a stage of their own before that of their product.
+// Assigns stages. Joined moves have their own stage before that of their product.
 static int note_steps(struct mmul_program_plan *plan, struct life *lives) {
     int stage = 0;
     for (int i = 0; i < plan->place_count; i++)
         lives[i].first_read = FOR_EVER;
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
-        step->stage = stage; // of joined moves that before their product's
+        step->stage = stage; // joined moves: the stage before their product's
         if (step->joined)
             continue;
         for (int j = 0; j < step->joined_count; j++)
@@ -70,9 +71,10 @@ static int note_steps(struct mmul_program_plan *plan, struct life *lives) {
     return stage;
 }
 
-// Which of `stages` stages waits for a move: the one that reads what it brings; behind a move that is not early the
-// next. Until then it has its operand. Early moves whose sums are compared have memory for that in turn
-// (plan/lists/footprint.h), so each is over when one begins that is so many behind it.
+// Sets the stage that waits for each move: the stage that reads its result, or the next stage if
+// the move is not early. The operand of a move lives until then. Early moves with sums to compare
+// use MMUL_SEGMENT_AHEAD segment parts in turn (plan/lists/footprint.h), so each must end before
+// the move that reuses its part begins.
 static void note_dues(struct mmul_program_plan *plan, int stages, struct life *lives) {
     struct mmul_program_step *with_sums[MMUL_SEGMENT_AHEAD] = {NULL};
     int count = 0;
@@ -98,9 +100,11 @@ static void note_dues(struct mmul_program_plan *plan, int stages, struct life *l
     }
 }
 
-// What nobody in the program reads is its result, and stays; so does everything where that was asked for.
+// Marks places that stay: the results of the program, which no step reads, shards, and all places
+// if the user asks for it.
 static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
-    for (int i = plan->place_count - 1; i >= 0; i--) { // views come after what they show
+    // Views come after the places they show.
+    for (int i = plan->place_count - 1; i >= 0; i--) {
         const struct mmul_program_place *place = &plan->places[i];
         if (place->view_of >= 0)
             lives[place->view_of].is_read |= lives[i].is_read;
@@ -118,12 +122,12 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
 
 // ---------------------------------------------------------------------------------------- one node
 
-// Places with memory that were laid out, in order, but for those whose ends no other one will meet: a program has many
-// steps, and few values at a time.
+// Places that were laid out, in order, except those that end before any later place begins. A
+// program has many steps, but few live values at a time.
 struct neighbours {
     int *places; // owned
     int count;
-    int *first; // owned: of what is laid out from a place on, the first stage that begins
+    int *first; // owned, by place: first begin of the places laid out from there on
 };
 
 static void note_first(const struct mmul_program_plan *plan, const struct life *lives,
@@ -144,7 +148,7 @@ static void drop_ended(const struct life *lives, int place, struct neighbours *n
     n->count = count;
 }
 
-// Behind whatever is there at the same time, as far in front as it fits.
+// Returns the lowest offset where a place fits beside all places that live at the same time.
 static int64_t find_room(const struct life *lives, const int64_t *offsets, int place, int nodes,
                          const struct neighbours *n) {
     int64_t at = 0;
@@ -164,7 +168,7 @@ static int64_t find_room(const struct life *lives, const int64_t *offsets, int p
     return at;
 }
 
-// Is it shards that the program makes? They stay, wherever the segment ends.
+// Returns true if the place is a set of shards that the program makes. They outlive the segment.
 static bool is_shards(const struct mmul_program_plan *plan, int place) {
     const struct mmul_program_place *p = &plan->places[place];
     return p->kept >= 0 && p->view_of < 0 && !p->is_gone && plan->program->kept[p->kept].is_made;
@@ -188,7 +192,7 @@ static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int
     }
 }
 
-// What every place takes on the node; false: the same as on the node before.
+// Sets the bytes of every place on the node. Returns false if they equal those on the node before.
 static bool measure_node(const struct mmul_program_plan *plan, const int64_t *bytes, int node,
                          struct life *lives) {
     bool differs = node == 0;
@@ -202,7 +206,7 @@ static bool measure_node(const struct mmul_program_plan *plan, const int64_t *by
 
 // --------------------------------------------------------------------------------------- all nodes
 
-// Of every place on every node.
+// Adds up the bytes of every place on every node.
 static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     const struct mmul_program_costs *c = &plan->costs;
     for (int i = 0; i < plan->place_count; i++) {
@@ -222,7 +226,7 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     }
 }
 
-// ------------------------------------------------------------------------------------- beside them
+// ------------------------------------------------------------------------ memory beside the values
 
 static void measure_footprint(struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++)
@@ -238,8 +242,8 @@ int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int no
     return bytes;
 }
 
-// Shards may be on a disk: they count where the user has said how much may be used, and what is too much for a folder
-// in RAM its files will say.
+// Shards may be on a disk. They count only against a limit of the user. If a folder in RAM is too
+// small for them, their files fail.
 int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
                           int node) {
     const struct mmul_node_info *info = &cluster->nodes[node];
@@ -296,7 +300,8 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                   left = mmul_schedule_memory_left(cluster, node, limit);
     const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
     mmul_bytes_format(values, needed);
-    if (rooms > 0) // not before they are measured
+    // 0 before the footprint is measured.
+    if (rooms > 0)
         snprintf(beside, sizeof beside, ", and %s to work in,", mmul_bytes_format(rooms, bytes));
     if (limit == 0 || values + rooms <= left)
         return mmul_fail(
@@ -349,7 +354,7 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmu
 
 // --------------------------------------------------------------------------------------- over time
 
-// The first step of a stage that is no earlier; steps are in the order of their stages.
+// Returns the first step of the stage or a later one. Steps are sorted by stage.
 static int find_step(const struct mmul_program_plan *plan, int stage) {
     int low = 0, high = plan->step_count;
     while (low < high) {
@@ -370,7 +375,7 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
     const int ranks = mmul_program_node_ranks(plan, node, &first);
     for (int i = 0; i < plan->step_count; i++)
         bytes[i] = 0;
-    // What begins and ends at a step, then the sums of that.
+    // First the bytes that begin and end at each step, then their running sum.
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
         bool is_whole = place->placement.kind == MMUL_PLACE_REPLICATE;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// What the files that make the plan of a program share; nobody else includes this. In the order in which
-// program_make.c calls it.
+// Declarations that the files which make the plan of a program share, in the order in which
+// program_make.c calls them. No other file includes this header.
 #pragma once
 
 #include "plan/lists/program_plan.h"
 
 // -------------------------------------------------------------------------------- program_choose.c
 
-// Between how many groups of rows the values may be split so that most of what the program does with groups
-// stays on its rank, each of which gets one at least; 1: it does nothing of the kind; MMUL_ONE_RANK. Fails with
-// MMUL_ERR_SYSTEM (memory).
+// Finds the number of groups of rows between which values may be split, so that most operations on
+// groups stay on one rank. Every rank gets at least one group. 1: no operation works on groups;
+// MMUL_ONE_RANK: one rank. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err);
 
-// One rule per operation, and the seconds of all. costs: by team. Fails as above.
+// Chooses one rule per operation, and computes the seconds of all. costs: by team. Fails with
+// MMUL_ERR_SYSTEM (memory) or MMUL_ERR_USAGE (a wish that no rule can follow).
 enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_program_costs *costs,
                                      const struct mmul_rule **rules, double *seconds,
@@ -22,26 +23,28 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
 
 // ---------------------------------------------------------------------------------- program_fuse.c
 
-// Finds the products that are split by rows or columns, and lets them bring from files, and take to
-// them, what nobody else reads: the moves that did that are gone then. Fails with MMUL_ERR_SYSTEM (memory).
+// Finds the products that are split by rows or columns. Lets them read from files, and write to
+// files, the values that no other step reads; the moves that did this are gone then. Fails with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err);
 
 // ------------------------------------------------------------------------------ program_epilogue.c
 
-// Lets operations that have to do with the same rows, or elements, be done together, in one step: the others are gone
-// then, and so are values that they alone read. Fails with MMUL_ERR_SYSTEM (memory).
+// Fuses operations on the same rows, or elements, into one step. The other steps are gone then, and
+// so are values that only they read. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
                                              struct mmul_error *err);
 
 // --------------------------------------------------------------------------------- program_early.c
 
-// Steps of a plan that may have early moves: these stand where they are to begin. moves_early: there are any. Fails
-// as above.
+// Moves the early moves of a plan to the places where they are to begin. moves_early: there are
+// any. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_move_early(struct mmul_program_plan *plan, struct mmul_error *err);
 
 // -------------------------------------------------------------------------------- program_memory.c
 
-// Offsets and bytes of the places on every node. Memory of a place that does not stay is used again, by
-// what is made two stages after the last one that reads it, or that waits for a move of it: then all ranks of the node,
-// and its traffic, are through with that (exec/traffic/mover.h). And which stage waits for which move. Fails as above.
+// Computes offsets and bytes of the places on every node, and the stage that waits for each move.
+// Memory of a place that does not stay is reused two stages after the last step that reads it, or
+// that waits for a move of it: by then all ranks of the node, and its traffic, are finished with it
+// (exec/traffic/mover.h). Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmul_error *err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From steps to the stages of one job, which is walked, and back to seconds.
+// Turns steps into the stages of one job, replays it, and turns the times back into seconds of
+// steps.
 #include "plan/program/program_predict.h"
 
 #include <math.h>
@@ -7,15 +8,15 @@
 #include "base/memory.h"
 #include "plan/replay/replay.h"
 
-// What a walk needs beside the plan.
+// Input of a replay beside the plan.
 struct job {
-    struct mmul_stage_plan *stages; // owned, `count` of them; equal products have one cost
-    struct mmul_cost **costs;       // owned, by step: NULL where it is another one's
-    int *makers;                    // owned, by place: the stage that makes it; -1: none does
-    int *
-        indices; // owned, by stage of a run, of which joined moves have one of their own: the stage here
-    unsigned *maps; // owned: of the nodes, while a cost is made
-    bool *in;       // owned: the ranks that have a part of it
+    struct mmul_stage_plan *stages; // owned, `count` of them; equal products share a cost
+    struct mmul_cost **costs;       // owned, by step: NULL if another step owns it
+    int *makers;                    // owned, by place: stage that makes it; -1: none
+    // Owned, by stage of the run (joined moves have their own): stage here.
+    int *indices;
+    unsigned *maps; // owned, per node: scratch of make_cost
+    bool *in;       // owned: ranks that have a part
     int count;
 };
 
@@ -52,7 +53,8 @@ static enum mmul_status make_cost(struct job *job, const struct mmul_program_pla
     return status;
 }
 
-// Whom its ranks wait for: of a move whoever has something of it, or else of what the ranks of a node make together.
+// Returns the ranks that a step waits for: for a move all ranks that have something of it, else the
+// ranks of the node if they made an operand together.
 static enum mmul_waits waits_of(const struct job *job, const struct mmul_program_plan *plan,
                                 const struct mmul_program_step *step) {
     enum mmul_waits waits = MMUL_WAITS_NOBODY;
@@ -69,7 +71,7 @@ static enum mmul_waits waits_of(const struct job *job, const struct mmul_program
     return waits;
 }
 
-// The stage that waits for each early move; behind the last one nobody does.
+// Finds the stage that waits for each early move; count: none does.
 static void find_dues(struct job *job, const struct mmul_program_plan *plan) {
     int stages = 0;
     for (int i = 0, index = 0; i < plan->step_count; i++) {
@@ -93,7 +95,8 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         const long owner = (step->same != NULL ? step->same : step) - plan->steps;
-        if (step->joined) // its product's seconds are those of both
+        // Its product's seconds include it.
+        if (step->joined)
             continue;
         struct mmul_stage_plan *stage = &job->stages[job->count];
         *stage = (struct mmul_stage_plan){.schedule = step->schedule,
@@ -118,7 +121,8 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
     return status;
 }
 
-// A step takes what it adds to those before it; the last one what is then under way.
+// Sets each step's seconds to its addition to the steps before. The last step also gets the traffic
+// still in flight.
 static void take_seconds(struct mmul_program_plan *plan, const struct mmul_replay *replay) {
     double before = 0;
     int stage = 0;
@@ -135,7 +139,7 @@ static void take_seconds(struct mmul_program_plan *plan, const struct mmul_repla
         last->seconds += fmax(0, replay->seconds - before);
 }
 
-// All of it as one job.
+// Replays all steps as one job.
 static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
                              struct mmul_error *err) {
     struct job job = {.count = 0};
@@ -167,7 +171,8 @@ static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_c
     return status;
 }
 
-// A product's own prediction. Small products are not worth measuring speeds: what the placements were chosen by stays.
+// Takes a product's own prediction. Speeds of small products are not measured, so their seconds
+// stay those by which placements were chosen.
 static void predict_product(struct mmul_program_step *step) {
     step->axis = step->schedule->axis;
     if (step->schedule->predicted_seconds > 0)
