@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who is alike, with a tolerance that grows until few enough are left; then a schedule of those.
+// Finds classes of similar ranks and nodes, with a tolerance that grows until few enough classes
+// are left, then makes a schedule of them.
 #include "plan/replay/rank_classes.h"
 
 #include <math.h>
@@ -10,13 +11,13 @@
 
 static const double TOLERANCE = 0.01, TOLERANCE_MOST = 4;
 
-// ------------------------------------------------------------------------------------ who is alike
+// -------------------------------------------------------------------------------------- similarity
 
 struct look {
     const struct mmul_cluster *cluster;
     const struct mmul_stage_plan *stages;
     int count;
-    double tolerance; // 0: nobody is alike
+    double tolerance; // 0: no ranks are similar
 };
 
 static bool near(double x, double y, double tolerance) {
@@ -28,7 +29,7 @@ static double units_of(const struct mmul_schedule *schedule, int rank) {
                     mmul_schedule_ranks(schedule)[rank].begin);
 }
 
-// Ranks without units are alike whatever they could do.
+// Returns true if two ranks are similar. Ranks without units are similar regardless of their speed.
 static bool ranks_alike(const struct look *look, int a, int b) {
     for (int i = 0; i < look->count; i++) {
         const struct mmul_stage_plan *s = &look->stages[i];
@@ -45,7 +46,7 @@ static bool ranks_alike(const struct look *look, int a, int b) {
     return look->tolerance > 0;
 }
 
-// In one schedule; the links count where there is something to move.
+// Compares two nodes in one schedule. Links count only if there are bytes to move.
 static bool is_like_node(const struct look *look, const struct mmul_stage_plan *s, int a, int b) {
     const struct mmul_schedule_node *x = &mmul_schedule_nodes(s->schedule)[a],
                                     *y = &mmul_schedule_nodes(s->schedule)[b];
@@ -76,7 +77,7 @@ static bool nodes_alike(const struct look *look, int a, int b) {
 
 // ----------------------------------------------------------------------------------------- classes
 
-// The class of a node: that of an earlier one, of which it is given the ranks'; or a new one.
+// Assigns a node to the class of an earlier node, whose rank classes it takes, or to a new class.
 static void place_node(const struct look *look, struct mmul_rank_classes *f, int node, int *first) {
     const struct mmul_cluster *cluster = look->cluster;
     int class = 0;
@@ -93,15 +94,16 @@ static void place_node(const struct look *look, struct mmul_rank_classes *f, int
     }
     first[f->node_count++] = node;
     for (; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
-        int other =
-            mmul_cluster_next_rank(cluster, cluster->nodes[node].leader); // the leader alone
+        // The leader is alone in its class.
+        int other = mmul_cluster_next_rank(cluster, cluster->nodes[node].leader);
         while (other >= 0 && other < i && !ranks_alike(look, i, other))
             other = mmul_cluster_next_rank(cluster, other);
         f->rank_of[i] = other >= 0 && other < i ? f->rank_of[other] : f->size++;
     }
 }
 
-// Root's node first; `first`: of each class, one node. False: there are more than `most`.
+// Finds the classes, root's node first. `first`: one node of each class. Returns false if there are
+// more than `most` classes.
 static bool find_classes(const struct look *look, struct mmul_rank_classes *f, int *first,
                          int most) {
     const struct mmul_cluster *cluster = look->cluster;
@@ -141,7 +143,8 @@ static void count_classes(const struct look *look, struct mmul_rank_classes *f) 
     }
 }
 
-// In a stack ranks need matrices of their own, so few nodes stand for themselves there.
+// Returns true if there are enough ranks to fold. In a stack ranks need matrices of their own, so
+// up to four times as many ranks represent themselves.
 static bool may_fold(const struct look *look) {
     const struct mmul_schedule *schedule = first_schedule(look);
     bool stack =
@@ -189,7 +192,7 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
 
 // ------------------------------------------------------------------------------------ the schedule
 
-// The first rounds, and panels wider, until there are few enough passes.
+// Keeps the first rounds, and widens panels, until there are few enough passes.
 static void shorten(struct mmul_schedule *schedule, struct mmul_schedule_node *nodes) {
     const int64_t rounds_least = 4;
     int64_t panels = mmul_schedule_panels(schedule);
@@ -228,7 +231,8 @@ enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
         if (classes->last[classes->node_of[i]] == i)
             nodes[classes->node_of[i]] = mmul_schedule_nodes(whole)[i];
     shorten(made, nodes);
-    for (int i = whole->size - 1; i >= 0; i--) { // the first of them decides
+    // The first member of a class decides.
+    for (int i = whole->size - 1; i >= 0; i--) {
         const struct mmul_schedule_rank *its = &mmul_schedule_ranks(whole)[i];
         struct mmul_schedule_rank *r = &ranks[classes->rank_of[i]];
         *r = (struct mmul_schedule_rank){.node = classes->node_of[its->node],

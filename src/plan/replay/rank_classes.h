@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// A schedule for a few that stand for many: nodes that are alike become one node, ranks of a node that are
-// alike one rank, which have the units of all of them. Of many rounds it has the first, with their part
-// of the units, and of many panels fewer and wider ones. The lists of such a schedule (plan/lists/transfers.h,
-// plan/lists/tasks.h) are those of the whole one, shorter, so that what is learnt by walking them holds for
-// thousands of ranks. Pure.
+// Folds a schedule, so that few ranks represent many. Similar nodes become one node. Similar ranks
+// of a node become one rank, which has the units of all of them. Of many rounds the folded schedule
+// has the first ones, with their part of the units; of many panels it has fewer and wider ones. Its
+// lists (plan/lists/transfers.h, plan/lists/tasks.h) are those of the whole schedule, shorter, so
+// results of a walk hold for thousands of ranks. Pure.
 //
-// Up to so many ranks, and passes, everybody and everything stands for itself.
+// With at most MMUL_FOLD_RANKS ranks and MMUL_FOLD_PASSES passes nothing is folded.
 #pragma once
 
 #include "plan/cost/cost.h"
@@ -16,36 +16,37 @@ enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_PASSES = 256 };
 
 struct mmul_rank_classes {
     int size, node_count;
-    int *rank_of; // of the whole schedule's ranks: which stands for it; owned, like all below
-    int *node_of; // the same of its nodes; root's is node 0
-    int *members; // size: ranks that it stands for
-    int *nodes;   // node_count: nodes that it stands for
-    int *home;    // size: the node
-    int *leaders; // node_count: the rank that stands for their leaders
-    int *last;    // node_count: of those, the last one to which panels are passed on
+    int *rank_of; // class of each rank of the whole schedule; owned, like all below
+    int *node_of; // class of each node; root's node is class 0
+    int *members; // size: ranks in the class
+    int *nodes;   // node_count: nodes in the class
+    int *home;    // size: node class of the rank class
+    int *leaders; // node_count: rank class of the leaders
+    int *last;    // node_count: last node of the class in the relay chain
 };
 
-// Whom a rank waits for before it begins a stage, until these are through with all that comes before it.
+// Ranks that must finish all earlier stages before a rank begins a stage.
 enum mmul_waits { MMUL_WAITS_NOBODY, MMUL_WAITS_NODE, MMUL_WAITS_ALL };
 
-// A stage of a job: of a product that has a schedule what it costs, set to its cut and members; of all else the
-// seconds that it takes its ranks.
+// A stage of a job. A product with a schedule has its cost model, set to its cut and members. Every
+// other stage has the seconds that it takes its ranks.
 struct mmul_stage_plan {
-    const struct mmul_schedule *schedule; // NULL: it has none
+    const struct mmul_schedule *schedule; // NULL: none
     const struct mmul_cost *cost;
-    double seconds; // of all else; of a product, of its fused operations
+    double seconds; // stage without schedule: all of it; product: its fused operations only
     enum mmul_waits waits;
-    int needs; // the stage that makes what its ranks send each other; -1: none
-    int due; // of what is on its way while later stages compute: the first that waits for it; 0: it is not
+    int needs; // stage that makes the bytes which ranks send each other; -1: none
+    int due;   // early move: first stage that waits for its arrival; 0: not an early move
 };
 
-// Who stands for whom in all of them. Fails with MMUL_ERR_SYSTEM (memory).
+// Finds the classes for all stages. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
                                         const struct mmul_stage_plan *stages, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err);
 void mmul_rank_classes_fini(struct mmul_rank_classes *classes);
 
-// The folded schedule of one of them, released with mmul_schedule_free; the same failure.
+// Makes the folded schedule of one stage; release it with mmul_schedule_free. Fails with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
                                         const struct mmul_schedule *whole,
                                         struct mmul_schedule **schedule, struct mmul_error *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The clock goes from event to event. Between two of them everything that is under way goes on at a
-// rate; at each, what has what it waits for begins. Knows no formula of when things happen.
+// Simulates a job from event to event. Between two events everything in flight advances at a rate.
+// At each event all activities begin that have what they wait for. Contains no closed formula of times.
 #include "plan/replay/replay.h"
 
 #include <math.h>
@@ -9,62 +9,65 @@
 #include "base/memory.h"
 #include "plan/lists/tasks.h"
 
-static const double LEAST_RATE = 0.05; // of computing, whatever traffic takes
+static const double LEAST_RATE = 0.05; // share of the computing rate, regardless of traffic
 static const double TOO_SHORT = 1e-12; // seconds
 
-// What is under way.
+// An activity in progress.
 struct activity {
     bool is_on;
     double begin, left; // seconds, at full rate
-    double load;        // of its node's leader, CPU seconds per second
+    double load;        // load on its node's leader, CPU seconds per second
 };
 
 // A channel at a node.
 struct channel {
-    int stage, stage_on;           // of the next transfer, of what is under way
-    int64_t position, position_on; // in the list
+    int stage, stage_on;           // stage of the next transfer; of the one in flight
+    int64_t position, position_on; // position in the list; likewise
     struct mmul_transfers list;
     bool has_next;
-    struct mmul_transfer next, on; // the next one, the one under way
-    struct activity activity;      // scatter, gather: only root's runs down
+    struct mmul_transfer next, on; // next transfer; transfer in flight
+    struct activity activity;      // scatter, gather: only root's counts down
 };
 
 struct node {
     struct channel channels[MMUL_ROUTES];
-    double rate; // at which its leader computes
+    double rate; // computing rate of its leader
 };
 
 struct computer {
     int stage;
-    int64_t index; // of the task that is next, or under way
+    int64_t index; // task that is next, or in progress
     struct mmul_tasks tasks;
     struct mmul_task task;
     struct activity activity;
     double compute_seconds, end;
-    double later; // by so much, for the rounds that are left out
+    double later; // delay for the omitted rounds
 };
 
-// A block of C on its way: when the one before it was in the result, and from when until when it went.
+// Delivery of a block of C: arrival of the block before it, begin and end of its own transfer.
 struct delivery {
     double before, begin, end;
 };
 
-// Of a product: what its lists count, and when; and moves.
+// State of a stage: counters and times of a product's lists, or the arrival of an early move.
 struct stage {
-    double comes;      // of an early move: when it has come; INFINITY: it has not begun
-    int due, next_due; // early moves that it waits for; behind it: one more than which
-    struct mmul_schedule *schedule; // folded; NULL: it has none, and nothing of all this
+    double comes; // arrival of an early move; INFINITY: not begun
+    // List of the early moves that it waits for: head here, link in the move; stage + 1.
+    int due, next_due;
+    struct mmul_schedule *schedule; // folded; NULL: none, then the rest is unset
     const struct mmul_cost *cost;
-    double panel_seconds_per_byte;      // of the slowest hop
+    double panel_seconds_per_byte;      // slowest hop
     int64_t (*counters)[MMUL_COUNTERS]; // by node
-    int64_t positions;                  // of the relay's lists
-    double *begun, *ended;    // by node and position: it moves, is there; INFINITY: not yet
-    struct mmul_count *frees; // by node and position: when it has gone on
-    struct delivery *last;    // by node: of its last block
-    int64_t *passes_done;     // by rank
-    double *element_seconds;  // by rank
-    double left_out;          // rounds, for each of the second half of those that are walked
-    int before;               // the product but one before it; -1: none
+    int64_t positions;                  // length of the relay's lists
+    // By node and position: begin and arrival; INFINITY: not yet.
+    double *begun, *ended;
+    // By node and position: counter to advance when it has been sent on.
+    struct mmul_count *frees;
+    struct delivery *last;   // by node: delivery of its last block
+    int64_t *passes_done;    // by rank
+    double *element_seconds; // by rank
+    double left_out;         // omitted rounds, per round in the second half of the walked ones
+    int before;              // the product two products earlier; -1: none
 };
 
 struct simulation {
@@ -73,10 +76,10 @@ struct simulation {
     struct stage *stages;
     struct node *nodes;
     struct computer *ranks;
-    int64_t *bytes; // by node: of the exchange that begins
+    int64_t *bytes; // by node, of the exchange that begins
     struct mmul_replay *result;
     double now;
-    double moving_until; // early moves, on the network
+    double moving_until; // early moves occupy the network until then
 };
 
 static void raise_counter(struct stage *stage, int node, struct mmul_count count) {
@@ -87,8 +90,8 @@ static void raise_counter(struct stage *stage, int node, struct mmul_count count
 
 // ------------------------------------------------------------------------- before the clock starts
 
-// Mean seconds of an element of C of those for whom the rank stands; what root's lists read and write
-// is not computing.
+// Computes the mean seconds per element of C over the ranks of each class. Reads and writes of
+// root's lists are not computing.
 static void find_element_seconds(const struct simulation *s, struct stage *stage,
                                  const struct mmul_stage_plan *whole) {
     const struct mmul_cost *cost = whole->cost;
@@ -116,7 +119,8 @@ static void find_element_seconds(const struct simulation *s, struct stage *stage
 
 static void reset_stage(const struct simulation *s, struct stage *stage) {
     const struct mmul_cost *cost = stage->cost;
-    for (int node = 0; node < cost->node_count; node++) // of a spread operand there is no chain
+    // A spread operand has no chain.
+    for (int node = 0; node < cost->node_count; node++)
         if (cost->nodes[node].remote)
             stage->panel_seconds_per_byte =
                 fmax(stage->panel_seconds_per_byte, cost->nodes[node].link);
@@ -170,7 +174,7 @@ static void stage_fini(struct stage *stage) {
 
 // ------------------------------------------------------------------------------------------- ranks
 
-// Are all ranks of a node, or of all (-1), through with so many stages?
+// Returns true if all ranks of a node, or all ranks (-1), have finished `stages` stages.
 static bool are_through(const struct simulation *s, int node, int stages) {
     for (int rank = 0; stages > 0 && rank < s->classes.size; rank++)
         if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
@@ -196,7 +200,7 @@ static void end_stage(struct simulation *s, int index) {
     begin_stage(s, index);
 }
 
-// The next task, of this stage or the next; all before it is done.
+// Finds the next task, of this stage or a later one. All tasks before it are done.
 static void find_task(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
     while (r->stage < s->request->count && s->stages[r->stage].schedule != NULL) {
@@ -221,7 +225,7 @@ static void find_task(struct simulation *s, int index) {
     }
 }
 
-// When the last of the early moves that a stage waits for has come.
+// Returns the arrival of the last early move that a stage waits for.
 static double due_of(const struct simulation *s, int stage) {
     double come = 0;
     for (int i = s->stages[stage].due; i > 0; i = s->stages[i - 1].next_due)
@@ -229,7 +233,8 @@ static double due_of(const struct simulation *s, int stage) {
     return come;
 }
 
-// Nobody is more than a stage ahead of the others of its node.
+// Returns true if a rank may begin its stage. No rank is more than one stage ahead of the others of
+// its node.
 static bool has_whom_it_waits_for(const struct simulation *s, int index) {
     const int stage = s->ranks[index].stage, node = s->classes.home[index];
     enum mmul_waits waits = s->request->stages[stage].waits;
@@ -288,7 +293,7 @@ static void end_task(struct simulation *s, int index) {
 
 // ---------------------------------------------------------------------------------------- channels
 
-// The first product from there on; the number of stages if there is none.
+// Returns the first product from a stage on; the number of stages if there is none.
 static int find_product(const struct simulation *s, int stage) {
     while (stage < s->request->count && s->stages[stage].schedule == NULL)
         stage++;
@@ -316,7 +321,8 @@ static void find_transfer(struct simulation *s, int node, int route) {
 static bool may_begin(const struct simulation *s, int node, const struct channel *channel) {
     if (!channel->has_next || channel->activity.is_on)
         return false;
-    // Lanes and slots are those of the product but one before; what ranks send each other they have made.
+    // Lanes and slots are shared with the product two products earlier. Ranks send each other only
+    // bytes that exist.
     if (!are_through(s, node, s->stages[channel->stage].before + 1) ||
         !are_through(s, node, s->request->stages[channel->stage].needs + 1))
         return false;
@@ -363,7 +369,8 @@ static bool takes_part(const struct simulation *s, int node, int route) {
     return channel->has_next && channel->stage == root->stage;
 }
 
-// All at once: those who give or get something have what they wait for.
+// Begins a scatter or gather on all nodes at once, when all nodes with bytes have what they wait
+// for.
 static bool begin_exchange(struct simulation *s, int route) {
     struct channel *root = &s->nodes[0].channels[route];
     const struct stage *stage = &s->stages[root->stage];
@@ -383,7 +390,8 @@ static bool begin_exchange(struct simulation *s, int route) {
         latency = fmax(latency, link.latency_seconds + MMUL_ATTENDED_SECONDS);
     }
     bool is_out = route == MMUL_ROUTE_SCATTER;
-    for (int node = s->classes.node_count - 1; node >= 0; node--) { // root last: it tells the stage
+    // Root goes last: takes_part reads its stage.
+    for (int node = s->classes.node_count - 1; node >= 0; node--) {
         const struct mmul_cost_node *n = cost_node(s, root->stage, node);
         double own = node == 0 ? bytes : (double)s->bytes[node] / s->classes.nodes[node];
         bool comes = is_out == (node > 0);
@@ -402,7 +410,7 @@ static void end_exchange(struct simulation *s, int route) {
 
 // ------------------------------------------------------------------------------------------- relay
 
-// When the panel that begins at `begun` (or ends, at `ended`) at one node does so at the next.
+// Returns the time when a panel that begins (or ends) at one node at `times` does so at the next.
 static double follows(const struct simulation *s, const double *times, int stage, int64_t position,
                       int node, int from) {
     if (from < 0)
@@ -411,7 +419,8 @@ static double follows(const struct simulation *s, const double *times, int stage
            fmax(0, cost_node(s, stage, node)->begins - cost_node(s, stage, from)->begins);
 }
 
-// When what is under way at a node, or next, has ended, or begun, at the one before it.
+// Return the earliest end of the panel in flight at a node, and the earliest begin of the next one,
+// after the same event at the node before.
 static double may_end(const struct simulation *s, int node) {
     const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     return follows(s, s->stages[l->stage_on].ended, l->stage_on, l->position_on, node, l->on.from);
@@ -433,8 +442,8 @@ static bool begin_relay(struct simulation *s, int node) {
     const struct mmul_transfer *panel = &channel->next;
     int64_t at = node * stage->positions + channel->position;
     double each = stage->panel_seconds_per_byte;
-    double passed_on =
-        1 - (panel->to < 0) / (double)s->classes.nodes[node]; // by all but the last one
+    // All nodes of the class send it on, except the last one of the chain.
+    double passed_on = 1 - (panel->to < 0) / (double)s->classes.nodes[node];
     stage->begun[at] = s->now;
     stage->frees[at] = panel->frees;
     double load = (passed_on * n->sending + (panel->from < 0 ? 0 : n->receiving)) / each;
@@ -442,7 +451,7 @@ static bool begin_relay(struct simulation *s, int node) {
     return true;
 }
 
-// A panel has gone on when it is at the next node.
+// A panel has been sent on when it is at the next node.
 static void end_relay(struct simulation *s, int node) {
     const struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     struct stage *stage = &s->stages[channel->stage_on];
@@ -485,8 +494,8 @@ static int out_of_root(const struct simulation *s) {
     return channels[MMUL_ROUTE_SCATTER].activity.is_on + channels[MMUL_ROUTE_RELAY].activity.is_on;
 }
 
-// Lines share what they have in common: root's link, which may be slower both ways at once, and its main
-// thread, which reads and writes.
+// Returns the rate of a channel. Channels share root's link, which may be slower both ways at once,
+// and root's main thread, which reads and writes.
 static double rate_of_line(const struct simulation *s, int node, int route) {
     static const bool in_common[MMUL_ROUTES][MMUL_ROUTES] = {
         [MMUL_ROUTE_SCATTER] = {[MMUL_ROUTE_RELAY] = true},
@@ -518,7 +527,8 @@ static void find_rates(struct simulation *s) {
     }
 }
 
-// When a channel's transfer ends as things are, or its next panel may follow; INFINITY: others decide.
+// Returns the time when a channel's transfer ends at the current rates, or its next panel may
+// follow. INFINITY: other events come first.
 static double next_of_line(const struct simulation *s, int node, int route) {
     const struct channel *channel = &s->nodes[node].channels[route];
     double end = INFINITY;
@@ -615,7 +625,8 @@ static void walk(struct simulation *s) {
 
 // -------------------------------------------------------------------------------------- the result
 
-// When its last block is in the result, had it not waited for those of others to go with it.
+// Returns the time when a rank's last block is in the result, without waiting for blocks of other
+// ranks to go with it.
 static double finish_of(const struct simulation *s, const struct computer *r, int node) {
     double finish = r->end;
     for (int i = 0; i < s->request->count; i++) {
