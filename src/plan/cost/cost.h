@@ -42,7 +42,7 @@
 #define MMUL_ATTENDED_SECONDS 2e-3
 
 // Assumed for TCP over Ethernet at either end, with reading, copying and the checksum. Measured on
-// emulated cables whose cards segment packets themselves (cores of about 3 GHz): 1.2 ns.
+// emulated cables with cards that segment packets themselves (cores of about 3 GHz): 1.2 ns.
 #define MMUL_NETWORK_CPU_SECONDS_PER_BYTE 1e-9
 
 struct mmul_cost_request {

@@ -12,7 +12,7 @@
 #include "plan/cost/cost.h"
 
 // Writes units per rank (fractions, sum `total`) and returns the time at which all ranks with units
-// end. A rank whose first bytes would arrive too late gets none. `capacity`: most units per node;
+// end. A rank gets none if its first bytes would arrive too late. `capacity`: most units per node;
 // NULL: no limit. `cost` must be set; it is coupled and evaluated with the result. Returns 0, with
 // undefined units, if no shares reach the total: capacities are too small, or no rank has a speed.
 double mmul_balance(struct mmul_cost *cost, double total, const int64_t *capacity, double *units);

@@ -11,7 +11,8 @@ struct mmul_schedule_request {
     const struct mmul_problem *problem;
     const struct mmul_cluster *cluster;
     const double *weights; // one per rank; NULL: all ranks finish together
-    // One enum mmul_maps per node; NULL: none. A matrix that is a value on the node counts as mapped.
+    // One enum mmul_maps per node; NULL: none. A matrix that is a value on the node counts as
+    // mapped.
     const unsigned *node_maps;
     // Maps that are values on every node: they stay mapped regardless of memory.
     unsigned value_maps;

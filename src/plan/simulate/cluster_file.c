@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From JSON to a problem and a cluster, twice over the groups: counting, then filling in. Opens no
+// Converts JSON to a problem and a cluster. Walks the groups twice: counts, then fills in. Opens no
 // file, predicts nothing.
 #include "plan/simulate/cluster_file.h"
 
@@ -11,9 +11,9 @@
 #include "model/dtype.h"
 
 enum { RANKS_MOST = 65536, DEFAULT_TRANSFER_GB = 12 };
-static const double REQUIRED = -1; // as a default
+static const double REQUIRED = -1; // default value of a required number
 
-// An object and what to call it: "nodes[1].ranks[0]".
+// An object and its name in errors: "nodes[1].ranks[0]".
 struct place {
     const char *path;
     const json_t *object;
@@ -26,7 +26,7 @@ static enum mmul_status fail_key(const struct place *p, const char *key, const c
                      p->name[0] && key[0] ? "." : "", key, what);
 }
 
-// A misspelt key would be a default that nobody meant.
+// Refuses unknown keys: a misspelt key would silently get its default.
 static enum mmul_status check_keys(const struct place *p, const char *const *known,
                                    struct mmul_error *err) {
     const char *key;
@@ -43,9 +43,9 @@ static enum mmul_status check_keys(const struct place *p, const char *const *kno
     return MMUL_OK;
 }
 
-// What a number may be.
+// Limits of a number.
 struct limits {
-    double initial; // when it is absent; REQUIRED: it must be there
+    double initial; // value if it is absent; REQUIRED: it must be there
     double least, most;
 };
 
@@ -122,7 +122,8 @@ static enum mmul_status read_problem(const struct place *p, struct mmul_problem 
 
 // ------------------------------------------------------------------------------------------- ranks
 
-// One number, or one per size, which then are in `flops`, too. `otherwise`: of the one number.
+// Reads one number, or one per size, which are then also written to `flops`. `otherwise`: default
+// of the single number.
 static enum mmul_status read_rates(const struct place *p, const char *key, double otherwise,
                                    double flops[static MMUL_SPEED_POINTS], double *last,
                                    struct mmul_error *err) {
@@ -146,7 +147,7 @@ static enum mmul_status read_rates(const struct place *p, const char *key, doubl
     return MMUL_OK;
 }
 
-// float64: half of the other rates where nothing is said of it.
+// Reads the rates. float64 rates default to half of the other rates.
 static enum mmul_status read_speed(const struct place *p, struct mmul_rank_info *rank,
                                    struct mmul_error *err) {
     struct mmul_speed *speed = &rank->speed;
@@ -213,7 +214,7 @@ static enum mmul_status read_rank(const struct place *p, const struct mmul_node_
 
 // ------------------------------------------------------------------------------------------- nodes
 
-// What all nodes of a group have.
+// Properties of all nodes of a group.
 struct group {
     struct mmul_node_info node;
     const char *name;
@@ -248,7 +249,7 @@ static enum mmul_status read_group(const struct place *p, struct group *group,
     return MMUL_OK;
 }
 
-// A walk over all nodes: counts while `cluster` is NULL, then fills it in.
+// A walk over all nodes. It counts while `cluster` is NULL, then fills the cluster in.
 struct reading {
     const char *path;
     struct mmul_cluster *cluster;
@@ -256,7 +257,7 @@ struct reading {
     int64_t size, node_count, kinds;
 };
 
-// `count` ranks like `rank` on each node of the group.
+// Adds `count` ranks like `rank` to each node of the group.
 static void add_ranks(struct reading *r, const struct group *group, int64_t before, int64_t each,
                       const struct mmul_rank_info *rank, int64_t count) {
     for (int64_t node = 0; node < group->count; node++) {

@@ -15,21 +15,21 @@
 //       ]
 //     }
 //
-// The first rank of the first node is root. Rates are per second; a gb is 1e9 bytes. `gflops` is one
-// number, or one per cube of side 256, 512, 1024, 2048, 4096. Given or not:
-//   dtype       float32 (float16, bfloat16, float64)   of A and B
-//   count       1                             of nodes, of ranks on each of them
+// The first rank of the first node is root. Rates are per second; a gb is 1e9 bytes. `gflops` is
+// one number, or one per cube of side 256, 512, 1024, 2048, 4096. Defaults and meanings:
+//   dtype       float32 (float16, bfloat16, float64)   type of A and B
+//   count       1                             number of nodes, or of ranks on each of them
 //   name        "node", the device            nodes are numbered
 //   link_gbit   assumed as elsewhere          between the node and root's, and with its neighbours
 //   latency_us  assumed as elsewhere
 //   cores       0: all busy                   more than the threads of CPU ranks: some are idle
-//   maps_files  true for the first node alone
-//   device      "cpu", or "gpu"
-//   host_memory true for "cpu"                uses operands where they lie
-//   threads     the cores, else 1             of a CPU rank
-//   memory_gib  of the node, for a cpu        needed for nodes and for devices of their own memory
-//   gflops_float64   half of gflops           as that
-//   upload_gb, download_gb: 12, where memory is not the host's
+//   maps_files  true for the first node only
+//   device      "cpu" or "gpu"                required
+//   host_memory true for "cpu"                the device works in host memory
+//   threads     the cores, else 1             threads of a CPU rank
+//   memory_gib  of the node, for a cpu        required for nodes, and devices with their own memory
+//   gflops_float64   half of gflops           one number, or one per cube
+//   upload_gb, download_gb: 12, for devices with their own memory
 #pragma once
 
 #include "base/json.h"
@@ -40,12 +40,13 @@ struct mmul_description {
     struct mmul_problem problem;
     struct mmul_cluster *cluster; // owned
     unsigned *node_maps;          // owned
-    int *rank_kind;               // owned: which entry of `kinds` a rank is
+    int *rank_kind;               // owned: entry of `kinds` of each rank
     int kinds;                    // entries of `ranks` in all groups
 };
 
-// `path` names the file in errors; `value` is borrowed. Fails with MMUL_ERR_DATA: a key that is
-// missing, unknown, or of the wrong type or range; more than 65,536 ranks.
+// Reads a description. `path` names the file in errors; `value` is borrowed. Fails with
+// MMUL_ERR_DATA: a key that is missing, unknown, or of the wrong type or range; more than 65,536
+// ranks.
 enum mmul_status mmul_description_create(const json_t *value, const char *path,
                                          struct mmul_description **description,
                                          struct mmul_error *err);

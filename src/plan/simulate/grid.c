@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Formulas of other algorithms. Nothing here is ever run: the program cuts along one axis, because
-// its operands begin, and its result ends, in files on root.
+// Evaluates the formulas of other algorithms. None of them is ever run: the program cuts along one
+// axis, because its operands begin, and its result ends, in files on root.
 #include "plan/simulate/grid.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 enum { SUMMA_PANEL = 256 };
 
-// The first so many nodes: the least, the largest or the sum of each.
+// Minimum, maximum or sum of each property over the first nodes.
 struct nodes {
     bool root;
     double slowest, rate, latency, memory;
@@ -76,14 +76,15 @@ static void keep_better(struct mmul_grid *best, struct mmul_grid grid) {
         *best = grid;
 }
 
-// A candidate with its bytes and latencies, for both questions.
+// Evaluates a candidate with its bytes and latencies, in place and from root.
 static void consider(struct mmul_grids *grids, const struct terms *t, struct mmul_grid grid,
                      double latencies) {
     int used = grid.rows * grid.cols * grid.copies;
     const struct nodes *nodes = &t->nodes[used - 1];
     double compute = t->operations / (used * nodes->slowest);
     double moving = used > 1 ? grid.bytes / nodes->rate + latencies * nodes->latency : 0;
-    double link = nodes->root_seconds_per_byte / used; // seconds per byte dealt out evenly
+    // Seconds per byte that is distributed evenly.
+    double link = nodes->root_seconds_per_byte / used;
     grid.bytes = used > 1 ? grid.bytes : 0;
     grid.seconds = fmax(compute, moving);
     keep_better(&grids->in_place, grid);

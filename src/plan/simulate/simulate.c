@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Simulations: the schedule of a described job, what one device alone would need, and other algorithms
-// by their formulas.
+// Simulates a described job: its schedule, the seconds of the best single device, and other
+// algorithms by their formulas.
 #include "plan/simulate/simulate.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ void mmul_simulation_destroy(struct mmul_simulation *simulation) {
     mmul_free(simulation);
 }
 
-// One pass of everything, on root's node, files mapped.
+// Seconds of one pass of everything, on root's node, with mapped files.
 static double seconds_alone(const struct mmul_simulation *s, int rank) {
     const struct mmul_problem *problem = &s->description->problem;
     const struct mmul_cut cut = mmul_panels_one(problem, MMUL_ROWS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A plan for machines that need not exist, and what it would gain: the cost model's seconds, not a
+// A plan for machines that need not exist, and its expected gain: seconds of the cost model, not a
 // measurement. Pure.
 #pragma once
 
@@ -12,15 +12,15 @@
 struct mmul_simulation {
     struct mmul_description *description; // owned
     struct mmul_schedule *schedule;       // owned
-    struct mmul_plan plan;                // of it, as the public interface has it
+    struct mmul_plan plan;                // schedule, as the public interface has it
     double best_alone_seconds;            // the fastest rank, alone, on root's node
-    int best_alone;                       // which
-    double ideal_seconds;                 // all devices at their full rate, nothing else
+    int best_alone;                       // rank number
+    double ideal_seconds;                 // all devices at their full rate, no other cost
     struct mmul_grids grids[MMUL_GRIDS];
 };
 
-// Takes the description over, also on failure. Of `request` everything but problem, cluster and
-// node_maps counts. Fails as mmul_schedule_make does.
+// Simulates a described job. Takes ownership of the description, also on failure. Ignores problem,
+// cluster and node_maps of `request`. Fails like mmul_schedule_make.
 enum mmul_status mmul_simulation_make(struct mmul_description *description,
                                       const struct mmul_schedule_request *request,
                                       struct mmul_simulation **simulation, struct mmul_error *err);
