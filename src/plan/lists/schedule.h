@@ -29,7 +29,7 @@ struct mmul_schedule_rank {
     double weight;          // as given or measured, not normalised
     int64_t claim_least;    // least lines or width of a stealable task (plan/lists/tasks.h)
     struct mmul_tile tile;  // zero sides if the part is empty
-    int64_t host_bytes;     // its parts of A or B, C and C_in, and private work space
+    int64_t host_bytes;     // parts of A or B, C and C_in, and private work space
     double compute_seconds; // predicted; 0: speed not known
     // Rows of a spread whole operand, over all matrices.
     int64_t whole_begin, whole_end;

@@ -60,7 +60,7 @@ int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
                                       p->request->device_memory_limit_bytes);
 }
 
-// Such a device uses host memory: for operands and temporaries of the whole product, or for the
+// A CPU through OpenCL uses host memory: for operands and temporaries of the whole product, or for the
 // bytes the device may use if that is less.
 static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *q = &p->schedule->problem;

@@ -58,7 +58,7 @@ struct mmul_grid_part {
     int64_t matrices, m, n, k;
     int col;                          // column of the mesh
     struct mmul_panel cols;           // columns of its blocks of B and C
-    struct mmul_panel b_rows, a_cols; // its share of k
+    struct mmul_panel b_rows, a_cols; // share of k
 };
 
 // Returns false if the rank has no part. Then all panels are empty.

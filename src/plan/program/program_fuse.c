@@ -157,7 +157,7 @@ static bool is_by_groups(const struct mmul_program_plan *plan,
                          const struct mmul_program_step *step) {
     const struct mmul_shape result = shape_of(plan, step->result);
     bool by_groups = false;
-    // Its operands are in files.
+    // The operands are in files.
     if (operation_of(plan, step)->scale.is_given)
         return false;
     for (int i = 0; step->kind == MMUL_STEP_COMPUTE && i < MMUL_FACTORS && step->operands[i] >= 0;

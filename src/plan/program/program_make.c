@@ -598,7 +598,7 @@ void mmul_program_forget_products(struct mmul_program_plan *plan) {
 void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     if (plan == NULL)
         return;
-    // Its context keeps it in a cache.
+    // The plan's context caches it.
     if (plan->is_kept) {
         plan->is_used = false;
         return;

@@ -95,7 +95,7 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         const long owner = (step->same != NULL ? step->same : step) - plan->steps;
-        // Its product's seconds include it.
+        // The product's seconds include the move.
         if (step->joined)
             continue;
         struct mmul_stage_plan *stage = &job->stages[job->count];

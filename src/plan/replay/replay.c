@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Simulates a job from event to event. Between two events everything in flight advances at a rate.
-// At each event all activities begin that have what they wait for. Contains no closed formula of times.
+// At each event all activities begin that have what they wait for. Contains no closed formula of
+// times.
 #include "plan/replay/replay.h"
 
 #include <math.h>
