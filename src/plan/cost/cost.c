@@ -31,7 +31,7 @@ static bool maps_whole(const struct mmul_cost *cost, int node) {
     return maps_of(cost, node) & mmul_maps_whole(cost->request.axis);
 }
 
-// Seconds per byte of root's file. It runs beside the link; the slower one counts.
+// Returns the seconds per byte of root's file. It runs beside the link; the slower one counts.
 static double file_seconds_per_byte(const struct mmul_cost *cost) {
     unsigned maps = maps_of(cost, cost->root_node), all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
     return (maps & all) == all ? MMUL_FIRST_TOUCH_SECONDS_PER_BYTE : 1 / MMUL_FILE_BYTES_PER_SECOND;
@@ -194,7 +194,7 @@ static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
     return link;
 }
 
-// Seconds of a panel on a hop. Root may have to read it first.
+// Returns the seconds of a panel on a hop. Root may have to read it first.
 static double hop_seconds(const struct mmul_cost *cost, int from, struct mmul_link link) {
     double each = 1 / link.bytes_per_second;
     if (from == cost->root_node && !maps_whole(cost, from) && each < 1 / MMUL_FILE_BYTES_PER_SECOND)

@@ -59,7 +59,7 @@ struct line {
     double fixed, slope;
 };
 
-// Seconds per byte to and from the device; 0 in host memory or if not measured.
+// Returns the seconds per byte to and from the device; 0 in host memory or if not measured.
 static double per_byte(const struct mmul_rank_info *rank, double bytes_per_second) {
     return rank->host_memory || !(bytes_per_second > 0) ? 0 : 1 / bytes_per_second;
 }

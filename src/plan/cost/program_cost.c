@@ -79,7 +79,7 @@ static enum mmul_status find_holders(struct mmul_program_costs *c,
     return MMUL_OK;
 }
 
-// Rate of a node: the sum over its ranks if all of them were measured.
+// Sets the rate of a node to the sum over its ranks, if all of them were measured.
 static void set_memory(struct mmul_program_costs *c, const struct mmul_cluster *cluster) {
     for (int rank = 0; rank < c->size; rank++)
         c->check_bytes_per_second[rank] = mmul_check_bytes_per_second(&cluster->ranks[rank]);
@@ -227,7 +227,7 @@ static struct traffic add_node(const struct mmul_program_costs *c, struct traffi
     return t;
 }
 
-// Traffic of blocks to the rows (columns) of the mesh that contain them.
+// Returns the traffic of blocks to the rows (columns) of the mesh that contain them.
 static struct traffic along_mesh(const struct mmul_program_costs *c, bool rows) {
     struct traffic t = {.stages = (rows ? c->mesh.row_nodes : c->mesh.col_nodes) - 1};
     for (int node = 0; node < c->node_count; node++) {
@@ -273,8 +273,8 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return between(c, from, to);
 }
 
-// Traffic of a value that a team hands on: from its files and parts, or from nodes that have it
-// whole to nodes without it.
+// Returns the traffic of a value that a team hands on: from its files and parts, or from nodes that
+// have it whole to nodes without it.
 static struct traffic across(const struct mmul_program_costs *from_costs,
                              const struct mmul_program_costs *to_costs,
                              enum mmul_placement_kind from, enum mmul_placement_kind to) {
@@ -296,15 +296,15 @@ static struct traffic across(const struct mmul_program_costs *from_costs,
     return t;
 }
 
-// Number of lines of a sum, as its check counts them (exec/steps/sums.h).
+// Returns the number of lines of a sum, as its check counts them (exec/steps/sums.h).
 static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
     bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
     return (double)shape.batch * (double)shape.depth * (double)(by_cols ? shape.cols : shape.rows);
 }
 
-// Seconds of `sums` sums over all nodes, of vectors of `bytes` bytes together. Long vectors go
-// around all nodes twice, to be summed and to be distributed, as MPI libraries do. Short ones go
-// along a tree.
+// Returns the seconds of `sums` sums over all nodes, of vectors of `bytes` bytes together. Long
+// vectors go around all nodes twice, to be summed and to be distributed, as MPI libraries do. Short
+// ones go along a tree.
 static double sums_seconds(const struct mmul_program_costs *c, int sums, double bytes) {
     enum { SHORT_BYTES = 1 << 16 };
     double others = c->node_count - 1;
@@ -415,7 +415,7 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
         if (may_go(costs, from, to) && direct < best.seconds)
             best = (struct mmul_program_path){from, false, direct};
         double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
-        // ^by way of rows the product could not read the file itself
+        // By way of rows the product could not read the file itself.
         const bool at_once = costs->streams && from == MMUL_PLACE_FILE;
         if (from != rows && to != rows && !at_once && by_rows < best.seconds)
             best = (struct mmul_program_path){from, true, by_rows};
@@ -479,8 +479,8 @@ static struct parts parts_of(const struct mmul_program_costs *c, const struct pr
     }
 }
 
-// Seconds of multiplying, with the transfers to and from a device with its own memory. The terms of
-// a grid come in panels, and the block of C goes to and fro with each.
+// Returns the seconds of multiplying, with the transfers to and from a device with its own memory.
+// The terms of a grid come in panels, and the block of C goes to and fro with each.
 static double multiply_seconds(const struct mmul_program_costs *c, const struct product *p) {
     double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
     for (int rank = 0; rank < c->size; rank++) {
@@ -497,9 +497,9 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
     return most;
 }
 
-// Seconds of the check. Each rank reads the operands and the result of its product. For a grid it
-// reads a block of each, and vectors are summed: two doubles per column and row, one per term
-// (model/check.h).
+// Returns the seconds of the check. Each rank reads the operands and the result of its product. For
+// a grid it reads a block of each, and vectors are summed: two doubles per column and row, one per
+// term (model/check.h).
 static double check_seconds(const struct mmul_program_costs *c, const struct product *p) {
     const bool is_grid = p->result == MMUL_PLACE_GRID;
     double most = 0;
@@ -526,8 +526,8 @@ static struct product product_of(const struct mmul_operation_call *call, struct 
                             .result = result};
 }
 
-// Seconds of moves, packing and multiplying of a product with joined operands. `apart` receives the
-// seconds without overlap.
+// Returns the seconds of moves, packing and multiplying of a product with joined operands. `apart`
+// receives the seconds without overlap.
 static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
                              const bool joined[MMUL_FACTORS], double *apart) {
     static const enum mmul_placement_kind to[][MMUL_FACTORS] = {
@@ -581,7 +581,7 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
     return check_seconds(costs, &p);
 }
 
-// All ranks of a node make a result that exists once per node.
+// Adds the cost of waiting to a result that all ranks of a node make together.
 static double made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
                             double seconds) {
     const bool waits = kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
@@ -596,7 +596,7 @@ static enum mmul_dtype dtype_of(const struct mmul_operation_call *call) {
     return dtype;
 }
 
-// Bytes read and written; for a lookup only the rows it takes.
+// Returns the bytes read and written. A lookup counts only the rows that it takes.
 static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                         struct mmul_shape result) {
     const enum mmul_dtype dtype = dtype_of(call);
@@ -607,8 +607,8 @@ static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operati
     return bytes;
 }
 
-// Seconds of the slowest rank, or of the slowest node if memory is the limit. Summands are as large
-// as the result. A result on a device with its own memory is downloaded.
+// Returns the seconds of the slowest rank, or of the slowest node if memory is the limit. Summands
+// are as large as the result. A result on a device with its own memory is downloaded.
 static double map_seconds(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
                           const struct mmul_operation_call *call, struct mmul_shape result,
                           const struct mmul_rule *rule) {
@@ -642,8 +642,8 @@ double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
     return most * bytes_of(value->shape, value->dtype);
 }
 
-// Seconds to move the units of a persistent value that lie outside the plan's shares by more than
-// one unit.
+// Returns the seconds to move the units of a persistent value that lie outside the plan's shares by
+// more than one unit.
 static double kept_seconds(const struct mmul_program_costs *costs,
                            const struct mmul_program *program,
                            const struct mmul_operation *operation) {

@@ -56,15 +56,15 @@ int64_t mmul_schedule_lines_most(const struct mmul_schedule *schedule, int rank)
                         mmul_problem_units(&schedule->problem, schedule->axis));
 }
 
-// Bytes of one line of A and of C.
+// Returns the bytes of one line of A and of C.
 static int64_t loan_line_bytes(const struct mmul_schedule *schedule) {
     const struct mmul_problem *p = &schedule->problem;
     return p->k * (int64_t)mmul_dtype_bytes(p->a_dtype) +
            mmul_problem_result_width(p, schedule->axis) * mmul_problem_result_each(p);
 }
 
-// Three quarters of the rank's lines are enough: a rank four times slower than an equally fast rank
-// assumes gives up two thirds.
+// Three quarters of the rank's lines are enough: a rank that is four times slower than an equally
+// fast rank assumes gives up two thirds.
 int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank) {
     const int64_t most_bytes = 128 << 20;
     const int64_t lines = mmul_divide_up(mmul_schedule_lines_most(schedule, rank) * 3, 4);

@@ -54,8 +54,8 @@ int64_t mmul_schedule_lanes_bytes(const struct mmul_schedule_node *node);
 
 // --------------------------------------------------------------------------------------- the check
 
-// Lines of A and C of another node that a rank has room for (exec/tasks/loans.h), and their bytes.
-// 0: the rank takes none.
+// Return the lines of A and C of another node that a rank has room for (exec/tasks/loans.h), and
+// their bytes. 0: the rank takes none.
 int64_t mmul_schedule_loan_lines(const struct mmul_schedule *schedule, int rank);
 int64_t mmul_schedule_loan_bytes(const struct mmul_schedule *schedule, int rank);
 

@@ -184,14 +184,14 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 // Returns the first place in memory of a value that was loaded or computed; -1: none.
 int mmul_program_plan_place(const struct mmul_program_plan *plan, int value);
 
-// Operands of a step: its own, then those of its fused operations. The count is an upper
+// Return the operands of a step: its own, then those of its fused operations. The count is an upper
 // bound; an entry is a place, or -1.
 int mmul_program_operand_count(const struct mmul_program_step *step);
 int mmul_program_step_operand(const struct mmul_program_plan *plan,
                               const struct mmul_program_step *step, int index);
 
-// Results that a step leaves in memory or in a file: its own first, then others. The count is an
-// upper bound; an entry is a place, or -1.
+// Return the results that a step leaves in memory or in a file: its own first, then others. The
+// count is an upper bound; an entry is a place, or -1.
 int mmul_program_result_count(const struct mmul_program_step *step);
 int mmul_program_step_result(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step, int index);

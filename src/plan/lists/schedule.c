@@ -26,7 +26,7 @@ void mmul_schedule_free(struct mmul_schedule *schedule) {
 
 // ------------------------------------------------------------------------------------------ passes
 
-// Units along the axis that is not split.
+// Returns the units along the axis that is not split.
 static int64_t other_units(const struct mmul_schedule *schedule) {
     return mmul_problem_result_width(&schedule->problem, schedule->axis);
 }
@@ -173,14 +173,14 @@ int64_t mmul_schedule_panel_bytes(const struct mmul_schedule *schedule, struct m
 
 // ------------------------------------------------------------------------ rows of a spread operand
 
-// Rows of each matrix in the pass's panel: all of B, a stretch of A.
+// Returns the rows of each matrix in the pass's panel: all of B, a stretch of A.
 static struct mmul_range panel_rows(const struct mmul_schedule *schedule, struct mmul_pass pass) {
     int64_t rows = mmul_problem_whole_shape(&schedule->problem, schedule->axis).rows;
     return schedule->axis == MMUL_ROWS ? (struct mmul_range){0, rows}
                                        : (struct mmul_range){pass.begin, pass.end};
 }
 
-// Rows of the panel before row `row`, counted over all matrices.
+// Returns the rows of the panel before row `row`, counted over all matrices.
 static int64_t panel_rows_before(const struct mmul_schedule *schedule, struct mmul_pass pass,
                                  int64_t row) {
     int64_t rows = mmul_problem_whole_shape(&schedule->problem, schedule->axis).rows;

@@ -117,7 +117,7 @@ struct mmul_pass {
     int64_t begin, end;               // units of the other axis, within each matrix
 };
 
-// Panels per round, all passes, and one pass by its index.
+// Return the panels per round, the number of all passes, and one pass by its index.
 int64_t mmul_schedule_panels(const struct mmul_schedule *schedule);
 int64_t mmul_schedule_passes(const struct mmul_schedule *schedule);
 struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_t index);
@@ -153,8 +153,8 @@ int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank);
 // there.
 bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass);
 
-// Rows of the pass's panel, counted over its matrices, that a rank has of a spread whole operand;
-// and the bytes of each row.
+// Return the rows of the pass's panel, counted over its matrices, that a rank has of a spread whole
+// operand; and the bytes of each row.
 struct mmul_range mmul_schedule_whole_rows(const struct mmul_schedule *schedule, int rank,
                                            struct mmul_pass pass);
 int64_t mmul_schedule_whole_row_bytes(const struct mmul_schedule *schedule, struct mmul_pass pass);

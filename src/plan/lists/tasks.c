@@ -28,7 +28,7 @@ static const struct mmul_schedule_node *node_of(const struct mmul_tasks *tasks) 
         tasks->schedule)[mmul_schedule_ranks(tasks->schedule)[tasks->rank].node];
 }
 
-// Passes of the schedule that make one task.
+// Returns the passes of the schedule that make one task.
 static int64_t steps_at_once(const struct mmul_tasks *tasks) {
     int64_t width = mmul_problem_result_width(&tasks->schedule->problem, tasks->schedule->axis);
     return tasks->joined ? mmul_divide_up(width, tasks->schedule->panel_units) : 1;

@@ -101,8 +101,8 @@ static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content conte
 
 // ------------------------------------------------------------------------- transfers at a position
 
-// Position of a node on the path of a panel that begins at `first`. Root's panels follow the relay
-// chain; panels of other nodes go around.
+// Returns the position of a node on the path of a panel that begins at `first`. Root's panels
+// follow the relay chain; panels of other nodes go around.
 static int place_of(const struct mmul_transfers *t, int node, int first) {
     int count = t->schedule->node_count;
     return t->schedule->whole_is_spread ? (node - first + count) % count
@@ -133,7 +133,7 @@ static int first_of(const struct mmul_transfers *t, int64_t position) {
                : 0;
 }
 
-// Rows of a part of a panel; all rows if the operand is not spread.
+// Returns the rows of a part of a panel; all rows if the operand is not spread.
 static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t position) {
     return mmul_schedule_whole_rows(t->schedule, (int)(position % t->schedule->size),
                                     step_at(t, position));

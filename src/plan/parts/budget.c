@@ -13,7 +13,7 @@ static int64_t pad(int64_t size) {
     return mmul_divide_up(size, PADDING) * PADDING;
 }
 
-// Bytes of an element on the device.
+// Returns the bytes of an element on the device.
 static double element_bytes(const struct mmul_tile_request *r) {
     return r->a_bytes_each == 8 && r->b_bytes_each == 8 ? 8 : 4;
 }
@@ -109,7 +109,7 @@ static int64_t halve(int64_t side) {
     return half > PADDING ? pad(half) : half;
 }
 
-// Halves the longest side that exceeds the smallest one. Returns false if there is none.
+// Halves the longest side. Returns false if all sides are SMALLEST_SIDE or less.
 static bool shrink(struct mmul_tile *tile) {
     int64_t longest = mmul_larger(tile->m, mmul_larger(tile->n, tile->k));
     if (longest <= SMALLEST_SIDE)

@@ -26,7 +26,7 @@ struct mmul_mesh {
     double *row_shares, *col_shares; // owned, `size` each; sum to 1
     struct mmul_mesh_node *nodes;    // owned
     double block_most;               // largest block of a rank
-    int row_nodes, col_nodes;        // nodes of the row (column) that is on most nodes
+    int row_nodes, col_nodes;        // number of nodes of the row (column) that is on most nodes
     int *last_row, *last_col;        // owned work space, one per node each
     double *row_rest, *col_rest;     // owned work space
 };

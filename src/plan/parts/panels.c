@@ -11,7 +11,7 @@ static int64_t whole_matrices(const struct mmul_problem *problem, enum mmul_axis
     return mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
 }
 
-// Bytes of the whole operand per unit of the axis that is not split.
+// Returns the bytes of the whole operand per unit of the axis that is not split.
 static int64_t unit_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
     return problem->alpha == 0
                ? 0

@@ -128,7 +128,7 @@ static bool fits(const struct balance *b) {
     return b->capacity == NULL || room >= b->total;
 }
 
-// Lower bound of the seconds: no rank waits.
+// Returns a lower bound of the seconds: no rank waits.
 static double least_seconds(const struct mmul_cost *cost, double total) {
     double rate = 0;
     for (int rank = 0; rank < cost->size; rank++) {

@@ -28,7 +28,7 @@ struct choice {
 
 // ----------------------------------------------------------------------------------------- devices
 
-// Units per second of long passes.
+// Returns the units per second of long passes.
 static double unit_rate(const struct mmul_pass_cost *pass) {
     return pass->knots > 0 ? pass->units[pass->knots - 1] / pass->seconds[pass->knots - 1] : 0;
 }

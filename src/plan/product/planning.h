@@ -71,8 +71,8 @@ struct mmul_planning {
     struct mmul_replay *replay; // replay of the lists walked last
 };
 
-// Bytes per unit of the split range: of the split operand, of C (float32; C_in is as large); and
-// the bytes of the whole operand.
+// Return the bytes per unit of the split range: of the split operand, of C (float32; C_in is as
+// large); and the bytes of the whole operand.
 int64_t mmul_planning_piece_bytes(const struct mmul_planning *p);
 int64_t mmul_planning_result_bytes(const struct mmul_planning *p);
 int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis);

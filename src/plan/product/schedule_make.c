@@ -143,7 +143,8 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
 
 // ---------------------------------------------------------------------------------------- the axis
 
-// Bytes over the network: pieces by weight, and the whole operand once per node with any weight.
+// Returns the bytes over the network: pieces by weight, and the whole operand once per node with
+// any weight.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
     const struct mmul_cluster *cluster = p->request->cluster;
     const struct mmul_problem *problem = &p->schedule->problem;
@@ -228,7 +229,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
     };
 }
 
-// Bytes of a rank's part in memory: all of it, or two rounds of it.
+// Returns the bytes of a rank's part in memory: all of it, or two rounds of it.
 static int64_t part_bytes(const struct mmul_planning *p, int rank) {
     int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
     int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;

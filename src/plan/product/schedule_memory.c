@@ -60,8 +60,8 @@ int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
                                       p->request->device_memory_limit_bytes);
 }
 
-// A CPU through OpenCL uses host memory: for operands and temporaries of the whole product, or for the
-// bytes the device may use if that is less.
+// Returns the bytes of host memory that a CPU through OpenCL uses: operands and temporaries of the
+// whole product, or the bytes that the device may use if that is less.
 static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *q = &p->schedule->problem;
     double m = (double)q->m, n = (double)q->n, k = (double)q->k;
@@ -70,15 +70,15 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     return (int64_t)(whole < most ? whole : most);
 }
 
-// Bytes that pass through root: two rounds each way, and packets that enter the chain.
+// Returns the bytes that pass through root: two rounds each way, and packets that enter the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
     int64_t round = p->schedule->chunk_bytes;
     return 2 * MMUL_ROUND_LANES * round +
            MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
-// Seconds per element of packing the whole operand, or the split one, in a product of the rank;
-// assumed until measured.
+// Returns the seconds per element of packing the whole operand, or the split one, in a product of
+// the rank; assumed until measured.
 static double packing_seconds(const struct mmul_planning *p, int rank, bool of_whole) {
     const struct mmul_speed *speed = &p->request->cluster->ranks[rank].speed;
     bool of_b = of_whole == (p->schedule->axis == MMUL_ROWS);
@@ -87,7 +87,8 @@ static double packing_seconds(const struct mmul_planning *p, int rank, bool of_w
 }
 
 // Returns true if blocks are cut along their lines (plan/lists/tasks.h). Every product packs both
-// operands. Each part packs the operand that all parts share again, so the cheaper one is shared.
+// operands. Each part packs the shared operand again, so the operand that is cheaper to pack is
+// shared.
 static bool cuts_lines(const struct mmul_planning *p, int node) {
     double width = (double)mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
     double lines = (double)p->schedule->total / p->schedule->size;
@@ -108,7 +109,7 @@ static int64_t claim_least(const struct mmul_planning *p, int rank) {
     return (int64_t)(worth * packing_seconds(p, rank, by_lines) * flops / 2);
 }
 
-// Decides if checks project the whole operand. No other function decides it.
+// Returns true if checks project the whole operand. No other function decides this.
 static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     const struct mmul_problem *problem = &p->schedule->problem;
     enum mmul_axis axis = p->schedule->axis;
@@ -119,7 +120,8 @@ static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *c
     return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
-// Bytes of the check that grow with a rank's units: vectors, if it projects them, and a flag.
+// Returns the bytes of the check that grow with a rank's units: vectors, if it projects them, and a
+// flag.
 static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                 int node) {
     const int64_t many = 4096, k = p->schedule->problem.k;
@@ -128,8 +130,8 @@ static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul
     return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
 }
 
-// Bytes of the check that do not grow with the units: for a few lines, or for all that the rank can
-// have.
+// Returns the bytes of the check that do not grow with the units: for a few lines, or for all that
+// the rank can have.
 static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int rank) {
     const int64_t few = 64; // compensates for rounding up
     const struct mmul_problem *problem = &p->schedule->problem;
@@ -159,7 +161,7 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
 
 // ---------------------------------------------------------------------------------------- capacity
 
-// Bytes of panels that a node must hold at least.
+// Returns the bytes of panels that a node must hold at least.
 static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     int64_t slots =
         cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_smaller(2, cut->panels);
@@ -168,8 +170,8 @@ static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut
                : slots * mmul_panels_bytes(&p->schedule->problem, p->schedule->axis, cut);
 }
 
-// Bytes per unit of a node's part: pieces in one lane or two, two blocks of C if there are several,
-// and the check's vectors.
+// Returns the bytes per unit of a node's part: pieces in one lane or two, two blocks of C if there
+// are several, and the check's vectors.
 static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
     int64_t width = mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
@@ -284,7 +286,7 @@ static void sum_rounds(struct mmul_planning *p) {
     }
 }
 
-// Units of the node's ranks that use the pass's panel.
+// Returns the units of the node's ranks that use the pass's panel.
 static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmul_pass pass) {
     const struct mmul_cluster *cluster = p->request->cluster;
     int64_t units = 0;
@@ -363,7 +365,7 @@ static void size_segment(struct mmul_planning *p, int index) {
                           node->result_slots * node->result_slot_bytes;
 }
 
-// Bytes of the panels that a node needs; all matrices if it needs all panels.
+// Returns the bytes of the panels that a node needs; all matrices if it needs all panels.
 static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
     int64_t whole = mmul_planning_whole_bytes(&p->schedule->problem, p->schedule->axis);
     return panels == p->best.cut.panels

@@ -18,7 +18,8 @@ static double operand_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
            (double)mmul_dtype_bytes(dtype);
 }
 
-// Seconds of root's files. A mapped file costs nothing to read, and its first touch to write.
+// Returns the seconds of root's files. A mapped file costs nothing to read, and its first touch to
+// write.
 static double file_seconds(const struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->schedule->problem;
     unsigned maps = p->maps[p->root_node];
@@ -50,7 +51,7 @@ static int slowest_link(const struct mmul_planning *p) {
     return slowest;
 }
 
-// Names the limiting part. Compute means the last rank's.
+// Names the limiting part. Compute time is that of the rank that ends last.
 static void name_limit(struct mmul_planning *p, double files) {
     struct mmul_schedule *schedule = p->schedule;
     int last = schedule->last_rank, link = slowest_link(p);
@@ -96,7 +97,7 @@ static void predict_whole(struct mmul_planning *p) {
     schedule->last_rank = last;
 }
 
-// Bytes through root's link. A panel crosses it once, for all nodes.
+// Returns the bytes through root's link. A panel crosses it once, for all nodes.
 static int64_t root_bytes(const struct mmul_planning *p) {
     const struct mmul_schedule *schedule = p->schedule;
     int64_t bytes = 0, panels = 0, most = 0;

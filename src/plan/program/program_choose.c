@@ -184,8 +184,8 @@ static bool is_brought(const struct search *s, int index, const struct mmul_rule
            has_pieces(rule) && s->program->values[o->operands[operand]].last_use == index;
 }
 
-// Hash of one slot. The hashes of all slots are combined by xor, so that a step only changes those
-// of its own values.
+// Returns the hash of one slot. The hashes of all slots are combined by xor, so that a step only
+// changes those of its own values.
 static uint64_t hash_of(int slot, unsigned have) {
     uint64_t hash = ((uint64_t)slot << CHAR_BIT | have) * 0x9E3779B97F4A7C15U;
     hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93U;

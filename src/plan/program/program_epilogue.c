@@ -373,8 +373,8 @@ static void give_tiles(const struct grouping *g, int index, struct mmul_program_
     }
 }
 
-// Seconds saved because a member's result is not read from memory, and not written there if it
-// stays within the group.
+// Returns the seconds saved because a member's result is not read from memory, and not written
+// there if it stays within the group.
 static double saved_by(const struct grouping *g, int step) {
     const int base = made_by(g, step), group = find(g, step);
     int passes = is_within(g, step);

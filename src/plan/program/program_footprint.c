@@ -278,8 +278,8 @@ static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *p
     return true;
 }
 
-// Tiles of values that fused operations read or make, in memory or not, which should share the
-// caches.
+// Returns the number of tiles of values that fused operations read or make, in memory or not. These
+// should share the caches.
 static int64_t tiles_at_once(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step) {
     const int64_t all = elements_of(plan, step->result);
@@ -294,9 +294,9 @@ static int64_t tiles_at_once(const struct mmul_program_plan *plan,
     return mmul_larger(tiles, 1);
 }
 
-// Elements of a tile. If all fused operations work on elements, threads take tiles one by one
-// (device/device.h). Only the work space then holds tiles, so tiles are larger. Each thread still
-// gets several, so that a late thread takes fewer.
+// Returns the number of elements of a tile. If all fused operations work on elements, threads take
+// tiles one by one (device/device.h). Only the work space then holds tiles, so tiles are larger.
+// Each thread still gets several, so that a late thread takes fewer.
 static int64_t tile_elements(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step, int rank, int64_t largest) {
     enum { CLAIMS_EACH = 8 };
@@ -369,8 +369,8 @@ struct own {
     int64_t grid, fused, staging, device, loan, step; // step: memory during one step
 };
 
-// Bytes of results in flight from a device with its own memory; on other devices, of widened 16-bit
-// operands of a product.
+// Returns the bytes of results in flight from a device with its own memory; on other devices, of
+// widened 16-bit operands of a product.
 static int64_t staging_of(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step, int rank) {
     const struct mmul_program_place *made = &plan->places[step->result];
@@ -396,8 +396,8 @@ static int64_t staging_of(const struct mmul_program_plan *plan,
     return 2 * mmul_smaller(MMUL_STAGING_BUFFER_BYTES, mmul_larger(of_tile, part));
 }
 
-// Operands and temporaries of a product on a CPU through OpenCL. Values that it caches from step to
-// step do not count.
+// Returns the bytes of operands and temporaries of a product on a CPU through OpenCL. Values that
+// it caches from step to step do not count.
 static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          int rank) {
     const int64_t most = plan->ranks[rank].device_bytes;
@@ -411,8 +411,8 @@ static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul
     return all < (double)most ? (int64_t)all : most;
 }
 
-// Samples of a device's result, recomputed by plain loops in double. If only the device has the
-// result, also the positions of the samples and their values.
+// Returns the bytes of samples of a device's result, recomputed by plain loops in double. If only
+// the device has the result, the positions of the samples and their values count too.
 static int64_t sample_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          int rank) {
     const struct mmul_program_rank *is = &plan->ranks[rank];
