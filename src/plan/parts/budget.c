@@ -9,7 +9,7 @@
 
 enum { SMALLEST_SIDE = 64, PADDING = 128 };
 
-static int64_t pad(int64_t size) {
+static int64_t pad_side(int64_t size) {
     return mmul_divide_up(size, PADDING) * PADDING;
 }
 
@@ -27,8 +27,9 @@ struct need {
 static struct need device_need(const struct mmul_tile_request *r, const struct mmul_tile *t) {
     double a = (double)t->m * (double)t->k, b = (double)t->k * (double)t->n;
     double c = (double)t->m * (double)t->n;
-    double padded = (double)pad(t->m) * (double)pad(t->k) + (double)pad(t->k) * (double)pad(t->n) +
-                    (double)pad(t->m) * (double)pad(t->n);
+    double padded = (double)pad_side(t->m) * (double)pad_side(t->k) +
+                    (double)pad_side(t->k) * (double)pad_side(t->n) +
+                    (double)pad_side(t->m) * (double)pad_side(t->n);
     double staging_a = r->a_bytes_each < 4 ? 2 * a : 0, staging_b = r->b_bytes_each < 4 ? 2 * b : 0;
     double staging = staging_a > staging_b ? staging_a : staging_b;
     double lanes = t->a_lanes * a + t->b_lanes * b + t->c_lanes * c;
@@ -43,7 +44,7 @@ static struct need host_need(const struct mmul_tile_request *r, const struct mmu
     return (struct need){.total = a + b, .largest = 0};
 }
 
-static bool fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
+static bool tile_fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
     double most = r->host_memory ? MMUL_HOST_STAGING_BYTES : (double)r->memory_bytes;
     double most_single = r->max_allocation_bytes > 0 &&
                                  (double)r->max_allocation_bytes < element_bytes(r) * INT32_MAX
@@ -66,7 +67,7 @@ static void count_tiles(const struct mmul_tile_request *r, const struct mmul_til
     *c = along_m * along_n;
 }
 
-static int at_most(int lanes, double tiles) {
+static int limit_lanes(int lanes, double tiles) {
     return tiles < lanes ? (int)tiles : lanes;
 }
 
@@ -75,9 +76,9 @@ static void choose_lanes(const struct mmul_tile_request *r, struct mmul_tile *t)
     double a, b, c;
     count_tiles(r, t, &a, &b, &c);
     int most = r->host_memory ? 1 : 2;
-    t->a_lanes = at_most(most, a);
-    t->b_lanes = at_most(most, b);
-    t->c_lanes = at_most(most, c);
+    t->a_lanes = limit_lanes(most, a);
+    t->b_lanes = limit_lanes(most, b);
+    t->c_lanes = limit_lanes(most, c);
 }
 
 // Gives every tile of A, and of B, its own lane if memory is left.
@@ -85,12 +86,12 @@ static void add_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
     double a, b, c;
     count_tiles(r, t, &a, &b, &c);
     struct mmul_tile more = *t;
-    more.a_lanes = at_most(MMUL_TILE_LANES, a);
-    if (!r->host_memory && a <= MMUL_TILE_LANES && fits(r, &more))
+    more.a_lanes = limit_lanes(MMUL_TILE_LANES, a);
+    if (!r->host_memory && a <= MMUL_TILE_LANES && tile_fits(r, &more))
         *t = more;
     more = *t;
-    more.b_lanes = at_most(MMUL_TILE_LANES, b);
-    if (!r->host_memory && b <= MMUL_TILE_LANES && fits(r, &more))
+    more.b_lanes = limit_lanes(MMUL_TILE_LANES, b);
+    if (!r->host_memory && b <= MMUL_TILE_LANES && tile_fits(r, &more))
         *t = more;
 }
 
@@ -101,21 +102,21 @@ static void cut_to_overlap(struct mmul_tile *tile) {
     int64_t *side = tile->m >= tile->n ? &tile->m : &tile->n;
     int64_t parts = mmul_smaller(MMUL_TILE_PARTS, *side / MMUL_TILE_SIDE);
     if (parts > 1)
-        *side = pad(mmul_divide_up(*side, parts));
+        *side = pad_side(mmul_divide_up(*side, parts));
 }
 
-static int64_t halve(int64_t side) {
+static int64_t halve_side(int64_t side) {
     int64_t half = (side + 1) / 2;
-    return half > PADDING ? pad(half) : half;
+    return half > PADDING ? pad_side(half) : half;
 }
 
 // Halves the longest side. Returns false if all sides are SMALLEST_SIDE or less.
-static bool shrink(struct mmul_tile *tile) {
+static bool shrink_tile(struct mmul_tile *tile) {
     int64_t longest = mmul_larger(tile->m, mmul_larger(tile->n, tile->k));
     if (longest <= SMALLEST_SIDE)
         return false;
     int64_t *side = tile->m == longest ? &tile->m : tile->n == longest ? &tile->n : &tile->k;
-    *side = halve(longest);
+    *side = halve_side(longest);
     return true;
 }
 
@@ -124,8 +125,8 @@ enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struc
     struct mmul_tile t = {.m = request->m, .n = request->n, .k = request->k};
     if (!request->host_memory)
         cut_to_overlap(&t);
-    for (choose_lanes(request, &t); !fits(request, &t); choose_lanes(request, &t)) {
-        if (!shrink(&t)) {
+    for (choose_lanes(request, &t); !tile_fits(request, &t); choose_lanes(request, &t)) {
+        if (!shrink_tile(&t)) {
             char text[32];
             return mmul_fail(err, MMUL_ERR_SYSTEM,
                              "cannot fit a tile of %lld x %lld x %lld into %s of device memory",

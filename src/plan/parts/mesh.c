@@ -57,8 +57,8 @@ int64_t mmul_mesh_begin(const double *shares, int line, int64_t total) {
 
 // Computes the best shares of lines (rows, or columns) for given shares across them. Returns false
 // if all are 0.
-static bool fit(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
-                const double *across, double *shares) {
+static bool fit_line_shares(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
+                            const double *across, double *shares) {
     int lines = by_rows ? mesh->rows : mesh->cols, places = by_rows ? mesh->cols : mesh->rows;
     double sum = 0;
     for (int line = 0; line < lines; line++) {
@@ -75,8 +75,8 @@ static bool fit(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
     return sum > 0;
 }
 
-static double slowest(const struct mmul_mesh *mesh, const double *rates, const double *rows,
-                      const double *cols) {
+static double slowest_rank_seconds(const struct mmul_mesh *mesh, const double *rates,
+                                   const double *rows, const double *cols) {
     double most = 0;
     for (int i = 0; i < mesh->rows; i++)
         for (int j = 0; j < mesh->cols; j++)
@@ -87,7 +87,8 @@ static double slowest(const struct mmul_mesh *mesh, const double *rates, const d
 
 // Starts with the rates of one row as shares of the columns. The rows used are spread over the
 // mesh; beginning 0 uses the sums over all rows.
-static void begin(const struct mmul_mesh *mesh, const double *rates, int beginning, double *cols) {
+static void start_columns(const struct mmul_mesh *mesh, const double *rates, int beginning,
+                          double *cols) {
     int only =
         beginning == 0 ? -1 : (int)((int64_t)(beginning - 1) * mesh->rows / (BEGINNINGS - 1));
     memset(cols, 0, (size_t)mesh->cols * sizeof *cols);
@@ -96,15 +97,16 @@ static void begin(const struct mmul_mesh *mesh, const double *rates, int beginni
             cols[j] += rates[i * mesh->cols + j];
 }
 
-static bool balance(struct mmul_mesh *mesh, const double *rates) {
+static bool balance_shares(struct mmul_mesh *mesh, const double *rates) {
     double best = INFINITY;
     for (int beginning = 0; beginning < BEGINNINGS; beginning++) {
         double *rows = mesh->row_rest, *cols = mesh->col_rest;
         bool valid = true;
-        begin(mesh, rates, beginning, cols);
+        start_columns(mesh, rates, beginning, cols);
         for (int turn = 0; valid && turn < TURNS; turn++)
-            valid = fit(mesh, rates, true, cols, rows) && fit(mesh, rates, false, rows, cols);
-        double seconds = valid ? slowest(mesh, rates, rows, cols) : INFINITY;
+            valid = fit_line_shares(mesh, rates, true, cols, rows) &&
+                    fit_line_shares(mesh, rates, false, rows, cols);
+        double seconds = valid ? slowest_rank_seconds(mesh, rates, rows, cols) : INFINITY;
         if (seconds >= best)
             continue;
         best = seconds;
@@ -115,7 +117,7 @@ static bool balance(struct mmul_mesh *mesh, const double *rates) {
 }
 
 // A line without a share stays without one.
-static void even_out(double *shares, int count, double evenness) {
+static void even_out_shares(double *shares, int count, double evenness) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
         shares[i] = shares[i] > 0 ? pow(shares[i], 1 - evenness) : 0;
@@ -129,7 +131,8 @@ static void even_out(double *shares, int count, double evenness) {
 
 // Walks the lines of the mesh (rows, or columns). A node of a line holds the whole line once,
 // regardless of its number of ranks in it. Each block goes to all nodes of the line except its own.
-static void walk_lines(struct mmul_mesh *mesh, const struct mmul_mesh_request *r, bool by_rows) {
+static void add_line_loads(struct mmul_mesh *mesh, const struct mmul_mesh_request *r,
+                           bool by_rows) {
     int lines = by_rows ? mesh->rows : mesh->cols, places = by_rows ? mesh->cols : mesh->rows;
     int *last = by_rows ? mesh->last_row : mesh->last_col;
     for (int node = 0; node < r->node_count; node++)
@@ -161,13 +164,13 @@ bool mmul_mesh_set(struct mmul_mesh *mesh, const struct mmul_mesh_request *reque
                    int cols, double evenness) {
     mesh->rows = rows;
     mesh->cols = cols;
-    if (!balance(mesh, request->rates))
+    if (!balance_shares(mesh, request->rates))
         return false;
-    even_out(mesh->row_shares, rows, evenness);
-    even_out(mesh->col_shares, cols, evenness);
+    even_out_shares(mesh->row_shares, rows, evenness);
+    even_out_shares(mesh->col_shares, cols, evenness);
     memset(mesh->nodes, 0, (size_t)request->node_count * sizeof *mesh->nodes);
-    walk_lines(mesh, request, true);
-    walk_lines(mesh, request, false);
+    add_line_loads(mesh, request, true);
+    add_line_loads(mesh, request, false);
     mesh->block_most = 0;
     for (int rank = 0; rank < rows * cols; rank++) {
         double block = mesh->row_shares[rank / cols] * mesh->col_shares[rank % cols];

@@ -9,8 +9,8 @@
 enum { WHOLE = -1, NOBODY = -2 };
 
 // Returns true if the node holds anything of the whole value that this move reads (or writes).
-static bool has_whole(const struct mmul_move *move, const struct mmul_placement *placement,
-                      int node) {
+static bool holds_whole(const struct mmul_move *move, const struct mmul_placement *placement,
+                        int node) {
     return placement->kind == MMUL_PLACE_FILE ? node == move->rank_node[0]
                                               : mmul_placement_is_on(placement, node);
 }
@@ -33,7 +33,7 @@ static int first_copy(const struct mmul_move *move, const struct mmul_placement 
 
 // Returns true if this rank sends its part to a node. One of the copies of a part is sent: the
 // receiving node's own, else receivers use the copies in turn.
-static bool sends(const struct mmul_move *move, int rank, int from_node, int to_node) {
+static bool sends_part(const struct mmul_move *move, int rank, int from_node, int to_node) {
     const struct mmul_part_copies copies = mmul_placement_copies(&move->from, rank);
     if (first_copy(move, &move->from, rank, from_node) != rank)
         return false;
@@ -48,21 +48,21 @@ static bool sends(const struct mmul_move *move, int rank, int from_node, int to_
 }
 
 // Returns true if any bytes go from one node to the other.
-static bool connects(const struct mmul_move *move, int from_node, int to_node) {
+static bool exchanges_bytes(const struct mmul_move *move, int from_node, int to_node) {
     enum mmul_placement_kind from = move->from.kind, to = move->to.kind;
-    if (mmul_placement_is_whole(from) && !has_whole(move, &move->from, from_node))
+    if (mmul_placement_is_whole(from) && !holds_whole(move, &move->from, from_node))
         return false;
     // The holder keeps its part; of many copies root's node keeps its own.
     if (to == MMUL_PLACE_PARTIAL)
         return from_node == to_node &&
                (from != MMUL_PLACE_REPLICATE ||
                 from_node == move->rank_node[mmul_placement_first(&move->from)]);
-    if (mmul_placement_is_whole(to) && !has_whole(move, &move->to, to_node))
+    if (mmul_placement_is_whole(to) && !holds_whole(move, &move->to, to_node))
         return false;
     if (from != MMUL_PLACE_REPLICATE)
         return true;
     return from_node ==
-           (has_whole(move, &move->from, to_node) ? to_node : find_sender(move, to_node));
+           (holds_whole(move, &move->from, to_node) ? to_node : find_sender(move, to_node));
 }
 
 // Returns the next holder after `rank` on the sending node, or none after the last one.
@@ -71,7 +71,8 @@ static int next_source(const struct mmul_move_walk *w, int rank) {
     if (mmul_placement_is_whole(move->from.kind))
         return rank == NOBODY ? WHOLE : NOBODY;
     for (int next = rank == NOBODY ? 0 : rank + 1; next < move->size; next++)
-        if (move->rank_node[next] == w->from_node && sends(move, next, w->from_node, w->to_node))
+        if (move->rank_node[next] == w->from_node &&
+            sends_part(move, next, w->from_node, w->to_node))
             return next;
     return NOBODY;
 }
@@ -101,7 +102,7 @@ static struct mmul_part_range part_to(const struct mmul_move_walk *w) {
     return mmul_placement_part(&w->move->to, w->move->shape, w->to_rank);
 }
 
-static void next_pair(struct mmul_move_walk *w) {
+static void advance_pair(struct mmul_move_walk *w) {
     w->to_rank = w->from_rank != NOBODY ? next_target(w, w->to_rank) : NOBODY;
     if (w->to_rank == NOBODY) {
         w->from_rank = next_source(w, w->from_rank);
@@ -120,8 +121,8 @@ struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node
                                .most_elements = most_elements,
                                .from_rank = NOBODY,
                                .to_rank = NOBODY};
-    if (connects(move, from_node, to_node))
-        next_pair(&w);
+    if (exchanges_bytes(move, from_node, to_node))
+        advance_pair(&w);
     return w;
 }
 
@@ -132,7 +133,7 @@ static struct mmul_region intersect(struct mmul_region a, struct mmul_region b) 
 }
 
 // Returns the common region of both holders in the matrix; may be empty.
-static struct mmul_region common(const struct mmul_move_walk *w) {
+static struct mmul_region common_region(const struct mmul_move_walk *w) {
     const struct mmul_move *move = w->move;
     int64_t ignored;
     const struct mmul_region both = intersect(
@@ -152,14 +153,14 @@ static bool find_rectangle(struct mmul_move_walk *w) {
     while (w->from_rank != NOBODY && w->to_rank != NOBODY) {
         int64_t end = mmul_smaller(part_from(w).matrix_end, part_to(w).matrix_end);
         for (; w->matrix < end; w->matrix++) {
-            w->rest = common(w);
+            w->rest = common_region(w);
             w->col = w->rest.col_begin;
             if (is_empty(w->rest))
                 continue;
             w->matrix++;
             return true;
         }
-        next_pair(w);
+        advance_pair(w);
     }
     return false;
 }

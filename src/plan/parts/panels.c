@@ -18,7 +18,7 @@ static int64_t unit_bytes(const struct mmul_problem *problem, enum mmul_axis axi
                : problem->k * (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(problem, axis));
 }
 
-static struct mmul_cut complete(const struct mmul_problem *problem, enum mmul_axis axis,
+static struct mmul_cut make_cut(const struct mmul_problem *problem, enum mmul_axis axis,
                                 int64_t panel_units, int64_t panel_matrices) {
     int64_t width = mmul_problem_result_width(problem, axis);
     return (struct mmul_cut){.rounds = 1,
@@ -31,13 +31,13 @@ static struct mmul_cut complete(const struct mmul_problem *problem, enum mmul_ax
 }
 
 struct mmul_cut mmul_panels_one(const struct mmul_problem *problem, enum mmul_axis axis) {
-    return complete(problem, axis, mmul_problem_result_width(problem, axis),
+    return make_cut(problem, axis, mmul_problem_result_width(problem, axis),
                     whole_matrices(problem, axis));
 }
 
 // Returns the units of a panel if a matrix of `width` units of `each` bytes is cut into at least
 // `pieces`.
-static int64_t cut_width(int64_t width, int64_t pieces, int64_t each) {
+static int64_t panel_width(int64_t width, int64_t pieces, int64_t each) {
     int64_t most = each > 0 ? mmul_larger(1, MMUL_PANEL_BYTES_MOST / each) : width;
     if (most >= ALIGNMENT)
         most = most / ALIGNMENT * ALIGNMENT;
@@ -55,8 +55,8 @@ struct mmul_cut mmul_panels_cut(const struct mmul_problem *problem, enum mmul_ax
     if (each > 0)
         group = mmul_smaller(group, MMUL_PANEL_BYTES_MOST / each / width);
     if (group > 1)
-        return complete(problem, axis, width, group);
-    return complete(problem, axis, cut_width(width, mmul_divide_up(wanted, matrices), each), 1);
+        return make_cut(problem, axis, width, group);
+    return make_cut(problem, axis, panel_width(width, mmul_divide_up(wanted, matrices), each), 1);
 }
 
 int mmul_panels_candidates(const struct mmul_problem *problem, enum mmul_axis axis,

@@ -22,7 +22,7 @@ struct share {
 
 // Returns the largest weight, and the sum relative to it, so that no finite weights overflow the
 // sum.
-static double largest(const double *weights, int parts, double *relative_sum) {
+static double find_largest_weight(const double *weights, int parts, double *relative_sum) {
     double most = 0;
     for (int i = 0; i < parts; i++)
         most = weights[i] > most ? weights[i] : most;
@@ -39,7 +39,7 @@ static int last_weighted(const double *weights, int parts) {
     return last;
 }
 
-static int by_remainder(const void *a, const void *b) {
+static int compare_remainders(const void *a, const void *b) {
     const struct share *x = a, *y = b;
     if (x->remainder != y->remainder)
         return x->remainder > y->remainder ? -1 : 1;
@@ -50,7 +50,7 @@ static int by_remainder(const void *a, const void *b) {
 // weight zero get no share. Returns the number of shares.
 static int floor_quotas(int64_t total, int parts, const double *weights, int64_t *sizes,
                         struct share *shares, int64_t *left) {
-    double sum, most = largest(weights, parts, &sum);
+    double sum, most = find_largest_weight(weights, parts, &sum);
     double noise = (double)total * 0x1p-50;
     int count = 0;
     *left = total;
@@ -73,7 +73,7 @@ static enum mmul_status split_exact(int64_t total, int parts, const double *weig
         return err->status;
     int64_t left;
     int count = floor_quotas(total, parts, weights, offsets, shares, &left);
-    qsort(shares, (size_t)count, sizeof *shares, by_remainder);
+    qsort(shares, (size_t)count, sizeof *shares, compare_remainders);
     // In exact arithmetic 0 <= left < count. Totals beyond 2^50 may round either way.
     for (int s = 0; s < count && left > 0; s++, left--)
         offsets[shares[s].part]++;
@@ -95,7 +95,7 @@ static void split_hundred(int64_t total, int parts, const double *weights, int64
     int64_t pieces = total < 100 ? total : 100;
     int64_t base = pieces > 0 ? total / pieces : 0;
     int64_t longer = pieces > 0 ? total % pieces : 0;
-    double sum, most = largest(weights, parts, &sum);
+    double sum, most = find_largest_weight(weights, parts, &sum);
     int last = last_weighted(weights, parts);
     int64_t taken = 0;
     offsets[0] = 0;
@@ -169,7 +169,7 @@ static bool clip_nodes(struct sharing *s) {
     return any;
 }
 
-static enum mmul_status share_rounds(struct sharing *s, struct mmul_error *err) {
+static enum mmul_status share_until_fit(struct sharing *s, struct mmul_error *err) {
     const struct mmul_share_request *r = s->request;
     enum mmul_status status = share_among(s, r->total, -1, err);
     while (status == MMUL_OK && clip_nodes(s)) {
@@ -201,7 +201,7 @@ enum mmul_status mmul_share_units(const struct mmul_share_request *request, int6
                           MMUL_WANT(s.node_units, nodes), MMUL_WANT(s.clipped, nodes));
     memset(counts, 0, (size_t)size * sizeof *counts);
     if (status == MMUL_OK)
-        status = share_rounds(&s, err);
+        status = share_until_fit(&s, err);
     if (clipped != NULL && s.clipped != NULL)
         memcpy(clipped, s.clipped, (size_t)nodes * sizeof *clipped);
     mmul_free(s.weights);
