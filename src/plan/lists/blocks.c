@@ -20,8 +20,8 @@ bool mmul_step_makes_summands(const struct mmul_program_plan *plan,
 
 // Returns the placement of the split matrix: the first operand along the inner range, or the
 // result. A rank's part of a whole result counts as rows.
-static struct mmul_placement split_of(const struct mmul_block_walk *w, struct mmul_shape *shape,
-                                      int *rank) {
+static struct mmul_placement split_placement(const struct mmul_block_walk *w,
+                                             struct mmul_shape *shape, int *rank) {
     int place = mmul_step_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->made;
     struct mmul_placement placement = w->plan->places[place].placement;
     *shape = shape_of(w->plan, place);
@@ -34,8 +34,8 @@ static struct mmul_placement split_of(const struct mmul_block_walk *w, struct mm
 }
 
 // Computes the rank's part of `total` units among the ranks of its node.
-static void share_node(const struct mmul_program_costs *c, int rank, int64_t total,
-                       int64_t units[2]) {
+static void share_node_units(const struct mmul_program_costs *c, int rank, int64_t total,
+                             int64_t units[2]) {
     double before = 0, all = 0;
     int ranks = 0, index = 0;
     const bool *in = c->holders != NULL ? c->holders->ranks : NULL;
@@ -74,9 +74,9 @@ struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
     const bool may_be_whole = plan->places[step->made].placement.kind == MMUL_PLACE_REPLICATE ||
                               mmul_step_makes_summands(plan, step);
     if (may_be_whole)
-        share_node(mmul_program_step_costs(plan, step), rank,
-                   mmul_shape_matrices(shape) * shape.rows, w.units);
-    const struct mmul_placement split = split_of(&w, &shape, &rank);
+        share_node_units(mmul_program_step_costs(plan, step), rank,
+                         mmul_shape_matrices(shape) * shape.rows, w.units);
+    const struct mmul_placement split = split_placement(&w, &shape, &rank);
     struct mmul_part_range part = mmul_placement_part(&split, shape, rank);
     w.matrix = part.matrix_begin;
     w.end = part.matrix_end;
@@ -95,17 +95,17 @@ struct mmul_block_walk mmul_product_blocks(const struct mmul_schedule *schedule,
 
 // ------------------------------------------------------------------------------------ whole blocks
 
-static int64_t lines_of(const struct mmul_block_walk *w, struct mmul_region block) {
+static int64_t count_lines(const struct mmul_block_walk *w, struct mmul_region block) {
     return w->by_cols ? block.col_end - block.col_begin : block.row_end - block.row_begin;
 }
 
-static bool next_of_step(struct mmul_block_walk *w, struct mmul_block *block) {
+static bool next_block_of_step(struct mmul_block_walk *w, struct mmul_block *block) {
     struct mmul_shape shape;
     int64_t ignored;
     int rank;
     if (w->matrix >= w->end)
         return false;
-    const struct mmul_placement split = split_of(w, &shape, &rank);
+    const struct mmul_placement split = split_placement(w, &shape, &rank);
     struct mmul_region region = mmul_placement_region(&split, shape, rank, w->matrix, &ignored);
     *block = (struct mmul_block){.at = region, .line = w->line};
     const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
@@ -118,12 +118,12 @@ static bool next_of_step(struct mmul_block_walk *w, struct mmul_block *block) {
         const struct mmul_shape first = shape_of(w->plan, w->step->operands[0]);
         block->inner_end = down ? first.rows : first.cols;
     }
-    w->line += lines_of(w, block->at);
+    w->line += count_lines(w, block->at);
     w->matrix++;
     return true;
 }
 
-static bool next_of_product(struct mmul_block_walk *w, struct mmul_block *block) {
+static bool next_block_of_product(struct mmul_block_walk *w, struct mmul_block *block) {
     const struct mmul_schedule *schedule = w->stretches.schedule;
     struct mmul_stretch stretch;
     if (!mmul_schedule_next(&w->stretches, &stretch))
@@ -131,14 +131,14 @@ static bool next_of_product(struct mmul_block_walk *w, struct mmul_block *block)
     *block = (struct mmul_block){.at = mmul_pass_result(schedule, w->stretches.pass, stretch),
                                  .inner_end = schedule->problem.k,
                                  .line = w->line};
-    w->line += lines_of(w, block->at);
+    w->line += count_lines(w, block->at);
     return true;
 }
 
 bool mmul_blocks_next(struct mmul_block_walk *walk, struct mmul_block *block) {
     struct mmul_block_walk *w = walk;
     while (w->line < w->lines.end &&
-           (w->plan != NULL ? next_of_step(w, block) : next_of_product(w, block))) {
+           (w->plan != NULL ? next_block_of_step(w, block) : next_block_of_product(w, block))) {
         const int64_t before = mmul_larger(0, w->lines.begin - block->line),
                       behind = mmul_larger(0, w->line - w->lines.end);
         *(w->by_cols ? &block->at.col_begin : &block->at.row_begin) += before;
@@ -152,7 +152,7 @@ bool mmul_blocks_next(struct mmul_block_walk *walk, struct mmul_block *block) {
 
 // ------------------------------------------------------------------------------------ equal blocks
 
-static bool is_alike(const struct mmul_block *x, const struct mmul_block *y) {
+static bool is_equal_block(const struct mmul_block *x, const struct mmul_block *y) {
     return x->at.row_begin == y->at.row_begin && x->at.row_end == y->at.row_end &&
            x->at.col_begin == y->at.col_begin && x->at.col_end == y->at.col_end &&
            x->inner_begin == y->inner_begin && x->inner_end == y->inner_end;
@@ -164,8 +164,8 @@ int64_t mmul_blocks_skip_alike(struct mmul_block_walk *walk, const struct mmul_b
     struct mmul_block_walk ahead = *walk;
     struct mmul_block next;
     int64_t count = 0;
-    const int64_t lines = lines_of(walk, block->at);
-    while (mmul_blocks_next(&ahead, &next) && is_alike(block, &next)) {
+    const int64_t lines = count_lines(walk, block->at);
+    while (mmul_blocks_next(&ahead, &next) && is_equal_block(block, &next)) {
         count++;
         const int64_t fit = lines > 0 ? (ahead.lines.end - ahead.line) / lines : INT64_MAX,
                       left = mmul_smaller(ahead.end - 1 - ahead.matrix, fit);

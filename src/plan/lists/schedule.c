@@ -57,7 +57,7 @@ struct mmul_pass mmul_schedule_pass(const struct mmul_schedule *schedule, int64_
 }
 
 // Returns units * round / rounds without overflow of int64.
-static int64_t share_before(int64_t units, int64_t round, int64_t rounds) {
+static int64_t units_before_round(int64_t units, int64_t round, int64_t rounds) {
     return units / rounds * round + units % rounds * round / rounds;
 }
 
@@ -65,8 +65,8 @@ struct mmul_range mmul_schedule_part(const struct mmul_schedule *schedule, int r
                                      int64_t round) {
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[rank];
     int64_t units = r->end - r->begin;
-    return (struct mmul_range){r->begin + share_before(units, round, schedule->rounds),
-                               r->begin + share_before(units, round + 1, schedule->rounds)};
+    return (struct mmul_range){r->begin + units_before_round(units, round, schedule->rounds),
+                               r->begin + units_before_round(units, round + 1, schedule->rounds)};
 }
 
 // --------------------------------------------------------------------------------------- stretches
@@ -110,21 +110,21 @@ bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch) {
     return false;
 }
 
-static struct mmul_walk walk_of(const struct mmul_schedule *schedule, int rank,
-                                struct mmul_pass pass) {
+static struct mmul_walk walk_rank(const struct mmul_schedule *schedule, int rank,
+                                  struct mmul_pass pass) {
     return mmul_schedule_walk(schedule, mmul_schedule_part(schedule, rank, pass.round), pass);
 }
 
-static bool rank_works(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
+static bool rank_has_work(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
     struct mmul_stretch ignored;
-    struct mmul_walk walk = walk_of(schedule, rank, pass);
+    struct mmul_walk walk = walk_rank(schedule, rank, pass);
     return mmul_schedule_next(&walk, &ignored);
 }
 
 int64_t mmul_schedule_units(const struct mmul_schedule *schedule, int rank, struct mmul_pass pass) {
     struct mmul_stretch s;
     int64_t units = 0;
-    struct mmul_walk walk = walk_of(schedule, rank, pass);
+    struct mmul_walk walk = walk_rank(schedule, rank, pass);
     while (mmul_schedule_next(&walk, &s))
         units += s.end - s.begin;
     return units;
@@ -136,15 +136,15 @@ int64_t mmul_schedule_passes_of(const struct mmul_schedule *schedule, int rank) 
     if (whole_matrices(schedule) == 1)
         return mmul_smaller(r->end - r->begin, schedule->rounds) * mmul_schedule_panels(schedule);
     for (int64_t i = 0; i < passes; i++)
-        count += rank_works(schedule, rank, mmul_schedule_pass(schedule, i));
+        count += rank_has_work(schedule, rank, mmul_schedule_pass(schedule, i));
     return count;
 }
 
 // ------------------------------------------------------------------------------------------- nodes
 
-static bool node_works(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
+static bool node_has_work(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
     for (int rank = 0; rank < schedule->size; rank++)
-        if (mmul_schedule_ranks(schedule)[rank].node == node && rank_works(schedule, rank, pass))
+        if (mmul_schedule_ranks(schedule)[rank].node == node && rank_has_work(schedule, rank, pass))
             return true;
     return false;
 }
@@ -152,13 +152,13 @@ static bool node_works(const struct mmul_schedule *schedule, int node, struct mm
 bool mmul_schedule_loads(const struct mmul_schedule *schedule, int node, struct mmul_pass pass) {
     if (schedule->problem.alpha == 0 ||
         (mmul_schedule_nodes(schedule)[node].maps & mmul_maps_whole(schedule->axis)) != 0 ||
-        !node_works(schedule, node, pass))
+        !node_has_work(schedule, node, pass))
         return false;
     if (!mmul_schedule_nodes(schedule)[node].whole_stays)
         return true;
     while (pass.round > 0) {
         pass.round--;
-        if (node_works(schedule, node, pass))
+        if (node_has_work(schedule, node, pass))
             return false;
     }
     return true;

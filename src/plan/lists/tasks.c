@@ -29,24 +29,25 @@ static const struct mmul_schedule_node *node_of(const struct mmul_tasks *tasks) 
 }
 
 // Returns the passes of the schedule that make one task.
-static int64_t steps_at_once(const struct mmul_tasks *tasks) {
+static int64_t passes_per_task(const struct mmul_tasks *tasks) {
     int64_t width = mmul_problem_result_width(&tasks->schedule->problem, tasks->schedule->axis);
     return tasks->joined ? mmul_divide_up(width, tasks->schedule->panel_units) : 1;
 }
 
-static struct mmul_pass joined_step(const struct mmul_tasks *tasks, int64_t index) {
-    int64_t each = steps_at_once(tasks);
+static struct mmul_pass joined_pass(const struct mmul_tasks *tasks, int64_t index) {
+    int64_t each = passes_per_task(tasks);
     struct mmul_pass pass = mmul_schedule_pass(tasks->schedule, index * each);
     pass.end = mmul_schedule_pass(tasks->schedule, (index + 1) * each - 1).end;
     return pass;
 }
 
-static bool is_one_step(const struct mmul_tasks *tasks) {
-    return tasks->schedule != NULL && mmul_schedule_passes(tasks->schedule) == steps_at_once(tasks);
+static bool is_single_pass(const struct mmul_tasks *tasks) {
+    return tasks->schedule != NULL &&
+           mmul_schedule_passes(tasks->schedule) == passes_per_task(tasks);
 }
 
 // Selects part `index` of the only pass. Returns false if there is no such part.
-static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
+static bool cut_single_pass(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
     const struct mmul_schedule *schedule = tasks->schedule;
     int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
     struct mmul_range part = {index * tasks->slice,
@@ -69,10 +70,10 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
     return true;
 }
 
-static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index) {
+static struct mmul_task uncut_task(const struct mmul_tasks *tasks, int64_t index) {
     if (tasks->schedule == NULL)
         return (struct mmul_task){.line_end = tasks->positions, .end = tasks->width};
-    struct mmul_pass pass = joined_step(tasks, index);
+    struct mmul_pass pass = joined_pass(tasks, index);
     return (struct mmul_task){.pass = pass,
                               .line_end = mmul_schedule_units(tasks->schedule, tasks->rank, pass),
                               .begin = pass.begin,
@@ -80,7 +81,7 @@ static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index
 }
 
 // Selects part `index` of a rank's whole part in a step without a schedule.
-static bool cut_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
+static bool cut_step_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
     enum { LINES_LEAST = 64 };
     struct mmul_range part;
     if (!mmul_tasks_cut(tasks->positions, tasks->share, LINES_LEAST, index, &part))
@@ -91,19 +92,19 @@ static bool cut_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_
 }
 
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
-    bool one = is_one_step(tasks);
-    struct mmul_task task = whole_task(tasks, one ? 0 : index);
+    bool one = is_single_pass(tasks);
+    struct mmul_task task = uncut_task(tasks, one ? 0 : index);
     if (tasks->schedule == NULL)
-        (void)cut_part(tasks, index, &task);
+        (void)cut_step_part(tasks, index, &task);
     if (one)
-        (void)cut_step(tasks, index, &task);
+        (void)cut_single_pass(tasks, index, &task);
     return task;
 }
 
 // Limits the slices to eight of at least slice_terms. Measured with 1 to 12 slices of 340 terms and
 // more, kernels from Sandybridge to AVX-512: within 1 % of one slice. More slices would let other
 // ranks begin sooner.
-static int64_t count_sums(const struct mmul_tasks *tasks) {
+static int64_t count_slices(const struct mmul_tasks *tasks) {
     const int64_t most = 8;
     const struct mmul_problem *p = &tasks->schedule->problem;
     bool in_place = mmul_schedule_ranks(tasks->schedule)[tasks->rank].tile.device_bytes == 0 &&
@@ -124,19 +125,19 @@ struct mmul_tasks mmul_tasks_of(const struct mmul_schedule *schedule, int rank, 
     struct mmul_tasks tasks = {.schedule = schedule, .rank = rank, .terms = schedule->problem.k};
     tasks.joined = (node_of(&tasks)->maps & wide) == wide;
     tasks.by_lines = node_of(&tasks)->checks_whole;
-    struct mmul_task task = whole_task(&tasks, 0);
-    bool one = is_one_step(&tasks);
+    struct mmul_task task = uncut_task(&tasks, 0);
+    bool one = is_single_pass(&tasks);
     if (one && slice > 0 && task.line_end >= 2 * slice) {
         tasks.slice = slice;
         tasks.by_lines = true;
     }
-    tasks.sums = one && tasks.slice == 0 && !in_order ? count_sums(&tasks) : 1;
-    while (one && cut_step(&tasks, tasks.count, &task)) {
+    tasks.sums = one && tasks.slice == 0 && !in_order ? count_slices(&tasks) : 1;
+    while (one && cut_single_pass(&tasks, tasks.count, &task)) {
         tasks.count++;
-        task = whole_task(&tasks, 0);
+        task = uncut_task(&tasks, 0);
     }
     if (!one)
-        tasks.count = mmul_schedule_passes(schedule) / steps_at_once(&tasks);
+        tasks.count = mmul_schedule_passes(schedule) / passes_per_task(&tasks);
     for (int64_t i = 0; i < tasks.count; i++) {
         task = mmul_tasks_at(&tasks, i);
         tasks.positions += task.line_end - task.line_begin;
@@ -163,7 +164,7 @@ struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
         tasks.positions = walk.line;
     }
     struct mmul_task task;
-    while (cut_part(&tasks, tasks.count, &task))
+    while (cut_step_part(&tasks, tasks.count, &task))
         tasks.count++;
     return tasks;
 }

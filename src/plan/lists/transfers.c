@@ -31,17 +31,17 @@ static enum mmul_content content_at(enum mmul_route route, int64_t position) {
 }
 
 // A spread panel has one part per rank: the rank's rows of it.
-static int64_t parts_of(const struct mmul_transfers *t) {
+static int64_t parts_per_panel(const struct mmul_transfers *t) {
     bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
                          ? t->schedule->whole_is_spread
                          : false;
     return is_spread ? t->schedule->size : 1;
 }
 
-static struct mmul_pass step_at(const struct mmul_transfers *t, int64_t position) {
+static struct mmul_pass pass_at(const struct mmul_transfers *t, int64_t position) {
     return mmul_schedule_pass(t->schedule, is_of_rounds(t->route)
                                                ? position / 2 * mmul_schedule_panels(t->schedule)
-                                               : position / parts_of(t));
+                                               : position / parts_per_panel(t));
 }
 
 static int64_t rank_bytes(const struct mmul_schedule *schedule, int rank, enum mmul_content content,
@@ -92,8 +92,8 @@ void mmul_transfer_bytes(const struct mmul_schedule *schedule, const struct mmul
     }
 }
 
-static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content content,
-                         struct mmul_pass pass) {
+static int64_t bytes_on_node(const struct mmul_transfers *t, enum mmul_content content,
+                             struct mmul_pass pass) {
     return content != MMUL_CONTENT_RESULT && is_mapped(t->schedule, content, t->node)
                ? 0
                : mmul_content_bytes(t->schedule, content, t->node, pass);
@@ -103,7 +103,7 @@ static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content conte
 
 // Returns the position of a node on the path of a panel that begins at `first`. Root's panels
 // follow the relay chain; panels of other nodes go around.
-static int place_of(const struct mmul_transfers *t, int node, int first) {
+static int path_position(const struct mmul_transfers *t, int node, int first) {
     int count = t->schedule->node_count;
     return t->schedule->whole_is_spread ? (node - first + count) % count
                                         : mmul_schedule_nodes(t->schedule)[node].chain_place;
@@ -112,22 +112,22 @@ static int place_of(const struct mmul_transfers *t, int node, int first) {
 // Finds the previous and the next node on a panel's path, among the nodes that load it.
 static void find_neighbours(const struct mmul_transfers *t, struct mmul_pass pass, int first,
                             int *from, int *to) {
-    int own = place_of(t, t->node, first);
+    int own = path_position(t, t->node, first);
     *from = t->node == first ? -1 : first;
     *to = -1;
     for (int node = 0; node < t->schedule->node_count; node++) {
-        int place = place_of(t, node, first);
+        int place = path_position(t, node, first);
         if (node == t->node || node == first || !mmul_schedule_loads(t->schedule, node, pass))
             continue;
-        if (place < own && place > place_of(t, *from, first))
+        if (place < own && place > path_position(t, *from, first))
             *from = node;
-        if (place > own && (*to < 0 || place < place_of(t, *to, first)))
+        if (place > own && (*to < 0 || place < path_position(t, *to, first)))
             *to = node;
     }
 }
 
 // Returns the node at which a position of a relay begins.
-static int first_of(const struct mmul_transfers *t, int64_t position) {
+static int first_node(const struct mmul_transfers *t, int64_t position) {
     return t->schedule->whole_is_spread
                ? mmul_schedule_ranks(t->schedule)[position % t->schedule->size].node
                : 0;
@@ -136,11 +136,11 @@ static int first_of(const struct mmul_transfers *t, int64_t position) {
 // Returns the rows of a part of a panel; all rows if the operand is not spread.
 static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t position) {
     return mmul_schedule_whole_rows(t->schedule, (int)(position % t->schedule->size),
-                                    step_at(t, position));
+                                    pass_at(t, position));
 }
 
-static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
-    struct mmul_pass pass = step_at(t, position);
+static bool any_other_node_has_bytes(const struct mmul_transfers *t, int64_t position) {
+    struct mmul_pass pass = pass_at(t, position);
     enum mmul_content content = content_at(t->route, position);
     for (int rank = 0; rank < t->schedule->size; rank++) {
         int node = mmul_schedule_ranks(t->schedule)[rank].node;
@@ -152,8 +152,8 @@ static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
 }
 
 static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
-    struct mmul_pass pass = step_at(t, position);
-    int first = first_of(t, position), from, to;
+    struct mmul_pass pass = pass_at(t, position);
+    int first = first_node(t, position), from, to;
     struct mmul_range rows = {0, 1};
     if (t->schedule->whole_is_spread)
         rows = rows_at(t, position);
@@ -167,22 +167,22 @@ static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
 
 static bool is_loaded(const struct mmul_transfers *t, int64_t position) {
     struct mmul_range rows = {0, 1};
-    if (t->schedule->whole_is_spread && first_of(t, position) != t->node)
+    if (t->schedule->whole_is_spread && first_node(t, position) != t->node)
         return false;
     if (t->schedule->whole_is_spread)
         rows = rows_at(t, position);
-    return rows.begin < rows.end && mmul_schedule_loads(t->schedule, t->node, step_at(t, position));
+    return rows.begin < rows.end && mmul_schedule_loads(t->schedule, t->node, pass_at(t, position));
 }
 
-static bool is_there(const struct mmul_transfers *t, int64_t position) {
+static bool has_transfer(const struct mmul_transfers *t, int64_t position) {
     switch (t->route) {
     case MMUL_ROUTE_SCATTER:
     case MMUL_ROUTE_GATHER:
-        return any_other_gets(t, position);
+        return any_other_node_has_bytes(t, position);
     case MMUL_ROUTE_RELAY:
         return is_relayed(t, position);
     case MMUL_ROUTE_READ:
-        return own_bytes(t, content_at(t->route, position), step_at(t, position)) > 0;
+        return bytes_on_node(t, content_at(t->route, position), pass_at(t, position)) > 0;
     case MMUL_ROUTE_LOAD:
         return is_loaded(t, position);
     case MMUL_ROUTE_STORE:
@@ -193,14 +193,14 @@ static bool is_there(const struct mmul_transfers *t, int64_t position) {
     }
 }
 
-static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
-    while (position < t->end && !is_there(t, position))
+static int64_t find_next_position(const struct mmul_transfers *t, int64_t position) {
+    while (position < t->end && !has_transfer(t, position))
         position++;
     return position;
 }
 
 // Returns the next pass whose panel is loaded here.
-static int64_t next_loaded(const struct mmul_transfers *t, int64_t pass) {
+static int64_t find_loaded_pass(const struct mmul_transfers *t, int64_t pass) {
     int64_t passes = mmul_schedule_passes(t->schedule);
     while (pass < passes &&
            !mmul_schedule_loads(t->schedule, t->node, mmul_schedule_pass(t->schedule, pass)))
@@ -209,7 +209,7 @@ static int64_t next_loaded(const struct mmul_transfers *t, int64_t pass) {
 }
 
 // Only root's node reads and writes files; every node has rows of a spread operand.
-static bool takes_part(const struct mmul_transfers *t) {
+static bool node_takes_part(const struct mmul_transfers *t) {
     if (t->route > MMUL_ROUTE_STORE)
         return false;
     const struct mmul_schedule_node *own = &mmul_schedule_nodes(t->schedule)[t->node];
@@ -222,11 +222,11 @@ static bool takes_part(const struct mmul_transfers *t) {
 struct mmul_transfers mmul_transfers_make(const struct mmul_schedule *schedule, int node,
                                           enum mmul_route route) {
     struct mmul_transfers t = {.schedule = schedule, .node = node, .route = route};
-    t.end =
-        is_of_rounds(route) ? 2 * schedule->rounds : mmul_schedule_passes(schedule) * parts_of(&t);
-    t.next = takes_part(&t) ? find_next(&t, 0) : t.end;
+    t.end = is_of_rounds(route) ? 2 * schedule->rounds
+                                : mmul_schedule_passes(schedule) * parts_per_panel(&t);
+    t.next = node_takes_part(&t) ? find_next_position(&t, 0) : t.end;
     if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
-        t.oldest = next_loaded(&t, 0);
+        t.oldest = find_loaded_pass(&t, 0);
     return t;
 }
 
@@ -264,11 +264,11 @@ enum mmul_counter mmul_route_frees(enum mmul_route route) {
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
     if (transfers->schedule == NULL)
         return transfers->has_piece ? transfers->panel : transfers->moving.panels;
-    return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_of(transfers));
+    return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_per_panel(transfers));
 }
 
 // A lane of a round is free when all ranks have computed the last round that used it.
-static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static void assign_lane(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t lanes = node_of(t)->piece_lanes, round = transfer->pass.round;
     if (lanes == 0)
         return;
@@ -280,7 +280,7 @@ static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *
 
 // Slots of panels are used in turn. A slot is free when its panel has been computed with and sent
 // on. If another channel brings the last rows of a panel, that one sends it on.
-static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static void assign_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->whole_slots;
     for (; t->seen < transfer->pass.index; t->seen++)
         t->loaded +=
@@ -289,14 +289,14 @@ static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transf
     if (t->loaded < slots)
         return;
     for (; t->before_oldest < t->loaded - slots; t->before_oldest++)
-        t->oldest = next_loaded(t, t->oldest + 1);
+        t->oldest = find_loaded_pass(t, t->oldest + 1);
     transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, t->oldest + 1};
     if (t->route == MMUL_ROUTE_RELAY || t->schedule->whole_is_spread)
         transfer->waits[1] = (struct mmul_count){MMUL_PASSES_SENT, t->oldest + 1};
 }
 
 // Sets offset and bytes of a part of a spread panel.
-static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static void set_panel_part(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     struct mmul_range rows = rows_at(t, t->next);
     int64_t row_bytes = mmul_schedule_whole_row_bytes(t->schedule, transfer->pass);
     transfer->offset = rows.begin * row_bytes;
@@ -304,42 +304,42 @@ static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer 
 }
 
 // A block of C is complete when all ranks have computed its pass.
-static void fit_result(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static void assign_result_slot(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->result_slots;
     transfer->slot = slots > 0 ? transfer->pass.index % slots : -1;
     transfer->in_place = (node_of(t)->maps & MMUL_MAPS_C) != 0;
     transfer->waits[0] = (struct mmul_count){MMUL_PASSES_DONE, transfer->pass.index + 1};
 }
 
-static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static bool next_product_transfer(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     bool panel = t->next < t->end && content_at(t->route, t->next) == MMUL_CONTENT_PANEL;
-    bool sends = is_of_network(t->route) && t->node == (panel ? first_of(t, t->next) : 0);
+    bool sends = is_of_network(t->route) && t->node == (panel ? first_node(t, t->next) : 0);
     if (t->next == t->end)
         return false;
     *transfer = (struct mmul_transfer){.route = t->route,
                                        .content = content_at(t->route, t->next),
-                                       .pass = step_at(t, t->next),
+                                       .pass = pass_at(t, t->next),
                                        .slot = -1,
                                        .from = -1,
                                        .to = -1};
     if (!sends || t->route == MMUL_ROUTE_RELAY)
-        transfer->bytes = own_bytes(t, transfer->content, transfer->pass);
+        transfer->bytes = bytes_on_node(t, transfer->content, transfer->pass);
     if (panel && t->schedule->whole_is_spread)
-        fit_into_panel(t, transfer);
+        set_panel_part(t, transfer);
     if (t->route == MMUL_ROUTE_RELAY)
-        find_neighbours(t, transfer->pass, first_of(t, t->next), &transfer->from, &transfer->to);
+        find_neighbours(t, transfer->pass, first_node(t, t->next), &transfer->from, &transfer->to);
     // Pieces go first: no rank starts without them.
     if (sends && panel) {
         if (t->node == 0)
             transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->pass.round + 1};
     } else if (!sends && is_of_rounds(t->route)) {
-        fit_into_lane(t, transfer);
+        assign_lane(t, transfer);
     } else if (!sends && panel) {
-        fit_into_slot(t, transfer);
+        assign_slot(t, transfer);
     } else if (!sends) {
-        fit_result(t, transfer);
+        assign_result_slot(t, transfer);
     }
-    t->next = find_next(t, t->next + 1);
+    t->next = find_next_position(t, t->next + 1);
     return true;
 }
 
@@ -379,7 +379,7 @@ static struct mmul_move find_window(const struct mmul_transfers *t, int to) {
 }
 
 // Advances to the next round. Returns false after the last one.
-static bool next_round(struct mmul_transfers *t) {
+static bool advance_round(struct mmul_transfers *t) {
     const bool copies = t->route == MMUL_ROUTE_COPY;
     if (++t->round < (copies ? 1 : node_count_of(t)))
         return true;
@@ -388,12 +388,12 @@ static bool next_round(struct mmul_transfers *t) {
         t->move = 0;
         t->panel++;
     }
-    return t->panel < t->moving.panels && next_round(t);
+    return t->panel < t->moving.panels && advance_round(t);
 }
 
 // Starts the walk of this round. Returns false if it is empty: of the pieces that stay on a node,
 // only those from or to files are listed.
-static bool open_round(struct mmul_transfers *t) {
+static bool begin_round(struct mmul_transfers *t) {
     const int peer = peer_of(t), from = t->route == MMUL_ROUTE_RECEIVE ? peer : t->node,
               to = t->route == MMUL_ROUTE_RECEIVE ? t->node : peer;
     t->window = find_window(t, to);
@@ -402,13 +402,13 @@ static bool open_round(struct mmul_transfers *t) {
            t->window.to.kind == MMUL_PLACE_FILE;
 }
 
-static bool find_piece(struct mmul_transfers *t) {
+static bool find_next_piece(struct mmul_transfers *t) {
     // The list may have been copied.
     t->walk.move = &t->window;
     while (!t->is_open || !mmul_move_next(&t->walk, &t->piece)) {
-        if (!next_round(t))
+        if (!advance_round(t))
             return false;
-        t->is_open = open_round(t);
+        t->is_open = begin_round(t);
     }
     return true;
 }
@@ -419,11 +419,11 @@ struct mmul_transfers mmul_transfers_of_moving(const struct mmul_moving *moving,
     if (route < MMUL_ROUTE_SEND || moving->count == 0)
         return t;
     t.round = route == MMUL_ROUTE_COPY ? -1 : 0;
-    t.has_piece = find_piece(&t);
+    t.has_piece = find_next_piece(&t);
     return t;
 }
 
-static bool next_of_moving(struct mmul_transfers *t, struct mmul_transfer *transfer) {
+static bool next_move_transfer(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     const bool receives = t->route == MMUL_ROUTE_RECEIVE;
     if (!t->has_piece)
         return false;
@@ -436,13 +436,14 @@ static bool next_of_moving(struct mmul_transfers *t, struct mmul_transfer *trans
                                        .to = receives || peer == t->node ? -1 : peer,
                                        .move = t->move,
                                        .piece = t->piece};
-    t->has_piece = find_piece(t);
+    t->has_piece = find_next_piece(t);
     return true;
 }
 
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
     struct mmul_transfers *t = transfers;
-    if (!(t->schedule != NULL ? next_of_product(t, transfer) : next_of_moving(t, transfer)))
+    if (!(t->schedule != NULL ? next_product_transfer(t, transfer)
+                              : next_move_transfer(t, transfer)))
         return false;
     const int64_t reached = mmul_transfers_reached(t);
     transfer->brings =
