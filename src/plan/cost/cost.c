@@ -27,7 +27,7 @@ static unsigned maps_of(const struct mmul_cost *cost, int node) {
     return cost->request.node_maps ? cost->request.node_maps[node] : 0;
 }
 
-static bool maps_whole(const struct mmul_cost *cost, int node) {
+static bool maps_whole_operand(const struct mmul_cost *cost, int node) {
     return maps_of(cost, node) & mmul_maps_whole(cost->request.axis);
 }
 
@@ -40,7 +40,7 @@ static double file_seconds_per_byte(const struct mmul_cost *cost) {
 // Sets the seconds per byte of traffic that the computation of a leader loses, spread over its
 // threads: CPU seconds as measured, else as assumed. Root also loses the cost of files, because the
 // same threads read the bytes that leave and write the bytes that return.
-static void set_losses(struct mmul_cost *cost, int index) {
+static void set_traffic_losses(struct mmul_cost *cost, int index) {
     struct mmul_cost_node *node = &cost->nodes[index];
     const struct mmul_node_info *info = &cost->request.cluster->nodes[index];
     const struct mmul_rank_info *leader = &cost->request.cluster->ranks[info->leader];
@@ -64,7 +64,7 @@ struct place {
     int class, node; // faster links have a higher class
 };
 
-static int by_link(const void *a, const void *b) {
+static int compare_by_link(const void *a, const void *b) {
     const struct place *x = a, *y = b;
     if (x->class != y->class)
         return x->class > y->class ? -1 : 1;
@@ -81,7 +81,7 @@ static enum mmul_status order_chain(struct mmul_cost *cost, struct mmul_error *e
     for (int i = 0; i < cost->node_count; i++)
         if (i != cost->root_node)
             places[count++] = (struct place){mmul_cost_link_class(cost->request.cluster, i), i};
-    qsort(places, (size_t)count, sizeof *places, by_link);
+    qsort(places, (size_t)count, sizeof *places, compare_by_link);
     for (int i = 0; i < count; i++)
         cost->chain[i] = places[i].node;
     mmul_free(places);
@@ -97,7 +97,7 @@ static void fill_nodes(struct mmul_cost *cost) {
             cost->nodes[info->node].cpu_threads += info->threads > 1 ? info->threads : 1;
     }
     for (int i = 0; i < cost->node_count; i++)
-        set_losses(cost, i);
+        set_traffic_losses(cost, i);
 }
 
 static void fill_bytes(struct mmul_cost *cost) {
@@ -177,7 +177,7 @@ static void set_ranks(struct mmul_cost *cost, const bool *in) {
 }
 
 // Returns the link between two successive nodes of the chain.
-static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
+static struct mmul_link link_between(const struct mmul_cost *cost, int from, int to) {
     const struct mmul_cluster *cluster = cost->request.cluster;
     struct mmul_link link = mmul_cost_root_link(cluster, to), other;
     if (from == cost->root_node)
@@ -195,9 +195,10 @@ static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
 }
 
 // Returns the seconds of a panel on a hop. Root may have to read it first.
-static double hop_seconds(const struct mmul_cost *cost, int from, struct mmul_link link) {
+static double panel_hop_seconds(const struct mmul_cost *cost, int from, struct mmul_link link) {
     double each = 1 / link.bytes_per_second;
-    if (from == cost->root_node && !maps_whole(cost, from) && each < 1 / MMUL_FILE_BYTES_PER_SECOND)
+    if (from == cost->root_node && !maps_whole_operand(cost, from) &&
+        each < 1 / MMUL_FILE_BYTES_PER_SECOND)
         each = 1 / MMUL_FILE_BYTES_PER_SECOND;
     return cost->panel_bytes * each;
 }
@@ -211,8 +212,8 @@ static void set_chain(struct mmul_cost *cost) {
         struct mmul_cost_node *node = &cost->nodes[cost->chain[i]];
         if (!node->takes_panels)
             continue;
-        struct mmul_link link = hop(cost, from, cost->chain[i]);
-        double seconds = hop_seconds(cost, from, link);
+        struct mmul_link link = link_between(cost, from, cost->chain[i]);
+        double seconds = panel_hop_seconds(cost, from, link);
         node->begins = passed + link.latency_seconds;
         passed += seconds / packets + link.latency_seconds;
         node->gap = gap = seconds > gap ? seconds : gap;
@@ -232,11 +233,11 @@ static void set_nodes(struct mmul_cost *cost) {
         node->takes_pieces =
             node->in && node->remote && !(maps_of(cost, i) & mmul_maps_split(cost->request.axis));
         node->takes_panels =
-            node->in && node->remote && cost->panel_bytes > 0 && !maps_whole(cost, i);
+            node->in && node->remote && cost->panel_bytes > 0 && !maps_whole_operand(cost, i);
         node->returns = node->in && node->remote && !(maps_of(cost, i) & MMUL_MAPS_C);
         node->first = node->gap = node->begins = 0;
         node->chain_place = 0;
-        if (!node->remote && !maps_whole(cost, i))
+        if (!node->remote && !maps_whole_operand(cost, i))
             node->first = node->gap = cost->panel_bytes / MMUL_FILE_BYTES_PER_SECOND;
     }
     set_chain(cost);

@@ -60,7 +60,8 @@ struct line {
 };
 
 // Returns the seconds per byte to and from the device; 0 in host memory or if not measured.
-static double per_byte(const struct mmul_rank_info *rank, double bytes_per_second) {
+static double transfer_seconds_per_byte(const struct mmul_rank_info *rank,
+                                        double bytes_per_second) {
     return rank->host_memory || !(bytes_per_second > 0) ? 0 : 1 / bytes_per_second;
 }
 
@@ -74,7 +75,7 @@ static void add_files(struct line *line, double piece, double block) {
         line->slope += block * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
 }
 
-static struct line line_of(const struct mmul_pass_request *r) {
+static struct line make_line(const struct mmul_pass_request *r) {
     const struct mmul_problem *p = r->problem;
     const struct mmul_speed *speed = &r->rank->speed;
     double panels = (double)r->cut->panels;
@@ -94,8 +95,8 @@ static struct line line_of(const struct mmul_pass_request *r) {
     double panel = matrices * width / panels * line.k * whole; // bytes
     double piece = line.k * split / panels;                    // bytes per unit
     double block = (double)mmul_problem_result_each(p) * line.mean;
-    double up = per_byte(r->rank, speed->upload_bytes_per_second);
-    double down = per_byte(r->rank, speed->download_bytes_per_second);
+    double up = transfer_seconds_per_byte(r->rank, speed->upload_bytes_per_second);
+    double down = transfer_seconds_per_byte(r->rank, speed->download_bytes_per_second);
     const double check = mmul_check_bytes_per_second(r->rank);
     line.fixed = MMUL_PASS_SECONDS * per_matrix / cuts + panel * (up + 1 / check);
     line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
@@ -142,7 +143,7 @@ struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request) {
     if (!mmul_product_is_measured(request->rank, mmul_problem_result_dtype(request->problem)) &&
         !(request->assumed_flops > 0))
         return cost;
-    struct line line = line_of(request);
+    struct line line = make_line(request);
     double most = line.most > 1 ? line.most : 1;
     double height = line.height < most ? line.height : most;
     add_knot(&line, &cost, least);
@@ -158,7 +159,7 @@ struct mmul_pass_cost mmul_pass_cost(const struct mmul_pass_request *request) {
 }
 
 // Returns the interval [i - 1, i] of knots that holds `value`; the last one beyond all knots.
-static int interval_of(const double *knots, int count, double value) {
+static int find_interval(const double *knots, int count, double value) {
     int i = 1;
     while (i < count - 1 && value > knots[i])
         i++;
@@ -168,7 +169,7 @@ static int interval_of(const double *knots, int count, double value) {
 double mmul_pass_seconds(const struct mmul_pass_cost *cost, double units) {
     if (cost->knots == 0)
         return 0;
-    int i = interval_of(cost->units, cost->knots, units);
+    int i = find_interval(cost->units, cost->knots, units);
     double slope =
         (cost->seconds[i] - cost->seconds[i - 1]) / (cost->units[i] - cost->units[i - 1]);
     return cost->seconds[i - 1] + slope * (units - cost->units[i - 1]);
@@ -177,7 +178,7 @@ double mmul_pass_seconds(const struct mmul_pass_cost *cost, double units) {
 double mmul_pass_units(const struct mmul_pass_cost *cost, double seconds) {
     if (cost->knots == 0 || seconds <= cost->seconds[0])
         return 0;
-    int i = interval_of(cost->seconds, cost->knots, seconds);
+    int i = find_interval(cost->seconds, cost->knots, seconds);
     double slope =
         (cost->units[i] - cost->units[i - 1]) / (cost->seconds[i] - cost->seconds[i - 1]);
     return cost->units[i - 1] + slope * (seconds - cost->seconds[i - 1]);

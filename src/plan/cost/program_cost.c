@@ -80,7 +80,7 @@ static enum mmul_status find_holders(struct mmul_program_costs *c,
 }
 
 // Sets the rate of a node to the sum over its ranks, if all of them were measured.
-static void set_memory(struct mmul_program_costs *c, const struct mmul_cluster *cluster) {
+static void set_memory_rates(struct mmul_program_costs *c, const struct mmul_cluster *cluster) {
     for (int rank = 0; rank < c->size; rank++)
         c->check_bytes_per_second[rank] = mmul_check_bytes_per_second(&cluster->ranks[rank]);
     for (int node = 0; node < c->node_count; node++) {
@@ -125,7 +125,7 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         status = find_holders(&c, cluster, team, err);
     if (status == MMUL_OK) {
         set_links(&c, cluster);
-        set_memory(&c, cluster);
+        set_memory_rates(&c, cluster);
         set_shares(&c, weights);
     }
     if (status == MMUL_OK && groups > 1)
@@ -186,7 +186,8 @@ static bool is_member(const struct mmul_program_costs *c, int rank) {
 }
 
 // Returns the part of the value that a node has.
-static double has(const struct mmul_program_costs *c, enum mmul_placement_kind kind, int node) {
+static double part_on_node(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
+                           int node) {
     const struct mmul_mesh_node *mesh = &c->mesh.nodes[node];
     switch (kind) {
     case MMUL_PLACE_FILE:
@@ -220,45 +221,46 @@ struct traffic {
     double copied; // by one leader, packing and unpacking beside the traffic
 };
 
-static struct traffic add_node(const struct mmul_program_costs *c, struct traffic t, int node,
-                               double sends, double takes) {
+static struct traffic add_node_traffic(const struct mmul_program_costs *c, struct traffic t,
+                                       int node, double sends, double takes) {
     t.seconds = fmax(t.seconds, fmax(sends, takes) / c->node_bytes_per_second[node]);
     t.all += sends;
     return t;
 }
 
 // Returns the traffic of blocks to the rows (columns) of the mesh that contain them.
-static struct traffic along_mesh(const struct mmul_program_costs *c, bool rows) {
+static struct traffic traffic_along_mesh(const struct mmul_program_costs *c, bool rows) {
     struct traffic t = {.stages = (rows ? c->mesh.row_nodes : c->mesh.col_nodes) - 1};
     for (int node = 0; node < c->node_count; node++) {
         const struct mmul_mesh_node *n = &c->mesh.nodes[node];
         double takes = (rows ? n->rows : n->cols) - n->block;
-        t = add_node(c, t, node, rows ? n->row_sends : n->col_sends, takes);
+        t = add_node_traffic(c, t, node, rows ? n->row_sends : n->col_sends, takes);
         // Terms of columns are whole rows of a block, which need no copy at either end.
         t.copied = fmax(t.copied, rows ? n->row_sends + takes : 0);
     }
     return t;
 }
 
-static struct traffic between(const struct mmul_program_costs *c, enum mmul_placement_kind from,
-                              enum mmul_placement_kind to) {
+static struct traffic traffic_between_nodes(const struct mmul_program_costs *c,
+                                            enum mmul_placement_kind from,
+                                            enum mmul_placement_kind to) {
     struct traffic t = {.stages = c->node_count - 1};
     double have = 0, want = 0;
     bool copies = from == MMUL_PLACE_GRID_ROWS || from == MMUL_PLACE_GRID_COLS;
     for (int node = 0; node < c->node_count; node++)
-        have += has(c, from, node);
+        have += part_on_node(c, from, node);
     // Bytes that a node takes from others, in proportion to their parts. Of copies it takes only
     // its missing part, once.
     for (int turn = 0; turn < 2; turn++)
         for (int node = 0; node < c->node_count; node++) {
-            double own = has(c, from, node), others = have - own;
-            double each = has(c, to, node);
+            double own = part_on_node(c, from, node), others = have - own;
+            double each = part_on_node(c, to, node);
             if (copies)
                 each *= others > 0 ? (1 - own) / others : 0;
             if (turn == 0)
                 want += each;
             else
-                t = add_node(c, t, node, own * (want - each), each * others);
+                t = add_node_traffic(c, t, node, own * (want - each), each * others);
         }
     return t;
 }
@@ -269,29 +271,31 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     if (from == MMUL_PLACE_REPLICATE || to == MMUL_PLACE_PARTIAL || from == to)
         return (struct traffic){0};
     if (from == MMUL_PLACE_GRID && (rows || to == MMUL_PLACE_GRID_COLS))
-        return along_mesh(c, rows);
-    return between(c, from, to);
+        return traffic_along_mesh(c, rows);
+    return traffic_between_nodes(c, from, to);
 }
 
 // Returns the traffic of a value that a team hands on: from its files and parts, or from nodes that
 // have it whole to nodes without it.
-static struct traffic across(const struct mmul_program_costs *from_costs,
-                             const struct mmul_program_costs *to_costs,
-                             enum mmul_placement_kind from, enum mmul_placement_kind to) {
+static struct traffic traffic_between_teams(const struct mmul_program_costs *from_costs,
+                                            const struct mmul_program_costs *to_costs,
+                                            enum mmul_placement_kind from,
+                                            enum mmul_placement_kind to) {
     const bool copies = from == MMUL_PLACE_REPLICATE;
     struct traffic t = {.stages = to_costs->node_count - 1};
     double have = 0, want = 0;
     for (int node = 0; node < to_costs->node_count; node++) {
-        const double own = has(from_costs, from, node);
+        const double own = part_on_node(from_costs, from, node);
         have += own;
-        want += copies && own > 0 ? 0 : has(to_costs, to, node);
+        want += copies && own > 0 ? 0 : part_on_node(to_costs, to, node);
     }
     for (int node = 0; node < to_costs->node_count; node++) {
-        const double own = has(from_costs, from, node), each = has(to_costs, to, node);
+        const double own = part_on_node(from_costs, from, node),
+                     each = part_on_node(to_costs, to, node);
         if (copies)
-            t = add_node(to_costs, t, node, own > 0 ? want / have : 0, own > 0 ? 0 : each);
+            t = add_node_traffic(to_costs, t, node, own > 0 ? want / have : 0, own > 0 ? 0 : each);
         else
-            t = add_node(to_costs, t, node, own * (want - each), each * (have - own));
+            t = add_node_traffic(to_costs, t, node, own * (want - each), each * (have - own));
     }
     return t;
 }
@@ -324,13 +328,14 @@ struct move_cost {
     double here, network, packing, bytes;
 };
 
-static struct move_cost cost_of(const struct mmul_program_costs *c, const struct mmul_value *value,
-                                enum mmul_placement_kind from, enum mmul_placement_kind to,
-                                struct traffic t) {
+static struct move_cost make_move_cost(const struct mmul_program_costs *c,
+                                       const struct mmul_value *value,
+                                       enum mmul_placement_kind from, enum mmul_placement_kind to,
+                                       struct traffic t) {
     const double all = bytes_of(value->shape, value->dtype);
     double widest = 0;
     for (int node = 0; node < c->node_count; node++)
-        widest = fmax(widest, has(c, to, node));
+        widest = fmax(widest, part_on_node(c, to, node));
     struct move_cost cost = {.bytes = all * t.all,
                              .here = all * widest / TOUCH_BYTES_PER_SECOND,
                              .packing = all * t.copied / COPY_BYTES_PER_SECOND};
@@ -352,15 +357,15 @@ static struct move_cost cost_of(const struct mmul_program_costs *c, const struct
 static struct move_cost move_cost(const struct mmul_program_costs *costs,
                                   const struct mmul_value *value, enum mmul_placement_kind from,
                                   enum mmul_placement_kind to) {
-    return cost_of(costs, value, from, to, traffic_of(costs, from, to));
+    return make_move_cost(costs, value, from, to, traffic_of(costs, from, to));
 }
 
 double mmul_program_handing_seconds(const struct mmul_program_costs *from_costs,
                                     const struct mmul_program_costs *to_costs,
                                     const struct mmul_value *value, enum mmul_placement_kind from,
                                     enum mmul_placement_kind to, double *bytes) {
-    const struct move_cost cost =
-        cost_of(to_costs, value, from, to, across(from_costs, to_costs, from, to));
+    const struct move_cost cost = make_move_cost(
+        to_costs, value, from, to, traffic_between_teams(from_costs, to_costs, from, to));
     *bytes = cost.bytes;
     return cost.here + cost.network;
 }
@@ -376,8 +381,8 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
 // Returns the part of the work that a rank does: its share of a split result, or its share of the
 // node's part of a result that is whole on every node. Summands are split along the inner size;
 // every rank makes the others itself.
-static double part_of(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
-                      enum mmul_placement_kind result, int rank) {
+static double work_share(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
+                         enum mmul_placement_kind result, int rank) {
     if (!is_member(c, rank))
         return 0;
     if (result == MMUL_PLACE_GRID)
@@ -394,8 +399,8 @@ static double part_of(const struct mmul_program_costs *c, enum mmul_operation_ki
 
 // Returns false for two moves that do not exist: a sum into a file, and a file into summands of a
 // team, because root's file is no summand of a team without root.
-static bool may_go(const struct mmul_program_costs *c, enum mmul_placement_kind from,
-                   enum mmul_placement_kind to) {
+static bool move_exists(const struct mmul_program_costs *c, enum mmul_placement_kind from,
+                        enum mmul_placement_kind to) {
     const bool is_apart = c->holders != NULL && from == MMUL_PLACE_FILE;
     return !(from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_FILE) &&
            !(is_apart && to == MMUL_PLACE_PARTIAL);
@@ -412,7 +417,7 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
         if ((have >> kind & 1) == 0)
             continue;
         double direct = mmul_program_move_seconds(costs, value, from, to, &ignored);
-        if (may_go(costs, from, to) && direct < best.seconds)
+        if (move_exists(costs, from, to) && direct < best.seconds)
             best = (struct mmul_program_path){from, false, direct};
         double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
         // By way of rows the product could not read the file itself.
@@ -462,9 +467,9 @@ struct parts {
     double a, b, c, work;
 };
 
-static struct parts parts_of(const struct mmul_program_costs *c, const struct product *p,
-                             int rank) {
-    double part = part_of(c, MMUL_MATMUL, p->result, rank);
+static struct parts product_parts(const struct mmul_program_costs *c, const struct product *p,
+                                  int rank) {
+    double part = work_share(c, MMUL_MATMUL, p->result, rank);
     switch (p->result) {
     case MMUL_PLACE_COLS:
         return (struct parts){1, part, part, part};
@@ -484,7 +489,7 @@ static struct parts parts_of(const struct mmul_program_costs *c, const struct pr
 static double multiply_seconds(const struct mmul_program_costs *c, const struct product *p) {
     double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
     for (int rank = 0; rank < c->size; rank++) {
-        struct parts own = parts_of(c, p, rank);
+        struct parts own = product_parts(c, p, rank);
         double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
                        own.c * turns * bytes_of(p->c, p->dtype);
         double seconds =
@@ -504,7 +509,7 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
     const bool is_grid = p->result == MMUL_PLACE_GRID;
     double most = 0;
     for (int rank = 0; rank < c->size; rank++) {
-        struct parts own = parts_of(c, p, rank);
+        struct parts own = product_parts(c, p, rank);
         if (is_grid)
             own.a = own.b = own.c;
         double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
@@ -516,8 +521,8 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
     return is_grid ? most + sums_seconds(c, 3, (double)sizeof(double) * doubles) : most;
 }
 
-static struct product product_of(const struct mmul_operation_call *call, struct mmul_shape c,
-                                 enum mmul_placement_kind result) {
+static struct product make_product(const struct mmul_operation_call *call, struct mmul_shape c,
+                                   enum mmul_placement_kind result) {
     return (struct product){.a = call->operands[0].shape,
                             .b = call->operands[1].shape,
                             .c = {c.batch, c.depth, c.rows, call->operands[1].shape.cols},
@@ -565,7 +570,7 @@ double mmul_program_joined_saving(const struct mmul_program_costs *costs,
         return 0;
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     const struct product p =
-        product_of(&call, mmul_program_shape(program, operation), rule->result);
+        make_product(&call, mmul_program_shape(program, operation), rule->result);
     double together = joined_seconds(costs, &p, joined, &apart);
     return apart - together;
 }
@@ -577,13 +582,13 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
     struct mmul_operand_info operands[MMUL_OPERANDS];
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     const struct product p =
-        product_of(&call, mmul_program_shape(program, operation), rule->result);
+        make_product(&call, mmul_program_shape(program, operation), rule->result);
     return check_seconds(costs, &p);
 }
 
 // Adds the cost of waiting to a result that all ranks of a node make together.
-static double made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
-                            double seconds) {
+static double add_waiting_seconds(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
+                                  double seconds) {
     const bool waits = kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
     return waits ? seconds * (1 + TOGETHER_PART) + TOGETHER_SECONDS : seconds;
 }
@@ -620,33 +625,34 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
                                                                                   : MAP_PART);
     double most = 0;
     for (int rank = 0; rank < c->size; rank++) {
-        double part = is_inner ? c->shares[rank] : part_of(c, kind, rule->result, rank);
+        double part = is_inner ? c->shares[rank] : work_share(c, kind, rule->result, rank);
         double home =
             (is_summand ? 1 : part) * bytes_of(result, dtype_of(call)) * c->transfer[rank];
         most = fmax(most, part * flops / c->flops[rank][dtype_of(call) == MMUL_F64] + home);
     }
     for (int node = 0; node < c->node_count; node++) {
-        double part =
-            is_summand && !is_inner ? 1 : has(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
+        double part = is_summand && !is_inner
+                          ? 1
+                          : part_on_node(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
         double touched = part * bytes + (is_summand ? bytes_of(result, dtype_of(call)) : 0);
         most = fmax(most, touched / c->map_bytes_per_second[node]);
     }
-    return made_together(c, rule->result, most);
+    return add_waiting_seconds(c, rule->result, most);
 }
 
 double mmul_program_pass_seconds(const struct mmul_program_costs *costs,
                                  const struct mmul_value *value, enum mmul_placement_kind kind) {
     double most = 0;
     for (int node = 0; node < costs->node_count; node++)
-        most = fmax(most, has(costs, kind, node) / costs->map_bytes_per_second[node]);
+        most = fmax(most, part_on_node(costs, kind, node) / costs->map_bytes_per_second[node]);
     return most * bytes_of(value->shape, value->dtype);
 }
 
 // Returns the seconds to move the units of a persistent value that lie outside the plan's shares by
 // more than one unit.
-static double kept_seconds(const struct mmul_program_costs *costs,
-                           const struct mmul_program *program,
-                           const struct mmul_operation *operation) {
+static double persistent_value_seconds(const struct mmul_program_costs *costs,
+                                       const struct mmul_program *program,
+                                       const struct mmul_operation *operation) {
     const struct mmul_program_costs *c = costs;
     const struct mmul_kept *set = &program->kept[operation->kept];
     const struct mmul_value *value = &program->values[operation->result];
@@ -675,13 +681,13 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     struct mmul_operand_info operands[MMUL_OPERANDS];
     struct mmul_shape shape = mmul_program_shape(program, operation);
     if (operation->kind == MMUL_KEPT)
-        return kept_seconds(c, program, operation);
+        return persistent_value_seconds(c, program, operation);
     if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
         return 0;
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     if (operation->kind == MMUL_MATMUL || operation->kind == MMUL_SEARCH) {
-        const struct product p = product_of(&call, shape, rule->result);
-        return made_together(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
+        const struct product p = make_product(&call, shape, rule->result);
+        return add_waiting_seconds(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
     }
     return map_seconds(c, operation->kind, &call, shape, rule);
 }
@@ -700,7 +706,7 @@ void mmul_program_costs_mesh(struct mmul_program_costs *costs,
     const struct mmul_mesh_request request = {costs->size, costs->node_count, costs->rank_node,
                                               costs->shares};
     const struct mmul_operation_call call = {operands, MMUL_FACTORS, NULL};
-    const struct product p = product_of(&call, result, MMUL_PLACE_GRID);
+    const struct product p = make_product(&call, result, MMUL_PLACE_GRID);
     double best = INFINITY, best_evenness = 0;
     int best_rows = 1;
     for (int rows = 1; rows <= costs->size; rows++)
