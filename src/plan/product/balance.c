@@ -51,7 +51,7 @@ static double find_zero(double (*function)(struct balance *, double), struct bal
 
 // Returns a node's units, clipped to its capacity. A capacity that holds the total is ignored: for
 // a time that is too late, the units must be able to exceed the total.
-static double held_units(const struct balance *b, int node) {
+static double clipped_units(const struct balance *b, int node) {
     double units = b->cost->nodes[node].units;
     bool clipped = b->capacity != NULL && (double)b->capacity[node] < b->total &&
                    units > (double)b->capacity[node];
@@ -59,7 +59,7 @@ static double held_units(const struct balance *b, int node) {
 }
 
 // Computes the units that each rank can take until b->seconds. Returns the S that they cause.
-static double fill(struct balance *b, double s) {
+static double fill_units(struct balance *b, double s) {
     struct mmul_cost *cost = b->cost;
     struct mmul_cost_links links = mmul_cost_links(cost, s);
     for (int i = 0; i < cost->node_count; i++)
@@ -71,10 +71,10 @@ static double fill(struct balance *b, double s) {
     }
     double caused = 0;
     for (int i = 0; i < cost->node_count; i++)
-        caused += cost->nodes[i].remote ? held_units(b, i) * cost->nodes[i].link : 0;
+        caused += cost->nodes[i].remote ? clipped_units(b, i) * cost->nodes[i].link : 0;
     for (int rank = 0; rank < cost->size; rank++) {
         int node = cost->ranks[rank].node;
-        double held = held_units(b, node);
+        double held = clipped_units(b, node);
         if (held < cost->nodes[node].units)
             b->units[rank] *= held / cost->nodes[node].units;
     }
@@ -90,8 +90,8 @@ static double spare_seconds(const struct balance *b, double s) {
 
 // Returns a positive value while S is less than the other nodes could cause and the return link can
 // carry it.
-static double room_for(struct balance *b, double s) {
-    double caused = fill(b, s), more = caused - s;
+static double traffic_surplus(struct balance *b, double s) {
+    double caused = fill_units(b, s), more = caused - s;
     b->kept = caused > s ? s / caused : 1;
     if (b->cost->passes == 1)
         return more;
@@ -102,11 +102,12 @@ static double room_for(struct balance *b, double s) {
 // Returns the units of all ranks until `seconds`, with the matching S.
 static double units_until(struct balance *b, double seconds) {
     b->seconds = seconds;
-    double most = room_for(b, 0);
+    double most = traffic_surplus(b, 0);
     if (most > 0) {
-        most = fill(b, 0);
-        double s = find_zero(room_for, b, (struct bracket){0, most, most, room_for(b, most)}, most);
-        room_for(b, s);
+        most = fill_units(b, 0);
+        double s = find_zero(traffic_surplus, b,
+                             (struct bracket){0, most, most, traffic_surplus(b, most)}, most);
+        traffic_surplus(b, s);
     }
     double units = 0;
     for (int rank = 0; rank < b->cost->size; rank++) {
@@ -121,7 +122,7 @@ static double units_missing(struct balance *b, double seconds) {
 }
 
 // Returns true if the participating nodes have capacity for the total.
-static bool fits(const struct balance *b) {
+static bool capacity_suffices(const struct balance *b) {
     double room = 0;
     for (int i = 0; b->capacity != NULL && i < b->cost->node_count; i++)
         room += b->cost->nodes[i].in ? (double)b->capacity[i] : 0;
@@ -141,7 +142,7 @@ static double least_seconds(const struct mmul_cost *cost, double total) {
 }
 
 // Returns the T at which the shares add up to the total; 0 if they never do.
-static double solve(struct balance *b, double guess) {
+static double solve_seconds(struct balance *b, double guess) {
     struct bracket r = {.low = guess / 2, .high = guess};
     r.at_low = units_missing(b, r.low);
     for (int i = 0; r.at_low <= 0 && i < SEARCH_STEPS; i++) {
@@ -166,7 +167,7 @@ static double solve(struct balance *b, double guess) {
 }
 
 // Sets the first shares, as if no rank waited.
-static void spread(const struct mmul_cost *cost, double total, double *units) {
+static void spread_by_rate(const struct mmul_cost *cost, double total, double *units) {
     double sum = 0;
     for (int rank = 0; rank < cost->size; rank++) {
         const struct mmul_pass_cost *pass = &cost->ranks[rank].pass;
@@ -183,13 +184,13 @@ double mmul_balance(struct mmul_cost *cost, double total, const int64_t *capacit
     struct balance b = {
         .cost = cost, .total = total, .capacity = capacity, .units = units, .kept = 1};
     double seconds = least_seconds(cost, total), before = 0;
-    if (!(seconds > 0) || !fits(&b))
+    if (!(seconds > 0) || !capacity_suffices(&b))
         return 0;
-    spread(cost, total, units);
+    spread_by_rate(cost, total, units);
     for (int i = 0; i < COUPLINGS && fabs(seconds - before) > 1e-4 * seconds; i++) {
         before = seconds;
         mmul_cost_couple(cost, units);
-        seconds = solve(&b, seconds);
+        seconds = solve_seconds(&b, seconds);
         if (!(seconds > 0))
             return 0;
     }

@@ -48,7 +48,7 @@ static double core_rate(const struct mmul_cost *cost, int node) {
 }
 
 // Returns true if the device without its transfers would be fast enough.
-static bool transfers_to_blame(const struct mmul_cost *cost, int rank, double core) {
+static bool device_alone_suffices(const struct mmul_cost *cost, int rank, double core) {
     struct mmul_rank_info alone = cost->request.cluster->ranks[rank];
     alone.speed.upload_bytes_per_second = alone.speed.download_bytes_per_second = 0;
     const struct mmul_pass_request request = {
@@ -61,7 +61,7 @@ static bool transfers_to_blame(const struct mmul_cost *cost, int rank, double co
     return unit_rate(&pass) >= core;
 }
 
-static void judge_devices(struct choice *c) {
+static void exclude_slow_devices(struct choice *c) {
     const struct mmul_cost *cost = c->cost;
     const struct mmul_rank_info *ranks = cost->request.cluster->ranks;
     for (int i = 0; i < cost->node_count; i++)
@@ -72,8 +72,8 @@ static void judge_devices(struct choice *c) {
         if (absence == MMUL_PRESENT && ranks[rank].device.type == MMUL_DEVICE_GPU) {
             c->work[node] = c->work[node] < 0 ? core_rate(cost, node) : c->work[node];
             if (unit_rate(&cost->ranks[rank].pass) < c->work[node])
-                absence = transfers_to_blame(cost, rank, c->work[node]) ? MMUL_ABSENT_TRANSFERS
-                                                                        : MMUL_ABSENT_DEVICE;
+                absence = device_alone_suffices(cost, rank, c->work[node]) ? MMUL_ABSENT_TRANSFERS
+                                                                           : MMUL_ABSENT_DEVICE;
         }
         c->members->absence[rank] = absence;
         c->in[rank] = absence == MMUL_PRESENT;
@@ -87,7 +87,7 @@ struct useful {
     double rate;
 };
 
-static int by_use(const void *a, const void *b) {
+static int compare_usefulness(const void *a, const void *b) {
     const struct useful *x = a, *y = b;
     if (x->class != y->class)
         return x->class > y->class ? -1 : 1;
@@ -111,7 +111,7 @@ static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
             useful[c->order_count++] =
                 (struct useful){mmul_cost_link_class(cost->request.cluster, i), i, c->work[i]};
     }
-    qsort(useful, (size_t)c->order_count, sizeof *useful, by_use);
+    qsort(useful, (size_t)c->order_count, sizeof *useful, compare_usefulness);
     for (int i = 0; i < c->order_count; i++)
         c->place[c->order[i] = useful[i].node] = i;
     mmul_free(useful);
@@ -119,14 +119,14 @@ static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
 }
 
 // Admits the devices that are fast enough, of root's node and of the first `nodes` others.
-static void admit(struct choice *c, int nodes) {
+static void admit_nodes(struct choice *c, int nodes) {
     for (int rank = 0; rank < c->cost->size; rank++)
         c->in[rank] = c->members->absence[rank] == MMUL_PRESENT &&
                       c->place[c->cost->ranks[rank].node] < nodes;
 }
 
 // Removes the nodes that get no units. Returns false if there are none.
-static bool prune(struct choice *c) {
+static bool prune_empty_nodes(struct choice *c) {
     bool any = false;
     for (int i = 0; i < c->cost->node_count; i++)
         c->work[i] = 0;
@@ -141,54 +141,54 @@ static bool prune(struct choice *c) {
 }
 
 // Returns the seconds with the ranks in c->in, after removing nodes without units. 0: no shares.
-static double solve(struct choice *c) {
+static double solve_members(struct choice *c) {
     double seconds = 0;
     for (int i = 0; i < PRUNINGS; i++) {
         mmul_cost_set(c->cost, c->in, c->cut);
         seconds = mmul_balance(c->cost, c->total, c->capacity, c->members->units);
-        if (!(seconds > 0) || !prune(c))
+        if (!(seconds > 0) || !prune_empty_nodes(c))
             break;
     }
     return seconds;
 }
 
 // Tries the first `nodes` nodes and records the best number. Existing shares beat none.
-static void try_number(struct choice *c, int nodes) {
+static void try_node_count(struct choice *c, int nodes) {
     if (nodes < 0 || nodes > c->order_count)
         return;
-    admit(c, nodes);
-    double seconds = solve(c);
+    admit_nodes(c, nodes);
+    double seconds = solve_members(c);
     if (seconds > 0 && (!(c->members->seconds > 0) || seconds < c->members->seconds)) {
         c->members->seconds = seconds;
         c->best = nodes;
     }
 }
 
-static void try_numbers(struct choice *c) {
+static void try_node_counts(struct choice *c) {
     if (c->order_count <= FEW_NODES) {
         for (int nodes = c->order_count - 1; nodes >= 0; nodes--)
-            try_number(c, nodes);
+            try_node_count(c, nodes);
         return;
     }
     for (int nodes = 0; nodes < c->order_count; nodes += mmul_larger(1, nodes / 2))
-        try_number(c, nodes);
+        try_node_count(c, nodes);
     int pass = (int)mmul_larger(1, c->best / 4);
     for (int i = 0; i < CLOSER_LOOKS / 2; i++, pass = (int)mmul_larger(1, pass / 2)) {
         int best = c->best;
-        try_number(c, best - pass);
-        try_number(c, best + pass);
+        try_node_count(c, best - pass);
+        try_node_count(c, best + pass);
     }
 }
 
-static void choose(struct choice *c) {
+static void choose_node_count(struct choice *c) {
     c->members->seconds = 0;
-    try_number(c, c->order_count);
+    try_node_count(c, c->order_count);
     double all = c->members->seconds;
-    try_numbers(c);
+    try_node_counts(c);
     if (all > 0 && c->members->seconds > WORTH_IT * all)
         c->best = c->order_count;
-    admit(c, c->best);
-    c->members->seconds = solve(c);
+    admit_nodes(c, c->best);
+    c->members->seconds = solve_members(c);
     for (int rank = 0; rank < c->cost->size; rank++) {
         if (c->members->absence[rank] == MMUL_PRESENT && !c->in[rank])
             c->members->absence[rank] = MMUL_ABSENT_LINK;
@@ -207,11 +207,11 @@ enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_c
                           MMUL_WANT(c.in, cost->size));
     if (status == MMUL_OK) {
         mmul_cost_set(cost, NULL, cut);
-        judge_devices(&c);
+        exclude_slow_devices(&c);
         status = order_nodes(&c, err);
     }
     if (status == MMUL_OK)
-        choose(&c);
+        choose_node_count(&c);
     mmul_free(c.order);
     mmul_free(c.place);
     mmul_free(c.in);

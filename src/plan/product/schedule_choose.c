@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Chooses the cut, the members and the units of each rank. A candidate is a cut with its members.
-// `score` gives it seconds and shares, or none if it does not fit into memory. The best candidate
-// so far and the current one swap places. If speeds are not known, assumed speeds decide about
-// panels but never about shares.
+// `score_trial` gives it seconds and shares, or none if it does not fit into memory. The best
+// candidate so far and the current one swap places. If speeds are not known, assumed speeds decide
+// about panels but never about shares.
 #include "plan/product/planning.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ static const double WORTH_ROUNDS = 0.9;  // share of the seconds in one round
 // ----------------------------------------------------------------------------------- one candidate
 
 // Takes the parts as given: values that are in memory cannot go elsewhere.
-static enum mmul_status take_offsets(const struct mmul_planning *p, struct mmul_candidate *c,
-                                     struct mmul_error *err) {
+static enum mmul_status take_given_parts(const struct mmul_planning *p, struct mmul_candidate *c,
+                                         struct mmul_error *err) {
     const int64_t *offsets = p->request->offsets;
     for (int node = 0; node < p->schedule->node_count; node++) {
         int64_t units = 0;
@@ -37,7 +37,7 @@ static enum mmul_status take_offsets(const struct mmul_planning *p, struct mmul_
 enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,
                                      struct mmul_candidate *c, struct mmul_error *err) {
     if (p->request->offsets != NULL)
-        return take_offsets(p, c, err);
+        return take_given_parts(p, c, err);
     const struct mmul_share_request request = {.total = p->schedule->total,
                                                .size = p->schedule->size,
                                                .node_count = p->schedule->node_count,
@@ -58,7 +58,7 @@ static void mark_clipped(const struct mmul_planning *p, struct mmul_candidate *c
 }
 
 // Computes seconds and memory of the trial. Its cut and members are set.
-static enum mmul_status score(struct mmul_planning *p, struct mmul_error *err) {
+static enum mmul_status score_trial(struct mmul_planning *p, struct mmul_error *err) {
     struct mmul_candidate *c = &p->trial;
     double total = (double)p->schedule->total;
     c->seconds = 0;
@@ -80,7 +80,7 @@ static enum mmul_status score(struct mmul_planning *p, struct mmul_error *err) {
 }
 
 // Keeps the trial's cut if it is among the best.
-static void remember(struct mmul_planning *p) {
+static void remember_finalist(struct mmul_planning *p) {
     struct mmul_finalist next = {p->trial.cut, p->trial.seconds};
     for (int i = 0; i < MMUL_FINALISTS && next.seconds > 0; i++) {
         struct mmul_finalist *f = &p->finalists[i], before = *f;
@@ -93,12 +93,12 @@ static void remember(struct mmul_planning *p) {
 
 // Scores the cut for the trial's members. It becomes the best one if it takes less than `share` of
 // the seconds of the best so far.
-static enum mmul_status consider(struct mmul_planning *p, const struct mmul_cut *cut, double share,
-                                 struct mmul_error *err) {
+static enum mmul_status consider_cut(struct mmul_planning *p, const struct mmul_cut *cut,
+                                     double share, struct mmul_error *err) {
     p->trial.cut = *cut;
-    enum mmul_status status = score(p, err);
+    enum mmul_status status = score_trial(p, err);
     if (status == MMUL_OK)
-        remember(p);
+        remember_finalist(p);
     if (status != MMUL_OK || !(p->trial.seconds > 0) ||
         (p->best.seconds > 0 && p->trial.seconds >= share * p->best.seconds))
         return status;
@@ -138,7 +138,7 @@ static enum mmul_status consider_streams(struct mmul_planning *p, struct mmul_cu
         cut.whole_stays = stays;
         cut.rounds = cut.panels == 1 && !stays ? 0 : least_rounds(p, &cut);
         if (cut.rounds > 0)
-            status = consider(p, &cut, WORTH_A_STEP, err);
+            status = consider_cut(p, &cut, WORTH_A_STEP, err);
     }
     return status;
 }
@@ -155,7 +155,7 @@ static enum mmul_status consider_rounds(struct mmul_planning *p, const struct mm
     for (int64_t rounds = 2; rounds <= 8; rounds *= 2) {
         for (int i = 0; status == MMUL_OK && i < 2 - (cuts[0].panels == 1); i++) {
             cuts[i].rounds = rounds;
-            status = consider(p, &cuts[i], share, err);
+            status = consider_cut(p, &cuts[i], share, err);
         }
     }
     return status;
@@ -169,7 +169,7 @@ static enum mmul_status consider_panels(struct mmul_planning *p, bool last,
     int count = mmul_panels_candidates(&p->schedule->problem, p->schedule->axis, cuts);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i += last ? 1 : 2)
-        status = consider(p, &cuts[i], WORTH_A_STEP, err);
+        status = consider_cut(p, &cuts[i], WORTH_A_STEP, err);
     if (status == MMUL_OK && p->best.seconds > 0 && p->speeds_known &&
         p->schedule->node_count > 1 && last)
         return consider_rounds(p, &cuts[0], err);
@@ -187,8 +187,8 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
     p->trial.in = in;
     p->best.seconds = 0;
     memset(p->finalists, 0, sizeof p->finalists);
-    enum mmul_status status =
-        p->request->panels ? consider_panels(p, last, err) : consider(p, &one, WORTH_A_STEP, err);
+    enum mmul_status status = p->request->panels ? consider_panels(p, last, err)
+                                                 : consider_cut(p, &one, WORTH_A_STEP, err);
     if (status == MMUL_OK && !(p->best.seconds > 0))
         return mmul_planning_fail_memory(p, err);
     return status;
@@ -230,7 +230,7 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
 
 // Sets the share of a block that other ranks may steal. A stealable part must be worth two more
 // calls (schedule_memory.c). Slices of long sums cost nothing (plan/lists/tasks.c).
-static void choose_claims(struct mmul_planning *p) {
+static void choose_steal_shares(struct mmul_planning *p) {
     const int64_t terms = 512;
     bool automatic = p->request->tail == MMUL_TAIL_AUTO;
     if (p->request->tail == MMUL_TAIL_OFF || p->schedule->problem.alpha == 0)
@@ -242,7 +242,7 @@ static void choose_claims(struct mmul_planning *p) {
 
 // Turns work stealing off if a rank has more lines than positions can count. Returns true if it was
 // on.
-static bool stop_claims(struct mmul_planning *p) {
+static bool stop_stealing(struct mmul_planning *p) {
     double most = 0;
     for (int rank = 0; rank < p->schedule->size; rank++)
         most = fmax(most, (double)p->best.counts[rank] + (double)p->best.cut.rounds);
@@ -301,7 +301,7 @@ void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candida
 
 // Computes shares as if every rank continued at its own speed until all end together. Returns false
 // if they already do.
-static bool correct(struct mmul_planning *p) {
+static bool correct_shares(struct mmul_planning *p) {
     const double together = 0.995;
     double rates = 0, until = 0, first = INFINITY, sum = 0;
     for (int rank = 0; rank < p->schedule->size; rank++) {
@@ -326,7 +326,7 @@ static bool correct(struct mmul_planning *p) {
 
 // Returns true if the candidate just walked is the best. A cut with more passes must be faster by
 // WORTH_A_STEP.
-static bool is_best(const struct mmul_planning *p) {
+static bool is_best_walked(const struct mmul_planning *p) {
     const struct mmul_candidate *c = &p->best, *before = &p->walked;
     int64_t passes = c->cut.rounds * c->cut.panels,
             steps_before = before->cut.rounds * before->cut.panels;
@@ -342,7 +342,7 @@ static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut 
     enum { TURNS = 4 };
     p->trial.cut = *cut;
     p->trial.in = in;
-    enum mmul_status status = score(p, err);
+    enum mmul_status status = score_trial(p, err);
     if (status != MMUL_OK || !(p->trial.seconds > 0))
         return status;
     mmul_planning_copy(p, &p->trial, &p->best);
@@ -351,20 +351,20 @@ static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut 
             status = mmul_planning_share(p, p->best.units, &p->best, err);
         if (status == MMUL_OK)
             status = mmul_planning_walk(p, err);
-        if (status == MMUL_OK && is_best(p))
+        if (status == MMUL_OK && is_best_walked(p))
             mmul_planning_copy(p, &p->best, &p->walked);
-        if (status != MMUL_OK || !(p->best.seconds > 0) || !p->automatic || !correct(p))
+        if (status != MMUL_OK || !(p->best.seconds > 0) || !p->automatic || !correct_shares(p))
             break;
     }
     return status == MMUL_ERR_SYSTEM ? MMUL_OK : status;
 }
 
 // Returns true if a cut has lanes and slots that fit, with the shares of the closed form.
-static bool has_room(struct mmul_planning *p, const struct mmul_cut *cut) {
+static bool cut_fits(struct mmul_planning *p, const struct mmul_cut *cut) {
     struct mmul_error ignored;
     p->trial.cut = *cut;
     p->trial.in = p->everybody;
-    if (score(p, &ignored) != MMUL_OK || !(p->trial.seconds > 0))
+    if (score_trial(p, &ignored) != MMUL_OK || !(p->trial.seconds > 0))
         return false;
     mmul_planning_copy(p, &p->trial, &p->best);
     if (p->automatic && mmul_planning_share(p, p->best.units, &p->best, &ignored) != MMUL_OK)
@@ -376,15 +376,15 @@ static bool has_room(struct mmul_planning *p, const struct mmul_cut *cut) {
 static enum mmul_status try_cuts(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = choose_cut(p, p->everybody, !p->automatic, err);
     for (int i = 0; status == MMUL_OK && i < MMUL_FINALISTS && p->finalists[i].seconds > 0; i++)
-        if (has_room(p, &p->finalists[i].cut))
+        if (cut_fits(p, &p->finalists[i].cut))
             return MMUL_OK;
     return status == MMUL_OK ? mmul_planning_fail_memory(p, err) : status;
 }
 
 enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err) {
-    choose_claims(p);
+    choose_steal_shares(p);
     enum mmul_status status = try_cuts(p, err);
-    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_claims(p)))
+    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)))
         status = try_cuts(p, err);
     return status;
 }
@@ -411,9 +411,9 @@ static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error
 // ------------------------------------------------------------------------------------ the schedule
 
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
-    choose_claims(p);
+    choose_steal_shares(p);
     enum mmul_status status = choose_shares(p, err);
-    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_claims(p)))
+    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_stealing(p)))
         status = choose_shares(p, err);
     return status;
 }

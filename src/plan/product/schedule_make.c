@@ -95,7 +95,7 @@ static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most
 }
 
 // most: cap of every node; NULL: none.
-static void copy_nodes(struct mmul_planning *p, const int64_t *most) {
+static void set_nodes(struct mmul_planning *p, const int64_t *most) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
@@ -107,7 +107,7 @@ static void copy_nodes(struct mmul_planning *p, const int64_t *most) {
 
 // Sets the weights: as given, or the speeds, so that all ranks finish together; equal if no speed
 // is known. In the last case cuts are chosen by assumed speeds.
-static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *err) {
+static enum mmul_status set_ranks(struct mmul_planning *p, struct mmul_error *err) {
     const struct mmul_cluster *cluster = p->request->cluster;
     const enum mmul_dtype dtype = mmul_problem_result_dtype(p->request->problem);
     int measured = 0, missing = 0;
@@ -188,7 +188,7 @@ static void choose_axis(struct mmul_planning *p) {
 
 // ------------------------------------------------------------------------------------------- ranks
 
-static const char *why_text(const struct mmul_planning *p, int rank) {
+static const char *absence_text(const struct mmul_planning *p, int rank) {
     static const char *const absent[] = {
         [MMUL_ABSENT_SPEED] = "speed not measured",
         [MMUL_ABSENT_LINK] = "its bytes would come too late",
@@ -242,7 +242,7 @@ static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *e
     for (int rank = 0; rank < p->schedule->size; rank++) {
         struct mmul_schedule_rank *r = &p->ranks[rank];
         r->host_bytes = part_bytes(p, rank) + mmul_planning_private_bytes(p, &p->best.cut, rank);
-        mmul_text_copy(r->why, sizeof r->why, why_text(p, rank));
+        mmul_text_copy(r->why, sizeof r->why, absence_text(p, rank));
         if (p->best.counts[rank] == 0)
             continue;
         struct mmul_tile_request request = tile_request(p, rank);
@@ -254,13 +254,13 @@ static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *e
 }
 
 // Does everything that comes before the choice of a cut.
-static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
+static enum mmul_status begin_planning(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = planning_init(p, err);
     if (status == MMUL_OK)
-        status = copy_ranks(p, err);
+        status = set_ranks(p, err);
     if (status != MMUL_OK)
         return status;
-    copy_nodes(p, p->request->most_bytes);
+    set_nodes(p, p->request->most_bytes);
     choose_axis(p);
     mmul_planning_size_chunk(p);
     const struct mmul_cost_request request = {.problem = &p->schedule->problem,
@@ -274,7 +274,7 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
 
 // Returns MMUL_OK if a cut exists with `bytes` of memory on every node.
 static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struct mmul_error *err) {
-    copy_nodes(p, NULL);
+    set_nodes(p, NULL);
     for (int node = 0; node < p->schedule->node_count; node++)
         p->nodes[node].memory_bytes = node_memory(p, node, bytes);
     return mmul_planning_try(p, err);
@@ -286,7 +286,7 @@ enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request
     struct mmul_planning p = {.request = request};
     struct mmul_error refused;
     int64_t low = 0, high = 1 << 20;
-    enum mmul_status status = begin(&p, err);
+    enum mmul_status status = begin_planning(&p, err);
     if (status == MMUL_OK)
         status = try_memory(&p, INT64_MAX, err);
     for (; status == MMUL_OK && try_memory(&p, high, &refused) != MMUL_OK; high *= 2)
@@ -304,7 +304,7 @@ enum mmul_status mmul_schedule_least(const struct mmul_schedule_request *request
 enum mmul_status mmul_schedule_make(const struct mmul_schedule_request *request,
                                     struct mmul_schedule **schedule, struct mmul_error *err) {
     struct mmul_planning p = {.request = request};
-    enum mmul_status status = begin(&p, err);
+    enum mmul_status status = begin_planning(&p, err);
     if (status == MMUL_OK)
         status = mmul_planning_choose(&p, err);
     if (status == MMUL_OK)

@@ -62,7 +62,7 @@ int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
 
 // Returns the bytes of host memory that a CPU through OpenCL uses: operands and temporaries of the
 // whole product, or the bytes that the device may use if that is less.
-static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
+static int64_t opencl_cpu_bytes(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *q = &p->schedule->problem;
     double m = (double)q->m, n = (double)q->n, k = (double)q->k;
     double whole = 2 * (double)mmul_problem_result_each(q) * (m * k + k * n + m * n);
@@ -89,7 +89,7 @@ static double packing_seconds(const struct mmul_planning *p, int rank, bool of_w
 // Returns true if blocks are cut along their lines (plan/lists/tasks.h). Every product packs both
 // operands. Each part packs the shared operand again, so the operand that is cheaper to pack is
 // shared.
-static bool cuts_lines(const struct mmul_planning *p, int node) {
+static bool cuts_along_lines(const struct mmul_planning *p, int node) {
     double width = (double)mmul_problem_result_width(&p->schedule->problem, p->schedule->axis);
     double lines = (double)p->schedule->total / p->schedule->size;
     int leader = p->request->cluster->nodes[node].leader;
@@ -98,7 +98,7 @@ static bool cuts_lines(const struct mmul_planning *p, int node) {
 
 // Returns the least lines of a stealable task. A task of its own is worthwhile if it takes `worth`
 // times as long as packing the shared operand.
-static int64_t claim_least(const struct mmul_planning *p, int rank) {
+static int64_t least_stealable_lines(const struct mmul_planning *p, int rank) {
     const double worth = 16;
     double flops = mmul_product_rate(&p->request->cluster->ranks[rank],
                                      mmul_problem_result_dtype(&p->schedule->problem),
@@ -110,13 +110,14 @@ static int64_t claim_least(const struct mmul_planning *p, int rank) {
 }
 
 // Returns true if checks project the whole operand. No other function decides this.
-static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
+static bool check_projects_whole(const struct mmul_planning *p, const struct mmul_cut *cut,
+                                 int node) {
     const struct mmul_problem *problem = &p->schedule->problem;
     enum mmul_axis axis = p->schedule->axis;
     int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
     bool by_lines = p->schedule->claim_share > 0 &&
-                    (p->schedule->lends ||
-                     (p->request->cluster->nodes[node].rank_count > 1 && cuts_lines(p, node)));
+                    (p->schedule->lends || (p->request->cluster->nodes[node].rank_count > 1 &&
+                                            cuts_along_lines(p, node)));
     return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
@@ -125,7 +126,7 @@ static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *c
 static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                 int node) {
     const int64_t many = 4096, k = p->schedule->problem.k;
-    if (checks_whole(p, cut, node))
+    if (check_projects_whole(p, cut, node))
         return 1;
     return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
 }
@@ -140,7 +141,7 @@ static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut 
     const int64_t *offsets = p->request->offsets;
     const int64_t units = offsets != NULL ? offsets[rank + 1] - offsets[rank] : p->schedule->total,
                   lines = mmul_larger(1, mmul_divide_up(units, cut->rounds));
-    const int64_t piece = checks_whole(p, cut, node)
+    const int64_t piece = check_projects_whole(p, cut, node)
                               ? mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node])
                               : mmul_smaller(few, lines);
     return mmul_check_bytes(piece, problem->k) + mmul_problem_result_width(problem, axis);
@@ -155,7 +156,7 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
     if (half && info->host_memory)
         bytes += MMUL_HOST_STAGING_BYTES;
     if (info->device.type == MMUL_DEVICE_CPU && !info->host_memory)
-        bytes += on_cpu_through_opencl(p, rank);
+        bytes += opencl_cpu_bytes(p, rank);
     return rank == 0 ? bytes + root_bytes(p) : bytes;
 }
 
@@ -187,7 +188,8 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
     return bytes / (double)cut->rounds;
 }
 
-static int64_t capacity(const struct mmul_planning *p, const struct mmul_candidate *c, int node) {
+static int64_t node_capacity(const struct mmul_planning *p, const struct mmul_candidate *c,
+                             int node) {
     double each = unit_bytes(p, &c->cut, node);
     double room = (double)(p->nodes[node].memory_bytes - c->work_bytes[node] -
                            least_panels(p, &c->cut, node));
@@ -210,7 +212,7 @@ double mmul_planning_measure(const struct mmul_planning *p, struct mmul_candidat
             any = any || c->in[i];
         }
         if (any)
-            c->capacity[node] = capacity(p, c, node);
+            c->capacity[node] = node_capacity(p, c, node);
         sum += (double)c->capacity[node];
     }
     return c->work_bytes[p->root_node] <= p->nodes[p->root_node].memory_bytes ? sum : 0;
@@ -270,7 +272,7 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 
 // --------------------------------------------------------------------------------- lanes and slots
 
-static void sum_rounds(struct mmul_planning *p) {
+static void sum_round_needs(struct mmul_planning *p) {
     int64_t units = mmul_problem_units(&p->schedule->problem, p->schedule->axis);
     for (int node = 0; node < p->schedule->node_count; node++)
         p->needs[node] = (struct mmul_node_need){0};
@@ -287,7 +289,7 @@ static void sum_rounds(struct mmul_planning *p) {
 }
 
 // Returns the units of the node's ranks that use the pass's panel.
-static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmul_pass pass) {
+static int64_t units_in_pass(const struct mmul_planning *p, int node, struct mmul_pass pass) {
     const struct mmul_cluster *cluster = p->request->cluster;
     int64_t units = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
@@ -303,12 +305,12 @@ static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmu
 
 // With several whole matrices a node needs only the panels of its own, and a block has only the
 // units that use the panel.
-static void sum_matrices(struct mmul_planning *p) {
+static void sum_matrix_needs(struct mmul_planning *p) {
     for (int node = 0; node < p->schedule->node_count; node++) {
         struct mmul_node_need *need = &p->needs[node];
         int64_t most = need->panels = 0;
         for (int64_t panel = 0; panel < p->best.cut.panels; panel++) {
-            int64_t units = units_in_step(p, node, mmul_schedule_pass(p->schedule, panel));
+            int64_t units = units_in_pass(p, node, mmul_schedule_pass(p->schedule, panel));
             need->panels += units > 0;
             most = mmul_larger(most, units);
         }
@@ -388,7 +390,7 @@ static void reset_nodes(struct mmul_planning *p) {
     for (int i = 0; i < p->schedule->node_count; i++) {
         struct mmul_schedule_node fresh = {.maps = p->maps[i],
                                            .whole_stays = true,
-                                           .checks_whole = checks_whole(p, &p->best.cut, i),
+                                           .checks_whole = check_projects_whole(p, &p->best.cut, i),
                                            .private_bytes = p->best.work_bytes[i],
                                            .memory_bytes = p->nodes[i].memory_bytes};
         memcpy(fresh.host, p->nodes[i].host, sizeof fresh.host);
@@ -396,11 +398,11 @@ static void reset_nodes(struct mmul_planning *p) {
     }
 }
 
-static void sum_parts(struct mmul_planning *p) {
+static void sum_part_bytes(struct mmul_planning *p) {
     int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
     for (int rank = 0; rank < p->schedule->size; rank++) {
         struct mmul_schedule_node *node = &p->nodes[p->rank_node[rank]];
-        p->ranks[rank].claim_least = claim_least(p, rank);
+        p->ranks[rank].claim_least = least_stealable_lines(p, rank);
         node->claims |= p->schedule->claim_share > 0 && p->best.counts[rank] > 0 &&
                         (p->schedule->lends || node->result_bytes > 0);
         node->takes_part |=
@@ -414,10 +416,10 @@ static void sum_parts(struct mmul_planning *p) {
 bool mmul_planning_fit(struct mmul_planning *p) {
     struct mmul_schedule_node *root = &p->nodes[p->root_node];
     reset_nodes(p);
-    sum_parts(p);
-    sum_rounds(p);
+    sum_part_bytes(p);
+    sum_round_needs(p);
     if (mmul_shape_matrices(mmul_problem_whole_shape(&p->schedule->problem, p->schedule->axis)) > 1)
-        sum_matrices(p);
+        sum_matrix_needs(p);
     for (int i = 0; i < p->schedule->node_count; i++) {
         struct mmul_schedule_node *node = &p->nodes[i];
         if (node->result_bytes == 0)

@@ -71,7 +71,7 @@ static void name_limit(struct mmul_planning *p, double files) {
 }
 
 // Returns the rank that ends last in the latest walk of the lists; -1: no rank has units.
-static int last_rank(const struct mmul_planning *p) {
+static int find_last_rank(const struct mmul_planning *p) {
     const struct mmul_replay_rank *ranks = p->replay->ranks;
     int last = -1;
     for (int rank = 0; rank < p->schedule->size; rank++)
@@ -84,7 +84,7 @@ static int last_rank(const struct mmul_planning *p) {
 // time.
 static void predict_whole(struct mmul_planning *p) {
     struct mmul_schedule *schedule = p->schedule;
-    int last = last_rank(p);
+    int last = find_last_rank(p);
     if (last < 0)
         return;
     for (int rank = 0; rank < schedule->size; rank++) {
@@ -122,7 +122,7 @@ static char *format_seconds(double seconds, char text[static 32]) {
     return text;
 }
 
-static void say_faster(struct mmul_planning *p, const bool *out, double seconds, double against) {
+static void write_advice(struct mmul_planning *p, const bool *out, double seconds, double against) {
     char ranks[64], text[2][32];
     snprintf(p->schedule->faster, sizeof p->schedule->faster,
              "faster without %s: %s s against %s s",
@@ -139,7 +139,7 @@ struct advice {
 };
 
 // Returns the seconds without the ranks in a->out; 0: the others cannot hold the work.
-static double without(struct advice *a) {
+static double seconds_without_ranks(struct advice *a) {
     struct mmul_planning *p = a->p;
     struct mmul_candidate *rest = &p->best;
     struct mmul_error ignored;
@@ -155,11 +155,11 @@ static double without(struct advice *a) {
 }
 
 // Takes out a rank, or all ranks of its node, and returns the seconds.
-static double take_out(struct advice *a, int last, bool whole_node) {
+static double take_out_ranks(struct advice *a, int last, bool whole_node) {
     for (int rank = 0; rank < a->p->schedule->size; rank++)
         if (rank == last || (whole_node && a->p->rank_node[rank] == a->p->rank_node[last]))
             a->out[rank] = true;
-    double seconds = without(a);
+    double seconds = seconds_without_ranks(a);
     if (seconds > 0 && seconds < a->best) {
         a->best = seconds;
         memcpy(a->best_out, a->out, (size_t)a->p->schedule->size * sizeof *a->out);
@@ -168,29 +168,29 @@ static double take_out(struct advice *a, int last, bool whole_node) {
 }
 
 // Removes the rank that ends last, first alone, then with its node, a few times.
-static void search(struct advice *a) {
-    double planned = without(a); // with all ranks
+static void search_removals(struct advice *a) {
+    double planned = seconds_without_ranks(a); // with all ranks
     a->best = planned;
     for (int i = 0; i < REMOVALS; i++) {
-        int last = last_rank(a->p);
-        if (last < 0 || !(take_out(a, last, false) > 0))
+        int last = find_last_rank(a->p);
+        if (last < 0 || !(take_out_ranks(a, last, false) > 0))
             break;
-        if (a->p->rank_node[last] != a->p->root_node && !(take_out(a, last, true) > 0))
+        if (a->p->rank_node[last] != a->p->root_node && !(take_out_ranks(a, last, true) > 0))
             break;
     }
     if (a->best < WORTH_SAYING * planned)
-        say_faster(a->p, a->best_out, a->best, planned);
+        write_advice(a->p, a->best_out, a->best, planned);
 }
 
 // Advises on given weights. They stay as given, but may slow the job.
-static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) {
+static enum mmul_status advise_removals(struct mmul_planning *p, struct mmul_error *err) {
     struct advice a = {.p = p};
     int size = p->schedule->size;
     enum mmul_status status =
         MMUL_ALLOCATE_ALL("ranks", err, MMUL_WANT(a.weights, size), MMUL_WANT(a.in, size),
                           MMUL_WANT(a.out, size), MMUL_WANT(a.best_out, size));
     if (status == MMUL_OK)
-        search(&a);
+        search_removals(&a);
     mmul_free(a.weights);
     mmul_free(a.in);
     mmul_free(a.out);
@@ -199,7 +199,7 @@ static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) 
 }
 
 // Reports the ranks that were left out of automatic shares.
-static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error *err) {
+static enum mmul_status report_left_out(struct mmul_planning *p, struct mmul_error *err) {
     bool *out = NULL, any = false;
     enum mmul_status status = MMUL_ALLOCATE(out, p->schedule->size, "ranks", err);
     for (int rank = 0; status == MMUL_OK && rank < p->schedule->size; rank++) {
@@ -207,7 +207,7 @@ static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error 
         any = any || out[rank];
     }
     if (any && p->best.seconds < WORTH_SAYING * p->all_seconds)
-        say_faster(p, out, p->best.seconds, p->all_seconds);
+        write_advice(p, out, p->best.seconds, p->all_seconds);
     mmul_free(out);
     return status;
 }
@@ -215,9 +215,9 @@ static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error 
 enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (p->automatic)
-        status = say_left_out(p, err);
+        status = report_left_out(p, err);
     else if (p->speeds_known && p->schedule->size > 1)
-        status = advise(p, err);
+        status = advise_removals(p, err);
     mmul_planning_copy(p, &p->walked, &p->best);
     if (status == MMUL_OK)
         status = mmul_planning_walk(p, err);
