@@ -112,7 +112,7 @@ static bool has_pieces(const struct mmul_rule *rule) {
     return has_panels(rule) && rule->operands[by_cols] == rule->result;
 }
 
-static bool is_for_many(enum mmul_placement_kind kind) {
+static bool needs_several_ranks(enum mmul_placement_kind kind) {
     return kind != MMUL_PLACE_ROWS && kind != MMUL_PLACE_REPLICATE && kind != MMUL_PLACE_FILE;
 }
 
@@ -120,7 +120,7 @@ static bool has_wishes(const struct mmul_program *program) {
     bool any = false;
     for (int i = 0; !any && i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
-        any = (o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && is_for_many(o->wish);
+        any = (o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && needs_several_ranks(o->wish);
     }
     return any;
 }
@@ -128,11 +128,11 @@ static bool has_wishes(const struct mmul_program *program) {
 // Returns true if a placement is worth trying. A single rank has all of every value in any
 // placement: rows suffice, or whole matrices if rows do not apply. Other placements would only cost
 // copies; a wished placement is tried anyway.
-static bool is_looked_at(const struct search *s, enum mmul_placement_kind kind) {
+static bool is_worth_trying(const struct search *s, enum mmul_placement_kind kind) {
     const bool is_alone = s->costs->groups == MMUL_ONE_RANK;
     if (s->costs->holders != NULL && mmul_placement_is_mesh(kind))
         return false;
-    return !is_for_many(kind) || s->has_wishes || !is_alone;
+    return !needs_several_ranks(kind) || s->has_wishes || !is_alone;
 }
 
 // Returns true if an operation may follow a rule. A wish leaves one rule. A value that is read
@@ -144,7 +144,7 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
     const int64_t groups = s->costs->groups;
     const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
-    if (!is_looked_at(s, rule->result))
+    if (!is_worth_trying(s, rule->result))
         return false;
     if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
         return false;
@@ -177,8 +177,8 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
 }
 
 // Returns true if the product will read that operand from its file (program_fuse.c).
-static bool is_brought(const struct search *s, int index, const struct mmul_rule *rule, int operand,
-                       unsigned have) {
+static bool is_read_from_file(const struct search *s, int index, const struct mmul_rule *rule,
+                              int operand, unsigned have) {
     const struct mmul_operation *o = &s->program->operations[index];
     return o->kind == MMUL_MATMUL && !s->costs->keeps_values && have == 1U << MMUL_PLACE_FILE &&
            has_pieces(rule) && s->program->values[o->operands[operand]].last_use == index;
@@ -198,8 +198,8 @@ static void set_slot(struct state *state, int slot, unsigned have) {
 }
 
 // Returns the seconds of following a rule from a state, and advances the state.
-static double follow(struct search *s, int index, const struct mmul_rule *rule, double seconds,
-                     struct state *state) {
+static double follow_rule(struct search *s, int index, const struct mmul_rule *rule, double seconds,
+                          struct state *state) {
     const struct mmul_operation *o = &s->program->operations[index];
     bool joined[MMUL_FACTORS] = {false};
     for (int i = 0; i < o->operand_count; i++) {
@@ -220,7 +220,7 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
             joined[i] = !path.by_rows && (mmul_program_joins(path.from, rule->operands[i]) ||
-                                          is_brought(s, index, rule, i, have));
+                                          is_read_from_file(s, index, rule, i, have));
         if (is_saved || is_handed_on)
             wanted = 0;
         if (path.by_rows)
@@ -242,7 +242,7 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
 // ------------------------------------------------------------------------------------------ states
 
 // Adds a state unless an equal one is as short.
-static void keep(struct search *s, const struct state *state) {
+static void add_state(struct search *s, const struct state *state) {
     const size_t bytes = (size_t)s->slot_count;
     const unsigned last = (unsigned)s->table_size - 1;
     uint64_t at = state->hash & last;
@@ -273,8 +273,8 @@ static int compare_ranks(const void *a, const void *b) {
 
 // Returns the seconds until the best state has the value of a slot in that kind too. Cached: many
 // other states have it, or lack it.
-static double seconds_until(struct search *s, int index, const struct state *best, int slot,
-                            enum mmul_placement_kind kind) {
+static double seconds_to_catch_up(struct search *s, int index, const struct state *best, int slot,
+                                  enum mmul_placement_kind kind) {
     struct catching_up *known = &s->catching_up[slot];
     const int value = s->owners[slot];
     if (known->operation != index + 1)
@@ -304,7 +304,8 @@ static bool catches_up(struct search *s, int index, const struct state *best,
             unsigned lacks = state->have[i] & ~(unsigned)best->have[i];
             for (int kind = 0; lacks >> kind != 0; kind++)
                 if ((lacks >> kind & 1) != 0)
-                    seconds += seconds_until(s, index, best, i, (enum mmul_placement_kind)kind);
+                    seconds +=
+                        seconds_to_catch_up(s, index, best, i, (enum mmul_placement_kind)kind);
         }
         if (best->seconds + seconds > state->seconds)
             return false;
@@ -334,7 +335,7 @@ static void select_states(struct search *s, int index) {
     }
 }
 
-static enum mmul_status advance(struct search *s, int index, struct mmul_error *err) {
+static enum mmul_status advance_operation(struct search *s, int index, struct mmul_error *err) {
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const size_t bytes = (size_t)s->slot_count;
@@ -354,9 +355,9 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
             struct state state = {
                 .hash = s->now[i].hash, .parent = i, .rule = rule, .have = s->scratch};
             state.seconds =
-                s->now[i].seconds + follow(s, index, &row->rules[rule], seconds, &state);
+                s->now[i].seconds + follow_rule(s, index, &row->rules[rule], seconds, &state);
             if (state.seconds < INFINITY)
-                keep(s, &state);
+                add_state(s, &state);
         }
     }
     if (s->found_count == 0)
@@ -369,7 +370,7 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
 // --------------------------------------------------------------------------------------- searching
 
 // Assigns slots. A value has a slot from the operation that makes it to its last reader.
-static void give_slots(struct search *s) {
+static void assign_slots(struct search *s) {
     const struct mmul_program *p = s->program;
     int used = 0;
     for (int i = 0; i < p->operation_count; i++) {
@@ -389,7 +390,7 @@ static void give_slots(struct search *s) {
     s->slot_count = (used + WORD - 1) / WORD * WORD;
 }
 
-static void note_turned(struct search *s) {
+static void mark_transposed(struct search *s) {
     const struct mmul_program *p = s->program;
     for (int i = 0; i < p->operation_count; i++) {
         const struct mmul_operation *o = &p->operations[i];
@@ -413,8 +414,8 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
     for (int64_t i = 0; i < values + WORD; i++)
         s->owners[i] = -1;
     s->has_wishes = has_wishes(s->program);
-    give_slots(s);
-    note_turned(s);
+    assign_slots(s);
+    mark_transposed(s);
     status = MMUL_ALLOCATE_ALL(
         "a plan", err, MMUL_WANT(s->have[0], (int64_t)s->states_most * s->slot_count),
         MMUL_WANT(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count),
@@ -425,7 +426,7 @@ static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
 }
 
 // Reports progress. 1024 operations take some tens of milliseconds.
-static void tell_progress(const struct mmul_program *program, int done) {
+static void report_progress(const struct mmul_program *program, int done) {
     enum { TOLD_EACH = 1024 };
     if (program->planning != NULL && done % TOLD_EACH == 0)
         program->planning(program->planning_context, done, program->operation_count);
@@ -443,8 +444,8 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
     s->teams = costs;
     status = init_search(s, err);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
-        tell_progress(program, i);
-        status = advance(s, i, err);
+        report_progress(program, i);
+        status = advance_operation(s, i, err);
     }
     int best = 0; // states are sorted
     if (status == MMUL_OK)
@@ -481,8 +482,8 @@ static int compare_wishes(const void *a, const void *b) {
 }
 
 // Adds the numbers of groups of the operands that can be split only between groups.
-static int add_wishes(const struct mmul_program *program, const struct mmul_operation *o,
-                      struct wish *wishes, int count) {
+static int add_group_wishes(const struct mmul_program *program, const struct mmul_operation *o,
+                            struct wish *wishes, int count) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     const struct mmul_operation_call call = mmul_program_call(program, o, operands);
     const struct mmul_shape result = mmul_program_shape(program, o);
@@ -513,7 +514,7 @@ enum mmul_status mmul_program_find_groups(const struct mmul_program *program, in
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < program->operation_count; i++)
-        count = add_wishes(program, &program->operations[i], wishes, count);
+        count = add_group_wishes(program, &program->operations[i], wishes, count);
     if (count > 0)
         qsort(wishes, (size_t)count, sizeof *wishes, compare_wishes);
     int64_t found = 0;

@@ -30,7 +30,7 @@ struct ordering {
 };
 
 // Records makers and readers of all places, and the begins of the computing steps.
-static void note_steps(struct ordering *o) {
+static void record_steps(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     double now = 0;
     for (int i = 0; i < plan->place_count; i++) {
@@ -56,7 +56,7 @@ static void note_steps(struct ordering *o) {
 }
 
 // Returns the first position in the list that begins no earlier than `seconds`.
-static int find_begin(const struct ordering *o, double seconds) {
+static int find_position(const struct ordering *o, double seconds) {
     int low = 0, high = o->plan->step_count;
     while (low < high) {
         const int middle = low + (high - low) / 2;
@@ -70,7 +70,7 @@ static int find_begin(const struct ordering *o, double seconds) {
 
 // Walks moves from the last to the first. Each must end when the next move begins, or its first
 // reader.
-static void find_wanted(struct ordering *o) {
+static void place_before_readers(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     double begin = INFINITY;
     for (int i = plan->step_count - 1; i >= 0; i--) {
@@ -82,13 +82,13 @@ static void find_wanted(struct ordering *o) {
             continue;
         }
         begin = fmin(begin, o->begins[o->readers[step->result]]) - LEAD * step->seconds;
-        o->orders[i].position = 2 * (int)mmul_smaller(i, find_begin(o, begin));
+        o->orders[i].position = 2 * (int)mmul_smaller(i, find_position(o, begin));
     }
 }
 
 // Walks moves from the first to the last. Each must stand behind the maker of its operand, which
 // may be a move in a new position.
-static void keep_behind_makers(struct ordering *o) {
+static void place_behind_makers(struct ordering *o) {
     const struct mmul_program_plan *plan = o->plan;
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
@@ -102,7 +102,7 @@ static void keep_behind_makers(struct ordering *o) {
     }
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_orders(const void *a, const void *b) {
     const struct order *x = a, *y = b;
     return x->position != y->position ? x->position - y->position : x->index - y->index;
 }
@@ -122,10 +122,10 @@ enum mmul_status mmul_program_move_early(struct mmul_program_plan *plan, struct 
         MMUL_WANT(o.readers, plan->place_count), MMUL_WANT(o.begins, count + 1),
         MMUL_WANT(steps, count));
     if (status == MMUL_OK) {
-        note_steps(&o);
-        find_wanted(&o);
-        keep_behind_makers(&o);
-        qsort(o.orders, (size_t)count, sizeof *o.orders, compare);
+        record_steps(&o);
+        place_before_readers(&o);
+        place_behind_makers(&o);
+        qsort(o.orders, (size_t)count, sizeof *o.orders, compare_orders);
         for (int i = 0; i < count; i++)
             steps[i] = plan->steps[o.orders[i].index];
         memcpy(plan->steps, steps, (size_t)count * sizeof *steps);

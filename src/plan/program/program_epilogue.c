@@ -78,7 +78,7 @@ static int64_t elements_of(struct mmul_shape s) {
     return rows_of(s) * s.cols;
 }
 
-static int find(const struct grouping *g, int step) {
+static int find_group(const struct grouping *g, int step) {
     while (g->into[step] != step)
         step = g->into[step];
     return step;
@@ -92,7 +92,7 @@ static bool is_by_element(const struct mmul_operation *o) {
            (row->class == MMUL_CLASS_ROWS && !row->picks && row->indices == 0);
 }
 
-static bool is_together(enum mmul_placement_kind kind) {
+static bool is_fusable_placement(enum mmul_placement_kind kind) {
     return kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_COLS || kind == MMUL_PLACE_REPLICATE ||
            kind == MMUL_PLACE_GRID;
 }
@@ -145,7 +145,7 @@ static bool is_of_one_type(const struct grouping *g, int step) {
 
 // Without by_rows every matrix takes a call per fused operation, so many small ones are not worth
 // it.
-static bool is_worth_it(struct mmul_shape shape) {
+static bool is_large_enough(struct mmul_shape shape) {
     enum { MATRIX_LEAST = 1 << 16 };
     return mmul_shape_matrices(shape) == 1 || shape.rows * shape.cols >= MATRIX_LEAST;
 }
@@ -160,15 +160,15 @@ static struct group begin_group(const struct grouping *g, int step) {
     group.head = is_one ? -1 : step;
     group.by_rows = (kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE) &&
                     (!is_one || fits_by_rows(g, step));
-    group.may_join =
-        is_together(kind) && (kind != MMUL_PLACE_GRID || is_one) && is_of_one_type(g, step);
+    group.may_join = is_fusable_placement(kind) && (kind != MMUL_PLACE_GRID || is_one) &&
+                     is_of_one_type(g, step);
     group.takes = group.may_join && is_one && !s->is_product;
     return group;
 }
 
 // ------------------------------------------------------------------------------ readers of a value
 
-static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err) {
+static enum mmul_status record_readers(struct grouping *g, struct mmul_error *err) {
     const struct mmul_program_plan *plan = g->plan;
     int total = 0;
     for (int i = 0; i < plan->place_count; i++) {
@@ -206,7 +206,7 @@ static enum mmul_status note_readers(struct grouping *g, struct mmul_error *err)
     return status;
 }
 
-static int made_by(const struct grouping *g, int step) {
+static int result_base(const struct grouping *g, int step) {
     return mmul_program_base(g->plan, step_at(g, step)->result);
 }
 
@@ -214,17 +214,17 @@ static int made_by(const struct grouping *g, int step) {
 static int last_reader(const struct grouping *g, int base) {
     int last = -1;
     for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++)
-        last = (int)mmul_larger(last, find(g, g->readers[i]));
+        last = (int)mmul_larger(last, find_group(g, g->readers[i]));
     return last;
 }
 
 // Returns true if every reader of a group's results still stands behind them once the group is part
 // of the group of `step`.
-static bool may_come_late(const struct grouping *g, int group, int step) {
+static bool readers_allow_delay(const struct grouping *g, int group, int step) {
     for (int k = g->groups[group].first; k >= 0; k = g->after[k]) {
-        const int base = made_by(g, k);
+        const int base = result_base(g, k);
         for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++) {
-            const int reader = g->readers[i], at = find(g, reader);
+            const int reader = g->readers[i], at = find_group(g, reader);
             if (at == group || at > step)
                 continue;
             if (at < step)
@@ -242,14 +242,14 @@ static bool may_come_late(const struct grouping *g, int group, int step) {
 
 // Returns true if memory grows when a group moves back to the step: its operands live longer
 // instead of its results, while the steps between make values.
-static bool keeps_too_much(const struct grouping *g, int group, int step) {
+static bool delay_grows_memory(const struct grouping *g, int group, int step) {
     const struct mmul_program_plan *plan = g->plan;
     int64_t saved = 0, longer = 0, made = 0;
     for (int i = group + 1; i < step; i++)
         if (g->into[i] == i && plan->steps[i].kind != MMUL_STEP_GONE)
             made += elements_of(made_shape(g, i));
     for (int k = g->groups[group].first; made > 0 && k >= 0; k = g->after[k]) {
-        saved += last_reader(g, made_by(g, k)) != group ? elements_of(made_shape(g, k)) : 0;
+        saved += last_reader(g, result_base(g, k)) != group ? elements_of(made_shape(g, k)) : 0;
         for (int j = 0; j < MMUL_OPERANDS; j++) {
             const int place = step_at(g, k)->operands[j];
             const int base = place < 0 ? -1 : mmul_program_base(plan, place);
@@ -262,31 +262,31 @@ static bool keeps_too_much(const struct grouping *g, int group, int step) {
 }
 
 // Returns true if a rank has the same part of both. A single rank has all rows of both.
-static bool is_alike(const struct grouping *g, enum mmul_placement_kind a,
-                     enum mmul_placement_kind b) {
+static bool holds_same_part(const struct grouping *g, enum mmul_placement_kind a,
+                            enum mmul_placement_kind b) {
     const bool is_whole_a = a == MMUL_PLACE_ROWS || a == MMUL_PLACE_REPLICATE,
                is_whole_b = b == MMUL_PLACE_ROWS || b == MMUL_PLACE_REPLICATE;
     return a == b || (g->plan->costs.size == 1 && is_whole_a && is_whole_b);
 }
 
-static bool may_join(const struct grouping *g, int group, int step) {
+static bool can_join(const struct grouping *g, int group, int step) {
     const struct group *from = &g->groups[group], *to = &g->groups[step];
     const struct mmul_shape made = made_shape(g, group), r = made_shape(g, step);
     const bool by_rows = from->by_rows && to->by_rows;
     const bool is_reshaped = from->is_reshaped || to->is_reshaped || !mmul_shape_equal(made, r);
     return from->may_join && (from->head < 0 || to->head < 0) &&
            from->count + to->count <= MEMBERS_MOST &&
-           is_alike(g, kind_of(g, group), kind_of(g, step)) &&
+           holds_same_part(g, kind_of(g, group), kind_of(g, step)) &&
            value_of(g, step_at(g, group)->result)->dtype ==
                value_of(g, step_at(g, step)->result)->dtype &&
            rows_of(r) == rows_of(made) && r.cols == made.cols &&
-           (by_rows || (!is_reshaped && is_worth_it(r))) && may_come_late(g, group, step) &&
-           !keeps_too_much(g, group, step);
+           (by_rows || (!is_reshaped && is_large_enough(r))) &&
+           readers_allow_delay(g, group, step) && !delay_grows_memory(g, group, step);
 }
 
 // ---------------------------------------------------------------------------------------- grouping
 
-static void join(struct grouping *g, int group, int step) {
+static void join_groups(struct grouping *g, int group, int step) {
     struct group *from = &g->groups[group], *to = &g->groups[step];
     to->is_reshaped |=
         from->is_reshaped || !mmul_shape_equal(made_shape(g, group), made_shape(g, step));
@@ -312,7 +312,7 @@ static int find_maker(const struct grouping *g, int step, int below) {
         for (int j = 0; j < MMUL_OPERANDS; j++) {
             const int place = step_at(g, k)->operands[j];
             const int maker = place < 0 ? -1 : g->makers[mmul_program_base(g->plan, place)];
-            const int group = maker < 0 ? -1 : find(g, maker);
+            const int group = maker < 0 ? -1 : find_group(g, maker);
             if (group != step && group < below)
                 last = (int)mmul_larger(last, group);
         }
@@ -321,14 +321,14 @@ static int find_maker(const struct grouping *g, int step, int below) {
 
 // Takes in makers, the last one first, because it may read results of earlier ones. A maker that
 // joins adds its own operands, made before it.
-static void take_in(struct grouping *g, int step, bool only_products) {
+static void take_in_makers(struct grouping *g, int step, bool only_products) {
     int group = find_maker(g, step, step);
     while (group >= 0) {
         const int head = g->groups[group].head;
         const bool is_asked =
             !only_products || head < 0 || operation_of(g, head)->kind == MMUL_MATMUL;
-        if (is_asked && may_join(g, group, step))
-            join(g, group, step);
+        if (is_asked && can_join(g, group, step))
+            join_groups(g, group, step);
         group = find_maker(g, step, group);
     }
 }
@@ -336,15 +336,15 @@ static void take_in(struct grouping *g, int step, bool only_products) {
 // ------------------------------------------------------------------------------------------- steps
 
 // Returns true if the result of a member is read in its group alone.
-static bool is_within(const struct grouping *g, int step) {
-    const int base = made_by(g, step), group = find(g, step);
+static bool is_read_within_group(const struct grouping *g, int step) {
+    const int base = result_base(g, step), group = find_group(g, step);
     bool is_alone = !g->is_wanted[base];
     for (int i = g->first_one[base]; is_alone && i < g->first_one[base + 1]; i++)
-        is_alone = find(g, g->readers[i]) == group;
+        is_alone = find_group(g, g->readers[i]) == group;
     return is_alone;
 }
 
-static void drop(struct mmul_program_plan *plan, int base) {
+static void elide_place(struct mmul_program_plan *plan, int base) {
     for (int i = base; i < plan->place_count; i++)
         plan->places[i].is_gone |= mmul_program_base(plan, i) == base;
 }
@@ -352,34 +352,35 @@ static void drop(struct mmul_program_plan *plan, int base) {
 // Returns the last member that reads another member's result.
 static int last_member(const struct grouping *g, int step) {
     int last = step;
-    for (int i = g->first_one[made_by(g, step)]; i < g->first_one[made_by(g, step) + 1]; i++)
+    for (int i = g->first_one[result_base(g, step)]; i < g->first_one[result_base(g, step) + 1];
+         i++)
         last = (int)mmul_larger(last, g->readers[i]);
     return last;
 }
 
 // Gives each result that is read in the group alone a tile, until its last reader is done.
-static void give_tiles(const struct grouping *g, int index, struct mmul_program_step *step) {
+static void assign_tiles(const struct grouping *g, int index, struct mmul_program_step *step) {
     int busy_to[MEMBERS_MOST]; // by tile: last member that reads its content
     for (int k = g->groups[index].first; k >= 0; k = g->after[k]) {
         int tile = 0;
-        if (g->groups[index].head == k || !is_within(g, k))
+        if (g->groups[index].head == k || !is_read_within_group(g, k))
             continue;
         while (tile < step->tile_count && busy_to[tile] >= k)
             tile++;
         step->tile_count = (int)mmul_larger(step->tile_count, tile + 1);
         busy_to[tile] = last_member(g, k);
-        drop(g->plan, made_by(g, k));
-        g->plan->places[made_by(g, k)].tile = tile + 1;
+        elide_place(g->plan, result_base(g, k));
+        g->plan->places[result_base(g, k)].tile = tile + 1;
     }
 }
 
 // Returns the seconds saved because a member's result is not read from memory, and not written
 // there if it stays within the group.
-static double saved_by(const struct grouping *g, int step) {
-    const int base = made_by(g, step), group = find(g, step);
-    int passes = is_within(g, step);
+static double saved_seconds(const struct grouping *g, int step) {
+    const int base = result_base(g, step), group = find_group(g, step);
+    int passes = is_read_within_group(g, step);
     for (int i = g->first_one[base]; i < g->first_one[base + 1]; i++)
-        passes += find(g, g->readers[i]) == group;
+        passes += find_group(g, g->readers[i]) == group;
     return passes * mmul_program_pass_seconds(mmul_program_step_costs(g->plan, step_at(g, step)),
                                               value_of(g, base),
                                               g->plan->places[base].placement.kind);
@@ -394,7 +395,7 @@ static void add_fused(const struct grouping *g, int step) {
         const int maker =
             s->operands[j] < 0 ? -1 : g->makers[mmul_program_base(plan, s->operands[j])];
         fused->operands[j] = s->operands[j];
-        fused->within[j] = maker >= 0 && find(g, maker) == find(g, step);
+        fused->within[j] = maker >= 0 && find_group(g, maker) == find_group(g, step);
     }
 }
 
@@ -409,19 +410,19 @@ static void make_step(struct grouping *g, int index) {
     for (int k = group->first; k >= 0; k = g->after[k]) {
         if (k == group->head)
             continue;
-        const double more = fmax(plan->steps[k].seconds - saved_by(g, k), 0);
+        const double more = fmax(plan->steps[k].seconds - saved_seconds(g, k), 0);
         step.seconds += k != group->first || group->head >= 0 ? more : 0;
         step.fused_seconds += k != group->first || group->head >= 0 ? more : 0;
         add_fused(g, k);
     }
     step.fused_count = plan->fused_count - step.first_fused;
-    give_tiles(g, index, &step);
+    assign_tiles(g, index, &step);
     step.made = step.result = result;
     if (group->head >= 0) {
         step.made = plan->steps[group->head].result;
         // The head's result occupies the memory of the final result.
-        if (is_within(g, group->head)) {
-            drop(plan, step.made);
+        if (is_read_within_group(g, group->head)) {
+            elide_place(plan, step.made);
             plan->places[step.made].view_of = result;
             plan->places[step.made].reshaped = true;
         }
@@ -449,7 +450,7 @@ enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
                           MMUL_WANT(g.after, steps + 1), MMUL_WANT(g.makers, places + 1),
                           MMUL_WANT(g.first_one, places + 1), MMUL_WANT(g.is_wanted, places + 1));
     if (status == MMUL_OK)
-        status = note_readers(&g, err);
+        status = record_readers(&g, err);
     for (int i = 0; status == MMUL_OK && i < steps; i++) {
         g.groups[i] = begin_group(&g, i);
         g.into[i] = i;
@@ -459,7 +460,7 @@ enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
     for (int turn = 0; status == MMUL_OK && !plan->options.keeps_values && turn < 2; turn++)
         for (int i = 0; i < steps; i++)
             if (g.into[i] == i && g.groups[i].takes)
-                take_in(&g, i, turn == 0);
+                take_in_makers(&g, i, turn == 0);
     if (status == MMUL_OK)
         make_steps(&g);
     mmul_free(g.groups);

@@ -86,7 +86,8 @@ static bool is_on_grid(const struct mmul_program_plan *plan, const struct mmul_p
     return plan->places[step->result].placement.kind == MMUL_PLACE_GRID;
 }
 
-static bool multiplies(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+static bool is_blockwise_product(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_step *step) {
     const enum mmul_operation_kind kind = operation_of(plan, step)->kind;
     return step->kind == MMUL_STEP_COMPUTE && !step->is_product &&
            (kind == MMUL_MATMUL || kind == MMUL_SEARCH);
@@ -119,7 +120,7 @@ struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
         return sums;
     if (step->kind == MMUL_STEP_MOVE)
         return sums_of_move(plan, step);
-    if (!multiplies(plan, step) || !is_on_grid(plan, step))
+    if (!is_blockwise_product(plan, step) || !is_on_grid(plan, step))
         return sums;
     // Sizes are those of the whole product.
     (void)mmul_program_grid_part(plan, step, 0, &g);
@@ -193,7 +194,7 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
                                                  const struct mmul_program_step *step, int rank) {
     struct mmul_block_sizes sizes = {0};
     struct mmul_block block;
-    if (!multiplies(plan, step))
+    if (!is_blockwise_product(plan, step))
         return sizes;
     struct mmul_block_walk walk = mmul_step_blocks(plan, step, rank);
     while (mmul_blocks_next(&walk, &block)) {
@@ -214,8 +215,8 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
 
 // The check projects the second operand if other products read it too, and it is larger or they do
 // not read the first one.
-static struct mmul_check_need need_of_blocks(const struct mmul_program_plan *plan,
-                                             const struct mmul_program_step *step, int rank) {
+static struct mmul_check_need block_check_need(const struct mmul_program_plan *plan,
+                                               const struct mmul_program_step *step, int rank) {
     const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
     const bool may_last = operation_of(plan, step)->kind == MMUL_MATMUL && !is_on_grid(plan, step);
     const bool first = may_last && mmul_program_is_read_again(plan, step->operands[0]),
@@ -235,7 +236,7 @@ struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *p
         (step->is_product && (product == NULL || mmul_schedule_lines_most(product, rank) == 0)))
         return (struct mmul_check_need){0};
     if (!step->is_product)
-        return need_of_blocks(plan, step, rank);
+        return block_check_need(plan, step, rank);
     const bool rows = product->axis == MMUL_ROWS;
     const int split = step->operands[rows ? 0 : 1], whole = step->operands[rows ? 1 : 0];
     return mmul_schedule_check_need(
@@ -371,8 +372,8 @@ struct own {
 
 // Returns the bytes of results in flight from a device with its own memory; on other devices, of
 // widened 16-bit operands of a product.
-static int64_t staging_of(const struct mmul_program_plan *plan,
-                          const struct mmul_program_step *step, int rank) {
+static int64_t staging_bytes(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int rank) {
     const struct mmul_program_place *made = &plan->places[step->result];
     const bool is_host = plan->ranks[rank].host_memory;
     int64_t of_tile = 0;
@@ -398,8 +399,8 @@ static int64_t staging_of(const struct mmul_program_plan *plan,
 
 // Returns the bytes of operands and temporaries of a product on a CPU through OpenCL. Values that
 // it caches from step to step do not count.
-static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                         int rank) {
+static int64_t device_copy_bytes(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_step *step, int rank) {
     const int64_t most = plan->ranks[rank].device_bytes;
     if (!plan->ranks[rank].copies_on_host)
         return 0;
@@ -413,8 +414,8 @@ static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul
 
 // Returns the bytes of samples of a device's result, recomputed by plain loops in double. If only
 // the device has the result, the positions of the samples and their values count too.
-static int64_t sample_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                         int rank) {
+static int64_t sample_bytes(const struct mmul_program_plan *plan,
+                            const struct mmul_program_step *step, int rank) {
     const struct mmul_program_rank *is = &plan->ranks[rank];
     const bool maps = !step->is_product || step->fused_count > 0;
     if (plan->options.no_verify || !is->is_sampled || !maps)
@@ -433,21 +434,21 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
     int64_t search = 0;
     if (need.piece_units > 0)
         mmul_check_size_add(&own->check, &need);
-    if (!plan->options.no_verify && multiplies(plan, step) && is_on_grid(plan, step)) {
+    if (!plan->options.no_verify && is_blockwise_product(plan, step) && is_on_grid(plan, step)) {
         (void)mmul_program_grid_part(plan, step, rank, &grid);
         const int64_t most = mmul_grid_part_most(&grid);
         own->grid = mmul_larger(own->grid, mmul_check_bytes(most, most));
     }
-    if (multiplies(plan, step) && operation_of(plan, step)->kind == MMUL_SEARCH) {
+    if (is_blockwise_product(plan, step) && operation_of(plan, step)->kind == MMUL_SEARCH) {
         const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
         const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
         search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
     }
     own->fused = mmul_larger(own->fused, plan->ranks[rank].tile_threads * fused.tiles *
                                              MMUL_PLACE_ALIGN(fused.tile * each));
-    own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
-    own->device = mmul_larger(own->device, device_of(plan, step, rank));
-    own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));
+    own->staging = mmul_larger(own->staging, staging_bytes(plan, step, rank));
+    own->device = mmul_larger(own->device, device_copy_bytes(plan, step, rank));
+    own->step = mmul_larger(own->step, search + sample_bytes(plan, step, rank));
     if (step->schedule != NULL && !plan->lends_nothing)
         own->loan = mmul_larger(own->loan, mmul_schedule_loan_bytes(step->schedule, rank));
 }

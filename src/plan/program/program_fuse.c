@@ -72,14 +72,15 @@ static struct mmul_program_step *move_at(const struct fusing *f, int step) {
     return step >= 0 && f->plan->steps[step].kind == MMUL_STEP_MOVE ? &f->plan->steps[step] : NULL;
 }
 
-static void read_instead(struct fusing *f, struct mmul_program_step *step, int index, int place) {
+static void replace_operand(struct fusing *f, struct mmul_program_step *step, int index,
+                            int place) {
     f->uses[step->operands[index]].count--;
     f->uses[place].count++;
     step->operands[index] = place;
 }
 
 // Returns true if a place holds rows in their order in memory, not transposed.
-static bool has_rows(const struct mmul_program_plan *plan, int place) {
+static bool has_rows_in_order(const struct mmul_program_plan *plan, int place) {
     bool turned = false;
     for (int at = place; plan->places[at].view_of >= 0; at = plan->places[at].view_of)
         turned |= plan->places[at].transposed;
@@ -87,8 +88,8 @@ static bool has_rows(const struct mmul_program_plan *plan, int place) {
 }
 
 // Lets the product do the work of the move.
-static void take_over(struct fusing *f, struct mmul_program_step *step,
-                      struct mmul_program_step *move, int place) {
+static void absorb_move(struct fusing *f, struct mmul_program_step *step,
+                        struct mmul_program_step *move, int place) {
     f->plan->places[place].is_gone = true;
     step->seconds += move->seconds;
     step->network_bytes += move->network_bytes;
@@ -98,7 +99,7 @@ static void take_over(struct fusing *f, struct mmul_program_step *step,
 }
 
 // Returns the place that this place shows transposed, while it has no other readers.
-static int find_turned(const struct fusing *f, int place, bool *turned) {
+static int find_transposed_base(const struct fusing *f, int place, bool *turned) {
     *turned = false;
     while (f->plan->places[place].transposed && f->uses[place].count == 1) {
         place = f->plan->places[place].view_of;
@@ -109,45 +110,46 @@ static int find_turned(const struct fusing *f, int place, bool *turned) {
 
 // Lets the product read an operand from its file, in place of the move that brings it. Returns
 // false if it cannot.
-static bool bring(struct fusing *f, struct mmul_program_step *step, int index) {
+static bool read_from_file(struct fusing *f, struct mmul_program_step *step, int index) {
     const struct mmul_program_plan *plan = f->plan;
     int place = step->operands[index];
     bool turned;
-    const int base = find_turned(f, place, &turned);
+    const int base = find_transposed_base(f, place, &turned);
     struct mmul_program_step *move = move_at(f, f->uses[base].brings);
     if (plan->options.keeps_values || move == NULL || !is_file(plan, move->operands[0]) ||
         plan->places[base].kept >= 0 || f->uses[base].count != 1 ||
         plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
         return false;
-    read_instead(f, step, index, move->operands[0]);
+    replace_operand(f, step, index, move->operands[0]);
     step->turned[index] = turned != operation_of(plan, step)->scale.turned[index];
     for (; place != base; place = plan->places[place].view_of)
         plan->places[place].is_gone = true;
-    take_over(f, step, move, base);
+    absorb_move(f, step, move, base);
     return true;
 }
 
 // Lets the product write its result to its file, likewise.
-static void take_to_file(struct fusing *f, struct mmul_program_step *step) {
+static void write_to_file(struct fusing *f, struct mmul_program_step *step) {
     int place = step->result;
     struct mmul_program_step *move = move_at(f, f->uses[place].takes);
     if (f->plan->options.keeps_values || move == NULL || f->plan->places[place].kept >= 0 ||
         f->uses[place].count != 1)
         return;
     step->result = move->result;
-    take_over(f, step, move, place);
+    absorb_move(f, step, move, place);
 }
 
 // Lets the ranks relay their rows of the whole operand, in place of a move that brings it to all
 // nodes.
-static void spread(struct fusing *f, struct mmul_program_step *step, int index) {
+static void relay_rows(struct fusing *f, struct mmul_program_step *step, int index) {
     const int place = step->operands[index];
     struct mmul_program_step *move = move_at(f, f->uses[place].brings);
-    if (move == NULL || f->uses[place].count != 1 || !has_rows(f->plan, move->operands[0]) ||
+    if (move == NULL || f->uses[place].count != 1 ||
+        !has_rows_in_order(f->plan, move->operands[0]) ||
         f->plan->places[move->operands[0]].placement.holders != NULL)
         return;
-    read_instead(f, step, index, move->operands[0]);
-    take_over(f, step, move, place);
+    replace_operand(f, step, index, move->operands[0]);
+    absorb_move(f, step, move, place);
     step->spreads = true;
 }
 
@@ -185,12 +187,12 @@ static void fuse_product(struct fusing *f, struct mmul_program_step *step) {
     step->offsets = rows ? made->row_offsets : made->col_offsets;
     bool joined[MMUL_FACTORS];
     for (int i = 0; i < MMUL_FACTORS; i++)
-        joined[i] = bring(f, step, i);
+        joined[i] = read_from_file(f, step, i);
     step->seconds -=
         mmul_program_joined_saving(&plan->costs, plan->program, operation_of(plan, step),
                                    &(struct mmul_rule){.result = made->kind}, joined);
-    take_to_file(f, step);
-    spread(f, step, rows ? 1 : 0);
+    write_to_file(f, step);
+    relay_rows(f, step, rows ? 1 : 0);
     if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))
         step->offsets = NULL;
 }

@@ -169,8 +169,8 @@ static unsigned placements_of(const struct making *m, int value) {
 }
 
 // Moves a value from a placement that exists to the placement that an operation needs.
-static enum mmul_status bring(struct making *m, int value, enum mmul_placement_kind to,
-                              int operation, struct mmul_error *err) {
+static enum mmul_status bring_value(struct making *m, int value, enum mmul_placement_kind to,
+                                    int operation, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     int *place_of = m->place_of + (int64_t)value * KINDS;
     const struct mmul_value *v = &plan->program->values[value];
@@ -187,7 +187,7 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
 }
 
 // Hands a value on from the ranks of one team to another, as another value.
-static enum mmul_status hand_on(struct making *m, int index, struct mmul_error *err) {
+static enum mmul_status hand_to_team(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
     const struct mmul_value *v = &plan->program->values[o->operands[0]];
@@ -249,8 +249,8 @@ static double bytes_of(const struct mmul_value *value) {
 }
 
 // Counts the units of a range that one node has and another one needs.
-static int64_t count_apart(const struct mmul_program_costs *costs, const int64_t *have,
-                           const int64_t *want) {
+static int64_t count_misplaced_units(const struct mmul_program_costs *costs, const int64_t *have,
+                                     const int64_t *want) {
     int64_t apart = 0;
     for (int i = 0, j = 0; i < costs->size && j < costs->size;) {
         int64_t begin = mmul_larger(have[i], want[j]), end = mmul_smaller(have[i + 1], want[j + 1]);
@@ -266,8 +266,8 @@ static int64_t count_apart(const struct mmul_program_costs *costs, const int64_t
 
 // Gives a place the memory of a set of shards. network_bytes: bytes to move until it matches the
 // plan's shares. Returns true if it matches already.
-static bool take_shards(const struct mmul_program_plan *plan, int kept,
-                        struct mmul_program_place *place, double *network_bytes) {
+static bool use_shards(const struct mmul_program_plan *plan, int kept,
+                       struct mmul_program_place *place, double *network_bytes) {
     const struct mmul_kept *set = &plan->program->kept[kept];
     const int size = plan->costs.size;
     struct mmul_placement *p = &place->placement;
@@ -278,13 +278,13 @@ static bool take_shards(const struct mmul_program_plan *plan, int kept,
     if (set->offsets == NULL)
         return true;
     *offsets = set->offsets;
-    *network_bytes = (double)count_apart(&plan->costs, set->offsets, planned) /
+    *network_bytes = (double)count_misplaced_units(&plan->costs, set->offsets, planned) /
                      (double)planned[size] * bytes_of(&plan->program->values[place->value]);
     return memcmp(planned, set->offsets, (size_t)(size + 1) * sizeof *planned) == 0;
 }
 
 // Adds a value that exists as shards. If the plan has other shares, a move brings it there first.
-static enum mmul_status add_kept(struct making *m, int index, struct mmul_error *err) {
+static enum mmul_status add_persistent_value(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
     const int first = plan->place_count;
@@ -292,7 +292,7 @@ static enum mmul_status add_kept(struct making *m, int index, struct mmul_error 
     double bytes;
     enum mmul_status status = add_place(m, o->result, o->wish, index, err);
     *place = first;
-    if (status != MMUL_OK || take_shards(plan, o->kept, &plan->places[first], &bytes))
+    if (status != MMUL_OK || use_shards(plan, o->kept, &plan->places[first], &bytes))
         return status;
     struct mmul_program_step *step = &plan->steps[plan->step_count];
     status = add_move(m, first, o->wish, index, err);
@@ -304,7 +304,8 @@ static enum mmul_status add_kept(struct making *m, int index, struct mmul_error 
 
 // Gives a place the memory of a set of shards. If it has the memory of another place or set
 // already, a copy is made.
-static enum mmul_status keep_place(struct making *m, int place, int index, struct mmul_error *err) {
+static enum mmul_status make_place_persistent(struct making *m, int place, int index,
+                                              struct mmul_error *err) {
     const struct mmul_program_place *have = &m->plan->places[place];
     enum mmul_status status = MMUL_OK;
     if (have->view_of >= 0 || have->kept >= 0) {
@@ -335,23 +336,23 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     struct mmul_program_step step = begin_step(MMUL_STEP_COMPUTE, index);
     enum mmul_status status = MMUL_OK;
     if (o->kind == MMUL_KEPT)
-        return add_kept(m, index, err);
+        return add_persistent_value(m, index, err);
     if (mmul_program_hands_on(plan->program, o))
-        return hand_on(m, index, err);
+        return hand_to_team(m, index, err);
     for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER)
             continue;
         int *place = &m->place_of[o->operands[i] * KINDS + (int)rule->operands[i]];
         if (o->kind == MMUL_SAVE)
-            return bring(m, o->operands[i], MMUL_PLACE_FILE, index, err);
+            return bring_value(m, o->operands[i], MMUL_PLACE_FILE, index, err);
         if (*place < 0) {
-            status = bring(m, o->operands[i], rule->operands[i], index, err);
+            status = bring_value(m, o->operands[i], rule->operands[i], index, err);
             *place = plan->place_count - 1;
         }
         step.operands[i] = *place;
     }
     if (status == MMUL_OK && o->kind == MMUL_KEEP)
-        return keep_place(m, step.operands[0], index, err);
+        return make_place_persistent(m, step.operands[0], index, err);
     step.result = plan->place_count;
     if (status == MMUL_OK)
         status = add_place(m, o->result, rule->result, index, err);
@@ -391,7 +392,7 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
 }
 
 // Removes the steps that are gone from the list.
-static void drop_gone(struct mmul_program_plan *plan) {
+static void remove_gone_steps(struct mmul_program_plan *plan) {
     int kept = 0;
     for (int i = 0; i < plan->step_count; i++)
         if (plan->steps[i].kind != MMUL_STEP_GONE)
@@ -400,7 +401,7 @@ static void drop_gone(struct mmul_program_plan *plan) {
 }
 
 // Records in every product the moves that are joined with it: those after the previous product.
-static void name_joined(struct mmul_program_plan *plan) {
+static void record_joined_moves(struct mmul_program_plan *plan) {
     int moves[MMUL_FACTORS], count = 0;
     for (int i = 0; i < plan->step_count; i++) {
         struct mmul_program_step *step = &plan->steps[i];
@@ -415,7 +416,7 @@ static void name_joined(struct mmul_program_plan *plan) {
 }
 
 // Shrinks places and steps to their final number.
-static enum mmul_status fit(struct mmul_program_plan *plan, struct mmul_error *err) {
+static enum mmul_status shrink_arrays(struct mmul_program_plan *plan, struct mmul_error *err) {
     struct mmul_program_place *places = NULL;
     struct mmul_program_step *steps = NULL;
     enum mmul_status status = MMUL_ALLOCATE_RAW(places, plan->place_count, "a plan", err);
@@ -456,7 +457,7 @@ static void choose_mesh(const struct mmul_program *program, struct mmul_program_
     mmul_program_costs_mesh(costs, operands, result);
 }
 
-static void forget_costs(struct mmul_program_costs *costs, int count) {
+static void destroy_costs(struct mmul_program_costs *costs, int count) {
     for (int t = 0; costs != NULL && t < count; t++)
         mmul_program_costs_fini(&costs[t]);
     mmul_free(costs);
@@ -489,8 +490,8 @@ static enum mmul_status make_costs(const struct making *m,
 
 // Chooses rules for values that are split between `groups` groups. The shorter one of two such
 // choices stays.
-static enum mmul_status choose(struct making *m, const struct mmul_program_request *request,
-                               int64_t groups, struct mmul_error *err) {
+static enum mmul_status choose_rules(struct making *m, const struct mmul_program_request *request,
+                                     int64_t groups, struct mmul_error *err) {
     const struct mmul_program *program = m->plan->program;
     const int count = MMUL_TEAM_ALL + 1 + program->team_count;
     struct mmul_program_costs *costs = NULL;
@@ -503,7 +504,7 @@ static enum mmul_status choose(struct making *m, const struct mmul_program_reque
         status = mmul_program_choose(program, costs, rules, &seconds, err);
     if (status == MMUL_OK && (m->rules == NULL || seconds < m->seconds * (1 - 1e-9))) {
         mmul_program_costs_fini(&m->plan->costs);
-        forget_costs(m->plan->team_costs, m->plan->team_count);
+        destroy_costs(m->plan->team_costs, m->plan->team_count);
         mmul_free(m->rules);
         m->plan->costs = costs[MMUL_TEAM_ALL];
         costs[MMUL_TEAM_ALL] = (struct mmul_program_costs){0};
@@ -513,20 +514,20 @@ static enum mmul_status choose(struct making *m, const struct mmul_program_reque
         m->seconds = seconds;
         return MMUL_OK;
     }
-    forget_costs(costs, count);
+    destroy_costs(costs, count);
     mmul_free(rules);
     return status;
 }
 
-static enum mmul_status choose_all(struct making *m, const struct mmul_program_request *request,
-                                   struct mmul_error *err) {
+static enum mmul_status choose_groups(struct making *m, const struct mmul_program_request *request,
+                                      struct mmul_error *err) {
     int64_t groups = 1;
     enum mmul_status status =
         mmul_program_find_groups(m->plan->program, request->cluster->size, &groups, err);
     if (status == MMUL_OK)
-        status = choose(m, request, groups == MMUL_ONE_RANK ? groups : 1, err);
+        status = choose_rules(m, request, groups == MMUL_ONE_RANK ? groups : 1, err);
     if (status == MMUL_OK && groups > 1)
-        status = choose(m, request, groups, err);
+        status = choose_rules(m, request, groups, err);
     return status;
 }
 
@@ -552,24 +553,24 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     status = MMUL_ALLOCATE(m.plan->weights, cluster->size, "a plan", err);
     if (status == MMUL_OK) {
         memcpy(m.plan->weights, request->weights, (size_t)cluster->size * sizeof *m.plan->weights);
-        status = choose_all(&m, request, err);
+        status = choose_groups(&m, request, err);
     }
     if (status == MMUL_OK)
         status = add_operations(&m, err);
     if (status == MMUL_OK)
         status = mmul_program_fuse(m.plan, err);
     if (status == MMUL_OK) {
-        drop_gone(m.plan);
+        remove_gone_steps(m.plan);
         status = mmul_program_fuse_epilogues(m.plan, err);
     }
     if (status == MMUL_OK) {
-        drop_gone(m.plan);
+        remove_gone_steps(m.plan);
         m.plan->moves_early = !request->moves_late;
         status = mmul_program_move_early(m.plan, err);
     }
     if (status == MMUL_OK) {
-        name_joined(m.plan);
-        status = fit(m.plan, err);
+        record_joined_moves(m.plan);
+        status = shrink_arrays(m.plan, err);
     }
     if (status == MMUL_OK) {
         mmul_program_plan_add_up(m.plan);
@@ -610,7 +611,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     }
     mmul_program_forget_products(plan);
     mmul_program_costs_fini(&plan->costs);
-    forget_costs(plan->team_costs, plan->team_count);
+    destroy_costs(plan->team_costs, plan->team_count);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);
     mmul_free(plan->weights);

@@ -28,8 +28,8 @@ struct life {
 };
 
 // Records operands and results of a step for the stage that carries it out.
-static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                      int stage, struct life *lives) {
+static void record_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                        int stage, struct life *lives) {
     const struct mmul_program_place *made = &plan->places[step->result];
     for (int i = 0; i < mmul_program_operand_count(step); i++) {
         const int place = mmul_program_step_operand(plan, step, i);
@@ -53,7 +53,7 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
 }
 
 // Assigns stages. Joined moves have their own stage before that of their product.
-static int note_steps(struct mmul_program_plan *plan, struct life *lives) {
+static int record_steps(struct mmul_program_plan *plan, struct life *lives) {
     int stage = 0;
     for (int i = 0; i < plan->place_count; i++)
         lives[i].first_read = FOR_EVER;
@@ -63,10 +63,10 @@ static int note_steps(struct mmul_program_plan *plan, struct life *lives) {
         if (step->joined)
             continue;
         for (int j = 0; j < step->joined_count; j++)
-            note_step(plan, &plan->steps[step->joined_moves[j]], stage, lives);
+            record_step(plan, &plan->steps[step->joined_moves[j]], stage, lives);
         stage += step->joined_count > 0;
         step->stage = stage;
-        note_step(plan, step, stage++, lives);
+        record_step(plan, step, stage++, lives);
     }
     return stage;
 }
@@ -75,7 +75,7 @@ static int note_steps(struct mmul_program_plan *plan, struct life *lives) {
 // the move is not early. The operand of a move lives until then. Early moves with sums to compare
 // use MMUL_SEGMENT_AHEAD segment parts in turn (plan/lists/footprint.h), so each must end before
 // the move that reuses its part begins.
-static void note_dues(struct mmul_program_plan *plan, int stages, struct life *lives) {
+static void set_dues(struct mmul_program_plan *plan, int stages, struct life *lives) {
     struct mmul_program_step *with_sums[MMUL_SEGMENT_AHEAD] = {NULL};
     int count = 0;
     for (int i = 0; i < plan->step_count; i++) {
@@ -102,7 +102,7 @@ static void note_dues(struct mmul_program_plan *plan, int stages, struct life *l
 
 // Marks places that stay: the results of the program, which no step reads, shards, and all places
 // if the user asks for it.
-static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
+static void mark_lasting_places(struct mmul_program_plan *plan, struct life *lives) {
     // Views come after the places they show.
     for (int i = plan->place_count - 1; i >= 0; i--) {
         const struct mmul_program_place *place = &plan->places[i];
@@ -130,8 +130,8 @@ struct neighbours {
     int *first; // owned, by place: first begin of the places laid out from there on
 };
 
-static void note_first(const struct mmul_program_plan *plan, const struct life *lives,
-                       struct neighbours *n) {
+static void find_first_begins(const struct mmul_program_plan *plan, const struct life *lives,
+                              struct neighbours *n) {
     int first = FOR_EVER;
     for (int i = plan->place_count - 1; i >= 0; i--) {
         const bool counts = mmul_program_place_has_memory(&plan->places[i]);
@@ -149,8 +149,8 @@ static void drop_ended(const struct life *lives, int place, struct neighbours *n
 }
 
 // Returns the lowest offset where a place fits beside all places that live at the same time.
-static int64_t find_room(const struct life *lives, const int64_t *offsets, int place, int nodes,
-                         const struct neighbours *n) {
+static int64_t find_offset(const struct life *lives, const int64_t *offsets, int place, int nodes,
+                           const struct neighbours *n) {
     int64_t at = 0;
     bool moved = true;
     while (moved) {
@@ -186,15 +186,15 @@ static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int
         if (!mmul_program_place_has_memory(&plan->places[i]))
             continue;
         drop_ended(lives, i, n);
-        *at = find_room(lives, offsets, i, nodes, n);
+        *at = find_offset(lives, offsets, i, nodes, n);
         plan->node_bytes[node] = mmul_larger(plan->node_bytes[node], *at + lives[i].bytes);
         n->places[n->count++] = i;
     }
 }
 
 // Sets the bytes of every place on the node. Returns false if they equal those on the node before.
-static bool measure_node(const struct mmul_program_plan *plan, const int64_t *bytes, int node,
-                         struct life *lives) {
+static bool set_place_bytes(const struct mmul_program_plan *plan, const int64_t *bytes, int node,
+                            struct life *lives) {
     bool differs = node == 0;
     for (int i = 0; i < plan->place_count; i++) {
         int64_t now = bytes[(int64_t)i * plan->costs.node_count + node];
@@ -207,7 +207,7 @@ static bool measure_node(const struct mmul_program_plan *plan, const int64_t *by
 // --------------------------------------------------------------------------------------- all nodes
 
 // Adds up the bytes of every place on every node.
-static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
+static void sum_place_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     const struct mmul_program_costs *c = &plan->costs;
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
@@ -266,7 +266,7 @@ int64_t mmul_program_needs(const struct mmul_program_plan *plan,
     return most;
 }
 
-static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+static bool fits_memory(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
     for (int node = 0; node < cluster->node_count; node++)
         if (mmul_program_left(plan, cluster, node) < 0)
             return false;
@@ -280,7 +280,7 @@ bool mmul_program_fit_footprint(struct mmul_program_plan *plan,
         plan->lends_nothing = without >= 1;
         plan->saves_no_sums = without >= 2;
         measure_footprint(plan);
-        fit = fits(plan, cluster);
+        fit = fits_memory(plan, cluster);
     }
     return fit;
 }
@@ -327,12 +327,12 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmu
         MMUL_WANT(lives, plan->place_count), MMUL_WANT(neighbours.places, plan->place_count),
         MMUL_WANT(neighbours.first, plan->place_count));
     if (status == MMUL_OK) {
-        note_dues(plan, note_steps(plan, lives), lives);
-        keep_results(plan, lives);
-        add_bytes(plan, bytes);
-        note_first(plan, lives, &neighbours);
+        set_dues(plan, record_steps(plan, lives), lives);
+        mark_lasting_places(plan, lives);
+        sum_place_bytes(plan, bytes);
+        find_first_begins(plan, lives, &neighbours);
         for (int node = 0; node < nodes; node++) {
-            if (measure_node(plan, bytes, node, lives)) {
+            if (set_place_bytes(plan, bytes, node, lives)) {
                 lay_out_node(plan, lives, node, &neighbours);
                 continue;
             }

@@ -55,8 +55,8 @@ static enum mmul_status make_cost(struct job *job, const struct mmul_program_pla
 
 // Returns the ranks that a step waits for: for a move all ranks that have something of it, else the
 // ranks of the node if they made an operand together.
-static enum mmul_waits waits_of(const struct job *job, const struct mmul_program_plan *plan,
-                                const struct mmul_program_step *step) {
+static enum mmul_waits find_waits(const struct job *job, const struct mmul_program_plan *plan,
+                                  const struct mmul_program_step *step) {
     enum mmul_waits waits = MMUL_WAITS_NOBODY;
     if (mmul_program_is_early(plan, step))
         return waits;
@@ -101,7 +101,7 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
         struct mmul_stage_plan *stage = &job->stages[job->count];
         *stage = (struct mmul_stage_plan){.schedule = step->schedule,
                                           .seconds = step->seconds,
-                                          .waits = waits_of(job, plan, step),
+                                          .waits = find_waits(job, plan, step),
                                           .needs = -1};
         if (step->schedule != NULL) {
             if (step->same == NULL)
@@ -123,7 +123,7 @@ static enum mmul_status find_stages(struct job *job, const struct mmul_program_p
 
 // Sets each step's seconds to its addition to the steps before. The last step also gets the traffic
 // still in flight.
-static void take_seconds(struct mmul_program_plan *plan, const struct mmul_replay *replay) {
+static void set_step_seconds(struct mmul_program_plan *plan, const struct mmul_replay *replay) {
     double before = 0;
     int stage = 0;
     struct mmul_program_step *last = NULL;
@@ -140,8 +140,8 @@ static void take_seconds(struct mmul_program_plan *plan, const struct mmul_repla
 }
 
 // Replays all steps as one job.
-static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
-                             struct mmul_error *err) {
+static enum mmul_status replay_job(struct mmul_program_plan *plan,
+                                   const struct mmul_cluster *cluster, struct mmul_error *err) {
     struct job job = {.count = 0};
     struct mmul_replay *replay = NULL;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
@@ -158,7 +158,7 @@ static enum mmul_status walk(struct mmul_program_plan *plan, const struct mmul_c
     if (status == MMUL_OK)
         status = mmul_replay_make(&request, &replay, err);
     if (status == MMUL_OK)
-        take_seconds(plan, replay);
+        set_step_seconds(plan, replay);
     mmul_replay_destroy(replay);
     for (int i = 0; job.costs != NULL && i < plan->step_count; i++)
         mmul_cost_destroy(job.costs[i]);
@@ -195,7 +195,7 @@ enum mmul_status mmul_program_predict(struct mmul_program_plan *plan,
         known += step->schedule->predicted_seconds > 0;
     }
     if (plan->step_count > 1 && known > 0 && known == products)
-        status = walk(plan, cluster, err);
+        status = replay_job(plan, cluster, err);
     mmul_program_plan_add_up(plan);
     return status;
 }
