@@ -13,14 +13,14 @@ static const double TOLERANCE = 0.01, TOLERANCE_MOST = 4;
 
 // -------------------------------------------------------------------------------------- similarity
 
-struct look {
+struct comparison {
     const struct mmul_cluster *cluster;
     const struct mmul_stage_plan *stages;
     int count;
     double tolerance; // 0: no ranks are similar
 };
 
-static bool near(double x, double y, double tolerance) {
+static bool is_near(double x, double y, double tolerance) {
     return fabs(x - y) <= tolerance * fmax(fabs(x), fabs(y));
 }
 
@@ -30,47 +30,49 @@ static double units_of(const struct mmul_schedule *schedule, int rank) {
 }
 
 // Returns true if two ranks are similar. Ranks without units are similar regardless of their speed.
-static bool ranks_alike(const struct look *look, int a, int b) {
-    for (int i = 0; i < look->count; i++) {
-        const struct mmul_stage_plan *s = &look->stages[i];
+static bool ranks_alike(const struct comparison *comparison, int a, int b) {
+    for (int i = 0; i < comparison->count; i++) {
+        const struct mmul_stage_plan *s = &comparison->stages[i];
         if (s->schedule == NULL)
             continue;
         double x = units_of(s->schedule, a), y = units_of(s->schedule, b);
         double one = mmul_pass_seconds(&s->cost->ranks[a].pass, x);
         double other = mmul_pass_seconds(&s->cost->ranks[b].pass, y);
-        if (fabs(x - y) > 1 && !near(x, y, look->tolerance))
+        if (fabs(x - y) > 1 && !is_near(x, y, comparison->tolerance))
             return false;
-        if ((x > 0) != (y > 0) || (x > 0 && !near(one, other, look->tolerance)))
+        if ((x > 0) != (y > 0) || (x > 0 && !is_near(one, other, comparison->tolerance)))
             return false;
     }
-    return look->tolerance > 0;
+    return comparison->tolerance > 0;
 }
 
 // Compares two nodes in one schedule. Links count only if there are bytes to move.
-static bool is_like_node(const struct look *look, const struct mmul_stage_plan *s, int a, int b) {
+static bool is_like_node(const struct comparison *comparison, const struct mmul_stage_plan *s,
+                         int a, int b) {
     const struct mmul_schedule_node *x = &mmul_schedule_nodes(s->schedule)[a],
                                     *y = &mmul_schedule_nodes(s->schedule)[b];
     const struct mmul_cost_node *p = &s->cost->nodes[a], *q = &s->cost->nodes[b];
     bool moves = x->network_bytes > 0 || y->network_bytes > 0;
     return x->maps == y->maps && x->whole_slots == y->whole_slots &&
            x->result_slots == y->result_slots && (x->result_bytes > 0) == (y->result_bytes > 0) &&
-           (!moves || (near(p->link, q->link, look->tolerance) &&
-                       near(p->sending, q->sending, look->tolerance) &&
-                       near(p->receiving, q->receiving, look->tolerance)));
+           (!moves || (is_near(p->link, q->link, comparison->tolerance) &&
+                       is_near(p->sending, q->sending, comparison->tolerance) &&
+                       is_near(p->receiving, q->receiving, comparison->tolerance)));
 }
 
-static bool nodes_alike(const struct look *look, int a, int b) {
-    const struct mmul_cluster *cluster = look->cluster;
+static bool nodes_alike(const struct comparison *comparison, int a, int b) {
+    const struct mmul_cluster *cluster = comparison->cluster;
     const struct mmul_node_info *nodes = cluster->nodes;
     int i = nodes[a].leader, j = nodes[b].leader;
     if (a == cluster->ranks[0].node || nodes[a].rank_count != nodes[b].rank_count ||
-        look->tolerance == 0)
+        comparison->tolerance == 0)
         return false;
-    for (int s = 0; s < look->count; s++)
-        if (look->stages[s].schedule != NULL && !is_like_node(look, &look->stages[s], a, b))
+    for (int s = 0; s < comparison->count; s++)
+        if (comparison->stages[s].schedule != NULL &&
+            !is_like_node(comparison, &comparison->stages[s], a, b))
             return false;
     for (; i >= 0; i = mmul_cluster_next_rank(cluster, i), j = mmul_cluster_next_rank(cluster, j))
-        if (!ranks_alike(look, i, j))
+        if (!ranks_alike(comparison, i, j))
             return false;
     return true;
 }
@@ -78,10 +80,11 @@ static bool nodes_alike(const struct look *look, int a, int b) {
 // ----------------------------------------------------------------------------------------- classes
 
 // Assigns a node to the class of an earlier node, whose rank classes it takes, or to a new class.
-static void place_node(const struct look *look, struct mmul_rank_classes *f, int node, int *first) {
-    const struct mmul_cluster *cluster = look->cluster;
+static void assign_node(const struct comparison *comparison, struct mmul_rank_classes *f, int node,
+                        int *first) {
+    const struct mmul_cluster *cluster = comparison->cluster;
     int class = 0;
-    while (class < f->node_count && !nodes_alike(look, node, first[class]))
+    while (class < f->node_count && !nodes_alike(comparison, node, first[class]))
         class ++;
     f->node_of[node] = class;
     int i = cluster->nodes[node].leader;
@@ -96,7 +99,7 @@ static void place_node(const struct look *look, struct mmul_rank_classes *f, int
     for (; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         // The leader is alone in its class.
         int other = mmul_cluster_next_rank(cluster, cluster->nodes[node].leader);
-        while (other >= 0 && other < i && !ranks_alike(look, i, other))
+        while (other >= 0 && other < i && !ranks_alike(comparison, i, other))
             other = mmul_cluster_next_rank(cluster, other);
         f->rank_of[i] = other >= 0 && other < i ? f->rank_of[other] : f->size++;
     }
@@ -104,32 +107,32 @@ static void place_node(const struct look *look, struct mmul_rank_classes *f, int
 
 // Finds the classes, root's node first. `first`: one node of each class. Returns false if there are
 // more than `most` classes.
-static bool find_classes(const struct look *look, struct mmul_rank_classes *f, int *first,
-                         int most) {
-    const struct mmul_cluster *cluster = look->cluster;
+static bool find_classes(const struct comparison *comparison, struct mmul_rank_classes *f,
+                         int *first, int most) {
+    const struct mmul_cluster *cluster = comparison->cluster;
     int root = cluster->ranks[0].node;
     f->size = f->node_count = 0;
-    place_node(look, f, root, first);
+    assign_node(comparison, f, root, first);
     for (int node = 0; node < cluster->node_count && f->size <= most; node++)
         if (node != root)
-            place_node(look, f, node, first);
+            assign_node(comparison, f, node, first);
     return f->size <= most;
 }
 
-static const struct mmul_schedule *first_schedule(const struct look *look) {
-    for (int i = 0; i < look->count; i++)
-        if (look->stages[i].schedule != NULL)
-            return look->stages[i].schedule;
+static const struct mmul_schedule *first_schedule(const struct comparison *comparison) {
+    for (int i = 0; i < comparison->count; i++)
+        if (comparison->stages[i].schedule != NULL)
+            return comparison->stages[i].schedule;
     return NULL;
 }
 
-static int chain_place(const struct mmul_schedule *schedule, int node) {
+static int position_in_chain(const struct mmul_schedule *schedule, int node) {
     return schedule != NULL ? mmul_schedule_nodes(schedule)[node].chain_place : 0;
 }
 
-static void count_classes(const struct look *look, struct mmul_rank_classes *f) {
-    const struct mmul_cluster *cluster = look->cluster;
-    const struct mmul_schedule *schedule = first_schedule(look);
+static void count_classes(const struct comparison *comparison, struct mmul_rank_classes *f) {
+    const struct mmul_cluster *cluster = comparison->cluster;
+    const struct mmul_schedule *schedule = first_schedule(comparison);
     for (int rank = 0; rank < cluster->size; rank++) {
         f->members[f->rank_of[rank]]++;
         f->home[f->rank_of[rank]] = f->node_of[cluster->ranks[rank].node];
@@ -137,7 +140,7 @@ static void count_classes(const struct look *look, struct mmul_rank_classes *f) 
     for (int node = cluster->node_count - 1; node >= 0; node--) {
         int class = f->node_of[node];
         if (f->nodes[class]++ == 0 ||
-            chain_place(schedule, node) > chain_place(schedule, f->last[class]))
+            position_in_chain(schedule, node) > position_in_chain(schedule, f->last[class]))
             f->last[class] = node;
         f->leaders[class] = f->rank_of[cluster->nodes[node].leader];
     }
@@ -145,18 +148,18 @@ static void count_classes(const struct look *look, struct mmul_rank_classes *f) 
 
 // Returns true if there are enough ranks to fold. In a stack ranks need matrices of their own, so
 // up to four times as many ranks represent themselves.
-static bool may_fold(const struct look *look) {
-    const struct mmul_schedule *schedule = first_schedule(look);
+static bool may_fold(const struct comparison *comparison) {
+    const struct mmul_schedule *schedule = first_schedule(comparison);
     bool stack =
         schedule != NULL &&
         mmul_shape_matrices(mmul_problem_whole_shape(&schedule->problem, schedule->axis)) > 1;
-    return look->cluster->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
+    return comparison->cluster->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
 }
 
 enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
                                         const struct mmul_stage_plan *stages, int count,
                                         struct mmul_rank_classes *classes, struct mmul_error *err) {
-    struct look look = {.cluster = cluster, .stages = stages, .count = count};
+    struct comparison comparison = {.cluster = cluster, .stages = stages, .count = count};
     int size = cluster->size, nodes = cluster->node_count, *first = NULL;
     *classes = (struct mmul_rank_classes){0};
     if (MMUL_ALLOCATE_ALL("the simulation", err, MMUL_WANT(classes->rank_of, size),
@@ -167,14 +170,15 @@ enum mmul_status mmul_rank_classes_init(const struct mmul_cluster *cluster,
         mmul_rank_classes_fini(classes);
         return err->status;
     }
-    bool few = !may_fold(&look);
+    bool few = !may_fold(&comparison);
     for (double t = TOLERANCE; !few; t *= 2) {
-        look.tolerance = t;
-        few = find_classes(&look, classes, first, t < TOLERANCE_MOST ? MMUL_FOLD_RANKS : size);
+        comparison.tolerance = t;
+        few =
+            find_classes(&comparison, classes, first, t < TOLERANCE_MOST ? MMUL_FOLD_RANKS : size);
     }
-    if (look.tolerance == 0)
-        (void)find_classes(&look, classes, first, size);
-    count_classes(&look, classes);
+    if (comparison.tolerance == 0)
+        (void)find_classes(&comparison, classes, first, size);
+    count_classes(&comparison, classes);
     mmul_free(first);
     return MMUL_OK;
 }
@@ -193,7 +197,7 @@ void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
 // ------------------------------------------------------------------------------------ the schedule
 
 // Keeps the first rounds, and widens panels, until there are few enough passes.
-static void shorten(struct mmul_schedule *schedule, struct mmul_schedule_node *nodes) {
+static void shorten_schedule(struct mmul_schedule *schedule, struct mmul_schedule_node *nodes) {
     const int64_t rounds_least = 4;
     int64_t panels = mmul_schedule_panels(schedule);
     if (schedule->rounds * panels <= MMUL_FOLD_PASSES)
@@ -230,7 +234,7 @@ enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
     for (int i = 0; i < whole->node_count; i++)
         if (classes->last[classes->node_of[i]] == i)
             nodes[classes->node_of[i]] = mmul_schedule_nodes(whole)[i];
-    shorten(made, nodes);
+    shorten_schedule(made, nodes);
     // The first member of a class decides.
     for (int i = whole->size - 1; i >= 0; i--) {
         const struct mmul_schedule_rank *its = &mmul_schedule_ranks(whole)[i];

@@ -176,7 +176,7 @@ static void stage_fini(struct stage *stage) {
 // ------------------------------------------------------------------------------------------- ranks
 
 // Returns true if all ranks of a node, or all ranks (-1), have finished `stages` stages.
-static bool are_through(const struct simulation *s, int node, int stages) {
+static bool have_finished(const struct simulation *s, int node, int stages) {
     for (int rank = 0; stages > 0 && rank < s->classes.size; rank++)
         if ((node < 0 || s->classes.home[rank] == node) && s->ranks[rank].stage < stages)
             return false;
@@ -195,7 +195,7 @@ static void end_stage(struct simulation *s, int index) {
     const int ended = r->stage++;
     double *end = &s->result->ends[ended];
     *end = fmax(*end, s->now + r->later);
-    if (s->request->stages[ended].due > 0 && are_through(s, -1, ended + 1))
+    if (s->request->stages[ended].due > 0 && have_finished(s, -1, ended + 1))
         s->stages[ended].comes = s->moving_until =
             fmax(s->now, s->moving_until) + s->request->stages[ended].seconds;
     begin_stage(s, index);
@@ -227,7 +227,7 @@ static void find_task(struct simulation *s, int index) {
 }
 
 // Returns the arrival of the last early move that a stage waits for.
-static double due_of(const struct simulation *s, int stage) {
+static double early_moves_arrival(const struct simulation *s, int stage) {
     double come = 0;
     for (int i = s->stages[stage].due; i > 0; i = s->stages[i - 1].next_due)
         come = fmax(come, s->stages[i - 1].comes);
@@ -236,19 +236,19 @@ static double due_of(const struct simulation *s, int stage) {
 
 // Returns true if a rank may begin its stage. No rank is more than one stage ahead of the others of
 // its node.
-static bool has_whom_it_waits_for(const struct simulation *s, int index) {
+static bool may_begin_stage(const struct simulation *s, int index) {
     const int stage = s->ranks[index].stage, node = s->classes.home[index];
     enum mmul_waits waits = s->request->stages[stage].waits;
-    if (due_of(s, stage) > s->now + TOO_SHORT)
+    if (early_moves_arrival(s, stage) > s->now + TOO_SHORT)
         return false;
     if (waits == MMUL_WAITS_NOBODY)
-        return are_through(s, node, stage - 1);
-    return are_through(s, waits == MMUL_WAITS_ALL ? -1 : node, stage);
+        return have_finished(s, node, stage - 1);
+    return have_finished(s, waits == MMUL_WAITS_ALL ? -1 : node, stage);
 }
 
 static bool begin_task(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
-    if (r->activity.is_on || r->stage == s->request->count || !has_whom_it_waits_for(s, index))
+    if (r->activity.is_on || r->stage == s->request->count || !may_begin_stage(s, index))
         return false;
     const struct stage *stage = &s->stages[r->stage];
     r->activity = (struct activity){
@@ -319,13 +319,14 @@ static void find_transfer(struct simulation *s, int node, int route) {
     }
 }
 
-static bool may_begin(const struct simulation *s, int node, const struct channel *channel) {
+static bool may_begin_transfer(const struct simulation *s, int node,
+                               const struct channel *channel) {
     if (!channel->has_next || channel->activity.is_on)
         return false;
     // Lanes and slots are shared with the product two products earlier. Ranks send each other only
     // bytes that exist.
-    if (!are_through(s, node, s->stages[channel->stage].before + 1) ||
-        !are_through(s, node, s->request->stages[channel->stage].needs + 1))
+    if (!have_finished(s, node, s->stages[channel->stage].before + 1) ||
+        !have_finished(s, node, s->request->stages[channel->stage].needs + 1))
         return false;
     const int64_t *counters = s->stages[channel->stage].counters[node];
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
@@ -364,7 +365,7 @@ static void end_transfer(struct simulation *s, int node, int route) {
 
 // ------------------------------------------------------------------------------ scatter and gather
 
-static bool takes_part(const struct simulation *s, int node, int route) {
+static bool takes_part_in_exchange(const struct simulation *s, int node, int route) {
     const struct channel *root = &s->nodes[0].channels[route],
                          *channel = &s->nodes[node].channels[route];
     return channel->has_next && channel->stage == root->stage;
@@ -376,13 +377,13 @@ static bool begin_exchange(struct simulation *s, int route) {
     struct channel *root = &s->nodes[0].channels[route];
     const struct stage *stage = &s->stages[root->stage];
     double bytes = 0, seconds = 0, latency = 0;
-    if (!may_begin(s, 0, root))
+    if (!may_begin_transfer(s, 0, root))
         return false;
     mmul_transfer_bytes(stage->schedule, &root->next, s->bytes);
     for (int node = 1; node < s->classes.node_count; node++) {
-        if (!takes_part(s, node, route) || s->bytes[node] == 0)
+        if (!takes_part_in_exchange(s, node, route) || s->bytes[node] == 0)
             continue;
-        if (!may_begin(s, node, &s->nodes[node].channels[route]))
+        if (!may_begin_transfer(s, node, &s->nodes[node].channels[route]))
             return false;
         const struct mmul_link link =
             mmul_cost_root_link(stage->cost->request.cluster, s->classes.last[node]);
@@ -391,12 +392,12 @@ static bool begin_exchange(struct simulation *s, int route) {
         latency = fmax(latency, link.latency_seconds + MMUL_ATTENDED_SECONDS);
     }
     bool is_out = route == MMUL_ROUTE_SCATTER;
-    // Root goes last: takes_part reads its stage.
+    // Root goes last: takes_part_in_exchange reads its stage.
     for (int node = s->classes.node_count - 1; node >= 0; node--) {
         const struct mmul_cost_node *n = cost_node(s, root->stage, node);
         double own = node == 0 ? bytes : (double)s->bytes[node] / s->classes.nodes[node];
         bool comes = is_out == (node > 0);
-        if (takes_part(s, node, route))
+        if (takes_part_in_exchange(s, node, route))
             begin_transfer(s, node, route, node == 0 ? seconds + latency : INFINITY,
                            own / (seconds + latency) * (comes ? n->receiving : n->sending));
     }
@@ -412,8 +413,8 @@ static void end_exchange(struct simulation *s, int route) {
 // ------------------------------------------------------------------------------------------- relay
 
 // Returns the time when a panel that begins (or ends) at one node at `times` does so at the next.
-static double follows(const struct simulation *s, const double *times, int stage, int64_t position,
-                      int node, int from) {
+static double follow_time(const struct simulation *s, const double *times, int stage,
+                          int64_t position, int node, int from) {
     if (from < 0)
         return 0;
     return times[from * s->stages[stage].positions + position] +
@@ -424,17 +425,18 @@ static double follows(const struct simulation *s, const double *times, int stage
 // after the same event at the node before.
 static double may_end(const struct simulation *s, int node) {
     const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    return follows(s, s->stages[l->stage_on].ended, l->stage_on, l->position_on, node, l->on.from);
+    return follow_time(s, s->stages[l->stage_on].ended, l->stage_on, l->position_on, node,
+                       l->on.from);
 }
 
 static double may_follow(const struct simulation *s, int node) {
     const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    return follows(s, s->stages[l->stage].begun, l->stage, l->position, node, l->next.from);
+    return follow_time(s, s->stages[l->stage].begun, l->stage, l->position, node, l->next.from);
 }
 
 static bool begin_relay(struct simulation *s, int node) {
     struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    if (!may_begin(s, node, channel))
+    if (!may_begin_transfer(s, node, channel))
         return false;
     if (may_follow(s, node) > s->now + TOO_SHORT)
         return false;
@@ -469,7 +471,7 @@ static void end_relay(struct simulation *s, int node) {
 
 static bool begin_file(struct simulation *s, int node, int route) {
     const struct channel *channel = &s->nodes[node].channels[route];
-    if (!may_begin(s, node, channel))
+    if (!may_begin_transfer(s, node, channel))
         return false;
     double bytes = channel->next.in_place ? 0 : (double)channel->next.bytes;
     begin_transfer(s, node, route, bytes / MMUL_FILE_BYTES_PER_SECOND,
@@ -477,7 +479,7 @@ static bool begin_file(struct simulation *s, int node, int route) {
     return true;
 }
 
-static bool begin_what_can(struct simulation *s) {
+static bool begin_ready_activities(struct simulation *s) {
     bool any = begin_exchange(s, MMUL_ROUTE_SCATTER);
     any |= begin_exchange(s, MMUL_ROUTE_GATHER);
     for (int node = 0; node < s->classes.node_count; node++) {
@@ -497,7 +499,7 @@ static int out_of_root(const struct simulation *s) {
 
 // Returns the rate of a channel. Channels share root's link, which may be slower both ways at once,
 // and root's main thread, which reads and writes.
-static double rate_of_line(const struct simulation *s, int node, int route) {
+static double rate_of_channel(const struct simulation *s, int node, int route) {
     static const bool in_common[MMUL_ROUTES][MMUL_ROUTES] = {
         [MMUL_ROUTE_SCATTER] = {[MMUL_ROUTE_RELAY] = true},
         [MMUL_ROUTE_RELAY] = {[MMUL_ROUTE_SCATTER] = true},
@@ -517,12 +519,12 @@ static double rate_of_rank(const struct simulation *s, int index) {
     return s->classes.leaders[node] == index ? s->nodes[node].rate : 1;
 }
 
-static void find_rates(struct simulation *s) {
+static void find_leader_rates(struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++) {
         double load = 0;
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct activity *a = &s->nodes[node].channels[route].activity;
-            load += a->is_on ? a->load * rate_of_line(s, node, route) : 0;
+            load += a->is_on ? a->load * rate_of_channel(s, node, route) : 0;
         }
         s->nodes[node].rate = fmax(1 - load, LEAST_RATE);
     }
@@ -530,14 +532,14 @@ static void find_rates(struct simulation *s) {
 
 // Returns the time when a channel's transfer ends at the current rates, or its next panel may
 // follow. INFINITY: other events come first.
-static double next_of_line(const struct simulation *s, int node, int route) {
+static double next_event_of_channel(const struct simulation *s, int node, int route) {
     const struct channel *channel = &s->nodes[node].channels[route];
     double end = INFINITY;
     if (channel->activity.is_on)
-        end = s->now + channel->activity.left / rate_of_line(s, node, route);
+        end = s->now + channel->activity.left / rate_of_channel(s, node, route);
     if (channel->activity.is_on && route == MMUL_ROUTE_RELAY)
         end = fmax(end, may_end(s, node));
-    if (route == MMUL_ROUTE_RELAY && may_begin(s, node, channel))
+    if (route == MMUL_ROUTE_RELAY && may_begin_transfer(s, node, channel))
         end = fmin(end, fmax(s->now, may_follow(s, node)));
     return end;
 }
@@ -546,40 +548,41 @@ static double next_event(const struct simulation *s) {
     double next = INFINITY;
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++)
-            next = fmin(next, next_of_line(s, node, route));
+            next = fmin(next, next_event_of_channel(s, node, route));
     for (int rank = 0; rank < s->classes.size; rank++) {
         const struct computer *r = &s->ranks[rank];
         if (r->activity.is_on)
             next = fmin(next, s->now + r->activity.left / rate_of_rank(s, rank));
-        else if (r->stage < s->request->count && due_of(s, r->stage) > s->now + TOO_SHORT)
-            next = fmin(next, due_of(s, r->stage));
+        else if (r->stage < s->request->count &&
+                 early_moves_arrival(s, r->stage) > s->now + TOO_SHORT)
+            next = fmin(next, early_moves_arrival(s, r->stage));
     }
     return next;
 }
 
-static void go_on(struct activity *activity, double seconds) {
+static void advance_activity(struct activity *activity, double seconds) {
     if (activity->is_on)
         activity->left = fmax(0, activity->left - seconds);
 }
 
-static void go_to(struct simulation *s, double next) {
+static void advance_clock(struct simulation *s, double next) {
     double seconds = next - s->now;
     s->result->root_out_seconds += out_of_root(s) > 0 ? seconds : 0;
     s->result->root_in_seconds +=
         s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_on ? seconds : 0;
     for (int rank = 0; rank < s->classes.size; rank++)
-        go_on(&s->ranks[rank].activity, seconds * rate_of_rank(s, rank));
+        advance_activity(&s->ranks[rank].activity, seconds * rate_of_rank(s, rank));
     double rates[MMUL_ROUTES];
     for (int node = 0; node < s->classes.node_count; node++) {
         for (int route = 0; route < MMUL_ROUTES; route++)
-            rates[route] = rate_of_line(s, node, route);
+            rates[route] = rate_of_channel(s, node, route);
         for (int route = 0; route < MMUL_ROUTES; route++)
-            go_on(&s->nodes[node].channels[route].activity, seconds * rates[route]);
+            advance_activity(&s->nodes[node].channels[route].activity, seconds * rates[route]);
     }
     s->now = next;
 }
 
-static void end_what_is_over(struct simulation *s) {
+static void end_finished_activities(struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct channel *channel = &s->nodes[node].channels[route];
@@ -597,7 +600,7 @@ static void end_what_is_over(struct simulation *s) {
             end_task(s, rank);
 }
 
-static void begin(struct simulation *s) {
+static void begin_simulation(struct simulation *s) {
     const int first = find_product(s, 0);
     for (int node = 0; node < s->classes.node_count && first < s->request->count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
@@ -610,17 +613,17 @@ static void begin(struct simulation *s) {
     }
 }
 
-static void walk(struct simulation *s) {
-    begin(s);
+static void run_events(struct simulation *s) {
+    begin_simulation(s);
     for (;;) {
-        while (begin_what_can(s))
+        while (begin_ready_activities(s))
             ;
-        find_rates(s);
+        find_leader_rates(s);
         double next = next_event(s);
         if (isinf(next))
             break;
-        go_to(s, next);
-        end_what_is_over(s);
+        advance_clock(s, next);
+        end_finished_activities(s);
     }
 }
 
@@ -639,7 +642,7 @@ static double finish_of(const struct simulation *s, const struct computer *r, in
     return finish + r->later;
 }
 
-static void tell_ranks(const struct simulation *s) {
+static void report_ranks(const struct simulation *s) {
     for (int rank = 0; rank < s->request->cluster->size; rank++) {
         int classes = s->classes.rank_of[rank], node = s->classes.home[classes];
         const struct computer *r = &s->ranks[classes];
@@ -651,7 +654,7 @@ static void tell_ranks(const struct simulation *s) {
     s->result->seconds = fmax(s->result->seconds, s->moving_until);
 }
 
-static enum mmul_status simulate(struct simulation *s, struct mmul_error *err) {
+static enum mmul_status simulate_job(struct simulation *s, struct mmul_error *err) {
     int count = s->request->count, last = -1, before = -1;
     enum mmul_status status =
         mmul_rank_classes_init(s->request->cluster, s->request->stages, count, &s->classes, err);
@@ -673,8 +676,8 @@ static enum mmul_status simulate(struct simulation *s, struct mmul_error *err) {
         last = s->stages[i].schedule != NULL ? i : last;
     }
     if (status == MMUL_OK) {
-        walk(s);
-        tell_ranks(s);
+        run_events(s);
+        report_ranks(s);
     }
     for (int i = 0; s->stages != NULL && i < count; i++)
         stage_fini(&s->stages[i]);
@@ -695,7 +698,7 @@ enum mmul_status mmul_replay_make(const struct mmul_replay_request *request,
                                    MMUL_WANT(s.result->ranks, request->cluster->size),
                                    MMUL_WANT(s.result->ends, request->count));
     if (status == MMUL_OK)
-        status = simulate(&s, err);
+        status = simulate_job(&s, err);
     if (status == MMUL_OK)
         *replay = s.result;
     else
