@@ -340,8 +340,8 @@ static enum mmul_status walk_nodes(struct reading *r, const json_t *nodes, struc
     return status;
 }
 
-static enum mmul_status fill(struct mmul_description *made, struct reading *r, const json_t *nodes,
-                             struct mmul_error *err) {
+static enum mmul_status fill_description(struct mmul_description *made, struct reading *r,
+                                         const json_t *nodes, struct mmul_error *err) {
     enum mmul_status status =
         mmul_cluster_create((int)r->size, (int)r->node_count, 0, &made->cluster, err);
     if (status == MMUL_OK)
@@ -372,7 +372,7 @@ enum mmul_status mmul_description_create(const json_t *value, const char *path,
     if (status == MMUL_OK)
         status = walk_nodes(&reading, nodes, err);
     if (status == MMUL_OK)
-        status = fill(made, &reading, nodes, err);
+        status = fill_description(made, &reading, nodes, err);
     if (status == MMUL_OK)
         *description = made;
     else

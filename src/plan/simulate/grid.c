@@ -24,7 +24,8 @@ struct terms {
     struct nodes *nodes; // count, owned: nodes[p - 1] of the first p
 };
 
-static struct nodes describe(const struct mmul_cluster *cluster, enum mmul_dtype dtype, int node) {
+static struct nodes describe_node(const struct mmul_cluster *cluster, enum mmul_dtype dtype,
+                                  int node) {
     bool root = node == cluster->ranks[0].node;
     double flops = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
@@ -38,7 +39,7 @@ static struct nodes describe(const struct mmul_cluster *cluster, enum mmul_dtype
                           .root_seconds_per_byte = root ? 0 : 1 / link.bytes_per_second};
 }
 
-static int root_then_fastest(const void *a, const void *b) {
+static int compare_nodes(const void *a, const void *b) {
     const struct nodes *x = a, *y = b;
     if (x->root != y->root)
         return x->root ? -1 : 1;
@@ -57,8 +58,8 @@ static enum mmul_status terms_init(struct terms *t, const struct mmul_problem *p
     if (status != MMUL_OK)
         return status;
     for (int node = 0; node < t->count; node++)
-        t->nodes[node] = describe(cluster, mmul_problem_result_dtype(p), node);
-    qsort(t->nodes, (size_t)t->count, sizeof *t->nodes, root_then_fastest);
+        t->nodes[node] = describe_node(cluster, mmul_problem_result_dtype(p), node);
+    qsort(t->nodes, (size_t)t->count, sizeof *t->nodes, compare_nodes);
     for (int i = 1; i < t->count; i++) {
         struct nodes *own = &t->nodes[i];
         const struct nodes *before = own - 1;
@@ -77,8 +78,8 @@ static void keep_better(struct mmul_grid *best, struct mmul_grid grid) {
 }
 
 // Evaluates a candidate with its bytes and latencies, in place and from root.
-static void consider(struct mmul_grids *grids, const struct terms *t, struct mmul_grid grid,
-                     double latencies) {
+static void consider_grid(struct mmul_grids *grids, const struct terms *t, struct mmul_grid grid,
+                          double latencies) {
     int used = grid.rows * grid.cols * grid.copies;
     const struct nodes *nodes = &t->nodes[used - 1];
     double compute = t->operations / (used * nodes->slowest);
@@ -92,25 +93,25 @@ static void consider(struct mmul_grids *grids, const struct terms *t, struct mmu
     keep_better(&grids->from_root, grid);
 }
 
-static void rows_only(struct mmul_grids *grids, const struct terms *t, int nodes) {
+static void evaluate_rows(struct mmul_grids *grids, const struct terms *t, int nodes) {
     for (int rows = 1; rows <= nodes; rows++) {
         struct mmul_grid grid = {.rows = rows, .cols = 1, .copies = 1};
         grid.bytes = t->b * (1 - 1.0 / rows);
-        consider(grids, t, grid, rows);
+        consider_grid(grids, t, grid, rows);
     }
 }
 
-static void summa(struct mmul_grids *grids, const struct terms *t, double k, int nodes) {
+static void evaluate_summa(struct mmul_grids *grids, const struct terms *t, double k, int nodes) {
     for (int rows = 1; rows <= nodes; rows++) {
         for (int cols = 1; cols <= nodes / rows; cols++) {
             struct mmul_grid grid = {.rows = rows, .cols = cols, .copies = 1};
             grid.bytes = t->a / rows * (1 - 1.0 / cols) + t->b / cols * (1 - 1.0 / rows);
-            consider(grids, t, grid, k / SUMMA_PANEL + rows + cols);
+            consider_grid(grids, t, grid, k / SUMMA_PANEL + rows + cols);
         }
     }
 }
 
-static void layered(struct mmul_grids *grids, const struct terms *t, int nodes) {
+static void evaluate_layered(struct mmul_grids *grids, const struct terms *t, int nodes) {
     double all = t->a + t->b;
     for (int copies = 1; copies * copies * copies <= nodes; copies++) {
         for (int side = copies; side * side * copies <= nodes; side++) {
@@ -120,7 +121,7 @@ static void layered(struct mmul_grids *grids, const struct terms *t, int nodes) 
                 continue;
             grid.bytes =
                 all / sqrt(copies * used) + (copies > 1 ? (all + t->c) * copies / used : 0);
-            consider(grids, t, grid, sqrt(used / pow(copies, 3)) + log2(copies));
+            consider_grid(grids, t, grid, sqrt(used / pow(copies, 3)) + log2(copies));
         }
     }
 }
@@ -134,9 +135,9 @@ enum mmul_status mmul_grids(const struct mmul_problem *problem, const struct mmu
     grids[0] = (struct mmul_grids){.name = "1-D"};
     grids[1] = (struct mmul_grids){.name = "2-D (SUMMA)"};
     grids[2] = (struct mmul_grids){.name = "2.5-D"};
-    rows_only(&grids[0], &t, t.count);
-    summa(&grids[1], &t, (double)problem->k, t.count);
-    layered(&grids[2], &t, t.count);
+    evaluate_rows(&grids[0], &t, t.count);
+    evaluate_summa(&grids[1], &t, (double)problem->k, t.count);
+    evaluate_layered(&grids[2], &t, t.count);
     mmul_free(t.nodes);
     return MMUL_OK;
 }

@@ -30,7 +30,7 @@ static double seconds_alone(const struct mmul_simulation *s, int rank) {
     return mmul_pass_seconds(&cost, (double)mmul_problem_total(problem, MMUL_ROWS));
 }
 
-static void compare_alone(struct mmul_simulation *s) {
+static void find_best_alone(struct mmul_simulation *s) {
     const struct mmul_cluster *cluster = s->description->cluster;
     const enum mmul_dtype dtype = mmul_problem_result_dtype(&s->description->problem);
     double flops = 0;
@@ -68,7 +68,7 @@ enum mmul_status mmul_simulation_make(struct mmul_description *description,
         return status;
     }
     made->plan.schedule = made->schedule;
-    compare_alone(made);
+    find_best_alone(made);
     *simulation = made;
     return MMUL_OK;
 }
