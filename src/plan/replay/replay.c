@@ -15,19 +15,19 @@ static const double TOO_SHORT = 1e-12; // seconds
 
 // An activity in progress.
 struct activity {
-    bool is_on;
+    bool is_active;
     double begin, left; // seconds, at full rate
     double load;        // load on its node's leader, CPU seconds per second
 };
 
 // A channel at a node.
 struct channel {
-    int stage, stage_on;           // stage of the next transfer; of the one in flight
-    int64_t position, position_on; // position in the list; likewise
+    int stage, stage_in_flight;           // stage of the next transfer; of the one in flight
+    int64_t position, position_in_flight; // position in the list; likewise
     struct mmul_transfers list;
     bool has_next;
-    struct mmul_transfer next, on; // next transfer; transfer in flight
-    struct activity activity;      // scatter, gather: only root's counts down
+    struct mmul_transfer next, in_flight; // next transfer; transfer in flight
+    struct activity activity;             // scatter, gather: only root's counts down
 };
 
 struct node {
@@ -42,17 +42,17 @@ struct computer {
     struct mmul_task task;
     struct activity activity;
     double compute_seconds, end;
-    double later; // delay for the omitted rounds
+    double delay; // delay for the omitted rounds
 };
 
 // Delivery of a block of C: arrival of the block before it, begin and end of its own transfer.
 struct delivery {
-    double before, begin, end;
+    double previous_end, begin, end;
 };
 
 // State of a stage: counters and times of a product's lists, or the arrival of an early move.
 struct stage {
-    double comes; // arrival of an early move; INFINITY: not begun
+    double arrival; // arrival of an early move; INFINITY: not begun
     // List of the early moves that it waits for: head here, link in the move; stage + 1.
     int due, next_due;
     struct mmul_schedule *schedule; // folded; NULL: none, then the rest is unset
@@ -67,7 +67,7 @@ struct stage {
     struct delivery *last;   // by node: delivery of its last block
     int64_t *passes_done;    // by rank
     double *element_seconds; // by rank
-    double left_out;         // omitted rounds, per round in the second half of the walked ones
+    double omitted_rounds;   // omitted rounds, per round in the second half of the walked ones
     int before;              // the product two products earlier; -1: none
 };
 
@@ -115,7 +115,7 @@ static void find_element_seconds(const struct simulation *s, struct stage *stage
         stage->element_seconds[rank] += elements > 0 ? whole->seconds : 0;
         stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
     }
-    stage->left_out = (cost->rounds - rounds) / ceil(rounds / 2);
+    stage->omitted_rounds = (cost->rounds - rounds) / ceil(rounds / 2);
 }
 
 static void reset_stage(const struct simulation *s, struct stage *stage) {
@@ -194,9 +194,9 @@ static void end_stage(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
     const int ended = r->stage++;
     double *end = &s->result->ends[ended];
-    *end = fmax(*end, s->now + r->later);
+    *end = fmax(*end, s->now + r->delay);
     if (s->request->stages[ended].due > 0 && have_finished(s, -1, ended + 1))
-        s->stages[ended].comes = s->moving_until =
+        s->stages[ended].arrival = s->moving_until =
             fmax(s->now, s->moving_until) + s->request->stages[ended].seconds;
     begin_stage(s, index);
 }
@@ -230,7 +230,7 @@ static void find_task(struct simulation *s, int index) {
 static double early_moves_arrival(const struct simulation *s, int stage) {
     double come = 0;
     for (int i = s->stages[stage].due; i > 0; i = s->stages[i - 1].next_due)
-        come = fmax(come, s->stages[i - 1].comes);
+        come = fmax(come, s->stages[i - 1].arrival);
     return come;
 }
 
@@ -248,13 +248,13 @@ static bool may_begin_stage(const struct simulation *s, int index) {
 
 static bool begin_task(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
-    if (r->activity.is_on || r->stage == s->request->count || !may_begin_stage(s, index))
+    if (r->activity.is_active || r->stage == s->request->count || !may_begin_stage(s, index))
         return false;
     const struct stage *stage = &s->stages[r->stage];
     r->activity = (struct activity){
         .begin = s->now,
         .left = s->request->stages[r->stage].due > 0 ? 0 : s->request->stages[r->stage].seconds,
-        .is_on = stage->schedule == NULL};
+        .is_active = stage->schedule == NULL};
     if (stage->schedule == NULL)
         return true;
     int node = s->classes.home[index];
@@ -269,14 +269,14 @@ static bool begin_task(struct simulation *s, int index) {
         return false;
     double elements =
         (double)(r->task.line_end - r->task.line_begin) * (double)(r->task.end - r->task.begin);
-    r->activity.is_on = true;
+    r->activity.is_active = true;
     r->activity.left = elements * stage->element_seconds[index];
     return true;
 }
 
 static void end_task(struct simulation *s, int index) {
     struct computer *r = &s->ranks[index];
-    r->activity.is_on = false;
+    r->activity.is_active = false;
     const struct stage *stage = &s->stages[r->stage];
     if (stage->schedule == NULL) {
         r->end = s->now;
@@ -284,9 +284,10 @@ static void end_task(struct simulation *s, int index) {
         find_task(s, index);
         return;
     }
-    double left_out = r->task.pass.round < stage->schedule->rounds / 2 ? 0 : stage->left_out;
-    r->compute_seconds += (1 + left_out) * (s->now - r->activity.begin);
-    r->later += left_out * (s->now - r->end);
+    double omitted_rounds =
+        r->task.pass.round < stage->schedule->rounds / 2 ? 0 : stage->omitted_rounds;
+    r->compute_seconds += (1 + omitted_rounds) * (s->now - r->activity.begin);
+    r->delay += omitted_rounds * (s->now - r->end);
     r->end = s->now;
     r->index++;
     find_task(s, index);
@@ -321,7 +322,7 @@ static void find_transfer(struct simulation *s, int node, int route) {
 
 static bool may_begin_transfer(const struct simulation *s, int node,
                                const struct channel *channel) {
-    if (!channel->has_next || channel->activity.is_on)
+    if (!channel->has_next || channel->activity.is_active)
         return false;
     // Lanes and slots are shared with the product two products earlier. Ranks send each other only
     // bytes that exist.
@@ -341,22 +342,22 @@ static const struct mmul_cost_node *cost_node(const struct simulation *s, int st
 
 static void begin_transfer(struct simulation *s, int node, int route, double seconds, double load) {
     struct channel *channel = &s->nodes[node].channels[route];
-    channel->on = channel->next;
-    channel->stage_on = channel->stage;
-    channel->position_on = channel->position;
+    channel->in_flight = channel->next;
+    channel->stage_in_flight = channel->stage;
+    channel->position_in_flight = channel->position;
     channel->activity =
-        (struct activity){.is_on = true, .begin = s->now, .left = seconds, .load = load};
+        (struct activity){.is_active = true, .begin = s->now, .left = seconds, .load = load};
     find_transfer(s, node, route);
 }
 
 static void end_transfer(struct simulation *s, int node, int route) {
     struct channel *channel = &s->nodes[node].channels[route];
-    const struct mmul_replay_event event = {channel->stage_on, node, &channel->on,
+    const struct mmul_replay_event event = {channel->stage_in_flight, node, &channel->in_flight,
                                             channel->activity.begin, s->now};
-    struct stage *stage = &s->stages[channel->stage_on];
-    channel->activity.is_on = false;
-    raise_counter(stage, node, channel->on.brings);
-    if (channel->on.brings.counter == MMUL_RESULTS_STORED && !channel->on.in_place)
+    struct stage *stage = &s->stages[channel->stage_in_flight];
+    channel->activity.is_active = false;
+    raise_counter(stage, node, channel->in_flight.brings);
+    if (channel->in_flight.brings.counter == MMUL_RESULTS_STORED && !channel->in_flight.in_place)
         stage->last[node] =
             (struct delivery){stage->last[node].end, channel->activity.begin, s->now};
     if (s->request->tell != NULL)
@@ -406,7 +407,7 @@ static bool begin_exchange(struct simulation *s, int route) {
 
 static void end_exchange(struct simulation *s, int route) {
     for (int node = 0; node < s->classes.node_count; node++)
-        if (s->nodes[node].channels[route].activity.is_on)
+        if (s->nodes[node].channels[route].activity.is_active)
             end_transfer(s, node, route);
 }
 
@@ -425,8 +426,8 @@ static double follow_time(const struct simulation *s, const double *times, int s
 // after the same event at the node before.
 static double may_end(const struct simulation *s, int node) {
     const struct channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    return follow_time(s, s->stages[l->stage_on].ended, l->stage_on, l->position_on, node,
-                       l->on.from);
+    return follow_time(s, s->stages[l->stage_in_flight].ended, l->stage_in_flight,
+                       l->position_in_flight, node, l->in_flight.from);
 }
 
 static double may_follow(const struct simulation *s, int node) {
@@ -457,13 +458,14 @@ static bool begin_relay(struct simulation *s, int node) {
 // A panel has been sent on when it is at the next node.
 static void end_relay(struct simulation *s, int node) {
     const struct channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
-    struct stage *stage = &s->stages[channel->stage_on];
-    int from = channel->on.from;
-    stage->ended[node * stage->positions + channel->position_on] = s->now;
+    struct stage *stage = &s->stages[channel->stage_in_flight];
+    int from = channel->in_flight.from;
+    stage->ended[node * stage->positions + channel->position_in_flight] = s->now;
     if (from >= 0)
-        raise_counter(stage, from, stage->frees[from * stage->positions + channel->position_on]);
-    if (channel->on.to < 0)
-        raise_counter(stage, node, channel->on.frees);
+        raise_counter(stage, from,
+                      stage->frees[from * stage->positions + channel->position_in_flight]);
+    if (channel->in_flight.to < 0)
+        raise_counter(stage, node, channel->in_flight.frees);
     end_transfer(s, node, MMUL_ROUTE_RELAY);
 }
 
@@ -494,7 +496,8 @@ static bool begin_ready_activities(struct simulation *s) {
 
 static int out_of_root(const struct simulation *s) {
     const struct channel *channels = s->nodes[0].channels;
-    return channels[MMUL_ROUTE_SCATTER].activity.is_on + channels[MMUL_ROUTE_RELAY].activity.is_on;
+    return channels[MMUL_ROUTE_SCATTER].activity.is_active +
+           channels[MMUL_ROUTE_RELAY].activity.is_active;
 }
 
 // Returns the rate of a channel. Channels share root's link, which may be slower both ways at once,
@@ -508,10 +511,11 @@ static double rate_of_channel(const struct simulation *s, int node, int route) {
         [MMUL_ROUTE_STORE] = {[MMUL_ROUTE_READ] = true, [MMUL_ROUTE_LOAD] = true}};
     int sharing = 1;
     for (int other = 0; node == 0 && other < MMUL_ROUTES; other++)
-        sharing += in_common[route][other] && s->nodes[0].channels[other].activity.is_on;
+        sharing += in_common[route][other] && s->nodes[0].channels[other].activity.is_active;
     bool both = node == 0 && route < MMUL_ROUTE_READ && out_of_root(s) > 0 &&
-                s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_on;
-    return (both ? cost_node(s, s->nodes[0].channels[route].stage_on, 0)->duplex : 1) / sharing;
+                s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_active;
+    return (both ? cost_node(s, s->nodes[0].channels[route].stage_in_flight, 0)->duplex : 1) /
+           sharing;
 }
 
 static double rate_of_rank(const struct simulation *s, int index) {
@@ -524,7 +528,7 @@ static void find_leader_rates(struct simulation *s) {
         double load = 0;
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct activity *a = &s->nodes[node].channels[route].activity;
-            load += a->is_on ? a->load * rate_of_channel(s, node, route) : 0;
+            load += a->is_active ? a->load * rate_of_channel(s, node, route) : 0;
         }
         s->nodes[node].rate = fmax(1 - load, LEAST_RATE);
     }
@@ -535,9 +539,9 @@ static void find_leader_rates(struct simulation *s) {
 static double next_event_of_channel(const struct simulation *s, int node, int route) {
     const struct channel *channel = &s->nodes[node].channels[route];
     double end = INFINITY;
-    if (channel->activity.is_on)
+    if (channel->activity.is_active)
         end = s->now + channel->activity.left / rate_of_channel(s, node, route);
-    if (channel->activity.is_on && route == MMUL_ROUTE_RELAY)
+    if (channel->activity.is_active && route == MMUL_ROUTE_RELAY)
         end = fmax(end, may_end(s, node));
     if (route == MMUL_ROUTE_RELAY && may_begin_transfer(s, node, channel))
         end = fmin(end, fmax(s->now, may_follow(s, node)));
@@ -551,7 +555,7 @@ static double next_event(const struct simulation *s) {
             next = fmin(next, next_event_of_channel(s, node, route));
     for (int rank = 0; rank < s->classes.size; rank++) {
         const struct computer *r = &s->ranks[rank];
-        if (r->activity.is_on)
+        if (r->activity.is_active)
             next = fmin(next, s->now + r->activity.left / rate_of_rank(s, rank));
         else if (r->stage < s->request->count &&
                  early_moves_arrival(s, r->stage) > s->now + TOO_SHORT)
@@ -561,7 +565,7 @@ static double next_event(const struct simulation *s) {
 }
 
 static void advance_activity(struct activity *activity, double seconds) {
-    if (activity->is_on)
+    if (activity->is_active)
         activity->left = fmax(0, activity->left - seconds);
 }
 
@@ -569,7 +573,7 @@ static void advance_clock(struct simulation *s, double next) {
     double seconds = next - s->now;
     s->result->root_out_seconds += out_of_root(s) > 0 ? seconds : 0;
     s->result->root_in_seconds +=
-        s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_on ? seconds : 0;
+        s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_active ? seconds : 0;
     for (int rank = 0; rank < s->classes.size; rank++)
         advance_activity(&s->ranks[rank].activity, seconds * rate_of_rank(s, rank));
     double rates[MMUL_ROUTES];
@@ -586,7 +590,7 @@ static void end_finished_activities(struct simulation *s) {
     for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct channel *channel = &s->nodes[node].channels[route];
-            if (!channel->activity.is_on || channel->activity.left > TOO_SHORT)
+            if (!channel->activity.is_active || channel->activity.left > TOO_SHORT)
                 continue;
             if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER)
                 end_exchange(s, route);
@@ -596,7 +600,7 @@ static void end_finished_activities(struct simulation *s) {
                 end_relay(s, node);
         }
     for (int rank = 0; rank < s->classes.size; rank++)
-        if (s->ranks[rank].activity.is_on && s->ranks[rank].activity.left <= TOO_SHORT)
+        if (s->ranks[rank].activity.is_active && s->ranks[rank].activity.left <= TOO_SHORT)
             end_task(s, rank);
 }
 
@@ -637,9 +641,9 @@ static double finish_of(const struct simulation *s, const struct computer *r, in
         if (s->stages[i].schedule == NULL)
             continue;
         const struct delivery *d = &s->stages[i].last[node];
-        finish = fmax(finish, d->end - fmax(0, d->begin - fmax(r->end, d->before)));
+        finish = fmax(finish, d->end - fmax(0, d->begin - fmax(r->end, d->previous_end)));
     }
-    return finish + r->later;
+    return finish + r->delay;
 }
 
 static void report_ranks(const struct simulation *s) {
@@ -665,7 +669,7 @@ static enum mmul_status simulate_job(struct simulation *s, struct mmul_error *er
                                    MMUL_WANT(s->bytes, s->classes.node_count));
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         const int due = s->request->stages[i].due;
-        s->stages[i].comes = INFINITY;
+        s->stages[i].arrival = INFINITY;
         if (due > 0 && due < count) {
             s->stages[i].next_due = s->stages[due].due;
             s->stages[due].due = i + 1;
