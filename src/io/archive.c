@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Members of zip archives by way of libzip.
+// Reads and writes members of zip archives with libzip. libzip gets callbacks on open files instead
+// of names: reads go by position, so archives can share a descriptor, and a written file keeps its
+// lock. Does not look at what members hold.
 #include "io/archive.h"
 
 #include <string.h>
@@ -20,7 +22,8 @@ struct mmul_archive_stream {
     const char *name; // borrowed
 };
 
-// A file as libzip reads it: by place, so that several archives and lists may share one open file.
+// A file that libzip reads by position, so that several archives and lists can share one
+// descriptor.
 struct span {
     int fd; // borrowed
     int64_t bytes, at;
@@ -78,7 +81,7 @@ static zip_int64_t span_call(void *context, void *data, zip_uint64_t length,
     }
 }
 
-// All of the file. NULL: no memory.
+// Returns a source for the whole file. NULL: out of memory, or fstat failed.
 static zip_source_t *span_source(int fd) {
     struct stat found;
     struct span *span = NULL;
@@ -209,7 +212,8 @@ bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
 
 // ---------------------------------------------------------------------------------------- packing
 
-// The archive as libzip writes it: it takes files by their names, which would lose the lock on ours.
+// The file that libzip writes an archive to. libzip itself opens files by name, which would lose
+// the lock on this one.
 struct sink {
     int fd;
     int64_t at, end;
@@ -227,7 +231,7 @@ static zip_int64_t sink_write(struct sink *sink, const void *data, zip_uint64_t 
     return (zip_int64_t)length;
 }
 
-// There is nothing in the archive before, so that nothing is ever read from it.
+// Serves libzip's calls on an archive that starts empty, so no read is ever requested.
 static zip_int64_t sink_call(void *context, void *data, zip_uint64_t length,
                              zip_source_cmd_t command) {
     struct sink *sink = context;
@@ -263,7 +267,7 @@ static zip_int64_t sink_call(void *context, void *data, zip_uint64_t length,
 
 static bool add_member(zip_t *archive, int member, const char *name, const char *ending) {
     enum { FIRST_OF_JANUARY_1980 = 0x21 };
-    const zip_uint32_t owners_file = (zip_uint32_t)0100600 << 16; // as numpy has it
+    const zip_uint32_t owners_file = (zip_uint32_t)0100600 << 16; // mode as numpy sets it
     struct mmul_text file = {0};
     zip_source_t *source = span_source(member);
     zip_int64_t index = -1;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-//
-// Zip archives, whatever their members are. The door to libzip.
+// Zip archives, independent of what their members are. The only user of libzip.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -8,42 +7,44 @@
 struct mmul_archive;
 struct mmul_archive_stream;
 
-// Of the open file `fd`, which is borrowed until the archive is closed and whose position stays, called `name`, as
-// `kind` ("a valid .npz file"). For one thread. Fails with MMUL_ERR_DATA and MMUL_ERR_SYSTEM. Closed with
+// Opens the archive in the open file `fd`. `fd` is borrowed until the archive is closed, and its
+// position does not change. `name` and `kind` ("a valid .npz file") are for errors. An archive is
+// used by one thread at a time. Fails with MMUL_ERR_DATA and MMUL_ERR_SYSTEM. Closed with
 // mmul_archive_close, NULL is legal.
 enum mmul_status mmul_archive_open(int fd, const char *name, const char *kind,
                                    struct mmul_archive **archive, struct mmul_error *err);
 void mmul_archive_close(struct mmul_archive *archive);
 
-// How many members there are; the name of one, valid until the archive is closed, and its length unpacked. NULL: it has
-// no name or length.
+// mmul_archive_count returns the number of members. mmul_archive_member returns the name of one,
+// valid until the archive is closed, and its unpacked length; NULL if it has no name or length.
 int64_t mmul_archive_count(const struct mmul_archive *archive);
 const char *mmul_archive_member(struct mmul_archive *archive, int64_t member, int64_t *bytes);
 
-// The first member of that name; -1: there is none.
+// Returns the first member of that name, -1 if there is none.
 int64_t mmul_archive_find(struct mmul_archive *archive, const char *name);
 
-// Is it compressed with LZMA? Versions of libzip differ in what they make of it: it is not read.
+// Returns true if the member is compressed with LZMA. Versions of libzip differ in their support
+// for it, so it is never read.
 bool mmul_archive_is_lzma(struct mmul_archive *archive, int64_t member);
 
-// Does the member begin with these bytes?
+// Returns true if the member begins with these bytes, at most 16.
 bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
                               const unsigned char *bytes, int count);
 
-// A member as it is read, from its beginning; `name` is for errors. Fails with MMUL_ERR_DATA. Ended with
-// mmul_archive_end, NULL is legal.
+// Opens a member for reading from its beginning. `name` is for errors and borrowed. Fails with
+// MMUL_ERR_DATA. Ended with mmul_archive_end, NULL is legal.
 enum mmul_status mmul_archive_begin(struct mmul_archive *archive, int64_t member, const char *name,
                                     struct mmul_archive_stream **stream, struct mmul_error *err);
 void mmul_archive_end(struct mmul_archive_stream *stream);
 
-// The next `count` bytes or fewer, where the member ends before: *got. A member that is read to its end is checked
-// against its checksum. Fails with MMUL_ERR_DATA.
+// Reads the next `count` bytes, or fewer at the member's end. *got: number of bytes read. Reading
+// to the end verifies the member's checksum. Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_archive_read(struct mmul_archive_stream *stream, void *dst, int64_t count,
                                    int64_t *got, struct mmul_error *err);
 
-// Writes an archive with `count` members, stored, to `to` from its beginning: of each all of the file `fd`, called
-// NAME and `ending`. `name` is for errors. The same bytes for the same members. Fails with MMUL_ERR_IO and
-// MMUL_ERR_SYSTEM.
+// Writes an archive of `count` members to `to`, from its beginning. Each member stores the whole
+// file `fd` uncompressed, under NAME followed by `ending`. `name` is for errors. Equal members give
+// equal bytes. Fails with MMUL_ERR_IO and MMUL_ERR_SYSTEM.
 struct mmul_archive_part {
     int fd;
     const char *name;

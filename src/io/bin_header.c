@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Parses and writes the header of a 4D .bin file: 3 to 5 little-endian int32. The first is the
-// number of dimensions (version 1) or a negative dtype tag (version 2). Whether the file is as
-// long as the header says, is for whoever has the file.
+// number of dimensions (version 1) or a negative dtype tag (version 2). Does not compare the file's
+// length with the header: the caller that has the file does.
 #include "io/bin_header.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table of formats, and the few questions that are asked of it. Headers as bytes are npy.c's
-// and bin_header.c's matter; the rows' functions here bring them together with open files.
+// The table of formats and the queries on it. The rows' functions here connect headers as bytes
+// (npy.c, bin_header.c, safetensors.c) with open files. Elements are not read or written here.
 #include "io/formats.h"
 
 #include <string.h>
@@ -108,7 +108,6 @@ static enum mmul_status header_npy(const struct mmul_output_request *request, en
     return status;
 }
 
-// The row's `list`.
 static enum mmul_status list_safetensors(const struct mmul_matrix *matrix,
                                          const unsigned char *start, size_t count,
                                          struct mmul_tensors **tensors, struct mmul_error *err) {
@@ -163,7 +162,7 @@ static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigne
     return mmul_npz_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
 }
 
-// From now on the matrix is what it holds of the archive, a .npy file.
+// Unpacks a member and replaces the matrix's file by it: from then on the matrix is a .npy file.
 static enum mmul_status become_member(struct mmul_matrix *matrix, struct mmul_archive *archive,
                                       const struct mmul_tensor_entry *entry,
                                       struct mmul_error *err) {
@@ -193,7 +192,8 @@ static enum mmul_status take_npz(struct mmul_matrix *matrix, const struct mmul_t
     return status;
 }
 
-// By any member. Where there is no list of members, because the file was cut say, the first one tells.
+// Tells PyTorch files and .npz archives by any member. If the list of members is missing, say
+// because the file was cut, the first member decides.
 static enum mmul_format zip_content(int fd, const unsigned char *start, size_t count) {
     struct mmul_archive *archive = NULL;
     struct mmul_error ignored;
@@ -206,7 +206,8 @@ static enum mmul_format zip_content(int fd, const unsigned char *start, size_t c
     return is_pytorch ? MMUL_FORMAT_PT : is_npz ? MMUL_FORMAT_NPZ : MMUL_FORMAT_BY_ENDING;
 }
 
-// Numbers as text have no header; those that describe themselves are written with them.
+// Checks that the request is one matrix. Text formats with a header of their own write it together
+// with the numbers (`pack`), so *length is 0.
 static enum mmul_status header_text(const struct mmul_output_request *request,
                                     enum mmul_dtype dtype,
                                     unsigned char bytes[static MMUL_FORMAT_HEADER_MAX],
@@ -230,8 +231,8 @@ static enum mmul_status header_text(const struct mmul_output_request *request,
      HOLDS(MMUL_BOOL))
 #define ALL_TYPES (NUMPY_TYPES | HOLDS(MMUL_BF16))
 
-// The first row that fits counts: narrow ones stand before wide ones, and .bin, which has no magic
-// number, is last and takes what is left.
+// The first row that fits is taken. Specific rows precede general ones. .bin has no magic number
+// and comes last, as the fallback.
 static const struct mmul_format_row rows[] = {
     {.format = MMUL_FORMAT_NPY,
      .name = "npy",
@@ -245,7 +246,7 @@ static const struct mmul_format_row rows[] = {
      .name = "npz",
      .called = "an .npz archive",
      .ending = ".npz",
-     MAGIC("PK\5\6"), // of no members: what numpy.savez makes of no arrays
+     MAGIC("PK\5\6"), // without members: numpy.savez of no arrays
      .list = list_npz,
      .take = take_npz,
      .header = header_npy,
@@ -256,7 +257,7 @@ static const struct mmul_format_row rows[] = {
      .name = "pt",
      .called = "a PyTorch file",
      .ending = ".pt",
-     .probe = mmul_is_old_pytorch, // others are zip archives
+     .probe = mmul_is_old_pytorch, // newer ones are zip archives
      .list = mmul_pt_list_file,
      .take = mmul_pt_take},
     {.called = "a zip archive",
@@ -383,8 +384,9 @@ static bool fits(const struct mmul_format_row *row, const unsigned char *start, 
     return row->probe == NULL || row->probe(start, count);
 }
 
-// A file of numbers as text whose first line is not as it should be is refused by the reader of its ending, which knows
-// what is wrong with the line. So is a .mtx that would do as a .csv: its numbers are no rows.
+// Returns the row whose reader gives the better error. A text file with a malformed first line goes
+// to the reader of its ending, which can say what is wrong with the line. A .mtx file that would
+// pass as .csv goes to the reader of .mtx: its numbers are no rows.
 static const struct mmul_format_row *row_of_text(const char *path,
                                                  const struct mmul_format_row *found) {
     const size_t length = strlen(path);
@@ -429,7 +431,7 @@ const char *mmul_format_ending(enum mmul_format format) {
     return mmul_format_row(format)->ending;
 }
 
-// "A, B or C" of names or endings of what is written, in the order of the type.
+// Formats "A, B or C" of the names or endings of all written formats, in the order of the enum.
 static const char *written(bool endings, char text[static 64]) {
     size_t length = 0;
     int last = MMUL_FORMAT_MEMORY - 1;
@@ -458,7 +460,7 @@ enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
                      written(false, known));
 }
 
-// By the ending of the first `length` bytes of the path; NULL: nobody's.
+// Finds the row whose ending is the first `length` bytes of `ending`. NULL: no row has it.
 static const struct mmul_format_row *row_of_ending(const char *ending, size_t length) {
     for (int r = 0; r < ROW_COUNT; r++)
         if (rows[r].ending != NULL && strlen(rows[r].ending) == length &&
@@ -484,7 +486,7 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
         mmul_hint(err, "'%.*s'", (int)(tensor - path + (ptrdiff_t)stem), path);
         return err->status;
     }
-    if (ending == name) // ".hidden" has none
+    if (ending == name) // ".hidden" has no ending
         ending = NULL;
     if (asked != MMUL_FORMAT_BY_ENDING || ending == NULL)
         found = mmul_format_row(asked);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Reads and writes the header of .npy files. It is a Python dict in text form,
+// Reads and writes the header of .npy files, a Python dict in text form:
 //     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
-// which a small recursive-descent parser takes apart: bounded by the header's end, no evaluation,
-// no allocation. Other element types than floats are refused with their name.
+// A small recursive-descent parser reads it: bounded by the header's end, no evaluation, no
+// allocation. Element types that are not read are refused by name.
 #include "io/npy.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ const unsigned char mmul_npy_magic[MMUL_NPY_MAGIC_BYTES] = {0x93, 'N', 'U', 'M',
 
 enum { DIMENSIONS_MAX = MMUL_TENSOR_DIMENSIONS, DESCR_MAX = 16 };
 
-// Versions 2 and 3 have four bytes of length instead of two.
+// Returns the bytes before the dict. The length has two bytes in version 1, four in 2 and 3.
 static size_t prefix_bytes(const unsigned char *bytes) {
     return bytes[6] == 1 ? 10 : 12;
 }
@@ -52,13 +52,13 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
 
 struct scanner {
     const char *at, *end;
-    const char *problem; // what was expected, "" until something is wrong
+    const char *problem; // what was expected; "": no error so far
 };
 
 struct fields {
     char descr[DESCR_MAX];
     bool fortran_order;
-    int64_t sizes[DIMENSIONS_MAX]; // of the first ones, where there are more
+    int64_t sizes[DIMENSIONS_MAX]; // first DIMENSIONS_MAX sizes
     int dimensions;
     bool has_descr, has_order, has_shape;
 };
@@ -87,7 +87,7 @@ static bool take(struct scanner *scanner, char c) {
     return true;
 }
 
-// 'text' or "text", without escapes.
+// Reads 'text' or "text", without escapes.
 static bool scan_string(struct scanner *scanner, char *text, size_t capacity) {
     if (!next_is(scanner, '\'') && !next_is(scanner, '"'))
         return expected(scanner, "a string");
@@ -136,7 +136,7 @@ static bool scan_size(struct scanner *scanner, int64_t *size) {
     return true;
 }
 
-// (), (3,), (3, 4), (3, 4,)
+// Reads (), (3,), (3, 4) or (3, 4,).
 static bool scan_shape(struct scanner *scanner, struct fields *fields) {
     if (!take(scanner, '('))
         return expected(scanner, "a tuple of sizes");
@@ -205,7 +205,7 @@ static bool scan_dict(struct scanner *scanner, struct fields *fields) {
 // ---------------------------------------------------------------------------------------- meaning
 
 static const struct {
-    const char *type; // of numpy, without the byte order
+    const char *type; // numpy's name, without the byte order
     enum mmul_dtype dtype;
 } types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64}, {"i4", MMUL_I32},
              {"i8", MMUL_I64}, {"u1", MMUL_U8},  {"i1", MMUL_I8},  {"i2", MMUL_I16},
@@ -215,7 +215,7 @@ enum { TYPE_COUNT = sizeof types / sizeof *types };
 bool mmul_npy_type(const char *descr, enum mmul_dtype *dtype, bool *is_big) {
     const bool has_order = *descr == '<' || *descr == '>' || *descr == '=';
     for (size_t t = 0; (has_order || *descr == '|') && t < TYPE_COUNT; t++) {
-        // What is one byte has no order.
+        // Types of one byte have no byte order.
         if (strcmp(descr + 1, types[t].type) == 0 &&
             (has_order || mmul_dtype_bytes(types[t].dtype) == 1)) {
             *dtype = types[t].dtype;

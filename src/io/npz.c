@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Members of .npz archives. Each is a .npy file of its own: to be read at any place by
-// any rank of the node it is unpacked into a file without a name, as standard input is, and what
-// follows is the same as for a .npy. Other members are not looked at.
+// Members of .npz archives. Each member is a .npy file of its own. It is unpacked into an unnamed
+// file, as standard input is, so that any rank of the node can read any part of it. From there on
+// the code for .npy applies. Other members are ignored.
 #include "io/npz.h"
 
 #include <string.h>
@@ -15,7 +15,8 @@ static const char ending[] = ".npy";
 
 // ---------------------------------------------------------------------------------------- listing
 
-// The member's header to `bytes`, which has room for the longest. 0: it has none that is valid.
+// Reads the member's header into `bytes`, which has room for the longest one. Returns its length, 0
+// if it is invalid.
 static size_t read_header(struct mmul_archive_stream *stream, unsigned char *bytes) {
     struct mmul_error ignored;
     size_t length = 0;
@@ -30,7 +31,7 @@ static size_t read_header(struct mmul_archive_stream *stream, unsigned char *byt
                : 0;
 }
 
-// Type and sizes of a member, and how many bytes its elements take; what is not valid is called so.
+// Sets type, sizes and bytes of elements of a member. An invalid one gets a type that says so.
 static void describe(struct mmul_archive *archive, unsigned char *buffer,
                      struct mmul_tensor_entry *entry) {
     struct mmul_error ignored;
@@ -48,7 +49,8 @@ static void describe(struct mmul_archive *archive, unsigned char *buffer,
                                                                     : "no valid .npy");
 }
 
-// Is it a .npy file, by its name or, as numpy takes it, by its content? *stem: its name without the ending.
+// Returns true if the member is a .npy file by its name or, as in numpy, by its content. *stem is
+// the length of its name without the ending.
 static bool is_array(struct mmul_archive *archive, int64_t member, const char *file, size_t *stem) {
     const size_t length = strlen(file), end = sizeof ending - 1;
     const bool has_ending = length > end && strcmp(file + length - end, ending) == 0;
@@ -66,7 +68,7 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
         size_t stem = 0;
         if (file == NULL || !is_array(archive, m, file, &stem))
             continue;
-        if (mmul_archive_find(archive, file) != m) // numpy reads the last, others the first
+        if (mmul_archive_find(archive, file) != m) // numpy reads the last one, others the first
             return mmul_fail(err, MMUL_ERR_DATA,
                              "'%s' is not a valid .npz file: it has '%s' more than once", name,
                              file);
@@ -156,7 +158,7 @@ enum mmul_status mmul_npz_unpack(struct mmul_archive *archive, const char *name,
 
 // ---------------------------------------------------------------------------------------- checking
 
-// Reads a member to its end, where its checksum is compared.
+// Reads a member to its end, where libzip compares its checksum.
 static enum mmul_status read_through(struct mmul_archive *archive, const char *file,
                                      const struct mmul_tensor_entry *entry,
                                      struct mmul_error *err) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads the header of .safetensors files. jansson takes the JSON apart and refuses duplicate keys; that
-// the tensors are what they claim to be, and lie where they may, is checked here.
+// Reads and writes the header of .safetensors files. jansson parses the JSON and refuses duplicate
+// keys. This file checks each tensor's type, sizes and range of bytes.
 #include "io/safetensors.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "io/transfer.h" // refuses big-endian hosts
 #include "model/matrix.h"
 
-// Types whose size is checked; those that are read have a type of ours. One that is not here (F4, F6_E2M3, ...) makes
-// its own tensor unreadable.
+// Types whose sizes are checked. Readable ones map to a dtype. A type that is missing here (F4,
+// F6_E2M3, ...) makes only its own tensor unreadable.
 static const struct type {
     const char *name;
     int bytes;
@@ -65,7 +65,7 @@ static enum mmul_status fail_entry(const char *file, const char *tensor, const c
                      file, tensor, what);
 }
 
-// A whole number >= 0.
+// Reads a whole number >= 0.
 static bool get_count(const json_t *value, int64_t *count) {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
         return false;
@@ -73,7 +73,7 @@ static bool get_count(const json_t *value, int64_t *count) {
     return true;
 }
 
-// *type NULL: an unknown one.
+// Reads the type. *type stays NULL if the type is unknown.
 static enum mmul_status read_type(const json_t *value, const char *file,
                                   struct mmul_tensor_entry *entry, const struct type **type,
                                   struct mmul_error *err) {
@@ -95,7 +95,7 @@ static enum mmul_status read_type(const json_t *value, const char *file,
 
 static enum mmul_status read_sizes(const json_t *value, const char *file,
                                    struct mmul_tensor_entry *entry, struct mmul_error *err) {
-    size_t dimensions = json_array_size(value); // 0 when it is no array
+    size_t dimensions = json_array_size(value); // 0 if it is no array
     if (!json_is_array(value))
         return fail_entry(file, entry->name, "expected a shape", err);
     if (dimensions > MMUL_TENSOR_DIMENSIONS)
@@ -107,7 +107,7 @@ static enum mmul_status read_sizes(const json_t *value, const char *file,
     return MMUL_OK;
 }
 
-// Do type and sizes make just the bytes?
+// Returns true if type and sizes give exactly the tensor's bytes.
 static bool fills(const struct mmul_tensor_entry *entry, const struct type *type) {
     int64_t bytes = type->bytes;
     for (int d = 0; d < entry->dimensions; d++)
@@ -116,7 +116,7 @@ static bool fills(const struct mmul_tensor_entry *entry, const struct type *type
     return bytes == entry->bytes;
 }
 
-// `data` bytes follow the header.
+// Reads one tensor's entry. `data` is the number of bytes behind the header.
 static enum mmul_status read_entry(const json_t *value, const char *file, int64_t data,
                                    struct mmul_tensor_entry *entry, struct mmul_error *err) {
     const json_t *offsets = json_object_get(value, "data_offsets");
@@ -143,9 +143,10 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
     return MMUL_OK;
 }
 
-// ------------------------------------------------------------------------------------ all of them
+// -------------------------------------------------------------------------------------- whole
+// header
 
-// The key that no tensor has.
+// A reserved key: no tensor can have this name.
 static const char metadata_key[] = "__metadata__";
 
 static enum mmul_status check_metadata(json_t *value, const char *file, struct mmul_error *err) {
@@ -186,7 +187,8 @@ static enum mmul_status read_all(json_t *root, const char *file, int64_t data,
     return MMUL_OK;
 }
 
-// From offsets behind the header to offsets in the file.
+// Sorts the entries by offset, checks that they fill the file, and makes offsets relative to the
+// file instead of the header's end.
 static enum mmul_status place_all(struct mmul_tensors *tensors, const char *file, int64_t header,
                                   struct mmul_error *err) {
     int64_t end = 0;
@@ -236,7 +238,8 @@ enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int
 
 // ---------------------------------------------------------------------------------------- writing
 
-// Its entry among those of the header, whose elements begin at `begin`. False: the name is not UTF-8.
+// Adds the tensor's entry, whose elements begin at `begin`, to the header. Returns false if its
+// name is not UTF-8.
 static bool add_entry(json_t *root, const struct mmul_safetensors_tensor *tensor, int64_t begin) {
     enum { SIZES = 4 };
     const struct mmul_shape s = tensor->shape;
