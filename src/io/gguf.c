@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The header is read through a small buffer, of which named values are passed over but for the alignment; nothing in it
-// is believed before the file has room for it.
+// Reads GGUF files. The header goes through a small buffer. Named values are skipped except the
+// alignment. Every count is checked against the bytes left in the file before memory is allocated
+// for it. The types and their decoders are in gguf_types.c.
 #include "io/gguf.h"
 
 #include <inttypes.h>
@@ -20,8 +21,8 @@
 struct reader {
     int fd;
     const char *name;
-    int64_t at, file_bytes; // of the next byte
-    int64_t begin, end;     // of what is in the buffer
+    int64_t at, file_bytes; // at: offset of the next byte
+    int64_t begin, end;     // range of the file in the buffer
     struct mmul_error *err;
     unsigned char buffer[64 << 10];
 };
@@ -67,7 +68,7 @@ static enum mmul_status take_u64(struct reader *r, uint64_t *number) {
     return take(r, number, sizeof *number);
 }
 
-// A text of less than `capacity` bytes is kept, of a longer one nothing.
+// Reads a text. A text of `capacity` bytes or more is skipped, and *text stays empty.
 static enum mmul_status take_text(struct reader *r, char *text, size_t capacity) {
     uint64_t length = 0;
     *text = '\0';
@@ -101,7 +102,8 @@ static enum mmul_status skip_value(struct reader *r, uint32_t kind) {
         return fail(r, "an array of an unknown type");
     if (status != MMUL_OK || inner != TEXT)
         return status == MMUL_OK ? skip(r, count, (uint64_t)bytes[inner]) : status;
-    for (uint64_t i = 0; status == MMUL_OK && i < count; i++) // each takes bytes of the file
+    // each takes bytes of the file: the loop ends
+    for (uint64_t i = 0; status == MMUL_OK && i < count; i++)
         status = take_text(r, ignored, sizeof ignored);
     return status;
 }
@@ -127,7 +129,8 @@ static enum mmul_status read_values(struct reader *r, uint64_t count, uint32_t *
 
 // ---------------------------------------------------------------------------------------- tensors
 
-// Type and bytes of a tensor of so many elements, `row` of them in a row. Bytes of an unknown type are place's matter.
+// Sets type and bytes of a tensor of `elements` elements, `row` of them in a row. `place` sets the
+// bytes of an unknown type.
 static enum mmul_status measure(const struct reader *r, const char *name, int64_t elements,
                                 uint64_t row, struct mmul_tensor_entry *entry) {
     const struct mmul_gguf_type *type = mmul_gguf_type_get((uint32_t)entry->member);
@@ -170,7 +173,7 @@ static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *
         status = take_u64(r, &offset);
     if (status != MMUL_OK)
         return status;
-    // The first size is that of what runs fastest, here the last one.
+    // GGUF lists the fastest dimension first, an entry lists it last.
     for (uint32_t d = 0; d < dimensions; d++) {
         entry->sizes[dimensions - 1 - d] = (int64_t)sizes[d];
         if (sizes[d] > INT64_MAX || !mmul_multiply_sizes(elements, (int64_t)sizes[d], &elements))
@@ -178,13 +181,13 @@ static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *
     }
     entry->dimensions = (int)dimensions;
     entry->member = type;
-    entry->offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset; // in no file
+    entry->offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset; // beyond the end of any file
     status = measure(r, name, elements, sizes[0], entry);
     return status == MMUL_OK ? mmul_copy_text(name, &entry->name, r->err) : status;
 }
 
-// From offsets behind the header to offsets in the file. Tensors lie there in their order: one of an unknown type ends
-// where the next one begins.
+// Makes offsets relative to the file instead of the header's end, and checks them. Tensors lie in
+// the order of the header, so one of unknown type ends where the next begins.
 static enum mmul_status place(const struct reader *r, struct mmul_tensors *tensors,
                               uint32_t alignment) {
     const int64_t begin = mmul_divide_up(r->at, alignment) * alignment;
@@ -285,8 +288,8 @@ enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_te
     return status;
 }
 
-// Takes the matrix's range of the first axis. Rows are whole blocks: only those of the range are decoded, unless the
-// first axis is the row itself.
+// Applies the matrix's range of the first axis, so that only these rows are decoded: rows are whole
+// blocks. If the first axis is the row itself, the range stays to be applied later.
 static enum mmul_status narrow(struct mmul_matrix *matrix, struct mmul_tensor_entry *entry,
                                struct mmul_error *err) {
     const int64_t all = entry->sizes[0];

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Decoders of packed blocks. A block packs small numbers of 1, 2 or 4 bits into bytes; `field` finds the one of an
-// element. Types of 256 elements have a scale of their own for each 16 or 32 of them. A product and what is added to it
-// are two statements: a fused multiply-add would round once instead of twice. Reading files is gguf.c's matter.
+// Decoders of packed blocks. A block packs small numbers of 1, 2 or 4 bits into bytes; `field`
+// extracts one element's number. Types of 256 elements have a scale for each 16 or 32 of them. A
+// product and the sum with it are separate statements: a fused multiply-add would round once
+// instead of twice. gguf.c reads the files.
 #include "io/gguf_types.h"
 
 #include <string.h>
 
 #include "model/dtype.h"
 
-// Field `i` of those with `bits` bits each. They lie in runs of `run` bytes: the lowest bits of all bytes of a run are
-// its first `run` fields, the next higher bits the next ones.
+// Returns field `i` of fields of `bits` bits each. Fields lie in runs of `run` bytes. The lowest
+// bits of a run's bytes are its first `run` fields, the next higher bits the next ones.
 static inline int field(const unsigned char *bytes, unsigned i, unsigned run, unsigned bits) {
     const unsigned each = run * (8 / bits), within = i % each;
     const unsigned byte = bytes[i / each * run + within % run];
@@ -68,7 +69,7 @@ static void decode_q8_0(const unsigned char *block, float *values) {
         values[i] = d * (float)(int8_t)block[2 + i];
 }
 
-// The numbers that 4 bits stand for in IQ4_NL and IQ4_XS.
+// Values of the 4-bit codes in IQ4_NL and IQ4_XS.
 static const int8_t nonlinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -79,8 +80,9 @@ static void decode_iq4_nl(const unsigned char *block, float *values) {
         values[i] = d * (float)nonlinear[field(block + 2, i, 16, 4)];
 }
 
-// An exponent e, 16 bytes of 4 bits, which are floats with 2 bits of exponent and 1 of mantissa (OCP Microscaling
-// Formats 1.0). Their doubles are whole numbers, and the factor is half of 2^(e - 127).
+// An exponent e, 16 bytes of 4 bits. The 4 bits are floats with 2 bits of exponent and 1 of
+// mantissa (OCP Microscaling Formats 1.0). Twice such a float is a whole number, so the factor d is
+// half of 2^(e - 127).
 static void decode_mxfp4(const unsigned char *block, float *values) {
     static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     const uint32_t e = block[0], bits = e < 2 ? UINT32_C(0x200000) << e : (e - 1) << 23;
@@ -92,7 +94,8 @@ static void decode_mxfp4(const unsigned char *block, float *values) {
 
 // --------------------------------------------------------------------------------- 256 elements
 
-// 16 bytes of scale and minimum, 4 bits each, 64 bytes of 2 bits, d, dmin: (d scale) q - dmin minimum.
+// 16 bytes of scale and minimum, 4 bits each, 64 bytes of 2 bits, d, dmin: (d scale) q - dmin
+// minimum.
 static void decode_q2_k(const unsigned char *block, float *values) {
     const float d = half(block + 80), least = half(block + 82);
     for (int i = 0; i < LARGE; i++) {
@@ -103,8 +106,8 @@ static void decode_q2_k(const unsigned char *block, float *values) {
     }
 }
 
-// 32 bytes of the highest bits, 64 of 2 bits, 12 of 16 scales, d: (d (scale - 32)) (q - 4). Scales have 6 bits: 4 in
-// 8 bytes, the upper 2 in the other 4.
+// 32 bytes of the highest bits, 64 of 2 bits, 12 of 16 scales, d: (d (scale - 32)) (q - 4). Scales
+// have 6 bits: 4 in 8 bytes, the upper 2 in the other 4.
 static void decode_q3_k(const unsigned char *block, float *values) {
     const unsigned char *scales = block + 96;
     const float d = half(block + 108);
@@ -115,9 +118,10 @@ static void decode_q3_k(const unsigned char *block, float *values) {
     }
 }
 
-// Factor d scale and minimum dmin m of each 32 elements, of d, dmin and 12 bytes of 6 bits: bytes 0 to 3 are the
-// scales 0 to 3, bytes 4 to 7 the minima. Bytes 8 to 11 have the lower 4 bits of scales (low) and minima (high) 4 to 7,
-// whose upper 2 bits are those of the bytes 0 to 7.
+// Computes factor d scale and minimum dmin m for each 32 elements, from d, dmin and 12 bytes of
+// 6-bit numbers. Bytes 0 to 3 hold scales 0 to 3, bytes 4 to 7 minima 0 to 3, in their lower 6
+// bits. Bytes 8 to 11 hold the lower 4 bits of scales (low) and minima (high) 4 to 7. Their upper 2
+// bits are the upper bits of bytes 0 to 7.
 static void decode_scales(const unsigned char *block, float factors[8], float minima[8]) {
     const unsigned char *bytes = block + 4;
     const float d = half(block), least = half(block + 2);
@@ -159,7 +163,8 @@ static void decode_q6_k(const unsigned char *block, float *values) {
     }
 }
 
-// d, 2 bytes of the upper 2 bits of 8 scales, 4 of their lower 4 bits, 128 bytes of 4 bits: (d (scale - 32)) q.
+// d, 2 bytes of the upper 2 bits of 8 scales, 4 of their lower 4 bits, 128 bytes of 4 bits: (d
+// (scale - 32)) q.
 static void decode_iq4_xs(const unsigned char *block, float *values) {
     const float d = half(block);
     for (int i = 0; i < LARGE; i++) {
@@ -170,7 +175,7 @@ static void decode_iq4_xs(const unsigned char *block, float *values) {
 
 // ----------------------------------------------------------------------------------------- table
 
-// Numbers between them are of types that are no more.
+// Missing numbers belong to types that were removed from ggml.
 static const struct mmul_gguf_type types[] = {
     [0] = {"F32", 1, 4, MMUL_F32, NULL},
     [1] = {"F16", 1, 2, MMUL_F16, NULL},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The opcodes of a pickle, one after the other, for the machine of pickle_machine.h. What is on its stack in the end is
-// walked for tensors.
+// Executes the opcodes of a pickle on the machine of pickle_machine.h. pickle_walk.c then searches
+// the value left on the stack for tensors. No opcode calls or imports anything.
 #include "io/pickle.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "io/pickle_machine.h"
 
-// Names of opcodes that are refused, as pickletools has them: of older protocols, and those that need something from
-// outside of the file.
+// Opcodes that are refused, named as in pickletools: those of older protocols, and those that need
+// something from outside the file.
 static const struct {
     unsigned char opcode;
     const char *name;
@@ -32,7 +32,7 @@ static enum mmul_status fail_opcode(struct mmul_pickle_machine *m, unsigned char
                      m->name, opcode);
 }
 
-// A number of `count` bytes, little-endian. False: the pickle ends before.
+// Reads a number of `count` bytes, little-endian. Returns false if the pickle ends before.
 static bool take_bytes(struct mmul_pickle_machine *m, int count, uint64_t *number) {
     *number = 0;
     if (m->end - m->at < count) {
@@ -45,7 +45,7 @@ static bool take_bytes(struct mmul_pickle_machine *m, int count, uint64_t *numbe
     return true;
 }
 
-// A text or bytes, behind their length, which takes `length_bytes`.
+// Reads a text or bytes. Its length comes first and takes `length_bytes`.
 static enum mmul_status take_text(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
                                   int length_bytes) {
     uint64_t length = 0;
@@ -68,7 +68,8 @@ static enum mmul_status push_truth(struct mmul_pickle_machine *m, bool is_true) 
                                 (struct mmul_pickle_value){.kind = PICKLE_OTHER, .whole = is_true});
 }
 
-// Numbers of Python have any length; those of tensors 8 bytes at most.
+// Reads a number of any length. One of more than 8 bytes is no size of a tensor and becomes
+// PICKLE_OTHER.
 static enum mmul_status take_long(struct mmul_pickle_machine *m, int length_bytes) {
     uint64_t length = 0, number = 0;
     if (!take_bytes(m, length_bytes, &length))
@@ -107,7 +108,7 @@ static bool take_line(struct mmul_pickle_machine *m, struct mmul_pickle_text *li
     return true;
 }
 
-// Two lines: module and name.
+// Reads a global as two lines: module and name.
 static enum mmul_status take_global(struct mmul_pickle_machine *m) {
     struct mmul_pickle_text module, name;
     if (!take_line(m, &module) || !take_line(m, &name))
@@ -115,7 +116,7 @@ static enum mmul_status take_global(struct mmul_pickle_machine *m) {
     return mmul_pickle_push_global(m, module, name);
 }
 
-// The last two values: module and name.
+// Takes a global's module and name from the stack.
 static enum mmul_status take_stack_global(struct mmul_pickle_machine *m) {
     const struct mmul_pickle_value *name = mmul_pickle_pop(m);
     const struct mmul_pickle_value *module = name != NULL ? mmul_pickle_pop(m) : NULL;
@@ -143,7 +144,7 @@ static enum mmul_status drop(struct mmul_pickle_machine *m, int64_t count) {
     return MMUL_OK;
 }
 
-// Opcodes of values without parts, and of containers.
+// Executes opcodes of containers and of values without content.
 static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char opcode) {
     switch (opcode) {
     case '}':
@@ -188,11 +189,11 @@ static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char 
     }
 }
 
-// Opcodes of texts, bytes and numbers, which have their content behind them.
+// Executes opcodes of texts, bytes and numbers, whose content follows the opcode.
 static enum mmul_status step_content(struct mmul_pickle_machine *m, unsigned char opcode) {
     switch (opcode) {
     case 'X': // BINUNICODE
-    case 'T': // BINSTRING: the texts of Python 2
+    case 'T': // BINSTRING: texts of Python 2
         return take_text(m, PICKLE_TEXT, 4);
     case 0x8C: // SHORT_BINUNICODE
     case 'U':  // SHORT_BINSTRING
@@ -220,7 +221,7 @@ static enum mmul_status step_content(struct mmul_pickle_machine *m, unsigned cha
     }
 }
 
-// All but STOP.
+// Executes any opcode but STOP.
 static enum mmul_status step(struct mmul_pickle_machine *m, unsigned char opcode) {
     uint64_t ignored;
     switch (opcode) {
@@ -263,7 +264,7 @@ static enum mmul_status step(struct mmul_pickle_machine *m, unsigned char opcode
     }
 }
 
-// *root: what is left in the end.
+// Executes the pickle up to STOP. *root: the value on top of the stack.
 static enum mmul_status run(struct mmul_pickle_machine *m, int *root) {
     while (m->at < m->end) {
         const unsigned char opcode = *m->at++;

@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: MIT
-//
-// The stack machine of a pickle, for the files that make it up: values are numbers, texts, containers and records,
-// never anything that could be called. They are indices into an array and containers lists of items, so that values
-// that are shared or hold themselves do no harm.
+// The stack machine of a pickle, private to the pickle_*.c files. Values are numbers, texts,
+// containers and records, never anything that can be called. A value is an index into an array, and
+// a container is a list of items, so shared and cyclic values do no harm.
 #pragma once
 
 #include "io/pickle.h"
 
 enum mmul_pickle_kind {
-    PICKLE_OTHER, // None, a float, a truth (`whole`)
+    PICKLE_OTHER, // None, a float, a truth value (in `whole`)
     PICKLE_WHOLE,
     PICKLE_TEXT,
     PICKLE_BYTES,
     PICKLE_TUPLE,
     PICKLE_LIST,
     PICKLE_DICT,
-    PICKLE_SET, // its items are dropped
+    PICKLE_SET, // items are dropped
     PICKLE_MARK,
-    PICKLE_GLOBAL, // of the table in pickle_objects.c
+    PICKLE_GLOBAL, // a row of the table in pickle_objects.c
     PICKLE_CLASS,  // any other global
-    PICKLE_OBJECT, // of such a class, or what it returns
+    PICKLE_OBJECT, // an instance of a class, or the result of a call
     PICKLE_STORAGE,
     PICKLE_TENSOR,
-    PICKLE_ARRAY, // of numpy, without its elements yet
+    PICKLE_ARRAY, // of numpy, elements not yet set
     PICKLE_DTYPE, // of numpy
 };
 
 struct mmul_pickle_value {
     enum mmul_pickle_kind kind;
-    int first, last, count; // items of a container or object
-    // Of a number or a truth: itself; of a global or storage: its row; of a class or object: the class; of a tensor:
-    // the record; of a dtype: the byte order.
+    int first, last, count; // items of a container or object; first, last: -1 if none
+    // By kind: the number or truth value; the row of a global or storage; the class of a class or
+    // object; the record of a tensor; the byte order of a dtype.
     int64_t whole;
-    int64_t offset;            // of a storage that is a part of another
-    const unsigned char *text; // of a text, bytes, a storage (its key), a dtype; `length` bytes
+    int64_t offset;            // first element, of a storage that is part of another
+    const unsigned char *text; // content of a text, bytes, dtype; key of a storage; `length` bytes
     int length;
-    bool is_latin1; // bytes that are written as a text
-    bool is_seen;   // an object that was walked through
-    bool is_open;   // a container that is being walked through
+    bool is_latin1; // bytes that are written as text
+    bool is_seen;   // object already walked
+    bool is_open;   // container on the current path of the walk
 };
 
-// What an item is found by, where that is no value.
-enum { PICKLE_PLACE = -1, PICKLE_STATE = -2 }; // its place; nothing: it is the object's state
+// Keys of items that have no value as their key.
+// item of a list or tuple: its index counts; state of an object
+enum { PICKLE_PLACE = -1, PICKLE_STATE = -2 };
 
 struct mmul_pickle_item {
     int key;         // a value, or one of the above
-    int value, next; // -1: it is the last one
+    int value, next; // next: -1 at the end
 };
 
 struct mmul_pickle_class {
     struct mmul_pickle_text module, name;
-    int64_t skipped; // objects of it in which no tensor was found
+    int64_t skipped; // objects of the class without a tensor
 };
 
 struct mmul_pickle_machine {
@@ -59,32 +59,33 @@ struct mmul_pickle_machine {
     struct mmul_pickle_value *values;
     struct mmul_pickle_item *items;
     struct mmul_pickle_class *classes;
-    int *stack, *memo; // memo: -1 where nothing is
+    int *stack, *memo; // memo: -1 for an unset index
     struct mmul_pickle_tensor *records;
     int64_t value_count, item_count, class_count, stack_count, memo_count, record_count;
     int64_t value_room, item_room, class_room, stack_room, memo_room, record_room;
-    bool is_cut; // it needs more bytes than there are
+    bool is_cut; // the pickle ends too early: it needs more bytes
     struct mmul_error *err;
 };
 
 // ------------------------------------------------------------------------- pickle_values.c: values
 
-// "'F' is not a valid PyTorch file: its pickle WHAT".
+// Fails with "'F' is not a valid PyTorch file: its pickle WHAT". mmul_pickle_fail_cut also sets
+// is_cut.
 enum mmul_status mmul_pickle_fail(struct mmul_pickle_machine *m, const char *what);
 enum mmul_status mmul_pickle_fail_cut(struct mmul_pickle_machine *m);
 
-// Makes room for one more of what *array, a pointer, points to. Fails with MMUL_ERR_SYSTEM.
+// Makes room for one more element in *array, a pointer to an array. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_pickle_grow(struct mmul_pickle_machine *m, void *array, int64_t count,
                                   int64_t *room, size_t bytes_each);
 
-// A value that is there, or a new one, becomes the top of the stack. Fails with MMUL_ERR_SYSTEM.
+// Pushes an existing value, or a new one, on the stack. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_pickle_push(struct mmul_pickle_machine *m, int value);
 enum mmul_status mmul_pickle_push_new(struct mmul_pickle_machine *m,
                                       struct mmul_pickle_value value);
 enum mmul_status mmul_pickle_push_kind(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind);
 
-// The top of the stack, which pop takes away; valid until a value is pushed. NULL: the stack is empty or ends with a
-// mark, which the error says.
+// Return the top of the stack, which pop also removes. The pointer is valid until a value is
+// pushed. NULL: the stack is empty or a mark is on top. The error is set then.
 struct mmul_pickle_value *mmul_pickle_top(struct mmul_pickle_machine *m);
 struct mmul_pickle_value *mmul_pickle_pop(struct mmul_pickle_machine *m);
 
@@ -92,11 +93,13 @@ struct mmul_pickle_value *mmul_pickle_pop(struct mmul_pickle_machine *m);
 enum mmul_status mmul_pickle_append(struct mmul_pickle_machine *m, int container, int key,
                                     int value);
 
-// How many values are above the last mark. -1: there is none, which the error says.
+// Counts the values above the last mark. -1: there is no mark. The error is set then.
 int64_t mmul_pickle_above_mark(struct mmul_pickle_machine *m);
 
-// The last `count` values become a tuple, or items of what is below them: a list, a dict of key and value each, a set,
-// or an object, as `kind` says. With the mark below them where there is one. A negative count passes on a failure.
+// Take the last `count` values from the stack, and the mark below them if has_mark. make_tuple
+// pushes a tuple of them. fill adds them as items to the value below: a list, a dict (key and value
+// each), a set, or an object, according to `kind`. A negative count returns the error that is
+// already set.
 enum mmul_status mmul_pickle_make_tuple(struct mmul_pickle_machine *m, int64_t count,
                                         bool has_mark);
 enum mmul_status mmul_pickle_fill(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
@@ -105,43 +108,45 @@ enum mmul_status mmul_pickle_fill(struct mmul_pickle_machine *m, enum mmul_pickl
 enum mmul_status mmul_pickle_memo_put(struct mmul_pickle_machine *m, uint32_t index);
 enum mmul_status mmul_pickle_memo_get(struct mmul_pickle_machine *m, uint32_t index);
 
-// Item `index` of a tuple or list. NULL: there is none.
+// Returns item `index` of a tuple or list, NULL if there is none.
 struct mmul_pickle_value *mmul_pickle_item(const struct mmul_pickle_machine *m,
                                            const struct mmul_pickle_value *tuple, int index);
 bool mmul_pickle_is(const struct mmul_pickle_value *value, enum mmul_pickle_kind kind);
 bool mmul_pickle_is_text(const struct mmul_pickle_value *value, const char *text);
 
-// Whole numbers from 0 on of a tuple of at most MMUL_TENSOR_DIMENSIONS. False: it has others.
+// Reads whole numbers >= 0 from a tuple of at most MMUL_TENSOR_DIMENSIONS items. Returns false if
+// any item is something else.
 bool mmul_pickle_take_sizes(const struct mmul_pickle_machine *m,
                             const struct mmul_pickle_value *tuple, int64_t *sizes);
 
-// A tensor becomes the top of the stack. Fails with MMUL_ERR_SYSTEM.
+// Pushes a tensor on the stack. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_pickle_push_tensor(struct mmul_pickle_machine *m,
                                          const struct mmul_pickle_tensor *tensor);
 
 // ----------------------------------------------------------------------- pickle_objects.c: objects
 
-// A global by its name becomes the top of the stack.
+// Pushes a global, found by its name, on the stack.
 enum mmul_status mmul_pickle_push_global(struct mmul_pickle_machine *m,
                                          struct mmul_pickle_text module,
                                          struct mmul_pickle_text name);
-// A class that the file does not name.
+// Adds a class that no global of the file names.
 enum mmul_status mmul_pickle_add_class(struct mmul_pickle_machine *m,
                                        struct mmul_pickle_text module, struct mmul_pickle_text name,
                                        int64_t *class);
 
-// What the opcodes BINPERSID, REDUCE (and NEWOBJ, NEWOBJ_EX, with more arguments) and BUILD do.
+// Execute the opcodes BINPERSID; REDUCE, NEWOBJ and NEWOBJ_EX, which has two `arguments`; and
+// BUILD.
 enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m);
 enum mmul_status mmul_pickle_reduce(struct mmul_pickle_machine *m, int arguments);
 enum mmul_status mmul_pickle_build(struct mmul_pickle_machine *m);
 
-// Bytes of elements of that storage.
+// Returns the bytes per element of the storage.
 int mmul_pickle_storage_bytes_each(const struct mmul_pickle_value *storage);
 
 // ------------------------------------------------------------------------- pickle_numpy.c: arrays
 
-// numpy.dtype(...), the state of one, the state of an array (of which `array` is the value), and
-// numpy.core.numeric._frombuffer(...).
+// Evaluate numpy.dtype(...), the state of a dtype, the state of an array (`array` is its value),
+// and numpy.core.numeric._frombuffer(...).
 enum mmul_status mmul_pickle_push_dtype(struct mmul_pickle_machine *m,
                                         const struct mmul_pickle_value *arguments);
 void mmul_pickle_build_dtype(struct mmul_pickle_machine *m, struct mmul_pickle_value *dtype,
@@ -153,6 +158,6 @@ enum mmul_status mmul_pickle_push_buffer(struct mmul_pickle_machine *m,
 
 // -------------------------------------------------------------------------- pickle_walk.c: tensors
 
-// The tensors that are found from the value `root` on, and the objects that hold none, to *pickle.
+// Collects the tensors reachable from the value `root`, and the objects without any, in *pickle.
 enum mmul_status mmul_pickle_walk(struct mmul_pickle_machine *m, int root,
                                   struct mmul_pickle *pickle);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Arrays of numpy in a pickle. Their elements are bytes of it: as they are, or, in protocol 2, as a text that has a
-// character for each.
+// Arrays of numpy in a pickle. Their elements are bytes of the pickle. Protocol 2 stores them as
+// text with one character per byte; pt.c decodes it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +13,11 @@
 
 static const unsigned char records[] = "records";
 
-// ('f4', align, copy): one byte order until its state says another.
+// Pushes numpy.dtype('f4', align, copy). The byte order is '|' until the state sets another.
 enum mmul_status mmul_pickle_push_dtype(struct mmul_pickle_machine *m,
                                         const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *type = mmul_pickle_item(m, arguments, 0);
-    if (!mmul_pickle_is(type, PICKLE_TEXT)) // of records: a class
+    if (!mmul_pickle_is(type, PICKLE_TEXT)) // a class stands for records
         return mmul_pickle_push_new(m, (struct mmul_pickle_value){.kind = PICKLE_DTYPE,
                                                                   .whole = '|',
                                                                   .text = records,
@@ -27,7 +27,7 @@ enum mmul_status mmul_pickle_push_dtype(struct mmul_pickle_machine *m,
                .kind = PICKLE_DTYPE, .whole = '|', .text = type->text, .length = type->length});
 }
 
-// (version, byte order, ...)
+// Reads the byte order from the state (version, byte order, ...).
 void mmul_pickle_build_dtype(struct mmul_pickle_machine *m, struct mmul_pickle_value *dtype,
                              const struct mmul_pickle_value *state) {
     const struct mmul_pickle_value *order =
@@ -49,12 +49,13 @@ static void set_type(struct mmul_pickle_tensor *made, const struct mmul_pickle_v
         mmul_text_copy(made->type, sizeof made->type, mmul_dtype_name(made->dtype));
         return;
     }
-    // Numpy counts characters of 4 bytes in its texts.
+    // numpy counts characters of 4 bytes in its texts.
     const long count = strtol(name + 2, NULL, 10);
     made->bytes_each = count > 0 && count < 1 << 20 ? (int)count * (name[1] == 'U' ? 4 : 1) : 0;
 }
 
-// In C or Fortran order without gaps. False: too many to count.
+// Sets strides without gaps, in C or Fortran order. Returns false if there are too many elements to
+// count.
 static bool set_strides(struct mmul_pickle_tensor *made, bool is_fortran, int64_t *count) {
     *count = 1;
     for (int i = 0; i < made->dimensions; i++) {
@@ -69,7 +70,7 @@ static bool set_strides(struct mmul_pickle_tensor *made, bool is_fortran, int64_
     return true;
 }
 
-// Characters of a text of U+0000 to U+00FF. -1: it has others.
+// Counts the characters of a text of U+0000 to U+00FF. -1: it has others.
 static int64_t count_latin1(const unsigned char *text, int64_t length) {
     int64_t count = 0;
     for (int64_t i = 0; i < length; i++, count++) {
@@ -115,7 +116,8 @@ static enum mmul_status describe(struct mmul_pickle_machine *m, const struct arr
     return MMUL_OK;
 }
 
-// (version, sizes, type, is Fortran order, elements); arrays of objects have them in a list.
+// Applies the state (version, sizes, type, is Fortran order, elements). An array of objects has a
+// list as elements.
 enum mmul_status mmul_pickle_build_array(struct mmul_pickle_machine *m, int array,
                                          const struct mmul_pickle_value *state) {
     struct mmul_pickle_tensor made;
@@ -147,7 +149,7 @@ enum mmul_status mmul_pickle_build_array(struct mmul_pickle_machine *m, int arra
     return MMUL_OK;
 }
 
-// (elements, type, sizes, order)
+// Pushes the array of _frombuffer(elements, type, sizes, order).
 enum mmul_status mmul_pickle_push_buffer(struct mmul_pickle_machine *m,
                                          const struct mmul_pickle_value *arguments) {
     struct mmul_pickle_tensor made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Globals of a pickle, and what it makes of them. Those that tensors need are rows of a table; any other is a class,
-// of which objects are made that nothing but their attributes is known of.
+// Globals of a pickle and the objects made with them. Globals that tensors need are rows of a
+// table. Any other global is a class, and its objects are only their attributes.
 #include <string.h>
 
 #include "base/memory.h"
@@ -17,7 +17,7 @@ enum global {
     ENCODE,
     RECONSTRUCTOR,
     SIZE,
-    TENSOR_2, // and older ones, whose first arguments are the same
+    TENSOR_2, // and version 1, with the same first arguments
     TENSOR_3,
     TENSOR_TYPED,
     PARAMETER,
@@ -134,7 +134,8 @@ int mmul_pickle_storage_bytes_each(const struct mmul_pickle_value *storage) {
     return globals[storage->whole].bytes;
 }
 
-// ('storage', type, key, location, elements), in the older form also (view's key, first element, elements) or None.
+// Pushes a storage. `id` is ('storage', type, key, location, elements). The older form adds (view's
+// key, first element, elements) or None.
 static enum mmul_status push_storage(struct mmul_pickle_machine *m,
                                      const struct mmul_pickle_value *id) {
     const struct mmul_pickle_value *type = mmul_pickle_item(m, id, 1),
@@ -161,7 +162,7 @@ enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m) {
         return m->err->status;
     const struct mmul_pickle_value *word =
         id->kind == PICKLE_TUPLE ? mmul_pickle_item(m, id, 0) : NULL;
-    // The older form has classes of modules together with their source.
+    // The older form stores classes of modules together with their source.
     if (mmul_pickle_is_text(word, "module") &&
         mmul_pickle_is(mmul_pickle_item(m, id, 1), PICKLE_CLASS))
         return mmul_pickle_push(m, m->items[m->items[id->first].next].value);
@@ -183,7 +184,8 @@ static enum mmul_status push_unread(struct mmul_pickle_machine *m, const char *t
     return mmul_pickle_push_tensor(m, &made);
 }
 
-// (layout, (..., sizes, ...)): the sizes are the one tuple among tensors.
+// Pushes a sparse tensor. Arguments: (layout, (..., sizes, ...)). The sizes are the only tuple
+// among tensors.
 static enum mmul_status push_sparse(struct mmul_pickle_machine *m,
                                     const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *parts = mmul_pickle_item(m, arguments, 1), *sizes = NULL;
@@ -193,7 +195,8 @@ static enum mmul_status push_sparse(struct mmul_pickle_machine *m,
     return push_unread(m, "sparse", sizes);
 }
 
-// (storage, first element, sizes, strides, ...), and of version 3 the type of elements at place 6.
+// Pushes a tensor. Arguments: (storage, first element, sizes, strides, ...). Version 3 has the
+// element type at index 6.
 static enum mmul_status push_tensor(struct mmul_pickle_machine *m,
                                     const struct mmul_pickle_value *arguments,
                                     enum global version) {
@@ -218,7 +221,7 @@ static enum mmul_status push_tensor(struct mmul_pickle_machine *m,
         !mmul_pickle_take_sizes(m, strides, made.strides))
         return mmul_pickle_fail(m, "has a tensor whose sizes are no whole numbers");
     const struct global_row *row = &globals[type != NULL ? type->whole : storage->whole];
-    // Its elements are to be negated or conjugated.
+    // Elements that are to be negated or conjugated are not read.
     const bool is_view = version != QUANTISED && mmul_pickle_is(metadata, PICKLE_DICT) &&
                          metadata->count > 0 && row->is_readable;
     made.storage = (const char *)storage->text;
@@ -236,7 +239,7 @@ static enum mmul_status push_tensor(struct mmul_pickle_machine *m,
 
 // ---------------------------------------------------------------------------------------- objects
 
-// OrderedDict() or, as Python 2 writes it, OrderedDict([[key, value], ...]).
+// Pushes OrderedDict() or, as Python 2 writes it, OrderedDict([[key, value], ...]).
 static enum mmul_status push_ordered(struct mmul_pickle_machine *m,
                                      const struct mmul_pickle_value *arguments) {
     const struct mmul_pickle_value *pairs =
@@ -257,7 +260,7 @@ static enum mmul_status push_ordered(struct mmul_pickle_machine *m,
     return status;
 }
 
-// b'' is bytes() in protocol 2, and others are _codecs.encode(TEXT, 'latin1').
+// Pushes bytes. Protocol 2 writes b'' as bytes(), others as _codecs.encode(TEXT, 'latin1').
 static enum mmul_status push_bytes(struct mmul_pickle_machine *m,
                                    const struct mmul_pickle_value *arguments, bool is_encoded) {
     const struct mmul_pickle_value *text = is_encoded ? mmul_pickle_item(m, arguments, 0) : NULL;
@@ -270,7 +273,7 @@ static enum mmul_status push_bytes(struct mmul_pickle_machine *m,
                                                               .is_latin1 = true});
 }
 
-// Of a class, or returned by a function: what is known of it are the arguments.
+// Pushes an instance of a class, or the result of a function. Only its arguments are known.
 static enum mmul_status push_object(struct mmul_pickle_machine *m, int callee_at,
                                     int arguments_at) {
     const struct mmul_pickle_value *callee = &m->values[callee_at];
@@ -338,7 +341,8 @@ static enum mmul_status call(struct mmul_pickle_machine *m, int callee_at, int a
     }
 }
 
-// Of (function, type, arguments, state), a tensor of a class of its own, the function is what is called.
+// Calls `function` of (function, type, arguments, state), which makes a tensor of a class of its
+// own.
 static enum mmul_status call_typed(struct mmul_pickle_machine *m, int callee_at, int arguments_at) {
     const struct mmul_pickle_value *arguments = &m->values[arguments_at],
                                    *function = mmul_pickle_item(m, arguments, 0),
@@ -351,7 +355,7 @@ static enum mmul_status call_typed(struct mmul_pickle_machine *m, int callee_at,
 }
 
 enum mmul_status mmul_pickle_reduce(struct mmul_pickle_machine *m, int arguments) {
-    for (int a = 1; a < arguments; a++) // those by name are not needed
+    for (int a = 1; a < arguments; a++) // keyword arguments are not needed
         if (mmul_pickle_pop(m) == NULL)
             return m->err->status;
     if (mmul_pickle_pop(m) == NULL)
@@ -369,7 +373,7 @@ enum mmul_status mmul_pickle_reduce(struct mmul_pickle_machine *m, int arguments
                                            : call(m, callee_at, arguments_at);
 }
 
-// Attributes of dicts, such as the versions of a state_dict, and of tensors are left out.
+// Ignores attributes of tensors and of dicts, such as the versions of a state_dict.
 enum mmul_status mmul_pickle_build(struct mmul_pickle_machine *m) {
     if (mmul_pickle_pop(m) == NULL)
         return m->err->status;

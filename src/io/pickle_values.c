@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The values of a pickle, its stack, its memo, and the items of containers.
+// The machine's values, stack, memo, and the items of containers.
 #include <string.h>
 
 #include "base/memory.h"
@@ -114,7 +114,7 @@ int64_t mmul_pickle_above_mark(struct mmul_pickle_machine *m) {
     return at < 0 ? -1 : m->stack_count - 1 - at;
 }
 
-// The last `count` values, one or two an item, go into the container and leave the stack.
+// Moves the last `count` values from the stack into the container, as items or pairs.
 static enum mmul_status take_items(struct mmul_pickle_machine *m, int container, int64_t count,
                                    bool are_pairs) {
     enum mmul_status status = MMUL_OK;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Finds tensors from the root of a pickle on. Containers that share others are walked as often as these are reached, so
-// that small pickles may be large: there is an end to it. Objects, which may hold each other, are walked once.
+// Finds the tensors reachable from a pickle's root, and names them by their path. Shared containers
+// are walked each time they are reached, so a small pickle can expand a lot: VISITS_MOST bounds it.
+// Objects may refer to each other and are walked once.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ struct walk {
     int64_t room, visits;
     char name[NAME_MOST + 32];
     int length;
-    bool is_misnamed; // a key on the way has a NUL, or the name is too long
+    bool is_misnamed; // a key on the path has a NUL, or the name is too long
 };
 
 static enum mmul_status add_tensor(struct walk *w, int64_t record) {
@@ -38,8 +39,8 @@ static enum mmul_status add_tensor(struct walk *w, int64_t record) {
     return status;
 }
 
-// The way goes on by a key, or by a place. Nothing but texts and whole numbers are keys. Of a text that cannot be a
-// part of a name, the part before a NUL, and what there is room for, are shown.
+// Extends the path by a key or an index. Keys are texts or whole numbers. A text that cannot be
+// part of a name is shown up to a NUL, or as far as there is room.
 static void go_on(struct walk *w, const struct mmul_pickle_value *key, int place) {
     const char *dot = w->length > 0 ? "." : "";
     char *at = w->name + w->length;
@@ -51,7 +52,7 @@ static void go_on(struct walk *w, const struct mmul_pickle_value *key, int place
         w->is_misnamed |= shown < key->length || key->length > left;
         shown = shown < left ? shown : left > 0 ? left : 0;
         while (shown > 0 && shown < key->length && (text[shown] & 0xC0) == 0x80)
-            shown--; // a character is shown whole
+            shown--; // characters stay whole
         w->length += snprintf(at, room, "%s%.*s", dot, shown, text);
     } else if (left > 0) {
         w->length += snprintf(at, room, "%s%" PRId64, dot, key != NULL ? key->whole : place);
@@ -60,7 +61,8 @@ static void go_on(struct walk *w, const struct mmul_pickle_value *key, int place
     }
 }
 
-// Where a module of torch keeps its tensors: no part of their names, as in a state_dict.
+// Returns true for the dicts in which a torch module keeps its tensors. As in a state_dict, they
+// are no part of the names.
 static bool is_of_module(const struct mmul_pickle_value *key) {
     return mmul_pickle_is_text(key, "_parameters") || mmul_pickle_is_text(key, "_buffers") ||
            mmul_pickle_is_text(key, "_modules");
@@ -73,7 +75,7 @@ static bool has_items(const struct mmul_pickle_value *value) {
 
 static enum mmul_status visit(struct walk *w, int index, bool is_state, int depth);
 
-// An item of a container, or of an object's state, which is a dict, or a tuple of two.
+// Visits an item of a container, or of an object's state, which is a dict or a tuple of two.
 static enum mmul_status visit_item(struct walk *w, const struct mmul_pickle_item *item,
                                    bool of_state, int place, int depth) {
     struct mmul_pickle_machine *m = w->m;
@@ -103,7 +105,7 @@ static enum mmul_status visit(struct walk *w, int index, bool is_state, int dept
         return mmul_pickle_fail(m, "has values that hold each other too deeply");
     if (value->kind == PICKLE_TENSOR)
         return add_tensor(w, value->whole);
-    // A container that contains itself has no more tensors inside than outside.
+    // A container inside itself adds no more tensors.
     if (!has_items(value) || value->is_open || (value->kind == PICKLE_OBJECT && value->is_seen))
         return MMUL_OK;
     value->is_seen = value->is_open = true;
@@ -117,7 +119,8 @@ static enum mmul_status visit(struct walk *w, int index, bool is_state, int dept
     return status;
 }
 
-// Of tensors with one name the first one has it: keys a, b and the key a.b, say.
+// Sorts by name, then position: of several tensors with one name the first keeps it. Example: keys
+// a, b and the key a.b.
 static int compare_tensors(const void *a, const void *b) {
     const struct mmul_pickle_tensor *x = *(struct mmul_pickle_tensor *const *)a,
                                     *y = *(struct mmul_pickle_tensor *const *)b;
@@ -172,7 +175,7 @@ static enum mmul_status name_class(const struct mmul_pickle_class *class, const 
     return status;
 }
 
-// The classes of which objects were skipped, those of one name together, most objects first.
+// Lists the classes of skipped objects, classes of one name merged, most objects first.
 static enum mmul_status list_skipped(struct mmul_pickle_machine *m, struct mmul_pickle *pickle) {
     int64_t count = 0, merged = 0;
     for (int64_t c = 0; c < m->class_count; c++)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A tensor is a view of a storage, or of an array's bytes in the pickle: so many elements from one on, in steps of its
-// strides. One that lies there in C order is copied as a stretch; of any other the stretch that it lies in is unpacked
-// and gathered.
+// Lists and decodes tensors of PyTorch files. A tensor is a view of a storage, or of an array's
+// bytes in the pickle: a first element, sizes and strides. Elements in C order are copied as one
+// stretch. Otherwise the stretch that contains the view is unpacked and the elements are gathered.
+// pickle.c and pt_old.c parse the pickles.
 #include "io/pt.h"
 
 #include <limits.h>
@@ -27,13 +28,13 @@ static enum mmul_status fail_tensor(const char *file, const char *tensor, const 
                      tensor, what);
 }
 
-// A file that is open: an archive, or the older form.
+// An open file: an archive, or the older form.
 struct source {
     const char *name;
     struct mmul_archive *archive; // NULL: the older form
-    char *folder;                 // owned: in which the archive has everything, with a slash; ""
+    char *folder;                 // owned: folder of all members, with a slash, or ""
     int64_t pickle_member;
-    unsigned char *bytes; // owned: of the pickle's member
+    unsigned char *bytes; // owned: content of the pickle's member
     struct mmul_pickle pickle;
     bool is_big;
     struct mmul_pt_old old;
@@ -50,7 +51,8 @@ static int count_folders(const char *path) {
     return count;
 }
 
-// The member with the pickle: that name in any folder, of several the one in the fewest.
+// Returns the member with the pickle: named so in any folder. Of several, the one in the fewest
+// folders.
 static int64_t find_pickle(struct mmul_archive *archive, int *folder_length) {
     const size_t length = sizeof pickle_name - 1;
     int64_t found = -1;
@@ -64,7 +66,7 @@ static int64_t find_pickle(struct mmul_archive *archive, int *folder_length) {
             continue;
         found = m;
         least = count_folders(name);
-        *folder_length = (int)(all - length); // names in zip archives have 65535 bytes at most
+        *folder_length = (int)(all - length); // names in zip archives have at most 65535 bytes
     }
     return found;
 }
@@ -74,7 +76,7 @@ bool mmul_pt_has_pickle(struct mmul_archive *archive) {
     return find_pickle(archive, &ignored) >= 0;
 }
 
-// Of the folder in which the archive has everything; -1: there is none.
+// Returns member FOLDER/NAME below the archive's own folder, -1 if there is none.
 static int64_t find_member(const struct source *source, const char *folder, const char *name,
                            int length) {
     struct mmul_text path = {0};
@@ -88,7 +90,7 @@ static int64_t find_member(const struct source *source, const char *folder, cons
     return found;
 }
 
-// All of a member, which lasts until mmul_free.
+// Reads a whole member into *bytes, released with mmul_free.
 static enum mmul_status read_member(struct mmul_archive *archive, int64_t member, const char *name,
                                     unsigned char **bytes, int64_t *count, struct mmul_error *err) {
     struct mmul_archive_stream *stream = NULL;
@@ -173,7 +175,8 @@ static void close_source(struct source *source) {
 
 // ---------------------------------------------------------------------------------------- listing
 
-// How many elements there are, and from the first to the last one in the storage; false: too many to count.
+// Computes the number of elements, and the distance from the first to the last in the storage, both
+// included. Returns false if there are too many to count.
 static bool count_elements(int dimensions, const int64_t *sizes, const int64_t *strides,
                            int64_t *count, int64_t *stretch) {
     int64_t step;
@@ -191,7 +194,8 @@ static bool count_elements(int dimensions, const int64_t *sizes, const int64_t *
     return true;
 }
 
-// Where its elements are: those of an array in the pickle, others in a storage of `bytes`. False: nowhere.
+// Finds the elements: an array's in the pickle, others in a storage of `bytes` bytes. Returns false
+// if the storage is missing.
 static bool find_elements(const struct source *source, const struct mmul_pickle_tensor *tensor,
                           struct mmul_tensor_entry *entry, int64_t *bytes) {
     const bool is_old = source->archive == NULL;
@@ -288,14 +292,15 @@ enum mmul_status mmul_pt_list_file(const struct mmul_matrix *matrix, const unsig
 
 // --------------------------------------------------------------------------------------- decoding
 
-// The elements of an entry as they are read: from a member of an archive or from the file, as they are or as a text.
+// The elements of an entry while they are read: from a member of an archive or from the file, as
+// bytes or as text.
 struct elements {
     const char *name;
     struct mmul_archive_stream *stream; // NULL: the file
     int fd;
-    int64_t at; // the next byte of the file
+    int64_t at; // next byte of the file
     bool is_latin1;
-    unsigned char lead; // the first byte of a character of two
+    unsigned char lead; // first byte of a two-byte character
 };
 
 static enum mmul_status fail_short(const struct elements *elements, struct mmul_error *err) {
@@ -318,7 +323,8 @@ static enum mmul_status read_raw(struct elements *elements, void *dst, int64_t c
     return got_bytes < (size_t)count ? fail_short(elements, err) : MMUL_OK;
 }
 
-// A character of U+0080 to U+00FF has two bytes. The pickle was checked to have no other ones.
+// Decodes text to bytes. Characters U+0080 to U+00FF have two bytes. The pickle's parser has
+// checked that there are no others.
 static enum mmul_status read_latin1(struct elements *elements, unsigned char *dst, int64_t count,
                                     struct mmul_error *err) {
     unsigned char buffer[BUFFER_BYTES];
@@ -367,14 +373,14 @@ static enum mmul_status copy(struct elements *elements, int64_t count, struct mm
         if (status == MMUL_OK)
             status = mmul_decoded_add(to, buffer, (size_t)now, err);
     }
-    // At its end a storage is checked.
+    // libzip verifies the checksum when the storage's end is read.
     int64_t ignored;
     return status == MMUL_OK && elements->stream != NULL
                ? mmul_archive_read(elements->stream, buffer, 1, &ignored, err)
                : status;
 }
 
-// The places of its sizes and strides are the last ones of four.
+// Copies the elements of a view one by one. Missing leading dimensions have size 1.
 static enum mmul_status gather(const struct mmul_tensor_entry *entry, const char *stretch,
                                struct mmul_decoded *to, struct mmul_error *err) {
     enum { AXES = 4 };

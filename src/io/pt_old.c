@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Nothing says how long the pickles are: the beginning of the file is read, and more of it where that ends too early.
+// Reads PyTorch files from before torch 1.6. The file does not give the length of its pickles, so
+// the parser gets the start of the file, and four times as much whenever that is too short.
+// Elements stay in the file: pt.c reads them.
 #include "io/pt_old.h"
 
 #include <stdlib.h>
@@ -58,7 +60,8 @@ static enum mmul_status place_storage(const struct source *source, int64_t at, i
                : fail(source->name, "a storage has more elements than can be counted", err);
 }
 
-// Where the storages are that begin at byte `at`, one behind the other. Their types are in the object's pickle.
+// Locates the storages, which lie one behind the other from byte `at` on. Their types are in the
+// object's pickle.
 static enum mmul_status place_storages(const struct source *source, int64_t at,
                                        const struct mmul_pickle *keys, struct mmul_pt_old *old,
                                        struct mmul_error *err) {
@@ -99,7 +102,7 @@ enum { MAGIC, VERSION, MACHINE, OBJECT, KEYS, PICKLES };
 struct pickles {
     struct mmul_pickle all[PICKLES];
     int64_t bytes;   // of all of them
-    bool needs_more; // there are too few bytes for them
+    bool needs_more; // too few bytes were given
 };
 
 static enum mmul_status parse_pickles(const unsigned char *bytes, size_t count, const char *name,
