@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Takes addresses apart. Whether a file has such a tensor is the matter of those who open it: names
-// of tensors may hold anything, colons and brackets too.
+// Parses addresses. Does not check that a file has such a tensor: names of tensors may contain
+// anything, also colons and brackets.
 #include "io/address.h"
 
 #include <ctype.h>
@@ -49,7 +49,7 @@ void mmul_address_fini(struct mmul_address *address) {
     *address = (struct mmul_address){0};
 }
 
-// A number or nothing at *text, which moves behind it. False: too large a number.
+// Reads a number or nothing at *text and moves *text behind it. Returns false if it exceeds int64.
 static bool scan_bound(const char **text, bool *has, int64_t *value) {
     char *end;
     *has = isdigit((unsigned char)**text) || (**text == '-' && isdigit((unsigned char)(*text)[1]));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Cells are cut out of the buffer and become numbers where they lie; the first line decides what separates them, how
-// many there are in a row, and whether it is a header.
+// Reads and writes tables of numbers as text. Cells are parsed in place in the reader's buffer. The
+// first line decides the separator, the number of cells in a row, and whether there is a header.
+// Parsing a number is number_reader.c's part.
 #include "io/csv.h"
 
 #include <math.h>
@@ -26,19 +27,20 @@ struct csv {
     char separator; // ' ': any number of blanks
     bool stops[256];
     bool missing_is_nan;
-    int64_t first_missing; // cells of the first line, before it is known what that is
+    int64_t first_missing; // missing cells of the first line while its kind is unknown
     enum first_line first;
     int64_t first_row;         // its line
-    char shown[SHOWN_MAX + 1]; // the header's first cell
+    char shown[SHOWN_MAX + 1]; // first cell of the header
     int64_t rows, cols;        // cols 0: not known yet
 };
 
 // ------------------------------------------------------------------------------------------ lines
 
-static const char mark[] = "\xEF\xBB\xBF"; // UTF-8's, at the beginning of what some programs write
+static const char mark[] = "\xEF\xBB\xBF"; // byte order mark of UTF-8, written by some programs
 enum { MARK_BYTES = sizeof mark - 1 };
 
-// What separates cells in a line: outside of quotes, a tab before a semicolon before a comma; else blanks.
+// Returns the separator of a line's cells: outside quotes, tab before semicolon before comma, else
+// blank.
 static char find_separator(const char *at, const char *end) {
     static const char separators[] = "\t;,";
     bool found[sizeof separators] = {false}, is_quoted = false;
@@ -54,7 +56,7 @@ static char find_separator(const char *at, const char *end) {
     return ' ';
 }
 
-// What may stand around a number, and is none of what separates cells.
+// Returns true for blanks that may surround a number, unless they separate cells.
 static bool is_blank(const struct csv *csv, char c) {
     return c == ' ' || c == '\r' || (c == '\t' && csv->separator != '\t');
 }
@@ -68,7 +70,7 @@ static void set_separator(struct csv *csv, char separator) {
 
 // ------------------------------------------------------------------------------------------ cells
 
-// A cell that stands for no number: empty, NA, N/A, or #N/A of spreadsheets.
+// Returns true for a cell without a number: empty, NA, N/A, or #N/A of spreadsheets.
 static bool is_missing(const char *begin, const char *end) {
     static const char *const words[] = {"", "NA", "N/A", "#N/A"};
     const size_t length = (size_t)(end - begin);
@@ -78,7 +80,7 @@ static bool is_missing(const char *begin, const char *end) {
     return false;
 }
 
-// "1,5" where something else is between cells.
+// Returns true for "1,5" if the comma is not the separator.
 static bool has_decimal_comma(const struct csv *csv, const char *text) {
     char changed[SHOWN_MAX + 1];
     double ignored;
@@ -90,7 +92,7 @@ static bool has_decimal_comma(const struct csv *csv, const char *text) {
     return mmul_number_parse(changed, changed + strlen(changed), &ignored);
 }
 
-// Refuses a cell. The hint is `hint`, where the cell itself does not ask for another one; NULL: none.
+// Refuses a cell. `hint` is used unless the cell itself suggests a better one. NULL: none.
 static enum mmul_status fail_text(const struct csv *csv, int64_t column, const char *text,
                                   const char *hint, struct mmul_error *err) {
     if (*text == '\0')
@@ -115,8 +117,8 @@ static void show(const char *begin, const char *end, char shown[static SHOWN_MAX
              is_cut ? "..." : "");
 }
 
-// A letter of ASCII, or the first byte of a UTF-8 letter. Signs of Latin-1, general punctuation (U+2212 is a minus),
-// Arabic digits and full-width digits are none.
+// Returns true for an ASCII letter or the first byte of a UTF-8 letter. Signs of Latin-1, general
+// punctuation (U+2212 is a minus), Arabic digits and full-width digits are not letters.
 static bool is_letter(char c) {
     const unsigned char byte = (unsigned char)c;
     const bool is_latin = (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
@@ -124,7 +126,8 @@ static bool is_letter(char c) {
            (byte >= 0xC3 && byte != 0xD9 && byte != 0xDB && byte != 0xE2 && byte < 0xEF);
 }
 
-// Can a header have this cell? Only such lines are left out: numbers in an unusual form are refused instead.
+// Returns true if a header can have this cell. Only such lines are skipped as headers: numbers in
+// an unusual form are refused.
 static bool is_heading(const char *begin, const char *end, bool is_quoted) {
     if (!is_quoted)
         return begin < end && is_letter(*begin);
@@ -133,7 +136,7 @@ static bool is_heading(const char *begin, const char *end, bool is_quoted) {
     return begin < end;
 }
 
-// All cells of the first line are numbers, or all are headings.
+// Checks that the cells of the first line are all numbers or all headings.
 static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_number, bool is_heading,
                                    const char *shown, struct mmul_error *err) {
     if (csv->first == NOTHING_YET && (is_number || is_heading)) {
@@ -142,14 +145,14 @@ static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_numb
     }
     if (csv->first == IS_NUMBERS ? is_number : csv->first == IS_HEADER && is_heading)
         return MMUL_OK;
-    // The column that does not fit: of a number among headings the first heading.
+    // Name the column that does not fit: for a number among headings, the first heading.
     return fail_text(csv, is_number ? 1 : column, is_number ? csv->shown : shown,
                      "a first line is a header if each cell begins with a letter or is text in "
                      "quotes",
                      err);
 }
 
-// The first line has been found to be numbers: the cells before are NaN.
+// Appends NaN for the missing cells at the start of the first line, now known to hold numbers.
 static enum mmul_status add_missing(struct csv *csv, struct mmul_error *err) {
     const double nan = NAN;
     enum mmul_status status = MMUL_OK;
@@ -181,7 +184,7 @@ static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *b
     if (!is_number)
         show(begin, end, shown);
     if (!is_number && csv->missing_is_nan && is_missing(begin, end)) {
-        // In the first line such a cell fits numbers and headings.
+        // A missing cell in the first line fits both numbers and headings.
         if (csv->cols == 0 && csv->first != IS_NUMBERS) {
             csv->first_missing += csv->first == NOTHING_YET;
             return MMUL_OK;
@@ -211,14 +214,15 @@ static enum mmul_status check_count(struct csv *csv, int64_t count, struct mmul_
                      count == 1 ? "" : "s", (long long)csv->cols, (long long)csv->first_row);
 }
 
-// Moves `at` to what is no blank. False: the line ends before that, or the file, or it cannot be read.
+// Moves `at` to the next non-blank. Returns false at the end of the line or file, or after an
+// error.
 static bool skip_blanks(struct csv *csv, enum mmul_status *status, struct mmul_error *err) {
     while (mmul_number_reader_has(&csv->reader, status, err) && is_blank(csv, *csv->reader.at))
         csv->reader.at++;
     return *status == MMUL_OK && csv->reader.at < csv->reader.end && *csv->reader.at != '\n';
 }
 
-// A line that is not blank: `at` is at its first cell, in the end behind the line.
+// Reads a line that is not blank. `at` is at its first cell, and behind the line afterwards.
 static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
     struct mmul_number_reader *reader = &csv->reader;
     enum mmul_status status;
@@ -237,7 +241,7 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
         is_over = stop == reader->end || *stop == '\n';
         reader->at = is_over ? stop : stop + 1;
     }
-    // A first line of nothing but missing cells has numbers.
+    // A first line with only missing cells counts as numbers.
     if (csv->cols == 0 && csv->first == NOTHING_YET)
         csv->first = IS_NUMBERS;
     if (csv->first == IS_HEADER)
@@ -251,7 +255,8 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-// Is a line that begins with '#' a comment? Spreadsheets write such errors as a cell, of a row that counts.
+// Returns true if a line that begins with '#' is a comment. Errors of spreadsheets begin so too,
+// but are cells of a row.
 static bool is_comment(struct csv *csv, enum mmul_status *status, struct mmul_error *err) {
     static const char *const errors[] = {"#N/A",  "#DIV/0!", "#REF!", "#VALUE!",
                                          "#NUM!", "#NAME?",  "#NULL!"};
@@ -288,7 +293,7 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
             status = mmul_number_reader_skip_line(reader, err);
             continue;
         }
-        // The first line lies in the buffer, as far as there is room for it.
+        // find_separator needs the whole first line in the buffer, as far as it fits.
         if (csv->cols == 0 && reader->at > reader->buffer)
             status = mmul_number_reader_more(reader, err);
         if (status == MMUL_OK && csv->cols == 0)
@@ -302,7 +307,7 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
 enum mmul_status mmul_csv_decode(int fd, const char *name, bool missing_is_nan,
                                  struct mmul_decoded *to, struct mmul_matrix_info *info,
                                  struct mmul_error *err) {
-    // No tab is skipped before it is known what separates cells.
+    // '\t' as separator keeps tabs from being skipped before the separator is known.
     struct csv csv = {.to = to, .separator = '\t', .missing_is_nan = missing_is_nan};
     enum mmul_status status = mmul_number_reader_init(&csv.reader, fd, name, 0, err);
     if (status == MMUL_OK)
@@ -337,7 +342,7 @@ enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *
 
 // ---------------------------------------------------------------------------------------- probing
 
-// Is the first cell of this line a number?
+// Returns true if the first cell of the line is a number.
 static bool begins_with_number(const char *at, const char *end, char separator) {
     const char *stop = at;
     double ignored;

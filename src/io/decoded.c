@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The file of decoded elements: written from its beginning through a buffer, or mapped. What the bytes are is the
-// business of the formats.
+// The file of decoded elements, written sequentially through a buffer, or mapped. The formats'
+// files decode; here bytes have no meaning.
 #include "io/decoded.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *byte
     return MMUL_OK;
 }
 
-// Asking first is kinder than to fill the disk before it fails.
+// Returns true if the file system has room. Checking first avoids filling the disk before failing.
 static bool has_space(int fd, int64_t bytes) {
     struct statvfs space;
     return fstatvfs(fd, &space) != 0 || space.f_frsize == 0 ||
@@ -92,7 +92,7 @@ enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matr
         return fail_space(decoded, errno, err);
     if (mmul_matrix_was_written(matrix))
         return mmul_matrix_fail_written(matrix->name, err);
-    matrix->fd = decoded->fd; // the file stays the matrix's, which is known by it
+    matrix->fd = decoded->fd; // the file descriptor now belongs to the matrix
     decoded->fd = -1;
     matrix->stored = found.st_mtim;
     matrix->info.file_bytes = decoded->bytes;
@@ -104,6 +104,6 @@ void mmul_decoded_fini(struct mmul_decoded *decoded) {
     if (decoded->mapped != NULL)
         munmap(decoded->mapped, (size_t)decoded->bytes);
     if (decoded->fd >= 0)
-        close(decoded->fd); // of no worth
+        close(decoded->fd); // contents are discarded
     mmul_free(decoded->buffer);
 }

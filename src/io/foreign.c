@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Looks at the first bytes of files. Nothing is read beyond what is given and nothing is believed:
-// a wrong guess only chooses the words in which a file is refused, so each is as narrow as its
-// format allows. What .bin matrices begin with (-3 to 4 as an int32) fits none of them.
+// Probes the first bytes of files. Nothing beyond the given bytes is read. A wrong guess only
+// chooses the words in which a file is refused, so each probe is as narrow as its format allows.
+// The starts of .bin matrices (-3 to 4 as an int32) match none of them.
 #include "io/foreign.h"
 
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
-// The local header of a zip entry: its name's length is at 26, the name at 30.
+// Looks for `part` in the name in a zip entry's local header: length at byte 26, name at 30.
 static bool first_entry_has(const unsigned char *start, size_t count, const char *part,
                             bool at_end) {
     enum { LENGTH_AT = 26, NAME_AT = 30 };
@@ -39,7 +39,7 @@ bool mmul_is_pickle(const unsigned char *start, size_t count) {
     return count >= 3 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
 }
 
-// LONG1 of 10 bytes, from protocol 4 on behind a frame.
+// The magic number is a LONG1 of 10 bytes. Since protocol 4 a frame precedes it.
 bool mmul_is_old_pytorch(const unsigned char *start, size_t count) {
     static const unsigned char magic[] = "\x8A\n\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19";
     enum { PROTO = 2, FRAME = 9, MAGIC = sizeof magic - 1 };
@@ -60,8 +60,8 @@ bool mmul_is_safetensors(const unsigned char *start, size_t count) {
         return false;
     for (int b = 7; b >= 0; b--)
         length = length << 8 | start[b];
-    // Longer ones than 100 MB are refused later; beyond 32 bits it may be a .bin with a batch. Without a tensor they
-    // are all of the file: a .bin of 0 rows is longer.
+    // Headers over 100 MB are refused later. Beyond 32 bits the file may be a .bin with a batch. A
+    // header without tensors must fill the file: a .bin of 0 rows is longer.
     return (length >= LEAST || (length >= EMPTY && length == count - 8)) && length <= UINT32_MAX &&
            start[8] == '{' && (start[9] == '"' || start[9] == '}' || is_blank(start[9]));
 }
@@ -77,7 +77,7 @@ bool mmul_is_utf16(const unsigned char *start, size_t count) {
     enum { LEAST = 8 };
     if (count < LEAST)
         return false;
-    // Of float16 a .bin begins with FE FF FF FF.
+    // A .bin of float16 begins with FE FF FF FF.
     if ((start[0] == 0xFF && start[1] == 0xFE) ||
         (start[0] == 0xFE && start[1] == 0xFF && start[2] != 0xFF))
         return true;
@@ -114,8 +114,8 @@ bool mmul_is_json_lines(const unsigned char *start, size_t count) {
     return last > 0 && start[last - 1] == closing && first + 1 < count && line[1] == start[0];
 }
 
-// Fields of a protobuf: the version of ONNX, and behind it another one of a model's as short as those of a version,
-// or with a length.
+// Looks for two protobuf fields: the version of ONNX, then a field of a model that is either as
+// short as a version or has a length.
 bool mmul_is_onnx(const unsigned char *start, size_t count) {
     enum { VERSION = 1 << 3, VERSION_MOST = 64 };
     if (count < 3 || start[0] != VERSION || start[1] == 0 || start[1] > VERSION_MOST)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How formats without a plain magic number are known by their first bytes. Pure.
+// Probes of the first bytes, for formats without a plain magic number. Pure.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-// Zip archives by the name of their first entry.
+// Zip archives, by the name of their first entry.
 bool mmul_is_npz(const unsigned char *start, size_t count);
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count);
 
@@ -13,19 +13,19 @@ bool mmul_is_pytorch_zip(const unsigned char *start, size_t count);
 bool mmul_is_pickle(const unsigned char *start, size_t count);
 bool mmul_is_old_pytorch(const unsigned char *start, size_t count);
 
-// A length of eight bytes and the JSON object that is so long.
+// A length of eight bytes, then a JSON object of that length.
 bool mmul_is_safetensors(const unsigned char *start, size_t count);
 
-// Nothing but printable characters (ASCII, UTF-8 in form) and white space.
+// Only printable characters (ASCII, UTF-8 in form) and white space.
 bool mmul_is_text(const unsigned char *start, size_t count);
 
-// Text in UTF-16: with a mark at its beginning, or of ASCII.
+// Text in UTF-16: with a byte order mark, or ASCII throughout.
 bool mmul_is_utf16(const unsigned char *start, size_t count);
 
 // "%%MatrixMarket" in any case.
 bool mmul_is_mtx(const unsigned char *start, size_t count);
 
-// Texts: what begins with a brace or a bracket.
+// Text that begins with a brace or a bracket.
 bool mmul_is_json(const unsigned char *start, size_t count);
 bool mmul_is_json_lines(const unsigned char *start, size_t count); // one after the other
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What an owner of a foreign file can do, with that file's name in it.
+// Fills the hint of a foreign format with the names of the user's own files, so that the printed
+// command can be pasted. The hints themselves are in the table of formats.c.
 #include <stdio.h>
 #include <string.h>
 
 #include "io/formats.h"
 
-// A file's name in quotes, with the ending in place of its own one where that is not NULL. One that quotes do not hold,
-// or that is no file's, is A. Returns the characters that it takes, as snprintf does.
+// Writes a file's name in quotes, its ending replaced by `ending` unless that is NULL. A name that
+// quotes cannot hold, or standard input, becomes A. Returns the length as snprintf does.
 static int put_name(char *text, size_t room, const char *path, const char *ending) {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     const char *dot = strrchr(name, '.');
@@ -16,7 +17,7 @@ static int put_name(char *text, size_t room, const char *path, const char *endin
     const size_t whole = strlen(path);
     const size_t length =
         ending != NULL && dot != NULL && dot > name ? (size_t)(dot - path) : whole;
-    // Never the file itself: one that is called .npy and is none.
+    // The output must not be the input, such as a file called .npy that is not one.
     const bool is_itself = ending != NULL && strcmp(path + length, ending) == 0;
     return snprintf(text, room, "'%.*s%s%s'", (int)length, path, is_itself ? ".new" : "",
                     ending != NULL ? ending : "");
@@ -41,7 +42,7 @@ const char *mmul_format_hint(const struct mmul_format_row *row, const char *path
             text[length++] = *at++;
         }
     }
-    if (length >= MMUL_FORMAT_HINT_BYTES) // what is cut off is nothing to paste
+    if (length >= MMUL_FORMAT_HINT_BYTES) // a truncated command could not be pasted
         return mmul_format_hint(row, "-", text);
     text[length] = '\0';
     return text;

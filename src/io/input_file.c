@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Input files that are open, counted. The content is matrix_file.c's business.
+// Open input files with reference counts and detection of later writes. matrix_file.c interprets
+// the content.
 #include "io/input_file.h"
 
 #include <errno.h>
@@ -13,8 +14,8 @@
 #include "base/status.h"
 #include "io/fingerprint.h"
 
-// The kernel's times of files advance in steps of up to 10 ms (CONFIG_HZ=100): a write that follows another one within
-// a step leaves no trace in them. Git calls such files racily clean.
+// The kernel's file times advance in steps of up to 10 ms (CONFIG_HZ=100). A second write within a
+// step leaves the time unchanged. Git calls such files racily clean.
 enum { STEP_NS = 20 * 1000 * 1000 };
 
 static enum mmul_status fail_open(int errnum, const char *name, struct mmul_error *err) {
@@ -61,7 +62,7 @@ enum mmul_status mmul_input_file_open(const char *path, int fd, const char *name
             close(fd);
         return status;
     }
-    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
+    // O_NONBLOCK keeps a FIFO from waiting for a writer. Regular files ignore it.
     made->fd = fd >= 0 ? fd : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     made->references = 1;
     if (made->fd < 0 || fstat(made->fd, &made->opened) != 0)
@@ -98,8 +99,8 @@ void mmul_input_file_release(struct mmul_input_file *file) {
     mmul_free(file);
 }
 
-// A file that is still the same one step of its times after the last write needs no samples any more: a later write
-// would have left a later time.
+// Samples are compared only until one time step after the last write: a later write would have left
+// a later time.
 bool mmul_input_file_was_written(struct mmul_input_file *file) {
     struct stat now;
     struct mmul_error ignored;

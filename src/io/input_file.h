@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// Input files that are open. Matrices and lists of tensors share an open file by counted references, so that all of
-// them are of one version of it, even when another file takes its name meanwhile. Sets of them are io/inputs.h's.
+// Open input files. Matrices and lists of tensors share an open file by reference counts, so that
+// all see the same version, even if another file takes its name meanwhile. Sets of them are in
+// io/inputs.h.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,28 +9,29 @@
 #include "mpimatmul_local.h"
 
 struct mmul_input_file {
-    int references; // changed through __atomic builtins: the last owner may be any thread
+    int references; // changed by __atomic builtins: any thread may release last
     int fd;         // owned
     char *path;     // owned, as it was opened
-    char *real;     // owned, without links; NULL: it has none, such as standard input
+    char *real;     // owned, path without links; NULL: none, as for standard input
     struct stat opened;
-    bool
-        is_recent; // the last write was too short a time before: `samples` count as well. Through __atomic builtins
-    uint64_t samples; // then: hash of samples of the content
+    // True if the last write was so recent that `samples` must be compared, too. Accessed through
+    // __atomic builtins.
+    bool is_recent;
+    uint64_t samples; // hash of samples of the content, if is_recent
 };
 
-// Opens the regular file at `path`, or takes `fd` unless it is negative; the file owns it from then on, also where this
-// fails. `name` is for errors. The caller has the one reference. Fails with MMUL_ERR_NO_INPUT (missing, unreadable,
-// not a regular file) and MMUL_ERR_SYSTEM.
+// Opens the regular file at `path`, or takes over `fd` unless it is negative. `fd` is owned from
+// then on, also if the call fails. `name` is for errors. The caller has the only reference. Fails
+// with MMUL_ERR_NO_INPUT (missing, unreadable, not a regular file) and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_input_file_open(const char *path, int fd, const char *name,
                                       struct mmul_input_file **file, struct mmul_error *err);
 
-// One reference more; returns `file`.
+// Adds a reference and returns `file`.
 struct mmul_input_file *mmul_input_file_share(struct mmul_input_file *file);
 
-// One reference less; the last one closes the file. NULL is legal.
+// Drops a reference. The last one closes the file. NULL is legal.
 void mmul_input_file_release(struct mmul_input_file *file);
 
-// True if the content may have changed since the file was opened: size or time differ, or, of a file that was written
-// to immediately before, samples do (64 blocks of 4 KiB).
+// Returns true if the content may have changed since the file was opened: size or time differ, or,
+// if it was written just before, its samples (64 blocks of 4 KiB).
 bool mmul_input_file_was_written(struct mmul_input_file *file);

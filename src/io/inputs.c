@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sets of input files, each of which is opened once and listed once in a job.
+// Sets of input files: each file is opened once and listed once in a job.
 #include "io/inputs.h"
 
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "base/status.h"
 #include "io/tensors.h"
 
-// Both are references of the set.
+// A file of the set, with a reference to both.
 struct listed_file {
     struct mmul_input_file *file;
-    struct mmul_tensors *tensors; // NULL: not listed yet, or one matrix
+    struct mmul_tensors *tensors; // NULL: not listed yet, or a single matrix
 };
 
 struct mmul_inputs {
@@ -92,7 +92,7 @@ enum mmul_status mmul_inputs_open_file(struct mmul_inputs *inputs, const char *p
         status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': it is empty", path);
     if (status == MMUL_OK)
         *fd = file->fd;
-    mmul_input_file_release(opened); // the set has it
+    mmul_input_file_release(opened); // the set has its own reference
     return status;
 }
 

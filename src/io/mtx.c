@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Entries are put where they belong in the mapped file of all elements, and of symmetric matrices where they are
-// mirrored to: what is stored is the lower triangle. Lines count from 1 in what is refused.
+// Reads and writes Matrix Market files. Each entry goes to its position in the mapped file of all
+// elements, and in symmetric matrices also to the mirrored one, since files store the lower
+// triangle. Errors count lines from 1.
 #include "io/mtx.h"
 
 #include <inttypes.h>
@@ -51,7 +52,7 @@ static enum mmul_status skip_blanks(struct mtx *mtx, struct mmul_error *err) {
     return status;
 }
 
-// The next word of this line, empty where there is none; it lasts until the next one is taken.
+// Reads the next word of the line, empty at its end. The word is valid until the next is read.
 static enum mmul_status take_word(struct mtx *mtx, const char **begin, const char **end,
                                   struct mmul_error *err) {
     enum mmul_status status = skip_blanks(mtx, err);
@@ -80,7 +81,8 @@ static enum mmul_status end_line(struct mtx *mtx, struct mmul_error *err) {
     return status == MMUL_OK ? mmul_number_reader_skip_line(&mtx->reader, err) : status;
 }
 
-// Is there a line that is neither blank nor a comment? Moves to it. False: the file ends, or *status says why.
+// Moves to the next line that is neither blank nor a comment. Returns false at the end of the file,
+// or after an error, set in *status.
 static bool find_line(struct mtx *mtx, enum mmul_status *status, struct mmul_error *err) {
     struct mmul_number_reader *reader = &mtx->reader;
     for (*status = skip_blanks(mtx, err); *status == MMUL_OK && reader->at < reader->end;
@@ -101,7 +103,7 @@ static bool is_word(const char *begin, const char *end, const char *word) {
            strncasecmp(begin, word, (size_t)(end - begin)) == 0;
 }
 
-// One of the words, which end with NULL, by its place among them.
+// Reads a word and finds its index among `words`, which end with NULL.
 static enum mmul_status take_choice(struct mtx *mtx, const char *const *words, const char *what,
                                     int *choice, struct mmul_error *err) {
     const char *begin, *end;
@@ -141,7 +143,8 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
         return status;
     mtx->is_array = format == 1;
     mtx->field = field == UNSIGNED ? INTEGER : (enum field)field;
-    mtx->symmetry = symmetry == HERMITIAN ? SYMMETRIC : (enum symmetry)symmetry; // of real numbers
+    // equal for real numbers
+    mtx->symmetry = symmetry == HERMITIAN ? SYMMETRIC : (enum symmetry)symmetry;
     if (mtx->field == PATTERN && (mtx->is_array || mtx->symmetry == SKEW))
         return mmul_fail(err, MMUL_ERR_DATA,
                          "'%s' is not a valid .mtx file: a pattern is general or symmetric, and of "
@@ -151,7 +154,7 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
 }
 
 static enum mmul_status read_sizes(struct mtx *mtx, struct mmul_error *err) {
-    const int64_t most = INT64_C(1) << 40; // two of them can be counted
+    const int64_t most = INT64_C(1) << 40; // their product fits int64 as elements are counted
     enum mmul_status status;
     if (!find_line(mtx, &status, err))
         return status == MMUL_OK ? fail_line(mtx, "sizes", NULL, NULL, err) : status;
@@ -176,7 +179,7 @@ struct entry {
     int64_t whole;
 };
 
-// False: the sum is beyond int64.
+// Adds a value to an element. Returns false if the sum exceeds int64.
 static bool add(const struct mtx *mtx, int64_t row, int64_t col, const struct entry *e) {
     const int64_t at = row * mtx->cols + col;
     int64_t *whole = (int64_t *)mtx->elements + (mtx->field == INTEGER ? at : 0);
@@ -211,7 +214,8 @@ static enum mmul_status take_place(struct mtx *mtx, struct entry *e, struct mmul
     return status;
 }
 
-// What is stored of a symmetric matrix is its lower triangle. The diagonal of a skew-symmetric one is 0.
+// Checks that an entry is in the lower triangle, the only part of a symmetric matrix that is
+// stored. The diagonal of a skew-symmetric matrix is 0.
 static enum mmul_status check_place(const struct mtx *mtx, const struct entry *e,
                                     struct mmul_error *err) {
     const bool is_zero = mtx->field == REAL ? e->real == 0 : e->whole == 0;
@@ -235,7 +239,8 @@ static enum mmul_status take_value(struct mtx *mtx, struct entry *e, struct mmul
     return status;
 }
 
-// The place after this one in an array: down the column, in a triangle from its diagonal on, or below it.
+// Moves to the next position of an array: down the column, which in a triangle starts on the
+// diagonal, or below it if skew-symmetric.
 static void advance(const struct mtx *mtx, struct entry *e) {
     if (++e->row < mtx->rows)
         return;

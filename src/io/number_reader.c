@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Text to numbers. Most numbers have few digits: their value is one product or quotient of two doubles that
-// are exact, so that the one rounding is the right one (Clinger, How to read floating point numbers accurately, 1990).
-// All others are strtod's, in the C locale.
+// Parses numbers. Most have few digits: the value is one product or quotient of two exact doubles,
+// so that its single rounding is correct (Clinger, How to read floating point numbers accurately,
+// 1990). All others go to strtod in the C locale.
 #include "io/number_reader.h"
 
 #include <errno.h>
@@ -114,11 +114,11 @@ static bool parse_word(const char *begin, const char *end, double *value) {
     return true;
 }
 
-// A number without a sign, taken apart: digits x 10^exponent.
+// A number without its sign: digits x 10^exponent.
 struct decimal {
     uint64_t digits;
-    int kept;         // of the digits that count, as many as a word holds
-    bool has_more;    // and there were more
+    int kept;         // significant digits in `digits`, at most 19
+    bool has_more;    // more digits follow
     int64_t exponent; // of 10
 };
 
@@ -138,7 +138,7 @@ static const char *add_digits(struct decimal *d, const char *p, const char *end,
     return p;
 }
 
-// 'D' is Fortran's, of double precision.
+// Fortran writes 'D' for double precision.
 static bool is_exponent(char c) {
     return c == 'e' || c == 'E' || c == 'd' || c == 'D';
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers become text in a buffer, in the C locale whatever the caller's is.
+// Formats numbers into a buffer, in the C locale regardless of the caller's.
 #include "io/number_writer.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lists of tensors, whatever kind of file they are in: the formats' own files fill them.
+// Lists of tensors, independent of the format. The formats' own files fill the lists.
 #include "io/tensors.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ static const struct mmul_tensor_entry *find(const struct mmul_tensors *tensors, 
     return NULL;
 }
 
-// An address with a range behind it is the name before it.
+// Reports a missing tensor. If the address ends in a range, the name is the part before it.
 static enum mmul_status fail_absent(const struct mmul_tensors *tensors, const char *path,
                                     const char *address, struct mmul_error *err) {
     const char **names = NULL;
