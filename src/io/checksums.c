@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Checksums of tensors: made when a .safetensors file is packed, compared when a state is restored.
+// Checksums of tensors: computed when a .safetensors file is packed, compared when a state is
+// restored.
 #include "io/checksums.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static void add_text(struct mmul_hasher *hasher, const char *text) {
     mmul_hasher_add(hasher, text, strlen(text) + 1);
 }
 
-// Of all names and checksums, and of the texts that are none.
+// Hashes all names and checksums, and all texts that are no checksums.
 static enum mmul_status hash_all(json_t *texts, const struct mmul_checked *checked, int64_t count,
                                  uint64_t *hash, struct mmul_error *err) {
     struct mmul_hasher *hasher = NULL;
@@ -79,7 +80,7 @@ static json_t *format(uint64_t hash) {
     return json_string(digits);
 }
 
-// "xxh3:NAME" in memory of the caller's (mmul_free).
+// Makes "xxh3:NAME", released by the caller with mmul_free.
 static enum mmul_status make_key(const char *tensor, char **made, struct mmul_error *err) {
     const size_t bytes = sizeof key + strlen(tensor) + 1;
     enum mmul_status status = MMUL_ALLOCATE_RAW(*made, (int64_t)bytes, "a checksum", err);
@@ -88,7 +89,8 @@ static enum mmul_status make_key(const char *tensor, char **made, struct mmul_er
     return status;
 }
 
-// The sum of all stands first, behind it the texts: so the beginning of a file tells its version from all others.
+// The checksum of everything comes first, then the texts. So the first bytes of a file distinguish
+// its version from all others.
 enum mmul_status mmul_checksums_store(struct json_t *texts, const struct mmul_checked *checked,
                                       int count, struct json_t **made, struct mmul_error *err) {
     uint64_t all = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// Checksums in the metadata of .safetensors files: "xxh3:NAME" of the elements of each tensor, and "xxh3" of all names
-// and checksums in order and of the other texts. XXH3 of 64 bits, as 16 hexadecimal digits. A file whose header is of
-// one version and whose elements are of another one does not pass (mmul_tensors_check).
+// Checksums in the metadata of .safetensors files. "xxh3:NAME" covers the elements of a tensor.
+// "xxh3" covers all names and checksums in order, and the other texts. XXH3 of 64 bits, as 16
+// hexadecimal digits. A file that mixes a header and elements of different versions fails
+// mmul_tensors_check.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -14,10 +14,12 @@ struct mmul_checked {
     uint64_t hash;    // of its elements as they lie in the file
 };
 
-// The checksum of `bytes` bytes of a file from `offset` on. Returns 0 or errno, EIO where the file ends before.
+// Computes the checksum of `bytes` bytes of a file from `offset` on. Returns 0 or errno, EIO if the
+// file ends before.
 int mmul_checksum_read(int fd, int64_t offset, int64_t bytes, uint64_t *hash);
 
-// *made: `texts` (an object, borrowed; NULL: none) with the checksums of `count` tensors, in their order in the file.
-// The caller owns it (json_decref). Fails with MMUL_ERR_SYSTEM, and MMUL_ERR_USAGE: a name is not UTF-8.
+// Adds the checksums of `count` tensors, in their order in the file, to a copy of `texts` (an
+// object, borrowed; NULL: none). The caller owns *made (json_decref). Fails with MMUL_ERR_SYSTEM,
+// and with MMUL_ERR_USAGE if a name is not UTF-8.
 enum mmul_status mmul_checksums_store(struct json_t *texts, const struct mmul_checked *checked,
                                       int count, struct json_t **made, struct mmul_error *err);

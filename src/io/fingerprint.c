@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The beginning and samples of a file as one hash. The elements are cut into 64 equal stretches and one
-// block is read at a random place in each, so that no large part of a file goes unseen.
+// Hashes the beginning and samples of a file. The elements are cut into 64 equal stretches, and one
+// block is read at a random position of each, so that no large part of a file is missed.
 //
 //   |header|..[block]......|......[block]..|.[block].......| ... |
 #include "io/fingerprint.h"
@@ -18,7 +18,7 @@
 
 enum { BLOCKS = 64, BLOCK_BYTES = 4096, HEAD_BYTES = 64 << 10 };
 
-// Bytes [begin, end), as far as the file has them.
+// Adds bytes [begin, end), as far as the file has them.
 static int add_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *hasher) {
     unsigned char buffer[BLOCK_BYTES];
     size_t got;
@@ -39,7 +39,7 @@ static int add_samples(int fd, struct mmul_file_part part, uint64_t seed,
     for (int block = 0; errnum == 0 && block < BLOCKS; block++) {
         int64_t begin = part.begin + block * stretch;
         int64_t end = block == BLOCKS - 1 ? part.end : begin + stretch;
-        int64_t room = end - begin - BLOCK_BYTES; // last place of a block is begin + room
+        int64_t room = end - begin - BLOCK_BYTES; // a block starts at begin + room at the latest
         if (room > 0)
             begin += (int64_t)(mmul_random_at(seed, (uint64_t)block) % (uint64_t)(room + 1));
         errnum = add_bytes(fd, begin, mmul_smaller(end, begin + BLOCK_BYTES), hasher);
@@ -95,7 +95,8 @@ static enum mmul_status compare(int fd, const char *path, struct mmul_file_part 
 enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_part part, uint64_t seed,
                                        const struct mmul_fingerprint *expected, int *fd,
                                        struct mmul_error *err) {
-    int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // no waiting for a FIFO's writer
+    // O_NONBLOCK: do not wait for a FIFO's writer
+    int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (opened < 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
     enum mmul_status status = compare(opened, path, part, seed, expected, err);

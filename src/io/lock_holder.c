@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads /proc/locks, which lists every lock with its process and inode. The device that it gives is not always the one
-// that stat gives (btrfs, overlayfs): the process's open files decide.
+// Reads /proc/locks, which lists every lock with its process and inode. Its device number can
+// differ from that of stat (btrfs, overlayfs), so the process's open files decide.
 #include "io/lock_holder.h"
 
 #include <dirent.h>
@@ -25,7 +25,7 @@ static bool has_open(long long pid, const struct stat *file) {
     return has;
 }
 
-// Its command line, cut where there is no room.
+// Reads the process's command line, truncated to `capacity`.
 static void read_program(long long pid, char *program, size_t capacity) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/cmdline", pid);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which matrices can be used where they lie, and what went wrong with one that was. Nothing stays
-// mapped here: a page is mapped for a moment, to see whether the file system can.
+// Decides which matrices can be used in place, and finds the cause of a failed use. Nothing stays
+// mapped here: one page is mapped for a moment to test the file system.
 #include "io/mapping.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int64_t nanoseconds(struct timespec time) {
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-// Opened anew: what is open for writing alone cannot be mapped.
+// A write-only descriptor cannot be mapped, so the file is opened again.
 bool mmul_file_can_map(int fd, bool writable) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -35,7 +35,7 @@ bool mmul_file_can_map(int fd, bool writable) {
     return mapped != MAP_FAILED;
 }
 
-// Mappings begin on a page, so the offset decides about a file, the pointer about memory.
+// Mappings begin on a page, so the offset decides for a file, the pointer for memory.
 static bool is_aligned(const struct mmul_extent *extent, enum mmul_dtype dtype) {
     uint64_t address =
         extent->memory != NULL ? (uintptr_t)extent->memory : (uint64_t)extent->offset;
@@ -68,7 +68,7 @@ bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
     struct mmul_extent found = {
         .memory = output->memory, .fd = output->fd, .offset = output->data_offset};
     if (output->dtype != dtype || (found.memory == NULL && !output->is_reserved))
-        return false; // nor has one that is expected
+        return false; // also for an expected output
     if (mmul_shape_bytes(output->shape, output->dtype, &found.bytes, &ignored) != MMUL_OK)
         return false;
     if (!is_aligned(&found, output->dtype) ||
@@ -122,6 +122,6 @@ enum mmul_status mmul_mapped_check(const struct mmul_mapped_file *file, bool has
         return fail_shorter(file, now.st_size, err);
     if (!has_failed)
         return MMUL_OK;
-    enum mmul_status status = mmul_mapped_check_same(file, err); // shorter for a while, say
+    enum mmul_status status = mmul_mapped_check_same(file, err); // e.g. shorter for a while
     return status == MMUL_OK ? fail_mapped(file, EIO, err) : status;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Matrices of files, told apart by their first bytes, and of the caller's memory.
-// Everything that can be wrong with a file is found here, before anything of its size is
-// allocated. Which file a name means is matrix_open.c's, reading its elements matrix_read.c's; a Fortran-order
-// file is read whole at once.
+// Matrices in files, recognised by their first bytes, and in the caller's memory. Every error of a
+// file is found here, before anything of its size is allocated. A file in Fortran order is read
+// whole at once. matrix_open.c resolves names, matrix_read.c reads elements.
 #include "io/matrix_file.h"
 
 #include <string.h>
@@ -41,7 +40,7 @@ void mmul_matrix_take_file(struct mmul_matrix *matrix, struct mmul_input_file *f
     matrix->info.file_bytes = file->opened.st_size;
 }
 
-// What a file begins with, and what it is therefore.
+// The first bytes of a file and the row of its format.
 struct start {
     unsigned char bytes[MMUL_FORMAT_START_BYTES];
     size_t count;
@@ -96,7 +95,7 @@ static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_err
     return mmul_matrix_read_run(matrix, 0, count, dtype, matrix->fortran, err);
 }
 
-// A part of a Fortran order file is no stretch of it: all of it becomes C order, in memory.
+// Converts a whole Fortran-order file to C order, in memory, since a range of it is not contiguous.
 static enum mmul_status turn(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct mmul_shape shape = matrix->info.shape;
     size_t bytes_each = mmul_dtype_bytes(matrix->info.stored);
@@ -119,7 +118,7 @@ static enum mmul_status turn(struct mmul_matrix *matrix, struct mmul_error *err)
     return status;
 }
 
-// The part [begin, end) of the first axis: in C order a stretch of the elements.
+// Narrows the matrix to the range of its first axis, which in C order is contiguous.
 static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error *err) {
     const struct mmul_axis_range *range = &matrix->range;
     struct mmul_shape *shape = &matrix->info.shape;
@@ -229,7 +228,7 @@ enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
     return MMUL_OK;
 }
 
-// The elements are in memory, or nobody wants them any more.
+// Releases the file, once the elements are in memory or no longer needed.
 static void leave_file(struct mmul_matrix *matrix) {
     if (matrix->fd >= 0 && (matrix->file == NULL || matrix->fd != matrix->file->fd))
         close(matrix->fd); // decoded elements

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is known of an open matrix: what it says of itself, whether its file holds that, and which file that is.
+// Queries on an open matrix: its properties, the check of its file's length, and the identity of
+// its file. Reads no elements.
 #include "io/matrix_file.h"
 
 #include <linux/magic.h>
@@ -45,7 +46,7 @@ const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
     return matrix->name;
 }
 
-// Decoded elements are a copy of what the file was.
+// Decoded elements are a copy, so a later write does not matter.
 bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
     return matrix->file != NULL && matrix->fd == matrix->file->fd &&
            mmul_input_file_was_written(matrix->file);

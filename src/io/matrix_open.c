@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Opens matrices and lists of tensors by name: a kept set that is put together, standard input, or a path, perhaps with
-// the address of a tensor behind it. A file of a set of inputs is opened once. matrix_file.c reads the content.
+// Opens matrices and lists of tensors by name. A name is a kept set, whose shards are joined,
+// standard input, or a path with an optional address of a tensor. A file of a set of inputs is
+// opened once. matrix_file.c reads the content.
 #include "base/memory.h"
 #include "base/text.h"
 #include "io/inputs.h"
@@ -43,7 +44,8 @@ static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matri
     return mmul_inputs_add(inputs, file, err);
 }
 
-// *tensors: of the matrix's file, with a reference for the caller, or NULL. A set keeps them with the file.
+// Lists the tensors of the matrix's file. *tensors has a reference for the caller, or is NULL. A
+// set of inputs stores the list with the file.
 static enum mmul_status list_file(struct mmul_inputs *inputs, const struct mmul_matrix *matrix,
                                   struct mmul_tensors **tensors, struct mmul_error *err) {
     *tensors = mmul_inputs_tensors(inputs, matrix->file);

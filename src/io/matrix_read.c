@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Reads regions of open matrices. C order: contiguous runs, straight into the target where nothing
-// has to be converted, else through a small buffer on the stack (byte order, float64, widening).
-// Fortran order: the whole file is in memory already and is fortran tile by tile, so that both
-// the columns it is read along and the rows it is written along stay in cache.
+// Reads regions of open matrices. C order: contiguous runs, straight into the target if nothing has
+// to be converted, else through a small buffer on the stack (byte order, float64, widening).
+// Fortran order: the whole file is in memory already and is transposed tile by tile, so that the
+// source columns and the target rows both stay in cache.
 #include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-// Where elements go, and as what.
+// Destination of elements, and their type there.
 struct target {
     enum mmul_dtype dtype;
     void *at;
@@ -76,7 +76,7 @@ enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t
                      name, (long long)end, (long long)expected);
 }
 
-// What was to be read from `end` on is not there, and perhaps more than that.
+// Reports that the file ends at byte `end`, or earlier if it is now shorter still.
 static enum mmul_status fail_at(const struct mmul_matrix *matrix, int64_t end,
                                 struct mmul_error *err) {
     struct stat now;
@@ -90,7 +90,7 @@ static enum mmul_status fail_at(const struct mmul_matrix *matrix, int64_t end,
     return mmul_matrix_fail_shorter(matrix->name, end, matrix->data_offset + bytes, err);
 }
 
-// Elements as stored, in the byte order of this machine.
+// Reads elements as stored, in the byte order of this machine.
 static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, int64_t count,
                               void *dst, struct mmul_error *err) {
     size_t bytes_each = mmul_dtype_bytes(matrix->info.stored);
@@ -111,13 +111,13 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
     return MMUL_OK;
 }
 
-// Whole numbers up to this have a value of their own in the type.
+// Returns the largest whole number up to which the type represents each exactly.
 static int64_t exact_limit(enum mmul_dtype dtype) {
     return dtype == MMUL_F64 ? INT64_C(1) << 53 : 1 << 24;
 }
 
-// Whole numbers that `target` has not, by the place of the first of them, `elements` being `first` and
-// following of the stack in C order.
+// Refuses whole numbers that `target` cannot represent, and reports the position of the first.
+// `elements` are `first` and following of the stack in C order.
 static enum mmul_status check_integers(const struct mmul_matrix *matrix, const void *elements,
                                        int64_t first, int64_t count, enum mmul_dtype target,
                                        struct mmul_error *err) {
@@ -137,8 +137,8 @@ static enum mmul_status check_integers(const struct mmul_matrix *matrix, const v
     return MMUL_OK;
 }
 
-// Elements `first` and following of the stack, to float32, or whole numbers to float64. Values of
-// float64 that are beyond float32 are counted, whole numbers that would change are refused.
+// Converts elements `first` and following of the stack to float32, or whole numbers to float64.
+// float64 values beyond float32 are counted. Whole numbers that would change are refused.
 static enum mmul_status widen(struct mmul_matrix *matrix, const void *elements, int64_t first,
                               int64_t count, struct target to, struct mmul_error *err) {
     enum mmul_dtype stored = matrix->info.stored;
@@ -189,8 +189,8 @@ struct rectangle {
     int64_t matrix, row, rows, col, cols;
 };
 
-// The first index runs fastest: element (b, d, i, j) is at b + B (d + D (i + M j)), which makes
-// rows lie B D apart and columns B D M.
+// Returns the index of the rectangle's first element. The first index runs fastest: element (b, d,
+// i, j) is at b + B (d + D (i + M j)). Rows are B D apart, columns B D M.
 static int64_t fortran_element(struct mmul_shape shape, struct rectangle at) {
     int64_t b = at.matrix / shape.depth, d = at.matrix % shape.depth;
     return b + shape.batch * (d + shape.depth * (at.row + shape.rows * at.col));
@@ -224,7 +224,7 @@ static void gather8(const unsigned char *src, int64_t row_step, int64_t col_step
             memcpy(dst + 8 * (i * TILE_COLS + j), src + 8 * (i * row_step + j * col_step), 8);
 }
 
-// One tile to dst, whose rows are `dst_cols` elements apart.
+// Copies one tile to dst, whose rows are `dst_cols` elements apart.
 static enum mmul_status gather_tile(struct mmul_matrix *matrix, struct rectangle tile,
                                     enum mmul_dtype target, int64_t dst_cols, char *dst,
                                     struct mmul_error *err) {
@@ -281,7 +281,7 @@ static enum mmul_status gather_band(struct mmul_matrix *matrix, struct rectangle
     return MMUL_OK;
 }
 
-// [begin, end) is at most the rest of a row, whole rows, and the start of a row.
+// Gathers [begin, end) in bands: the rest of a row, whole rows, and the start of a row.
 static enum mmul_status gather(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
                                int64_t end, struct target to, struct mmul_error *err) {
     int64_t width = region.col_end - region.col_begin;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Creates, commits and discards outputs. A file grows under a temporary name and appears under its
-// own in one step, so that nobody ever meets half a result and an older one survives every failure.
-// Elements are written by output_write.c, the file system's side is output_path.c.
+// own in one step: no reader ever sees half a result, and an older file survives every failure.
+// output_write.c writes the elements, output_path.c handles names, lock and space.
 #include "io/output_file.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ static enum mmul_status start_unpacked(struct mmul_output *output,
     return MMUL_OK;
 }
 
-// Elements of a file with several outputs are brought together in the end: the first one's, which were to be written
-// where they belong, lie beside it from now on.
+// Makes this output the owner of a file with several outputs. All of them are packed at the end, so
+// the owner's elements go to an unnamed file from now on instead of their final position.
 static enum mmul_status become_owner(struct mmul_output *output, const struct mmul_format_row *row,
                                      struct mmul_error *err) {
     int64_t bytes = 0;
@@ -217,7 +217,7 @@ void mmul_output_set_sync(struct mmul_output *output, bool sync) {
     output->no_sync = !sync;
 }
 
-// Of a file: all but its name.
+// Completes a file: everything except its final name.
 static enum mmul_status finish(struct mmul_output *output, struct mmul_error *err) {
     if (output->is_finished)
         return MMUL_OK;
@@ -225,7 +225,7 @@ static enum mmul_status finish(struct mmul_output *output, struct mmul_error *er
         enum mmul_status status = output->packed->pack(output, output->locked, err);
         if (status != MMUL_OK)
             return status;
-        close(output->fd); // read from, from now on: nothing can be lost
+        close(output->fd); // only read until now: nothing can be lost
         output->fd = output->locked;
         output->locked = -1;
     }
@@ -269,7 +269,7 @@ static void discard(struct mmul_output *output) {
     if (output->has_part && mmul_unfinished_end(output->unfinished, false))
         (void)unlink(output->part); // still locked, so it is ours
     if (output->fd >= 0)
-        close(output->fd); // after fsync, or of no worth: no failure can count
+        close(output->fd); // after fsync, or discarded: errors do not matter
     if (output->locked >= 0)
         close(output->locked);
     json_decref(output->metadata);
@@ -280,7 +280,7 @@ static void discard(struct mmul_output *output) {
     mmul_free(output);
 }
 
-// The last one of a file decides: it appears when all are committed.
+// Leaves a shared file. The last output to leave publishes the file if all were committed.
 static enum mmul_status leave(struct mmul_output *output, bool is_committed,
                               struct mmul_error *err) {
     struct mmul_output *owner = output->owner, *next;

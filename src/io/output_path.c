@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The file side of an output: which name it gets, the temporary file that holds its place, and the
-// space for it. The lock is on the temporary file; because a finished run renames that file away,
-// a lock counts only when the name still leads to what was locked. What goes into the file is
-// output_file.c's and output_write.c's.
+// The file side of an output: its name, its temporary file, and its space. The lock is on the
+// temporary file. A finished run renames that file away, so a lock counts only if the name still
+// leads to the locked file. output_file.c and output_write.c write the content.
 #include "io/output_path.h"
 
 #include <errno.h>
@@ -99,7 +98,8 @@ static enum mmul_status fail_input(const struct mmul_output *output, struct mmul
     return err->status;
 }
 
-// Locks the open file; false: another run holds it. File systems that know no locks are used without.
+// Locks the open file. Returns false if another run holds it. File systems without locks are used
+// without.
 static bool lock(int fd) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
@@ -123,14 +123,14 @@ static bool is_same_file(const struct stat *x, const struct stat *y) {
     return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
 }
 
-// Does the name still lead to this file? A run that has finished meanwhile has renamed it.
+// Returns true if the name still leads to this file: a run that finished meanwhile has renamed it.
 static bool is_named(const struct mmul_output *output, const struct stat *file) {
     struct stat named;
     return lstat(output->part, &named) == 0 && is_same_file(&named, file);
 }
 
-// Of what lies under the temporary name: is it what a run of this user's may have left there? Another user may have
-// put it there to be able to write to the result.
+// Checks that the file under the temporary name can be a leftover of a run of this user. Another
+// user may have put it there to get write access to the result.
 static enum mmul_status check_left(const struct mmul_output *output, const struct stat *left,
                                    struct mmul_error *err) {
     if (!S_ISREG(left->st_mode))
@@ -151,9 +151,10 @@ static enum mmul_status check_left(const struct mmul_output *output, const struc
     return err->status;
 }
 
-// Removes what a killed run has left, and with it the space it held. Nothing is written to it: a process that has it
-// open would have the result open. It may be gone already, or be another run's by now: the next try tells. *is_held: a
-// run that goes on, or is about to end, has it; `holder` is that run's process.
+// Removes the leftover of a killed run, which also frees its space. The leftover is never written
+// to: a process that has it open would have the result open. If it is gone, or now belongs to
+// another run, the next try finds out. *is_held: a run that is active or about to end holds it.
+// `holder` is that run's process.
 static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matrix *const *inputs,
                                     int input_count, bool *is_held, struct mmul_lock_holder *holder,
                                     struct mmul_error *err) {
@@ -184,12 +185,13 @@ static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matr
     return status;
 }
 
-// One try: makes and locks a new file; *locked is -1 when there is one, or another run took this one for left over.
+// Tries once to create and lock a new file. *locked is -1 if a file exists, or if another run took
+// this one for a leftover.
 static enum mmul_status create_part(const struct mmul_output *output, int *locked,
                                     struct mmul_error *err) {
     struct stat made;
     enum mmul_status status = MMUL_OK;
-    // Until it takes the place of what may be nobody else's to read, it is nobody else's.
+    // The file that it replaces may be private, so the new one is private until then.
     int fd = open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                   output->replaces ? 0600 : 0666);
     *locked = -1;
@@ -205,8 +207,8 @@ static enum mmul_status create_part(const struct mmul_output *output, int *locke
     return status;
 }
 
-// A run whose mpirun was killed ends in a moment, and one that is interrupted in two seconds. A file that this very
-// process holds does not become free.
+// Creates the temporary file, waiting for a holder. A run ends in a moment if its mpirun was
+// killed, and in two seconds if interrupted. A file held by this very process never becomes free.
 static enum mmul_status take_part(struct mmul_output *output, struct mmul_matrix *const *inputs,
                                   int input_count, int *fd, struct mmul_error *err) {
     enum { TRIES = 100 };
@@ -255,7 +257,7 @@ static enum mmul_status fail_space(const struct mmul_output *output, int64_t byt
                                    struct mmul_error *err) {
     struct statvfs space;
     char needed[32], free_text[32] = "an unknown number of bytes";
-    // Free space explains no other refusal, such as a limit on the size of files.
+    // Free space explains no other error, such as a limit on file size.
     if (errnum != ENOSPC)
         return mmul_fail_errno(err, MMUL_ERR_IO, errnum,
                                "cannot write '%s': %lld bytes (%s) needed", output->name,
@@ -267,7 +269,7 @@ static enum mmul_status fail_space(const struct mmul_output *output, int64_t byt
                            (long long)bytes, mmul_bytes_format(bytes, needed), free_text);
 }
 
-// Asking first is kinder than fallocate, which fills the disk before it fails.
+// Checks for free space first: fallocate fills the disk before it fails.
 static bool has_space(int fd, int64_t bytes) {
     struct statvfs space;
     if (fstatvfs(fd, &space) != 0 || space.f_blocks == 0 || space.f_frsize == 0)
@@ -316,7 +318,7 @@ enum mmul_status mmul_output_sync_folder(const struct mmul_output *output, struc
     if (slash != NULL)
         slash[slash == folder ? 1 : 0] = '\0'; // "/x" lies in "/"
     int fd = open(slash != NULL ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // A folder may be written to but not read: its entry then lasts as long as the system wants.
+    // A folder may be writable but not readable. Durability of its entry is then up to the system.
     if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
         status = mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     if (fd >= 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Writes regions of an output: contiguous runs, straight from the caller's memory where nothing
-// has to be narrowed, else through a small buffer on the stack. Several threads may write
-// different regions. Nothing is kept back: what is written is in the file.
+// Writes regions of an output as contiguous runs: straight from the caller's memory if nothing has
+// to be narrowed, else through a small buffer on the stack. Several threads may write different
+// regions. Nothing is buffered across calls.
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 enum { BUFFER_BYTES = 32 << 10 };
 
-// Elements [first, first + count) of the stack, as bytes of the output's dtype.
+// Stores elements [first, first + count) of the stack, given in the output's dtype.
 static enum mmul_status put(struct mmul_output *output, int64_t first, int64_t count,
                             const void *src, struct mmul_error *err) {
     int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
@@ -48,7 +48,7 @@ static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, 
     return MMUL_OK;
 }
 
-// Whole numbers that were computed as doubles may be more than the type holds.
+// Refuses whole numbers, computed as doubles, that exceed the type.
 static enum mmul_status check_fits(const struct mmul_output *output, int64_t count,
                                    const double *src, struct mmul_error *err) {
     const double most = output->dtype == MMUL_I64 ? 0x1p63 : 0x1p31;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Outputs of one file, which have been written beside each other, become that file.
+// Packs outputs that were written to separate unnamed files into one .npz or .safetensors file.
 #include "io/pack.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ enum mmul_status mmul_pack_npz(const struct mmul_output *output, int to, struct 
     return status;
 }
 
-// Elements of one after those of the other.
+// Copies the elements of all outputs, one behind the other.
 static enum mmul_status pack_elements(const struct mmul_output *output,
                                       const struct mmul_safetensors_tensor *tensors, int64_t at,
                                       int to, struct mmul_error *err) {
@@ -41,14 +41,14 @@ static enum mmul_status pack_elements(const struct mmul_output *output,
         errnum = mmul_copy_bytes(o->fd, o->data_offset, to, at, tensors->bytes);
         at += tensors->bytes;
     }
-    if (errnum == 0 && ftruncate(to, at) != 0) // what was reserved may be more
+    if (errnum == 0 && ftruncate(to, at) != 0) // more may have been reserved
         errnum = errno;
     return errnum == 0
                ? MMUL_OK
                : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
 }
 
-// The texts of the first output, and checksums of all.
+// Joins the texts of the first output with the checksums of all.
 static enum mmul_status make_metadata(const struct mmul_output *output,
                                       const struct mmul_safetensors_tensor *tensors, int count,
                                       struct json_t **metadata, struct mmul_error *err) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// The ends of files that hold several matrices: of an output and those behind it (->next), in the file `to`. Fail with
-// MMUL_ERR_IO and MMUL_ERR_SYSTEM; safetensors also with MMUL_ERR_USAGE (a name that is not UTF-8).
+// Packs an output and those behind it (->next) into the file `to`, for formats that hold several
+// matrices. Fail with MMUL_ERR_IO and MMUL_ERR_SYSTEM; safetensors also with MMUL_ERR_USAGE (a name
+// that is not UTF-8).
 #pragma once
 
 #include "io/output_file.h"

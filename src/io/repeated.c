@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reads what repeats: a row once and copies of it, a column element by element. Rows of a region
-// are walked one by one; a matrix of the shape itself is read straight.
+// Reads broadcast matrices: a repeated row is read once and copied, a repeated column is read
+// element by element. A region is walked row by row. A matrix that already has the shape is read
+// directly.
 #include "io/repeated.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "io/matrix_file.h"
 #include "model/matrix.h"
 
-// The stored matrix that stands for matrix `t` of the shape.
+// Returns the index of the stored matrix that stands for matrix `t` of the shape.
 static int64_t stored_matrix(const struct mmul_repeated *source, int64_t t) {
     struct mmul_shape stored = source->matrix->info.shape;
     int64_t batch = stored.batch == 1 ? 0 : t / source->shape.depth;
@@ -24,7 +25,7 @@ static enum mmul_status read(const struct mmul_repeated *source, struct mmul_reg
                : mmul_matrix_read_float(source->matrix, region, begin, end, dst, err);
 }
 
-// Columns [col, col + count) of a stored row.
+// Reads columns [col, col + count) of a stored row.
 static enum mmul_status read_row(struct mmul_repeated *source, struct mmul_region row,
                                  int64_t count, char *dst, struct mmul_error *err) {
     const size_t each = mmul_dtype_bytes(source->dtype);

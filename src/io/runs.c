@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the elements of a region lie in a stack. Readers and writers of files share it; Fortran
-// order is not its matter.
+// Positions of a region's elements in a stack. Shared by readers and writers of files. Fortran
+// order is handled in matrix_read.c.
 //
 //   stack, C order      |..row 0..|..row 1..|..row 2..|    whole rows: one run
 //   region, 2 columns       ##        ##        ##         else: one run a row

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// pread and pwrite until everything is moved, in pieces that every kernel takes at once. They
-// change no file position, so that threads may share a descriptor. What a failure means is the
-// caller's to say.
+// Repeats pread and pwrite until everything is transferred, in chunks that every kernel accepts.
+// The file position does not change, so threads may share a descriptor. Callers report failures.
 #include "io/transfer.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-static const size_t piece_bytes = (size_t)1 << 30; // Linux moves a little less than 2 GiB a call
+// Linux transfers a little less than 2 GiB per call
+static const size_t piece_bytes = (size_t)1 << 30;
 
 static size_t piece(size_t left) {
     return left < piece_bytes ? left : piece_bytes;
@@ -39,7 +39,7 @@ int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset) {
         if (n < 0)
             return errno;
         if (n == 0)
-            return EIO; // POSIX leaves it open; repeating it would not end
+            return EIO; // POSIX leaves it open; retrying would not end
         moved += (size_t)n;
     }
     return 0;
