@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Looks at whole matrices: what values there are, and how two of them differ. One pass, in pieces,
-// sums in double. What difference is acceptable, the caller says; what a product must equal is
-// model/check's matter.
+// Computes statistics of a matrix, and the difference of two matrices. One pass, in chunks, with
+// sums in double. The caller decides which difference is acceptable. model/check computes what a
+// product must equal.
 #include <assert.h>
 #include <math.h>
 
@@ -40,7 +40,7 @@ static void gather_statistics(struct mmul_statistics *statistics, double *sum, c
         } else {
             *sum += value;
             if (!(statistics->min <= value))
-                statistics->min = value; // NaN: the first one
+                statistics->min = value; // NaN: the first value
             if (!(statistics->max >= value))
                 statistics->max = value;
         }

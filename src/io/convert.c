@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Converts between the file formats and makes files from a seed. What is asked for and cannot be
-// had is an error; what is not asked for follows the input as far as the format can hold it.
+// Converts between file formats, and generates files from a seed. A requested type or version that
+// the format cannot hold is an error. Without a request the output follows the input as far as the
+// format can hold it.
 #include <string.h>
 
 #include "base/memory.h"
@@ -12,7 +13,7 @@
 #include "io/tensors.h"
 #include "model/matrix.h"
 
-// A dtype that is asked for is held or refused, not replaced.
+// Refuses a requested dtype that the format cannot hold, instead of replacing it.
 static enum mmul_status check_dtype(const char *out, enum mmul_format format, enum mmul_dtype dtype,
                                     struct mmul_error *err) {
     const struct mmul_format_row *row = NULL;
@@ -32,7 +33,7 @@ static enum mmul_status check_options(const char *out, const struct mmul_convert
     return options->has_dtype ? check_dtype(out, options->format, options->dtype, err) : MMUL_OK;
 }
 
-// Version 1 forced and no type asked for: 16-bit values become float32.
+// Returns the output's dtype. With version 1 and no requested type, 16-bit values become float32.
 static enum mmul_dtype choose_dtype(enum mmul_dtype stored,
                                     const struct mmul_convert_options *options) {
     if (options->has_dtype)
@@ -78,11 +79,11 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
 
 // ------------------------------------------------------------------------------------ all tensors
 
-// Outputs of one file, by their tensors; NULL: left out, or not begun.
+// Outputs of one file, indexed by tensor. NULL: left out, or not created yet.
 struct outputs {
     const char *out;
     const struct mmul_convert_options *options;
-    struct mmul_matrix *in; // the file alone, which is no output
+    struct mmul_matrix *in; // the file itself, which must not be the output
     struct mmul_output *first, **all;
     int64_t overflows;
 };
@@ -115,7 +116,8 @@ static enum mmul_status begin_output(struct outputs *outputs, const struct mmul_
     return status;
 }
 
-// Elements are written when all outputs of the file have been begun: where they lie changes with the second one.
+// Creates all outputs before any element is written: the second one moves the elements of the
+// first.
 static enum mmul_status begin_outputs(struct outputs *outputs, const struct mmul_tensors *tensors,
                                       struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -143,7 +145,7 @@ static enum mmul_status write_outputs(struct outputs *outputs, const struct mmul
         if (status == MMUL_OK)
             outputs->overflows +=
                 mmul_matrix_overflows(in) + mmul_output_overflows(outputs->all[t]);
-        mmul_matrix_close(in); // what was decoded for it goes
+        mmul_matrix_close(in); // frees elements decoded for it
     }
     return status;
 }
@@ -182,7 +184,7 @@ enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const 
 
 // ------------------------------------------------------------------------------------- generating
 
-// Elements of the whole stack [begin, end), which may cross matrices.
+// Writes elements [begin, end) of the whole stack, which may cross matrices.
 static enum mmul_status write_stack(struct mmul_output *output, int64_t begin, int64_t end,
                                     const float *src, struct mmul_error *err) {
     int64_t each = output->shape.rows * output->shape.cols;

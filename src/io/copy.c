@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one loop behind convert, split and join: blocks of rows that cross no matrix on either side,
-// moved through one buffer, which also bounds the memory however wide a row is.
+// The copy loop of convert, split and join. Copies blocks of rows that cross no matrix on either
+// side through one buffer, which bounds the memory regardless of the width of a row.
 #include "io/copy.h"
 
 #include "base/integer.h"
@@ -35,7 +35,7 @@ struct piece {
     enum mmul_dtype dtype;
 };
 
-// As they are stored where that is wanted, in double from and to float64, else as float32.
+// Reads elements as stored if `dtype` is their type, as double from or to float64, else as float32.
 static enum mmul_status read_piece(struct mmul_matrix *in, struct piece p, void *buffer,
                                    struct mmul_error *err) {
     const enum mmul_dtype stored = mmul_matrix_info(in).stored;

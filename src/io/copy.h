@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies a rectangle between two stacks whose matrices lie one below the other, which is how
-// shards see a stack: row r of matrix i is stack row i * rows + r.
+// Copies a rectangle between two stacks whose matrices lie one below the other, as shards see a
+// stack: row r of matrix i is stack row i * rows + r.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -13,10 +13,11 @@ struct mmul_copy {
     int64_t rows, cols;
 };
 
-// Bytes stay as they are when both sides have the same dtype, else values go through float32.
-// Fails as mmul_matrix_read and mmul_output_write do, and with MMUL_ERR_SYSTEM (memory).
+// Copies the rectangle. Bytes stay as they are if both sides have the same dtype. Otherwise values
+// go through float32, or through float64 if either side is float64. Fails as mmul_matrix_read and
+// mmul_output_write do, and with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error *err);
 
-// The whole of `in` to the same place of `out`; the shapes are equal.
+// Copies all of `in` to `out`, which has the same shape.
 enum mmul_status mmul_copy_stack(struct mmul_matrix *in, struct mmul_output *out,
                                  struct mmul_error *err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Folder, name and JSON of such a file. Never synced: it is of this moment alone.
+// Folder, name and JSON of a job file. jobs.c reads such files. They are never synced: their
+// content matters only at the moment.
 #include "io/job_file.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 
 // ---------------------------------------------------------------------------------------- folders
 
-// False: somebody else's, open to others, or no folder.
+// Returns false for a folder of another user, one that is open to others, or no folder.
 static bool is_own(const struct stat *found) {
     return S_ISDIR(found->st_mode) && found->st_uid == geteuid() && (found->st_mode & 077) == 0;
 }
@@ -62,7 +63,7 @@ int64_t mmul_process_started(int64_t pid) {
         return 0;
     const char *at = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
     fclose(file);
-    // Field 22; the second one, in parentheses, may hold anything.
+    // Field 22. Field 2, in parentheses, may contain anything.
     for (int field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at != NULL && sscanf(at, " %lld", &started) == 1 ? started : 0;
@@ -93,10 +94,10 @@ enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
 
 // ------------------------------------------------------------------------------------------- JSON
 
-// As many as anybody reads; more take longer to write.
+// Digits of a number: readers need no more, and more take longer to write.
 enum { DIGITS = 9 };
 
-// JSON has no NaN.
+// Converts a number; JSON has no NaN.
 static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }

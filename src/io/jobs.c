@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The files of jobs, read: those whose process is there still. What a killed job has left is removed on the way.
+// Reads the files of jobs whose process still exists. Removes the files of killed jobs on the way.
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 struct mmul_jobs {
     struct entry {
-        struct mmul_job_state job; // with its ranks, owned
+        struct mmul_job_state job; // its ranks are owned
         json_t *json;              // owned: as it is printed
     } * entries;                   // owned
     int count;
@@ -78,7 +78,7 @@ static void take_numbers(const json_t *json, struct mmul_job_state *job) {
     }
 }
 
-// What was said when is replaced by how long ago that is.
+// Converts a job file to a state. Times in the file become elapsed seconds.
 static enum mmul_status take_job(json_t *json, double now, struct mmul_job_state *job,
                                  struct mmul_error *err) {
     const json_t *process = json_object_get(json, "process"), *loop = json_object_get(json, "loop");
@@ -101,7 +101,7 @@ static enum mmul_status take_job(json_t *json, double now, struct mmul_job_state
     return take_ranks(json, job, err);
 }
 
-// Is it of a process that is there, and of this version?
+// Returns true if the file's process still exists and has this version.
 static bool is_alive(const json_t *json) {
     const json_t *process = json_object_get(json, "process");
     const char *version = json_string_value(json_object_get(process, "version"));
@@ -114,7 +114,7 @@ static bool is_alive(const json_t *json) {
 
 static enum mmul_status add(struct mmul_jobs *jobs, const char *path, double now,
                             struct mmul_error *err) {
-    struct mmul_error gone; // since the folder was read
+    struct mmul_error gone; // the file may have disappeared since the folder was read
     struct entry *more = NULL;
     json_t *json = NULL;
     if (mmul_json_load(path, &json, &gone) != MMUL_OK)
@@ -135,14 +135,15 @@ static enum mmul_status add(struct mmul_jobs *jobs, const char *path, double now
     return take_job(json, now, &more[jobs->count++].job, err);
 }
 
-// The number that its name begins with is that of a process that is not there any more, or there again.
+// Returns true if the process in the file's name no longer exists, or its number belongs to another
+// process now.
 static bool is_leftover(const char *path, const char *name) {
     char *end;
     const int64_t pid = strtoll(name, &end, 10), started = mmul_process_started(pid);
     struct mmul_error ignored;
     json_t *json = NULL;
     if (pid <= 0 || *end != '.')
-        return false; // none of ours
+        return false; // not one of ours
     if (started == 0)
         return true;
     if (mmul_json_load(path, &json, &ignored) != MMUL_OK)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A document of libyaml, walked once. Aliases and tags are libyaml's business; sizes are bounded by the text's.
+// Reads a file of placements: a YAML document, parsed by libyaml and walked once. libyaml handles
+// aliases and tags. The size of the text bounds all sizes. This file is the only user of libyaml.
+// It does not know the values that names mean.
 #include <fnmatch.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -13,24 +15,25 @@
 #include "io/text_file.h"
 
 struct rule {
-    char *pattern, *backward; // owned; backward NULL: not said
+    char *pattern, *backward; // owned; backward NULL: not given
     int line;
     struct mmul_placement_wish wish;
-    int *ranks;                                   // owned, what the wish borrows
-    bool is_placed, is_replicated, has_all_ranks; // what the entry says
+    int *ranks;                                   // owned, borrowed by `wish`
+    bool is_placed, is_replicated, has_all_ranks; // given in the entry
     bool is_used;
 };
 
 struct mmul_placements {
     struct rule *rules; // owned
     int count;
-    char **notices; // owned, as their texts
+    char **notices; // owned, texts too
     int notice_count;
-    int compiled; // entries that are to be compiled, the first of which is `first_compiled`
+    // Number of entries with `compile: true`, the first of which is `first_compiled`.
+    int compiled;
     const struct rule *first_compiled;
 };
 
-// What is being read: for errors.
+// Context of the reading functions, and of their errors.
 struct reading {
     const char *path;
     yaml_document_t *document;
@@ -45,7 +48,7 @@ static enum mmul_status refuse(const struct reading *r, const yaml_node_t *at, c
                      at->start_mark.line + 1, at->start_mark.column + 1, SHOWN, what, reason);
 }
 
-// "": it is no scalar.
+// Returns the text of a scalar, "" for other nodes.
 static const char *text_of(const yaml_node_t *node) {
     return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
 }
@@ -112,7 +115,7 @@ static enum mmul_status read_number(const struct reading *r, const yaml_node_t *
     return MMUL_OK;
 }
 
-// As YAML 1.1 has it: no value.
+// Returns true for YAML 1.1's null: no value.
 static bool is_null(const yaml_node_t *node) {
     const char *text = text_of(node);
     return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
@@ -127,7 +130,7 @@ static enum mmul_status read_truth(const struct reading *r, const yaml_node_t *n
                : refuse(r, node, "expected true or false", text_of(node));
 }
 
-// A list of them, or one; null: all.
+// Reads a list of ranks, or one rank. null: all.
 static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *node,
                                    struct rule *rule) {
     const bool is_list = node->type == YAML_SEQUENCE_NODE;
@@ -162,7 +165,7 @@ static enum mmul_status read_pairs(const struct reading *r, const yaml_node_t *m
     return status;
 }
 
-// Something that is replicated is whole, whatever else the entry says.
+// Reads `replicated`. A replicated value is whole, regardless of the rest of the entry.
 static enum mmul_status read_replicated(const struct reading *r, const yaml_node_t *value,
                                         struct rule *rule) {
     enum mmul_status status = read_truth(r, value, &rule->is_replicated);
@@ -170,7 +173,7 @@ static enum mmul_status read_replicated(const struct reading *r, const yaml_node
     return status;
 }
 
-// shard: {axis: 0, workers: [0, 1], replicated: false}, where an axis that is not said means the whole.
+// Reads shard: {axis: 0, workers: [0, 1], replicated: false}. Without an axis the value is whole.
 static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *key,
                                    const yaml_node_t *value, struct rule *rule) {
     int axis;
@@ -187,7 +190,7 @@ static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *k
     return status;
 }
 
-// Of another program's file: operations are compiled there.
+// Reads `compile`, which another program's files use to compile operations. It has no effect here.
 static enum mmul_status read_compile(const struct reading *r, const yaml_node_t *value,
                                      const struct rule *rule) {
     bool is_compiled;
@@ -239,8 +242,8 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
     return status;
 }
 
-// Where gradients go are the ranks of another entry. Without one they go where the value is: other programs have files
-// that name entries which are not there.
+// Resolves `backward`: gradients go to the ranks of another entry. Without such an entry they go to
+// the value's own ranks, since files of other programs may name missing entries.
 static enum mmul_status join_backward(const struct reading *r) {
     struct mmul_placements *p = r->made;
     enum mmul_status status = MMUL_OK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Profiles as files. What is read is checked value by value, because any program may have written
-// the file; unknown fields are left alone, so that a later version of ours may add some. It does
-// not know who measured, and does not decide whether a value is used.
+// Profiles as files. Every value is checked on reading, since any program may have written the
+// file. Unknown fields are ignored, so that a later version may add some. Does not measure, and
+// does not decide whether a value is used.
 #include "io/profile_file.h"
 
 #include <errno.h>
@@ -75,14 +75,14 @@ const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *p
     return NULL;
 }
 
-// In the order in which they are spoken of: a driver's name has that of the kernels in it.
+// In order of importance: a driver's name includes that of the kernels.
 enum { DIFFERENCES = 7 };
 
 struct difference {
     const char *what, *stored, *now;
 };
 
-// Returns how many there are.
+// Lists the differences and returns their number.
 static int list_differences(const struct mmul_profile_device *d, const struct mmul_profile_key *key,
                             char numbers[static 4][16], struct difference found[DIFFERENCES]) {
     const int counts[4] = {d->key.threads, key->threads, d->key.sharing, key->sharing};
@@ -142,7 +142,7 @@ const struct mmul_profile_test *mmul_profile_find_test(const struct mmul_profile
     return NULL;
 }
 
-// Takes entry `at` out of an array of *count.
+// Removes entry `at` from an array of *count entries.
 static void remove_entry(void *entries, int *count, size_t bytes_each, int at) {
     char *entry = (char *)entries + (size_t)at * bytes_each;
     memmove(entry, entry + bytes_each, (size_t)(*count - at - 1) * bytes_each);
@@ -190,7 +190,7 @@ static enum mmul_status damaged(const char *path, const char *what, struct mmul_
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no profile of this program: %s", path, what);
 }
 
-// Copies the text of `name`; false: absent, no text or too long.
+// Copies the text of `name`. Returns false if it is absent, no text or too long.
 static bool read_text(json_t *object, const char *name, char *target, size_t capacity) {
     const char *text = json_string_value(json_object_get(object, name));
     if (text == NULL || strlen(text) >= capacity)
@@ -212,8 +212,8 @@ static bool read_count(json_t *object, const char *name, int *value) {
     return json_is_integer(number) && count >= 1 && count <= 1 << 20;
 }
 
-// Rates of the sizes from the smallest on, without gaps; the last one is repeated. The bits of those that were
-// unstable are `place` higher.
+// Reads the rates of sizes from the smallest on, without gaps. Missing larger sizes get the last
+// rate. Unstable sizes set their bits in *unstable, shifted by `place`.
 static bool read_rates(json_t *rates, double flops[static MMUL_SPEED_POINTS], int *count,
                        unsigned *unstable, int place) {
     int points = (int)json_array_size(rates);
@@ -232,7 +232,7 @@ static bool read_rates(json_t *rates, double flops[static MMUL_SPEED_POINTS], in
     return true;
 }
 
-// What files of earlier versions lack is not known: 0.
+// Reads fields that files of earlier versions lack. A missing one is 0, not known.
 static bool read_later(json_t *object, struct mmul_speed *speed) {
     json_t *doubles = json_object_get(object, "gemm_float64");
     const struct {
@@ -327,7 +327,7 @@ static enum mmul_status read_profile(json_t *root, const char *path, struct mmul
             return damaged(path, "a link has a value missing or out of range", err);
         mmul_profile_add_link(profile, &link);
     }
-    json_t *tests = json_object_get(root, "tests"); // not in files of earlier versions
+    json_t *tests = json_object_get(root, "tests"); // missing in files of earlier versions
     for (size_t i = 0; i < json_array_size(tests); i++) {
         struct mmul_profile_test test;
         if (!read_test(json_array_get(tests, i), &test))

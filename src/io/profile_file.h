@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: MIT
-//
-// What `calibrate` and `devices --test` store and later runs load: one JSON file per host, in
-// $XDG_CACHE_HOME/mpimatmul (else ~/.cache/mpimatmul), which hosts may share. A speed counts for
-// exactly the device, driver, kernels, version of this program, threads, cores and sharing it was measured
-// with; a link for the two hosts by name, whichever network Open MPI took; a test for the device and
-// driver. Nothing here expires: a date stands beside each value.
+// Measured speeds that `calibrate` and `devices --test` store and later runs load. One JSON file
+// per host, in $XDG_CACHE_HOME/mpimatmul (else ~/.cache/mpimatmul), which hosts may share. A speed
+// is valid for exactly the device, driver, kernels, program version, threads, cores and sharing of
+// its measurement. A link is valid for two hosts by name, over any network that Open MPI chose. A
+// test is valid for device and driver. Entries do not expire: each has a date.
 #pragma once
 
 #include "model/cluster.h"
 
 enum { MMUL_PROFILE_SCHEMA = 1, MMUL_PROFILE_ENTRIES = 256 };
 
-// What a speed was measured with.
+// Conditions of a speed's measurement.
 struct mmul_profile_key {
-    char device[128]; // as --device names it: by PCI address where that is known
+    char device[128]; // as --device names it: by PCI address if known
     char name[128], vendor[64], driver[64];
-    char kernels
-        [128]; // of a CPU: mmul_kernels_key; in files of earlier versions "", which is no CPU's
-    char cores[64]; // of a device of the CPU, when bound; else ""
+    // Of a CPU: mmul_kernels_key. "" in files of earlier versions, which matches no CPU.
+    char kernels[128];
+    char cores[64]; // of a CPU device that is bound; else ""
     int threads;
     int sharing; // ranks of the node on the same device, this one included
 };
 
 struct mmul_profile_device {
     struct mmul_profile_key key;
-    char version[16]; // MMUL_VERSION then
+    char version[16]; // MMUL_VERSION at that time
     int64_t memory_bytes;
     struct mmul_speed speed; // with its date; origin is not stored
 };
@@ -35,16 +34,16 @@ struct mmul_profile_link {
     struct mmul_link link;
 };
 
-// How a device did in its test. One of whose driver has changed since is not known any more.
+// Result of a device's test. It no longer applies once the driver has changed.
 struct mmul_profile_test {
     char device[128]; // as in mmul_profile_key
     char name[128], vendor[64], driver[64];
     char date[24];
     bool passed;
-    char failure[256]; // "" when it passed
+    char failure[256]; // "" if it passed
 };
 
-// The first of each are the oldest; when there are too many they are left out.
+// All entries of a host. Each array starts with the oldest entry, which is dropped when it is full.
 struct mmul_profile {
     char host[64];
     int device_count, link_count, test_count;
@@ -53,58 +52,60 @@ struct mmul_profile {
     struct mmul_profile_test tests[MMUL_PROFILE_ENTRIES];
 };
 
-// How a profile names a device that was opened as `opened_as`: a GPU keeps its PCI address when
-// drivers come and go, its number not. Returns `name`.
+// Makes the name that a profile uses for a device opened as `opened_as`. A GPU keeps its PCI
+// address when drivers change, but not its number. Returns `name`.
 char *mmul_profile_name_device(const char *opened_as, const struct mmul_device_info *info,
                                char name[static 128]);
 
-// The file's path for `host`. Fails with MMUL_ERR_CREATE: no home, or a path longer than that.
+// Makes the file's path for `host`. Fails with MMUL_ERR_CREATE: no home, or the path is too long.
 enum mmul_status mmul_profile_path(const char *host, char path[static 512], struct mmul_error *err);
 
-// The present time as profiles write it. Returns `date`.
+// Formats the present time as profiles write it. Returns `date`.
 char *mmul_profile_date(char date[static 24]);
 
-// An empty profile; released with mmul_free.
+// Creates an empty profile, released with mmul_free.
 enum mmul_status mmul_profile_create(const char *host, struct mmul_profile **profile,
                                      struct mmul_error *err);
 
 // Reads the file into an empty profile. A missing file leaves it empty. Fails with
-// MMUL_ERR_NO_INPUT (unreadable) or MMUL_ERR_DATA (damaged, of another host or of a newer program);
-// the text names the file, the profile is empty.
+// MMUL_ERR_NO_INPUT (unreadable) or MMUL_ERR_DATA (damaged, of another host or of a newer program).
+// The text names the file, and the profile stays empty.
 enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profile,
                                    struct mmul_error *err);
 
 bool mmul_profile_same_key(const struct mmul_profile_key *a, const struct mmul_profile_key *b);
 
-// The speed that was measured with exactly this key and this version; NULL: none. Borrowed.
+// Returns the speed that was measured with exactly this key and this version, borrowed. NULL: none.
 const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *profile,
                                                     const struct mmul_profile_key *key);
 
-// Where there is none: what is different about the speed that is stored for this device and most like it, as "measured
-// with kernels Haswell, now SkylakeX"; "" when none is stored. Returns `text`.
+// mmul_profile_explain says why mmul_profile_find found none. It compares the most similar speed
+// stored for this device, as "measured with kernels Haswell, now SkylakeX"; "" if none is stored.
+// Returns `text`. mmul_profile_find_link returns the link to `host`, borrowed. NULL: none.
 char *mmul_profile_explain(const struct mmul_profile *profile, const struct mmul_profile_key *key,
                            char text[static 224]);
 const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile *profile,
                                                        const char *host);
 
-// The test of this device with this driver; NULL: none. Borrowed.
+// Returns the test of this device with this driver, borrowed. NULL: none.
 const struct mmul_profile_test *mmul_profile_find_test(const struct mmul_profile *profile,
                                                        const char *opened_as,
                                                        const struct mmul_device_info *info);
 
-// Adds an entry in the place of those with its key, or host, or (tests) of the same device.
+// Add an entry. It replaces entries with the same key, the same host, or (tests) of the same
+// device.
 void mmul_profile_add(struct mmul_profile *profile, const struct mmul_profile_device *device);
 void mmul_profile_add_link(struct mmul_profile *profile, const struct mmul_profile_link *link);
 void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profile_test *test);
 
-// Takes out what is known of the device, as `test` names it.
+// Removes the tests of the device that `test` names.
 void mmul_profile_forget_test(struct mmul_profile *profile, const struct mmul_profile_test *test);
 
-// Makes the file's folder, with mode 0700, and checks that it can be written to. Fails with
+// Creates the file's folder, with mode 0700, and checks that it is writable. Fails with
 // MMUL_ERR_CREATE.
 enum mmul_status mmul_profile_prepare(const char *path, struct mmul_error *err);
 
-// Writes the file by way of a temporary name: readers see the old one or the new one. Fails with
-// MMUL_ERR_CREATE or MMUL_ERR_IO, the old file being as it was.
+// Writes the file under a temporary name and renames it, so readers see the old file or the new
+// one. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO, and leaves the old file unchanged.
 enum mmul_status mmul_profile_store(const struct mmul_profile *profile, const char *path,
                                     struct mmul_error *err);

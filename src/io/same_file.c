@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Do two paths stand for one file? Also where it is not there yet, as two outputs of a job are before it begins.
+// Compares two paths: do they mean one file? Works also for files that do not exist yet, such as
+// two outputs of a job before it starts. Does not open them.
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,8 @@ static bool is_same(const struct stat *x, const struct stat *y) {
     return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
 }
 
-// Where a file that is not there would be: links that lead to it are followed. False: nowhere.
+// Finds the folder and name of a file that does not exist, following links. Returns false if there
+// is no such folder.
 static bool find_place(const char *path, struct stat *folder, char name[static NAME_MAX + 1]) {
     enum { LINKS_MOST = 40 };
     char at[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];

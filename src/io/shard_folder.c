@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names, folder and checksum of shards. The folder rules keep another user of the machine from
-// planting files or links where we write: a fixed name in /dev/shm is anybody's to make.
+// Names, folder and checksum of shards. The checks of the folder keep another user of the machine
+// from planting files or links where we write: anyone can create a fixed name in /dev/shm.
 #include "io/shard_folder.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "io/standard_stream.h"
 #include "io/transfer.h"
 
-// Length without "_shard_<digits>" at the end.
+// Returns the length without "_shard_<digits>" at the end.
 static size_t without_shard(const char *text, size_t length) {
     static const char mark[] = "_shard_";
     const size_t mark_length = sizeof mark - 1;
@@ -70,7 +70,7 @@ char *mmul_base_name(const char *path, char name[static 256]) {
     mmul_text_copy(name, length < 255 ? length + 1 : 256, begin);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '/')
-            *c = '_'; // in names of tensors, and nowhere else
+            *c = '_'; // occurs in names of tensors only
     return name;
 }
 
@@ -114,7 +114,7 @@ static enum mmul_status open_folder(const char *folder, bool is_made, struct mmu
     enum mmul_status status = mmul_copy_text(folder, &plain, err);
     if (status != MMUL_OK)
         return status;
-    // With a slash at the end lstat would look behind a symbolic link.
+    // With a slash at the end lstat would follow a symbolic link.
     size_t length = strlen(plain);
     while (length > 1 && plain[length - 1] == '/')
         plain[--length] = '\0';

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files of a folder, told by their names alone; of descriptions what they say.
+// Lists and removes sets of shards. Files are classified by name alone. Only descriptions are read,
+// shards are not opened.
 #include "io/shard_list.h"
 
 #include <dirent.h>
@@ -27,7 +28,7 @@ static bool cut_suffix(char *text, const char *suffix) {
     return true;
 }
 
-// "_shard_<i>.bin" and the like.
+// Cuts off "_shard_<i>.bin" or "_shard_<i>.npy".
 static bool cut_shard(char *text) {
     if (!cut_suffix(text, mmul_format_ending(MMUL_FORMAT_BIN)) &&
         !cut_suffix(text, mmul_format_ending(MMUL_FORMAT_NPY)))
@@ -39,7 +40,7 @@ static bool cut_shard(char *text) {
     return digits < end && cut_suffix(text, "_shard_");
 }
 
-// What a file is, and of which set.
+// Classifies a file, and finds the name of its set.
 static enum file_kind tell(const char *file, char name[static 256]) {
     mmul_text_copy(name, 256, file);
     if (strlen(file) >= 256)
@@ -87,7 +88,7 @@ static enum mmul_status find_entry(struct listing *l, const char *name,
 
 static void describe(const char *folder, struct mmul_shard_entry *entry) {
     struct mmul_shard_set *set = NULL;
-    struct mmul_error ignored; // a description that cannot be read describes nothing
+    struct mmul_error ignored; // an unreadable description describes nothing
     char *path = NULL;
     if (mmul_shard_set_path(folder, entry->name, &path, &ignored) == MMUL_OK &&
         mmul_shard_set_load(path, &set, &ignored) == MMUL_OK) {
@@ -130,7 +131,7 @@ static int compare_entries(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// A folder that is missing is none: NULL.
+// Opens the folder. *open is NULL if it is missing.
 static enum mmul_status open_folder(const char *folder, DIR **open, struct mmul_error *err) {
     struct stat found;
     *open = NULL;
@@ -164,7 +165,7 @@ enum mmul_status mmul_shard_list(const char *folder, struct mmul_shard_entry **e
     return MMUL_OK;
 }
 
-// Who holds the lock of a temporary file writes it.
+// Returns true if the temporary file is locked, hence being written.
 static bool is_being_written(int folder, const char *file) {
     int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     const bool is_locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -184,7 +185,7 @@ static enum mmul_status remove_files(DIR *open, const char *folder, const char *
             continue;
         if (unlinkat(dirfd(open), file, 0) == 0)
             ++*removed;
-        else if (errno != ENOENT) // another host's rank has the same folder
+        else if (errno != ENOENT) // a rank of another host may share the folder
             return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot remove '%s/%s'", folder, file);
     }
     return MMUL_OK;
@@ -206,7 +207,8 @@ enum mmul_status mmul_shard_remove(const char *folder, const char *name, int *re
     return status;
 }
 
-// Behind "NAME_shard_".
+// Returns true if the shard does not belong to the new set. `number` is the text after
+// "NAME_shard_".
 static bool is_surplus(const char *number, int parts, enum mmul_format format) {
     char *ending;
     const long part = strtol(number, &ending, 10);

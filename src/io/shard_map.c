@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shards as memory. Header and length are checked by the readers of their formats; which shard belongs to which set
-// is the set's matter (io/shard_set.h).
+// Maps shards into memory. The readers of their formats check header and length. io/shard_set.h
+// decides which shard belongs to which set.
 #include "io/shard_map.h"
 
 #include <errno.h>
@@ -26,7 +26,8 @@ int64_t mmul_shard_changed_ns(int fd) {
     return fd >= 0 && fstat(fd, &now) == 0 ? nanoseconds(now.st_ctim) : 0;
 }
 
-// Opened anew, and not by way of a link: what the header was read of is told by device and inode.
+// Opens the file again, without following a link. Device and inode prove that it is the file whose
+// header was read.
 static enum mmul_status open_same(const struct mmul_matrix *matrix, bool writable, int *fd,
                                   struct mmul_error *err) {
     struct stat found;
@@ -113,7 +114,8 @@ uint64_t mmul_shard_map_hash(const struct mmul_shard_map *map) {
 enum mmul_status mmul_shard_map_check(const struct mmul_shard_map *map, struct mmul_error *err) {
     if (!mmul_guard_has_failed(map->guard) && mmul_shard_changed_ns(map->fd) == map->changed_ns)
         return MMUL_OK;
-    // Under another name, or none, it is the file that it was all the same: a later job may keep the name anew.
+    // A file that lost its name is still the same file: a later job may keep a new set under the
+    // name.
     struct stat now;
     if (!mmul_guard_has_failed(map->guard) && fstat(map->fd, &now) == 0 && now.st_nlink == 0)
         return MMUL_OK;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The description of a set of shards as data and as JSON. A file from elsewhere is checked value
-// by value, so that what is loaded can be trusted to describe one possible cut. It does not look
-// at the shards themselves.
+// The description of a set of shards, as data and as JSON. A file from elsewhere is checked value
+// by value, so a loaded description always describes a possible cut. Does not look at the shards.
 #include "io/shard_set.h"
 
 #include <inttypes.h>
@@ -163,12 +162,12 @@ out:
 
 // ---------------------------------------------------------------------------------------- loading
 
-// The values of the JSON before they are checked; borrowed from it.
+// Unchecked values of the JSON, borrowed from it.
 struct raw_set {
     const char *format, *axis, *dtype;
     int version;
     json_int_t sizes[4];
-    json_t *offsets, *hashes, *kept; // kept NULL: not there
+    json_t *offsets, *hashes, *kept; // kept NULL: absent
 };
 
 static enum mmul_status fail_set(const char *path, const char *what, struct mmul_error *err) {
@@ -178,7 +177,7 @@ static enum mmul_status fail_set(const char *path, const char *what, struct mmul
 static enum mmul_status unpack(const json_t *value, const char *path, struct raw_set *raw,
                                struct mmul_error *err) {
     json_error_t problem;
-    // jansson only reads through the pointer it takes without const.
+    // jansson only reads through this pointer, though it takes it without const.
     int rc = json_unpack_ex((json_t *)(uintptr_t)value, &problem, JSON_STRICT,
                             "{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o, s?o}", "format", &raw->format,
                             "version", &raw->version, "axis", &raw->axis, "shape", &raw->sizes[0],

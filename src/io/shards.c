@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Cuts a matrix file into shards and joins shards into a file. Both walk over the parts of a shard
-// set and copy one rectangle each; a set without its JSON is first described from what is found.
-// Every shard is a file of its own that is whole or not there; the JSON comes last.
+// Splits a matrix file into shards, and joins shards into a file. Both walk over the parts of a
+// shard set and copy one rectangle each. A set without its JSON is first described from its shards.
+// Every shard is a file of its own that is either complete or absent. The JSON is written last.
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -120,7 +120,7 @@ static int64_t stack_rows(const struct mmul_matrix *matrix) {
     return mmul_shard_axis_length(matrix->info.shape, MMUL_ROWS);
 }
 
-// Where the shards of a set are, and of what kind.
+// Folder, name and format of a set's shards.
 struct source {
     const char *folder, *name;
     enum mmul_format format;
@@ -137,7 +137,7 @@ static enum mmul_status open_shard(const struct source *source, int part,
     return status;
 }
 
-// The number in "<name>_shard_<i>.bin" or .npy; -1 for other files.
+// Returns the number in "<name>_shard_<i>.bin" or .npy; -1 for other files.
 static int shard_number(const char *file, const char *name, enum mmul_format *format) {
     static const enum mmul_format formats[] = {MMUL_FORMAT_BIN, MMUL_FORMAT_NPY};
     size_t length = strlen(name);
@@ -153,8 +153,8 @@ static int shard_number(const char *file, const char *name, enum mmul_format *fo
     return -1;
 }
 
-// Shards 0 .. parts-1 of a set without JSON: as many as the highest number says, so that one that
-// is missing in between is missed when it is opened.
+// Counts the shards of a set without JSON, as the highest number plus one. A shard missing in
+// between fails when it is opened.
 static enum mmul_status count_shards(struct source *source, int *parts, struct mmul_error *err) {
     const char *folder = source->folder, *name = source->name;
     int highest = -1;
@@ -177,7 +177,7 @@ static enum mmul_status count_shards(struct source *source, int *parts, struct m
     return MMUL_OK;
 }
 
-// Takes one shard of a set without JSON into the description: rows below those before.
+// Adds one shard of a set without JSON to the description: its rows follow those before.
 static enum mmul_status describe_shard(struct mmul_shard_set *set, int part,
                                        const struct mmul_matrix *shard, struct mmul_error *err) {
     if (part == 0) {
@@ -293,7 +293,7 @@ static enum mmul_status join_shards(const struct mmul_shard_set *set, const stru
     return MMUL_OK;
 }
 
-// The description beside the shards is an input, too.
+// Refuses to overwrite the description beside the shards, which is an input, too.
 static enum mmul_status refuse_description(const char *folder, const char *name, const char *out,
                                            struct mmul_error *err) {
     char *path = NULL;
@@ -329,7 +329,8 @@ enum mmul_status mmul_join_format(const char *name, const char *folder, enum mmu
     return status;
 }
 
-// float64 and whole numbers would lose something in a format that has not their type.
+// Refuses formats that cannot hold the set's type: float64 and whole numbers would lose
+// information.
 static enum mmul_status check_type(const struct mmul_shard_set *set, const char *out,
                                    enum mmul_format format, struct mmul_error *err) {
     const struct mmul_format_row *row = NULL;
@@ -371,7 +372,7 @@ out:
     return status;
 }
 
-// Put together behind the name of standard output, to which nothing is sent without a commit.
+// Joins the set into an output named "-": nothing reaches standard output without a commit.
 static enum mmul_status assemble(const struct mmul_shard_set *set, const struct source *source,
                                  int *fd, struct mmul_error *err) {
     const struct mmul_output_request request = {
@@ -381,7 +382,8 @@ static enum mmul_status assemble(const struct mmul_shard_set *set, const struct 
     enum mmul_status status = mmul_output_create(&request, &output, err);
     if (status == MMUL_OK)
         status = join_shards(set, source, output, err);
-    // Its size is the description's word: what does not fit is the set's.
+    // The description gives the size, so an output that does not fit is reported as the set's
+    // error.
     if (status != MMUL_OK && strncmp(err->text, as_output, strlen(as_output)) == 0)
         mmul_fail(err, status, "cannot read kept '%s'%s", source->name,
                   err->text + strlen(as_output));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies between the standard streams and files without a name. What the bytes mean is the
-// business of those who open matrices and outputs.
+// Copies between the standard streams and unnamed files. Does not interpret the bytes: callers that
+// open matrices and outputs do.
 #include "io/standard_stream.h"
 
 #include <errno.h>
@@ -46,10 +46,10 @@ enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
     return status;
 }
 
-// Reads `from` to its end; what it was and was not is for the caller to say.
+// A copy of `from` to its end. The caller reports errors, since it knows what is copied.
 struct copying {
     int from, to;
-    int read_errno, write_errno; // 0: went well
+    int read_errno, write_errno; // 0: success
 };
 
 static void copy_all(struct copying *copying, char *buffer) {
@@ -114,7 +114,7 @@ enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err) {
     enum mmul_status status = mmul_nameless_file(&opened, err);
     if (status == MMUL_OK)
         status = copy_stdin(opened, err);
-    // A pipe is empty now: its copy takes its place, for whoever opens standard input again.
+    // The pipe is empty now. The copy takes its place, for later opens of standard input.
     if (status == MMUL_OK &&
         (lseek(opened, 0, SEEK_SET) != 0 || dup2(opened, STDIN_FILENO) != STDIN_FILENO))
         status = mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot read standard input");

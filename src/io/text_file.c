@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads what is there now and looks at its length first, so that neither a FIFO nor a disk's image
-// keeps the program busy. What the text means is its reader's matter.
+// Reads a small file after checking its kind and length, so that neither a FIFO nor a disk image
+// blocks the program. Callers interpret the text.
 #include "io/text_file.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static enum mmul_status read_text(int fd, const char *path, const char *what, ch
 
 enum mmul_status mmul_text_file_load(const char *path, const char *what, char **text,
                                      struct mmul_error *err) {
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // no waiting for a FIFO's writer
+    // O_NONBLOCK: do not wait for a FIFO's writer
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
     enum mmul_status status = read_text(fd, path, what, text, err);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A handler gets no argument of ours, so the list is a mutable global. Each place changes hands by its state alone:
-// whoever moves it on from OPEN owns the file, the thread that ends the output or a handler on any thread. unlink is
-// all a handler does here. The list only grows, by one place where all are taken: a place is put in front when it is
-// whole, in one step, and is never changed or freed from there on but for its state and, while it is TAKEN, its path.
-// So who walks the list, a handler in the midst of that too, sees places that are whole, and all that were entered
-// before it began. There are as many as outputs were open at once.
+// The list of unfinished outputs. A handler gets no argument of ours, so the list is a mutable
+// global. Ownership of a file changes only by its place's state: the thread or handler that moves
+// it on from OPEN owns the file. A handler only calls unlink here.
+//
+// The list only grows, by one place if all are taken, up to the largest number of outputs open at
+// once. A complete place is put in front in one atomic step. Later only its state changes and,
+// while it is TAKEN, its path. Nothing is freed. So any walk, even by a handler in mid-walk, sees
+// complete places and every place entered before it began.
 #include "io/unfinished.h"
 
 #include <limits.h>
@@ -22,13 +24,13 @@ enum state { FREE, TAKEN, OPEN };
 struct mmul_unfinished {
     _Atomic int state;
     struct mmul_unfinished *next;
-    char path[PATH_MAX]; // longer ones cannot be opened
+    char path[PATH_MAX]; // longer paths cannot be opened
 };
 
 static _Atomic(struct mmul_unfinished *) first_place;
 static _Atomic int64_t finished_count;
-static _Atomic int making;    // threads that make a file which is not entered yet
-static _Atomic bool ends_now; // with the launcher: no other one is made
+static _Atomic int making;    // threads creating a file that is not entered yet
+static _Atomic bool ends_now; // ending with the launcher: no more files are created
 
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_POINTER_LOCK_FREE == 2,
                "a signal handler may only use atomics without locks");
@@ -49,18 +51,18 @@ static enum mmul_status add_taken(struct mmul_unfinished **place, struct mmul_er
     enum mmul_status status = MMUL_ALLOCATE(added, 1, "the name of an output", err);
     if (status != MMUL_OK)
         return status;
-    mmul_abandon(added); // nobody may free what a handler may walk
+    mmul_abandon(added); // a handler may walk it at any time, so it is never freed
     atomic_store(&added->state, TAKEN);
     added->next = atomic_load(&first_place);
     while (!atomic_compare_exchange_weak(&first_place, &added->next, added))
-        ; // another thread was faster: it is the next one now
+        ; // another thread was faster: its place comes next
     *place = added;
     return MMUL_OK;
 }
 
 void mmul_unfinished_enter(void) {
-    atomic_fetch_add(&making,
-                     1); // first: either this thread sees the end, or the end sees this thread
+    // Increment first: either this thread sees the end, or the end sees this thread.
+    atomic_fetch_add(&making, 1);
     if (!atomic_load(&ends_now))
         return;
     atomic_fetch_sub(&making, 1);
@@ -89,7 +91,7 @@ bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished) {
             (void)unlink(place->path); // the lock is still held, so the file is ours
         return false;
     }
-    atomic_fetch_add(&finished_count, finished); // first: a handler must not find neither
+    atomic_fetch_add(&finished_count, finished); // first: a handler must see it in one of the two
     if (place == NULL || move(place, OPEN, FREE))
         return true;
     atomic_fetch_sub(&finished_count, finished);
@@ -100,7 +102,7 @@ enum mmul_abandoned mmul_outputs_abandon(void) {
     enum mmul_abandoned result = MMUL_ABANDONED_NONE;
     for (struct mmul_unfinished *place = atomic_load(&first_place); place != NULL;
          place = place->next) {
-        if (!move(place, OPEN, TAKEN)) // stays taken: nothing is going to be finished any more
+        if (!move(place, OPEN, TAKEN)) // stays taken: nothing will be finished any more
             continue;
         (void)unlink(place->path);
         result = MMUL_ABANDONED_SOME;
@@ -114,9 +116,9 @@ void mmul_outputs_end(void) {
     mmul_ending_begin();
 }
 
-// On a thread of its own, which the process does not outlive.
+// Runs on a thread of its own, which ends with the process.
 static void abandon_all(void) {
-    static const double most_seconds = 0.02; // another job may hold a file that is to be made
+    static const double most_seconds = 0.02; // another job may hold a file that is to be created
     const double begin = mmul_clock_now();
     atomic_store(&ends_now, true);
     while (atomic_load(&making) > 0 && mmul_clock_now() - begin < most_seconds)
@@ -128,14 +130,14 @@ void mmul_process_end_with_launcher(void) {
     mmul_ending_watch(abandon_all);
 }
 
-static pid_t owner; // of the outputs: a child of it has none
+static pid_t owner; // process that owns the outputs: a child of it has none
 static struct sigaction before[NSIG];
 
 static void abandon_and_raise(int number) {
     if (getpid() == owner)
         (void)mmul_outputs_abandon();
     sigaction(number, &before[number], NULL);
-    raise(number); // as soon as this has returned
+    raise(number); // delivered as soon as this handler returns
 }
 
 void mmul_outputs_abandon_at(int number) {

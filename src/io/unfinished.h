@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// Temporary files of outputs that are not finished, any number of them, where a signal handler finds them: the list
-// behind mmul_outputs_abandon.
+// The list of temporary files of unfinished outputs, any number of them. A signal handler can read
+// it: mmul_outputs_abandon uses it.
 #pragma once
 
 #include "mpimatmul_local.h"
 
 struct mmul_unfinished;
 
-// Around making a temporary file and entering it: a process that ends with its launcher waits a moment for the second
-// of them, and never returns from the first.
+// Enclose the creation of a temporary file and its entry in the list. A process that ends with its
+// launcher waits briefly for mmul_unfinished_leave. After that end has begun, mmul_unfinished_enter
+// never returns.
 void mmul_unfinished_enter(void);
 void mmul_unfinished_leave(void);
 
-// Enters the temporary file `path`, which exists. *place is for mmul_unfinished_end. Fails with MMUL_ERR_SYSTEM
-// (memory): a signal would leave that file behind.
+// Enters the existing temporary file `path`. *place is for mmul_unfinished_end. Fails with
+// MMUL_ERR_SYSTEM (memory): a signal would then leave the file behind.
 enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished **place,
                                        struct mmul_error *err);
 
-// Takes it out again: the file is the caller's to remove, or, when it is `finished`, to rename. False: a signal has
-// been faster and has removed it, or the file is finished and the end of the process has begun (base/ending.h), which
-// removes it here. NULL is legal, and has no file to be removed.
+// Removes the entry. The caller then removes the file or, if `finished`, renames it. Returns false
+// if a signal handler has already removed the file. Also returns false, and removes the file, if it
+// is finished but the end of the process has begun (base/ending.h). NULL is legal and has no file.
 bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Weights from an option: a list of numbers, or @FILE with such a list over several lines and with
-// comments. What weights are usable is model/weights'; what they mean is the planner's.
+// Parses weights from an option: a list of numbers, or @FILE with such a list over several lines
+// and with comments. model/weights checks the values, the planner applies them.
 #include "io/weights_file.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { NUMBER_MAX = 64 };
 
-// '#' to the end of its line becomes blank.
+// Replaces '#' to the end of its line by blanks.
 static void blank_comments(char *text) {
     for (char *hash = strchr(text, '#'); hash != NULL; hash = strchr(hash, '#')) {
         size_t length = strcspn(hash, "\n");
@@ -22,14 +22,14 @@ static void blank_comments(char *text) {
     }
 }
 
-// A list of numbers, separated by blanks, of which several in a row are one, or by commas.
+// A list of numbers, separated by commas or by one or more blanks.
 struct list {
     const char *text, *blanks;
-    const char *what; // it is, in failures
+    const char *what; // name of the list in errors
     enum mmul_status failure;
 };
 
-// With weights NULL the numbers are only counted.
+// Parses the numbers, or only counts them if weights is NULL.
 static enum mmul_status scan(const struct list *list, double *weights, int *count,
                              struct mmul_error *err) {
     const char *text = list->text;

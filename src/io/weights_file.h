@@ -4,7 +4,7 @@
 
 #include "mpimatmul_local.h"
 
-// Of `size` ranks: "equal", "0.5,0.25,0.25" or "@FILE". Fails as mmul_weights_parse, and with MMUL_ERR_USAGE where
-// there are more or fewer.
+// Parses the weights of `size` ranks: "equal", "0.5,0.25,0.25" or "@FILE". Fails as
+// mmul_weights_parse does, and with MMUL_ERR_USAGE if there are more or fewer than `size`.
 enum mmul_status mmul_weights_give(const char *text, int size, double *weights,
                                    struct mmul_error *err);
