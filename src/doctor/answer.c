@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The far side of a look at other machines: `mpimatmul doctor --probe`, started by ssh. It says
-// hello, then answers lines: what this machine is, whether somebody reaches it, whether it reaches
-// somebody. One question at a time, each with a limit; it ends when its input does, when nobody asks
-// for a while, or after many questions. Nothing of it stays behind.
+// The far side of a conversation: `mpimatmul doctor --probe`, started by ssh on another machine.
+// Prints hello, then answers questions, one line each: facts about this machine, waiting for a
+// connection, connecting to another machine. Each question has a time limit. The program ends with
+// its input, after a time without questions, or after many questions, and leaves nothing behind.
 #include "doctor/conversation.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 enum { IDLE_SECONDS = 120, QUESTIONS_MAX = 10000, QUESTION_LENGTH = 4096 + 64 };
 
-// One line: text of JSON has newlines between values only.
+// Prints an answer on one line: JSON text has newlines only between values.
 static enum mmul_status say(json_t *answer, struct mmul_error *err) {
     char *text = NULL;
     enum mmul_status status = mmul_json_format(answer, &text, err);
@@ -80,7 +80,7 @@ enum mmul_status mmul_doctor_answer(struct mmul_error *err) {
     char question[QUESTION_LENGTH];
     enum mmul_status status = say(json_pack("{s:s}", "hello", MMUL_VERSION), err);
     for (int count = 0; status == MMUL_OK && count < QUESTIONS_MAX; count++) {
-        alarm(IDLE_SECONDS); // whatever happens, this process does not outlive it
+        alarm(IDLE_SECONDS); // kills this process if it hangs
         if (fgets(question, sizeof question, stdin) == NULL)
             break;
         question[strcspn(question, "\n")] = '\0';

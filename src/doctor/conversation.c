@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lines to and from a program on another machine. No shell sees anything but the host's name,
-// which the hostfile's reader has checked, and the program's name in quotes.
+// Lines to and from a program on another machine. The only words that a shell sees are the host's
+// name, which the hostfile's reader has checked, and the program's name in quotes.
 #include "doctor/conversation.h"
 
 #include <errno.h>
@@ -53,9 +53,9 @@ void mmul_agent_choose(const char *setting, double seconds, struct mmul_agent *a
     agent->words[agent->count++] = agent->option;
 }
 
-// ------------------------------------------------------------------------------------------ opening
+// ----------------------------------------------------------------------------------------- opening
 
-// A word that every shell takes as it is.
+// Adds a word in quotes that every shell accepts.
 static void add_quoted(const char *word, struct mmul_text *text) {
     mmul_text_add(text, "'");
     for (; *word != '\0'; word++)
@@ -89,14 +89,15 @@ void mmul_conversation_ask(struct mmul_conversation *conversation, const char *f
     mmul_text_add_list(&question, format, arguments);
     va_end(arguments);
     mmul_text_add(&question, "\n");
-    // Shorter than a pipe's buffer, which the other side has emptied before it answered.
+    // The question fits in a pipe's buffer, which the other side emptied before its last answer.
     (void)!write(conversation->program.input, mmul_text_get(&question), question.length);
     mmul_text_fini(&question);
 }
 
 // --------------------------------------------------------------------------------------- listening
 
-// Takes in what has come; false at the end of the stream, or when it floods us.
+// Reads the bytes that have arrived. Returns false at the end of the stream, or if there are too
+// many.
 static bool take_in(int fd, struct mmul_text *text) {
     char block[4096];
     for (;;) {
@@ -134,13 +135,14 @@ void mmul_conversations_wait(struct mmul_conversation *const *conversations, int
             one->ended = !take_in(one->program.output, &one->heard);
         if (ready[2 * c + 1].fd >= 0 && ready[2 * c + 1].revents != 0 &&
             !take_in(one->program.errors, &one->grumble))
-            mmul_clock_nap(0.001); // closed before the output: poll would return at once for ever
+            // errors are closed before the output: avoid polling without pause
+            mmul_clock_nap(0.001);
     }
     free(ready);
 }
 
-// Control characters, also those of two bytes, become question marks: another machine's texts reach
-// a terminal.
+// Replaces control characters, also those of two bytes, by question marks, since a terminal will
+// show texts of another machine.
 static void mask(char *text) {
     for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
         bool is_double = c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0;
@@ -190,7 +192,7 @@ json_t *mmul_conversation_answer(struct mmul_conversation *conversation) {
     return NULL;
 }
 
-// ------------------------------------------------------------------------------------------- ending
+// ------------------------------------------------------------------------------------------ ending
 
 void mmul_conversation_close(struct mmul_conversation *conversation, double patience_seconds) {
     if (conversation->program.pid == 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The public face: what is to be looked at, the visit, the judgement, and how they are shown.
+// The public interface of the doctor: runs the visit and the judgement, and prints the result as
+// tables or JSON. visit.c collects the facts, judge.c finds the problems.
 #include <math.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ int mmul_diagnosis_findings(const struct mmul_diagnosis *diagnosis) {
     return (int)json_array_size(diagnosis->judgement.findings);
 }
 
-// ------------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
 static void print_text(struct mmul_text *text, FILE *stream) {
     mmul_text_print_table(mmul_text_get(text), stream);
@@ -119,7 +120,7 @@ static void print_machines(const struct mmul_visit *visit, FILE *stream) {
     print_text(&text, stream);
 }
 
-// The CPU, with the kernels that are in force, and why they are.
+// Adds the row of the CPU: its active kernels and the setting that selects them.
 static void add_cpu(const struct mmul_machine *machine, struct mmul_text *text) {
     struct mmul_kernel_comparison kernels;
     mmul_facts_kernels(machine->facts, &kernels);
@@ -236,7 +237,7 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
         fputs(is_sure ? "READY\n" : "READY, but for what could not be measured\n", stream);
 }
 
-// --------------------------------------------------------------------------------------------- JSON
+// -------------------------------------------------------------------------------------------- JSON
 
 static json_t *machine_json(const struct mmul_machine *machine) {
     static const char *const ends[] = {"answered", "silent", "ended", "left"};

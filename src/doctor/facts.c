@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Looks around on one machine, by the same means as a rank does (topology, OpenCL probe), and at
-// what must be there before a rank can start. MPI is not started. Judges nothing.
+// Collects facts about one machine, with the functions that a rank uses (topology, OpenCL probe),
+// and checks the preconditions for starting a rank. Does not start MPI. Does not judge.
 #include "doctor/facts.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const double PROBE_SECONDS = 10;
 
 // --------------------------------------------------------------------------------- files and room
 
-// Bytes that this process may still write into `folder`; -1 with errno when it may write none.
+// Returns the bytes that this process may write into `folder`. -1 with errno: none.
 static int64_t room_in(const char *folder) {
     struct statvfs found;
     if (access(folder, W_OK | X_OK) != 0 || statvfs(folder, &found) != 0)
@@ -180,7 +180,7 @@ enum mmul_status mmul_facts_gather(const char *folder, json_t **facts, struct mm
     add_addresses(found);
     add_programs(found);
     add_room(folder, found);
-    add_software(found); // last: the clock counts from the moment of the answer
+    add_software(found); // last, since the time must be that of the answer
     *facts = found;
     return MMUL_OK;
 }

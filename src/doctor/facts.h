@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-//
-// What one machine says about itself, as JSON: it travels between machines whose versions may
-// differ, so a reader takes what is there.
+// Facts about one machine, as JSON. They travel between machines with different versions, so
+// readers accept missing fields.
 //
 //   version, mpi, machine (architecture), host, user, is_root, time_seconds (of the epoch),
 //   cpu, cores (this process may use), machine_cores, memory_bytes, memory_available_bytes,
 //   shared_memory_available_bytes (/dev/shm; -1: none), temporary, temporary_available_bytes (-1:
 //   not writable), folder, folder_available_bytes (-1: see folder_problem), folder_problem,
-//   orted (its path on PATH, or ""), firewall ("ufw", "firewall-cmd" or "iptables", what closes and
-//   opens ports there), hwloc_components,
-//   kernels: {library ("OpenBLAS 0.3.21 (Haswell)"), name, setting, vectors, cpu_vectors, flops_per_second, other,
-//   other_setting, other_flops_per_second} (model/kernel_set.h),
-//   addresses: [{interface, address, prefix}], devices: [{id, name, driver, is_gpu, usable, reason}],
-//   driver_warnings: [text], cards: [{address, vendor, package}] (graphics cards on the PCI bus, and
-//   the package with an OpenCL driver for it)
+//   orted (its path on PATH, or ""), firewall ("ufw", "firewall-cmd" or "iptables": the program
+//   that opens and closes ports), hwloc_components,
+//   kernels: {library ("OpenBLAS 0.3.21 (Haswell)"), name, setting, vectors, cpu_vectors,
+//   flops_per_second, other, other_setting, other_flops_per_second} (model/kernel_set.h),
+//   addresses: [{interface, address, prefix}],
+//   devices: [{id, name, driver, is_gpu, usable, reason}],
+//   driver_warnings: [text], cards: [{address, vendor, package}] (graphics cards on the PCI bus,
+//   and the package with an OpenCL driver for each)
 #pragma once
 
 #include "base/json.h"
@@ -21,26 +21,27 @@
 #include "model/kernel_set.h"
 #include "mpimatmul_local.h"
 
-// Gathers them on this machine; `folder` is where results would be written. It takes up to some
-// seconds (OpenCL drivers are asked in a child process) and uses no network. `*facts` is the
-// caller's. Fails with MMUL_ERR_SYSTEM.
+// Collects the facts of this machine. `folder` is the folder for results. Takes up to several
+// seconds, since OpenCL drivers run in a child process. Uses no network. The caller owns *facts.
+// Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_facts_gather(const char *folder, json_t **facts, struct mmul_error *err);
 
-// A field of facts, or of an entry of its arrays; "" or 0 where it is not there or of another type.
+// Return a field of facts, or of an entry in its arrays. "", 0 or false: missing, or another type.
 const char *mmul_facts_text(const json_t *facts, const char *field);
 double mmul_facts_number(const json_t *facts, const char *field);
 bool mmul_facts_true(const json_t *facts, const char *field);
 
-// An entry of facts' addresses; false when it is none.
+// Reads an entry of the facts' addresses. Returns false if it is invalid.
 bool mmul_facts_address(const json_t *entry, struct mmul_address *address);
 
-// The machine's address `bits`, or its address in the network of `other`; false when it has none.
+// Find the machine's address `bits`, or its address in the network of `other`. Return false if it
+// has none.
 bool mmul_facts_find_address(const json_t *facts, uint32_t bits, struct mmul_address *address);
 bool mmul_facts_find_network(const json_t *facts, const struct mmul_address *other,
                              struct mmul_address *address);
 
-// What the machine says of its kernels; nothing where it says nothing.
+// Reads the machine's kernels, empty if the facts have none.
 void mmul_facts_kernels(const json_t *facts, struct mmul_kernel_comparison *kernels);
 
-// How many GPUs of the machine can be used.
+// Returns the number of usable GPUs.
 int mmul_facts_gpus(const json_t *facts);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Hostfiles, line by line. Names are checked here because they become words of a command line.
+// Parses hostfiles line by line. Names are checked here, since they become words of a command line.
+// Does not decide whether mpirun accepts the file: judge_hostfile.c does.
 #include "doctor/hostfile.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ enum { SLOTS_MAX = 1 << 20 };
 
 static const char blanks[] = " \t\r";
 
-// What an entry of a line may be called, and whether it gives the slots.
+// Keys in a line, and those that set the slots.
 static const struct {
     const char *name;
     bool is_slots;
@@ -34,8 +35,8 @@ static bool is_host_name(const char *name) {
            (host == NULL || (host[1] != '-' && host[1] != '\0'));
 }
 
-// "slots=4", where blanks may stand around '='; moves *at behind it. mpirun compares a maximum with
-// the slots before it only.
+// Parses "slots=4", with optional blanks around '=', and moves *at behind it. Like mpirun, compares
+// a maximum only with slots given before it.
 static enum mmul_status parse_entry(const char *where, char **at, struct mmul_host *host,
                                     struct mmul_error *err) {
     char *key = *at;
@@ -65,7 +66,7 @@ static enum mmul_status parse_entry(const char *where, char **at, struct mmul_ho
                      where, key);
 }
 
-// The host of a line, whose name is "" when the line says nothing.
+// Parses a line. The host's name stays "" if the line is empty.
 static enum mmul_status parse_line(const char *where, char *text, struct mmul_host *host,
                                    struct mmul_error *err) {
     text += strspn(text, blanks);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Machine after machine: reached, same program, same MPI, room, devices, slots, clock; then what
-// belongs to no machine: root and keepalive. Networks are judged in judge_network.c.
+// Judges machine by machine: reachability, program version, MPI, memory and disk space, devices,
+// slots, clock. Then judges settings for all: root and keepalive. judge_hostfile.c judges the
+// hostfile, judge_network.c the networks.
 #include "doctor/judge.h"
 
 #include <math.h>
@@ -9,17 +10,18 @@
 #include "base/status.h"
 #include "doctor/facts.h"
 
-static const double CLOCK_SECONDS = 2; // files changed on one machine look changed on the others
+// tolerated difference: times of files must agree
+static const double CLOCK_SECONDS = 2;
 
 enum {
     MEMORY_LEAST = 256 << 20,
-    SHARED_LEAST = 128 << 20, // containers have 64 MiB unless told; Open MPI may hang then
+    SHARED_LEAST = 128 << 20, // containers have 64 MiB by default, on which Open MPI may hang
     TEMPORARY_LEAST = 16 << 20,
     FOLDER_LEAST = 64 << 20,
     KEEPALIVE_MOST = 60,
 };
 
-// ----------------------------------------------------------------------------------------- findings
+// ---------------------------------------------------------------------------------------- findings
 
 static json_t *format_text(const char *format, va_list arguments) {
     struct mmul_text text = {0};
@@ -60,7 +62,7 @@ char *mmul_judge_on(const struct mmul_judgement *judgement, const struct mmul_ma
 
 // ---------------------------------------------------------------------------------------- reaching
 
-// What ssh says, and what helps.
+// Messages of ssh and their remedies.
 static const struct {
     const char *words, *fix;
     bool is_about_name;
@@ -73,7 +75,7 @@ static const struct {
      false},
 };
 
-// The line of a machine with a longer name than mpirun calls it by; NULL: none.
+// Returns the line with a longer name than mpirun uses for the machine. NULL: none.
 static const struct mmul_host *find_shortened(const struct mmul_judgement *judgement,
                                               const struct mmul_machine *machine) {
     const struct mmul_hostfile *lines = judgement->lines;
@@ -113,7 +115,7 @@ static void judge_ended_agent(struct mmul_judgement *judgement,
                        machine->name);
 }
 
-// The package brings the libraries along that it needs.
+// The package also installs the libraries that the program needs.
 static void fix_by_package(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
     static const char package[] = "/tmp/mpimatmul_" MMUL_VERSION "_*.deb";
     char on[1024];
@@ -227,7 +229,7 @@ static void judge_room(struct mmul_judgement *judgement, const struct mmul_machi
     }
 }
 
-// Rank 0 writes; it is on the first host of the hostfile.
+// Checks the results' folder on the machine of rank 0, the first host of the hostfile.
 static void judge_folder(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
     const char *folder = mmul_facts_text(machine->facts, "folder");
     const char *problem = mmul_facts_text(machine->facts, "folder_problem");
@@ -251,7 +253,8 @@ static void judge_folder(struct mmul_judgement *judgement, const struct mmul_mac
 
 // ----------------------------------------------------------------------------------------- devices
 
-// "OpenCL driver 'libx.so' (/etc/OpenCL/vendors/x.icd) crashed ...": the path in it, "" if none.
+// Extracts the path from "OpenCL driver 'libx.so' (/etc/OpenCL/vendors/x.icd) crashed ...". "":
+// none.
 static void find_icd(const char *warning, char path[static 300]) {
     const char *begin = strstr(warning, " (/");
     const char *end = begin != NULL ? strchr(begin, ')') : NULL;
@@ -278,7 +281,7 @@ static void judge_drivers(struct mmul_judgement *judgement, const struct mmul_ma
     }
 }
 
-// A card that nobody drives. Processors from Intel bring one along that few want to use.
+// Reports cards without a driver. Graphics in Intel processors are skipped: few users want them.
 static void judge_cards(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
     size_t at;
     json_t *card;
@@ -295,7 +298,8 @@ static void judge_cards(struct mmul_judgement *judgement, const struct mmul_mach
     }
 }
 
-// Where the shells of another machine set it, no command from here helps.
+// The remedy names the shells there if another machine's shells set the kernels: a command here
+// cannot change them.
 static void judge_kernels(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
     struct mmul_kernel_comparison kernels;
     char text[320], fix[160];

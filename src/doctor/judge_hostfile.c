@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The hostfile, line by line, and mpirun's verdict on it. A line that Open MPI 4.1 refuses is named
-// only if mpirun does refuse the file, so another Open MPI may think otherwise; lines that it takes
-// for something else than they say are named always. With `mpirun -q` a refusal is exit code 1 without a word.
+// Judges the hostfile line by line, and mpirun's verdict on it. Lines that Open MPI 4.1 refuses are
+// reported only if mpirun refuses the file, since other versions of Open MPI may accept them. Lines
+// that mpirun misinterprets are always reported. With `mpirun -q` a refusal is exit code 1 without
+// a message.
 #include "doctor/judge.h"
 
 #include <string.h>
@@ -9,19 +10,19 @@
 #include "base/text.h"
 #include "doctor/facts.h"
 
-// Open MPI packs names of hosts into a message that has room for these only.
+// Open MPI packs host names into a message that has room only for these letters.
 static const char name_letters[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
 
-// A judgement under way.
+// State of the judgement of a hostfile.
 struct reading {
     struct mmul_judgement *judgement;
     const struct mmul_hostfile *lines;
     bool is_refused;   // mpirun refuses the file, or was not asked
-    bool is_explained; // by a line
+    bool is_explained; // a line explains the refusal
 };
 
-// A finding about a line which mpirun refuses; the first one has mpirun's own words.
+// Adds a finding about a line that mpirun refuses. The first one quotes mpirun.
 static void find_refused(struct reading *reading, int line, const char *what) {
     const struct mmul_mpirun_answer *mpirun = reading->judgement->mpirun;
     const bool is_first = !reading->is_explained && mpirun->verdict == MMUL_MPIRUN_REFUSES;
@@ -71,12 +72,13 @@ static void read_line(struct reading *reading, const struct mmul_host *host) {
     }
 }
 
-// The command that gives a machine so many slots in one line, where it has several.
+// Adds the command that gives a machine the slots in one line and removes its other lines.
 static void add_command(const struct mmul_judgement *judgement, const struct mmul_machine *machine,
                         int slots, struct mmul_text *command) {
     const struct mmul_hostfile *lines = judgement->lines;
     const struct mmul_host *kept =
-        &lines->hosts[machine->place]; // the first with slots, or the first
+        // The first line with slots, or the first line.
+        &lines->hosts[machine->place];
     const int number = kept->machine;
     for (int h = machine->place; h < lines->count; h++) {
         const struct mmul_host *host = &lines->hosts[h];
@@ -104,7 +106,7 @@ void mmul_judge_fix_slots(struct mmul_judgement *judgement, const struct mmul_ma
     mmul_text_fini(&command);
 }
 
-// Two hosts that mpirun takes for one.
+// Reports two hosts that mpirun takes for one.
 static void read_mistaken(struct reading *reading, const struct mmul_host *host,
                           const struct mmul_host *first) {
     char what[2 * MMUL_HOST_LENGTH + 128];
@@ -119,7 +121,7 @@ static void read_mistaken(struct reading *reading, const struct mmul_host *host,
     mmul_judge_fix(reading->judgement, "export OMPI_MCA_orte_keep_fqdn_hostnames=1");
 }
 
-// Open MPI 4.1 takes a host in several lines, but slots from its first line only.
+// Reports a host in several lines: Open MPI 4.1 accepts slots only in the first of them.
 static void read_repeated(struct reading *reading, const struct mmul_host *host) {
     struct mmul_judgement *judgement = reading->judgement;
     const struct mmul_machine *machine = &judgement->visit->machines[host->machine];
@@ -129,7 +131,7 @@ static void read_repeated(struct reading *reading, const struct mmul_host *host)
         return read_mistaken(reading, host, first);
     for (const struct mmul_host *other = first + 1; other < host; other++)
         if (other->machine == host->machine && !other->is_mistaken && other->slots > 0)
-            return; // the finding about that line has this one in its command
+            return; // the command of that line's finding covers this line
     if (host == first || host->slots == 0 || !reading->is_refused)
         return;
     if (strcmp(host->name, first->name) == 0)
@@ -142,14 +144,14 @@ static void read_repeated(struct reading *reading, const struct mmul_host *host)
     mmul_judge_fix_slots(judgement, machine, machine->slots);
 }
 
-// A refusal that no line explains.
+// Reports a refusal that no line explains.
 static void judge_refusal(struct mmul_judgement *judgement) {
     const struct mmul_mpirun_answer *mpirun = judgement->mpirun;
     const struct mmul_machine *first = &judgement->visit->machines[0];
     const char *path = judgement->hostfile;
     const bool has_no_agent = judgement->visit->agent.count == 0;
     if (has_no_agent && judgement->visit->machine_count > 1)
-        return; // said of each machine
+        return; // reported for each machine
     mmul_judge_find(judgement, first, "mpirun starts no job%s%s%s: %s", path != NULL ? " on '" : "",
                     path != NULL ? path : "", path != NULL ? "'" : "", mpirun->words);
     if (mpirun->is_crash && mpirun->has_no_home)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Who reaches whom, and how fast. Open MPI uses every network that two machines have in common, and
-// waits for each: one that is closed makes a job hang without a word, one that is slow makes all of
-// it slow. A network that works is what the other findings offer as a way out.
+// Judges connections between machines: reachability and rate. Open MPI uses every network that two
+// machines share, and waits for each. A blocked network makes a job hang silently, a slow one slows
+// down the whole job. The remedy often is to use only a network that works.
 #include "doctor/judge.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 #include "base/memory.h"
 #include "doctor/facts.h"
 
-// A network so much slower than the best one is not worth its share; one that is this fast always
-// is, and a moment's measurement says little about it.
+// A network slower than the best by this factor is not worth using. One as fast as this always is,
+// and a short measurement of it is inaccurate.
 static const double SLOWER = 4, FAST_BYTES_PER_SECOND = 1e9;
 
 static bool is_good(const struct mmul_connection *link) {
     return link->tested && link->errnum == 0 && link->received;
 }
 
-// ----------------------------------------------------------------------------------------- networks
+// ---------------------------------------------------------------------------------------- networks
 
 double mmul_judge_network_rate(const struct mmul_visit *visit, const char *network) {
     double *rates = calloc((size_t)visit->link_count + 1, sizeof *rates), rate = 0.0;
@@ -38,8 +38,8 @@ double mmul_judge_network_rate(const struct mmul_visit *visit, const char *netwo
     return rate;
 }
 
-// The one with the highest median rate among those that connect machines, as "10.0.0.0/24", and its rate; false
-// when nothing was measured.
+// Finds the network with the highest median rate, as "10.0.0.0/24", and its rate. Returns false if
+// nothing was measured.
 static bool find_best_network(const struct mmul_visit *visit, char text[static 24], double *rate) {
     *rate = 0.0;
     for (int l = 0; l < visit->link_count; l++) {
@@ -54,7 +54,7 @@ static bool find_best_network(const struct mmul_visit *visit, char text[static 2
     return *rate > 0.0;
 }
 
-// Whether an earlier link is over the same network.
+// Returns true if an earlier link uses the same network.
 static bool is_repeated(const struct mmul_visit *visit, int at, const char *network) {
     char earlier[24];
     for (int l = 0; l < at; l++)
@@ -87,7 +87,7 @@ static void judge_slow(struct mmul_judgement *judgement) {
 
 // ------------------------------------------------------------------------------- the same address
 
-// One machine with two names that mpirun takes for two.
+// Returns true for one machine under two names that mpirun takes for two machines.
 static bool is_same_machine(const struct mmul_machine *machine, const struct mmul_machine *other) {
     return machine->place >= 0 && other->place >= 0 &&
            strcmp(mmul_facts_text(machine->facts, "host"), mmul_facts_text(other->facts, "host")) ==
@@ -96,7 +96,8 @@ static bool is_same_machine(const struct mmul_machine *machine, const struct mmu
                       json_object_get(other->facts, "addresses")) != 0;
 }
 
-// An address of two machines: a bridge for containers, say. Open MPI would connect to itself.
+// Reports an address that two machines share, such as a bridge for containers: Open MPI would
+// connect to itself.
 static void judge_shared_address(struct mmul_judgement *judgement, int machine,
                                  const struct mmul_address *address) {
     const struct mmul_visit *visit = judgement->visit;
@@ -105,7 +106,7 @@ static void judge_shared_address(struct mmul_judgement *judgement, int machine,
     double rate;
     for (int m = 0; m < machine; m++)
         if (mmul_facts_find_address(visit->machines[m].facts, address->bits, &other))
-            return; // said already
+            return; // reported already
     for (int m = machine + 1; m < visit->machine_count; m++) {
         if (!mmul_facts_find_address(visit->machines[m].facts, address->bits, &other) ||
             is_same_machine(&visit->machines[machine], &visit->machines[m]))
@@ -157,18 +158,19 @@ static void judge_shared_addresses(struct mmul_judgement *judgement) {
     }
 }
 
-// -------------------------------------------------------------------------------------------- pairs
+// ------------------------------------------------------------------------------------------- pairs
 
-// What is known of two machines' links.
+// The links between two machines.
 struct pair {
     const struct mmul_machine *a, *b;
-    const struct mmul_connection *worst; // the failure that tells most; NULL: none
+    const struct mmul_connection *worst; // most informative failure; NULL: none
     const struct mmul_connection *good;  // NULL: none
     int tested, failed;
     struct mmul_text text; // "node1 to 10.0.0.2: no answer within 3 s; ..."
 };
 
-// Its own machine says what is wrong: better than silence.
+// Returns true if the failure is more informative: an error of the connecting machine beats a
+// timeout.
 static bool tells_more(const struct mmul_connection *link, const struct mmul_connection *than) {
     return than == NULL || (than->errnum == ETIMEDOUT && link->errnum != ETIMEDOUT);
 }
@@ -206,7 +208,8 @@ static void look_at(const struct mmul_visit *visit, const struct mmul_connection
     pair->worst = tells_more(link, pair->worst) ? link : pair->worst;
 }
 
-// The address from which the link would come: of the same network, else the first one.
+// Returns the address that the link would start from: one in the same network, else the machine's
+// name.
 static const char *source_of(const struct mmul_visit *visit, const struct mmul_connection *link,
                              struct mmul_address *source) {
     if (mmul_facts_find_network(visit->machines[link->from].facts, &link->target, source))
@@ -268,7 +271,7 @@ static void judge_pair(struct mmul_judgement *judgement, int a, int b) {
     mmul_text_fini(&pair.text);
 }
 
-// Two machines that answered and have no address for each other.
+// Reports two machines that answered but have no address for each other.
 static void judge_unconnected(struct mmul_judgement *judgement, int a, int b) {
     const struct mmul_visit *visit = judgement->visit;
     const struct mmul_machine *one = &visit->machines[a], *other = &visit->machines[b];

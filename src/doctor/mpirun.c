@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A dry run of mpirun. Open MPI 4.1 ends it with exit code 0 and "LAUNCH MSG RAW SIZE" where the job
-// could be launched, also with 0 where a hostfile is refused, and it blames itself ("internal error")
-// in both cases. So the verdict is taken from its words: a text between two rules of dashes.
+// Runs mpirun without launching a job. Open MPI 4.1 exits with 0 and prints "LAUNCH MSG RAW SIZE"
+// if it could launch the job. It also exits with 0 if it refuses a hostfile, and reports an
+// "internal error" of its own in both cases. So the verdict is derived from its text between two
+// rules of dashes.
 #include "doctor/mpirun.h"
 
 #include <ctype.h>
@@ -18,13 +19,14 @@
 static const char ready_mark[] = "LAUNCH MSG RAW SIZE", rule[] = "----------";
 static const char own_error[] = "An internal error has occurred";
 
-// A machine that is busy may take a while to start mpirun. A killed mpirun leaves its session directory.
+// A busy machine may take a while to start mpirun. A killed mpirun leaves its session directory
+// behind.
 static const double START_SECONDS = 10, END_SECONDS = 3;
 
-// Puts the first two paragraphs before a rule on one line, without control characters.
+// Copies the first two paragraphs before a rule into one line, without control characters.
 static void copy_paragraphs(const char *said, struct mmul_mpirun_answer *answer) {
     size_t length = 0;
-    int ended = 0; // paragraphs
+    int ended = 0; // paragraphs read
     said += strspn(said, " \t\r\n");
     while (*said != '\0' && ended < 2 && strncmp(said, rule, strlen(rule)) != 0) {
         said += strspn(said, " \t");
@@ -42,7 +44,7 @@ static void copy_paragraphs(const char *said, struct mmul_mpirun_answer *answer)
     answer->words[length] = '\0';
 }
 
-// The first text between rules that is not mpirun's error about itself; NULL: none.
+// Returns the first text between rules that is not mpirun's own internal error. NULL: none.
 static const char *find_text(const char *said) {
     for (const char *at = said; (at = strstr(at, rule)) != NULL; at += strspn(at, "-")) {
         at += strspn(at, "-\n");
@@ -56,7 +58,7 @@ static const char *find_text(const char *said) {
 void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
     const char *text = find_text(said);
     copy_paragraphs(text != NULL ? text : said, answer);
-    // One rank may find its place although mpirun could not read the whole file.
+    // The one rank may get a slot although mpirun could not read the whole file.
     const bool is_about_file = text != NULL && strstr(answer->words, "hostfile") != NULL;
     answer->verdict = strstr(said, ready_mark) != NULL && !is_about_file ? MMUL_MPIRUN_ACCEPTS
                                                                          : MMUL_MPIRUN_REFUSES;
@@ -64,7 +66,7 @@ void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
 
 static enum mmul_status start(const char *hostfile, const char *tune,
                               struct mmul_conversation *talk, struct mmul_error *err) {
-    const char *argv[16] = {"mpirun", "--allow-run-as-root"}; // judge.c knows better about root
+    const char *argv[16] = {"mpirun", "--allow-run-as-root"}; // judge.c handles root better
     int count = 2;
     if (hostfile != NULL) {
         argv[count++] = "--hostfile";
@@ -74,7 +76,7 @@ static enum mmul_status start(const char *hostfile, const char *tune,
         argv[count++] = "--tune";
         argv[count++] = tune;
     }
-    argv[count++] = "-n"; // else mpirun asks machines for their cores
+    argv[count++] = "-n"; // otherwise mpirun asks machines for their cores
     argv[count++] = "1";
     argv[count++] = "--oversubscribe";
     argv[count++] = "--do-not-launch";

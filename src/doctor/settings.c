@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads what mpirun reads, without asking it: mpirun may be what does not work.
+// Reads Open MPI's parameters from the files and variables that mpirun reads. Does not run mpirun,
+// which may be the part that fails.
 #include "doctor/settings.h"
 
 #include <stdlib.h>
@@ -9,14 +10,14 @@
 #include "base/text.h"
 #include "io/text_file.h"
 
-// Files in the order of their rank; NULL: not there.
+// Parameter files in order of precedence. NULL: missing.
 struct sources {
     char *tune, *user, *system; // owned
 };
 
 static const char blanks[] = " \t\r";
 
-// The word at *at; moves *at behind it and the blanks (or '=') that follow.
+// Reads the word at *at, and moves *at behind it and the blanks (or '=') that follow.
 static void take_word(const char **at, char *word, size_t capacity) {
     size_t length = strcspn(*at, " \t\r\n=");
     mmul_text_copy(word, length < capacity ? length + 1 : capacity, *at);
@@ -24,7 +25,7 @@ static void take_word(const char **at, char *word, size_t capacity) {
     *at += strspn(*at, " \t\r=");
 }
 
-// `name = value` or `-mca name value`: the last line of that name counts.
+// Finds `name = value` or `-mca name value`. The last line with the name is used.
 static bool find_in(const char *text, const char *name, char *value, size_t capacity) {
     bool found = false;
     while (text != NULL && *text != '\0') {
@@ -56,7 +57,7 @@ static void look_up(const struct sources *sources, const char *name, char *value
         (void)find_in(sources->system, name, value, capacity);
 }
 
-// As Open MPI reads a boolean: a number, or a word.
+// Reads a boolean as Open MPI does: a number, or a word.
 static bool is_on(const char *value) {
     return strtol(value, NULL, 10) != 0 || strncmp(value, "t", 1) == 0 ||
            strncmp(value, "y", 1) == 0 || strncmp(value, "enable", 6) == 0;
@@ -71,7 +72,7 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
                                     struct mmul_error *err) {
     struct sources sources = {NULL};
     char path[1024];
-    struct mmul_error ignored; // of files that need not be there
+    struct mmul_error ignored; // for files that may be missing
     if (tune != NULL &&
         mmul_text_file_load(tune, "file of Open MPI settings", &sources.tune, err) != MMUL_OK)
         return err->status;
@@ -97,7 +98,7 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
     return MMUL_OK;
 }
 
-// Whether `entry`, the name of an interface or a network like 10.0.0.0/24, means this address.
+// Returns true if `entry`, an interface's name or a network like 10.0.0.0/24, covers this address.
 static bool means(const char *entry, const struct mmul_address *address) {
     struct mmul_address network;
     char bits[MMUL_SETTING_LENGTH];

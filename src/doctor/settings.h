@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Open MPI's parameters as mpirun will find them, those that a look at other machines needs. In the
-// order of their rank: a file for `mpirun --tune`, the environment (OMPI_MCA_<name>), the user's
+// Open MPI's parameters as mpirun will find them, limited to those that the doctor needs. In order
+// of precedence: a file for `mpirun --tune`, the environment (OMPI_MCA_<name>), the user's
 // ~/.openmpi/mca-params.conf, the system's /etc/openmpi/openmpi-mca-params.conf.
 #pragma once
 
@@ -12,7 +11,7 @@ enum { MMUL_SETTING_LENGTH = 512 };
 
 struct mmul_settings {
     char agent[MMUL_SETTING_LENGTH];   // plm_rsh_agent: "ssh : rsh" unless set
-    char include[MMUL_SETTING_LENGTH]; // btl_tcp_if_include: "eth0,10.0.0.0/24"; "" when not set
+    char include[MMUL_SETTING_LENGTH]; // btl_tcp_if_include: "eth0,10.0.0.0/24"; "" if not set
     char exclude[MMUL_SETTING_LENGTH]; // btl_tcp_if_exclude
     char keepalive[32];                // oob_tcp_keepalive_time, seconds
     char binding[32];                  // hwloc_base_binding_policy
@@ -20,10 +19,10 @@ struct mmul_settings {
     bool root_allowed;                 // both variables that let root run mpirun are 1
 };
 
-// `tune`: NULL or a file that mpirun is going to be given. Fails when that cannot be read:
-// MMUL_ERR_NO_INPUT or MMUL_ERR_DATA.
+// Reads the parameters. `tune`: a file that mpirun will be given, or NULL. Fails with
+// MMUL_ERR_NO_INPUT or MMUL_ERR_DATA if that file cannot be read.
 enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *settings,
                                     struct mmul_error *err);
 
-// Whether Open MPI lets the ranks' bytes take this interface.
+// Returns true if Open MPI may send the ranks' data over this interface.
 bool mmul_settings_allow(const struct mmul_settings *settings, const struct mmul_address *address);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The course of a visit: start a conversation with every machine, hear who is there, ask for facts,
-// then let pairs connect. A link needs both its machines, so each machine has one at a time and as
-// many links are under way as there are free pairs. Whoever stops answering is left out from then on.
+// Runs a visit: opens a conversation with every machine, waits for hello, asks for facts, then lets
+// pairs of machines connect. A link occupies both its machines, so as many links are tested at once
+// as there are free pairs. A machine that stops answering is left out from then on. Does not judge.
 #include "doctor/visit.h"
 
 #include <errno.h>
@@ -15,24 +15,24 @@
 #include "base/status.h"
 #include "doctor/facts.h"
 
-// Start of the program there, on top of the limit for reaching the machine; a probe of OpenCL
-// drivers, one of which may hang; a connection; and what a pair may take altogether.
+// Time limits: starting the program there, on top of reaching the machine; an OpenCL probe, in
+// which a driver may hang; one connection; and the whole test of a pair.
 static const double START_SECONDS = 3, FACTS_SECONDS = 45, CONNECT_SECONDS = 3, LINK_SECONDS = 20;
 
 enum { ALL_PAIRS = 16 };
 
-// The visit under way.
+// State of a running visit.
 struct course {
     const struct mmul_visit_order *order;
     struct mmul_visit *visit;
-    struct mmul_conversation *talks; // one for each machine; owned
-    struct mmul_conversation **open; // those of `talks` that are under way, else NULL; owned
-    bool *heard;                     // of each machine: has answered what was asked last; owned
+    struct mmul_conversation *talks; // one per machine; owned
+    struct mmul_conversation **open; // entries of `talks` that are open, else NULL; owned
+    bool *heard;                     // per machine: has answered the last question; owned
 };
 
-// ----------------------------------------------------------------------------------------- machines
+// ---------------------------------------------------------------------------------------- machines
 
-// The machine that mpirun calls by this name; machine_count: none yet.
+// Returns the machine that mpirun calls by this name. machine_count: none yet.
 static int find_machine(const struct mmul_visit *visit, const char *name) {
     int m = 1;
     while (m < visit->machine_count &&
@@ -41,7 +41,8 @@ static int find_machine(const struct mmul_visit *visit, const char *name) {
     return m;
 }
 
-// "node.a.lan" and "node.b.lan": mpirun calls both "node". Names of this machine are no mistake.
+// Returns true if mpirun mistakes one host for another: it calls "node.a.lan" and "node.b.lan" both
+// "node". Names of this machine are no mistake.
 static bool is_mistaken(const struct mmul_host *host, const struct mmul_host *first) {
     char called[2][MMUL_HOST_LENGTH];
     mmul_host_called(host, false, called[0]);
@@ -51,8 +52,8 @@ static bool is_mistaken(const struct mmul_host *host, const struct mmul_host *fi
            !mmul_address_is_own(mmul_host_without_user(host->name));
 }
 
-// Counts slots as mpirun does: a line without a number is one for each core where it is the only
-// line of its host, else one.
+// Counts slots as mpirun does. A line without a number gives one slot per core if it is the only
+// line of its host, else one slot.
 static void add_line(struct mmul_machine *machine, struct mmul_host *hosts, int at) {
     if (machine->place < 0) {
         machine->place = at;
@@ -110,7 +111,7 @@ static void close_talk(struct course *course, int at, enum mmul_visit_end end) {
     course->open[at] = NULL;
 }
 
-// A conversation whose output has ended, and which has nothing more to say.
+// Returns true if an open conversation's output has ended.
 static bool is_over(const struct course *course, int at) {
     return course->open[at] != NULL && course->talks[at].ended;
 }
@@ -134,8 +135,8 @@ static enum mmul_status open_talks(struct course *course, struct mmul_error *err
     return status;
 }
 
-// Takes one answer of every machine that has given none yet, until `seconds` are over; who gives
-// none is left out. `take` has the answer from then on.
+// Waits up to `seconds` for one answer from every open machine. `take` gets ownership of each
+// answer. A machine without an answer is left out.
 static void hear_all(struct course *course, double seconds,
                      void (*take)(struct mmul_machine *, json_t *)) {
     double deadline = mmul_clock_now() + seconds;
@@ -183,13 +184,13 @@ static void ask_facts(struct course *course) {
     hear_all(course, FACTS_SECONDS, take_facts);
 }
 
-// -------------------------------------------------------------------------------------------- links
+// ------------------------------------------------------------------------------------------- links
 
-// Links from one machine to the addresses of another: those in a network of both, else all. An
-// address that both have (a bridge for containers) leads nowhere. With `links` NULL only counted.
+// Lists links from one machine to the addresses of another: those in a shared network, else all. An
+// address that both machines have (a bridge for containers) is skipped. `links` NULL: only counts.
 static int list_pair(const struct mmul_visit_order *order, const struct mmul_machine *machines,
                      int from, int to, struct mmul_connection *links) {
-    int counts[2] = {0, 0}; // not common, common
+    int counts[2] = {0, 0}; // not shared, shared
     for (int common = 1; common >= 0 && counts[1] == 0; common--) {
         struct mmul_address target, own;
         size_t at;
@@ -231,12 +232,13 @@ static enum mmul_status list_links(struct course *course, struct mmul_error *err
     return MMUL_OK;
 }
 
-// A link under way.
+// A link being tested.
 struct trial {
     struct mmul_connection *link; // NULL: none
     char token[MMUL_TOKEN_LENGTH + 1];
     double deadline;
-    bool connecting, connected, received; // the connector was asked, has answered; the listener has
+    // The connector was asked, the connector has answered, the listener has answered.
+    bool connecting, connected, received;
 };
 
 static double connect_seconds(const struct course *course) {
@@ -267,7 +269,7 @@ static void take_answer(struct course *course, struct trial *trial, int machine,
                         const json_t *answer) {
     struct mmul_connection *link = trial->link;
     if (strcmp(mmul_facts_text(answer, "token"), trial->token) != 0)
-        return; // of an earlier trial, which was given up
+        return; // answer to an earlier trial that was given up
     if (machine == link->from) {
         link->errnum = (int)mmul_facts_number(answer, "errno");
         link->connect_seconds = mmul_facts_number(answer, "connect_seconds");
@@ -275,7 +277,8 @@ static void take_answer(struct course *course, struct trial *trial, int machine,
                        mmul_facts_text(answer, "interface"));
         trial->connected = true;
         if (link->connect_seconds == 0.0)
-            mmul_conversation_ask(course->open[link->to], "%s", ""); // nobody will come
+            // tell the listener not to wait
+            mmul_conversation_ask(course->open[link->to], "%s", "");
     } else if (!trial->connecting) {
         mmul_conversation_ask(course->open[link->from], "connect %s %d %s %g", trial->token,
                               (int)mmul_facts_number(answer, "port"), link->target.text,
@@ -288,7 +291,7 @@ static void take_answer(struct course *course, struct trial *trial, int machine,
     }
 }
 
-// Ends the trial of a machine and sets both its machines free.
+// Ends the trial of a machine and frees both its machines.
 static void end_trial(struct trial **busy, int machine) {
     struct trial *trial = busy[machine];
     busy[trial->link->from] = NULL;
@@ -296,7 +299,7 @@ static void end_trial(struct trial **busy, int machine) {
     trial->link = NULL;
 }
 
-// Whose answer a trial waits for.
+// Returns the machine that the trial waits for.
 static int awaited(const struct trial *trial) {
     return trial->connecting && !trial->connected ? trial->link->from : trial->link->to;
 }
@@ -323,7 +326,8 @@ static void follow_trial(struct course *course, struct trial **busy, int machine
 
 static enum mmul_status test_links(struct course *course, struct mmul_error *err) {
     int count = course->visit->machine_count;
-    struct trial *trials = NULL, **busy = NULL; // trials[link.to]; busy: of a machine
+    // trials is indexed by link.to, busy by machine.
+    struct trial *trials = NULL, **busy = NULL;
     enum mmul_status status = MMUL_ALLOCATE(trials, count, "a list of connections", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(busy, count, "a list of connections", err);
@@ -346,7 +350,7 @@ static enum mmul_status test_links(struct course *course, struct mmul_error *err
     return status;
 }
 
-// -------------------------------------------------------------------------------------------- visit
+// ------------------------------------------------------------------------------------------- visit
 
 enum mmul_status mmul_visit_make(const struct mmul_visit_order *order, struct mmul_visit *visit,
                                  struct mmul_error *err) {

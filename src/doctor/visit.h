@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-//
-// A look at machines: what each says about itself, and which reaches which. Plain facts, judged in
-// judge.h.
+// Collects facts about machines and the connections between them. judge.h judges them.
 #pragma once
 
 #include "doctor/conversation.h"
@@ -12,33 +10,34 @@
 enum mmul_visit_end {
     MMUL_VISIT_ANSWERED,
     MMUL_VISIT_SILENT, // not within the limit
-    MMUL_VISIT_ENDED,  // what was to start the program there ended, with `detail`
-    MMUL_VISIT_LEFT,   // it answered once, and not any more
+    MMUL_VISIT_ENDED,  // the start command ended, see `detail`
+    MMUL_VISIT_LEFT,   // answered once, then stopped
 };
 
 struct mmul_machine {
-    char name[MMUL_HOST_LENGTH]; // by which mpirun calls it, the first machine its own
-    int place;                   // in the hostfile, from 0; -1: not in it
-    int line;                    // where it stands there
+    char name[MMUL_HOST_LENGTH]; // as mpirun calls it; the first machine's own name
+    int place;                   // index in the hostfile; -1: not in it
+    int line;                    // line in the hostfile
     int slots;                   // 0: not given
     enum mmul_visit_end end;
     int detail;                      // exit code or signal
-    char words[200];                 // the last thing it said, when it did not answer
-    json_t *facts;                   // facts.h; NULL unless it answered; owned
-    double clock_difference_seconds; // its clock less the first machine's, to a tenth
+    char words[200];                 // last output, if it did not answer
+    json_t *facts;                   // facts.h; NULL if it did not answer; owned
+    double clock_difference_seconds; // machine's clock minus the first one's, to a tenth
 };
 
-// One machine to an address of another; what the network between two nodes does is struct mmul_link.
+// A connection from one machine to an address of another. struct mmul_link is the network between
+// two nodes.
 struct mmul_connection {
     int from, to;               // machines
-    struct mmul_address target; // of `to`
+    struct mmul_address target; // address of `to`
     bool is_common;             // `from` is in the network of that address
     bool tested;
-    int errnum; // 0: reached and sent
+    int errnum; // 0: connected and sent
     bool received;
     double connect_seconds;
-    double bytes_per_second; // 0: too few came to tell
-    char interface[16];      // of `from`
+    double bytes_per_second; // 0: too few bytes arrived to measure
+    char interface[16];      // interface of `from`
 };
 
 struct mmul_visit {
@@ -49,19 +48,20 @@ struct mmul_visit {
     int link_count;
 };
 
-// What to look at.
+// Input of a visit.
 struct mmul_visit_order {
-    struct mmul_host *hosts; // NULL: this machine alone; their machines are set
+    // Lines of the hostfile. Their `machine` fields are set. NULL: only this machine.
+    struct mmul_host *hosts;
     int host_count;
     const struct mmul_settings *settings;
-    const char *program; // as it is called on other machines
+    const char *program; // path of the program on other machines
     const char *folder;
-    double limit_seconds; // for a machine to answer
+    double limit_seconds; // for a machine's answer
 };
 
-// Asks all machines at the same time, then lets them connect to each other: every pair up to 16
-// machines, of more each with the first one and the next one. A machine that does not answer costs
-// its limit and no more. Fails with MMUL_ERR_SYSTEM (memory, processes).
+// Asks all machines at the same time, then lets them connect to each other. Up to 16 machines
+// connect every pair. With more, each connects to the first and to the next one. A machine that
+// does not answer costs only its time limit. Fails with MMUL_ERR_SYSTEM (memory, processes).
 enum mmul_status mmul_visit_make(const struct mmul_visit_order *order, struct mmul_visit *visit,
                                  struct mmul_error *err);
 

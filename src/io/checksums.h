@@ -10,8 +10,8 @@
 struct json_t;
 
 struct mmul_checked {
-    const char *name; // of a tensor, borrowed
-    uint64_t hash;    // of its elements as they lie in the file
+    const char *name; // tensor's name, borrowed
+    uint64_t hash;    // XXH3 of its elements as they lie in the file
 };
 
 // Computes the checksum of `bytes` bytes of a file from `offset` on. Returns 0 or errno, EIO if the

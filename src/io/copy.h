@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies a rectangle between two stacks whose matrices lie one below the other, as shards see a
+// Copies a rectangle between two stacks with their matrices one below the other, as shards see a
 // stack: row r of matrix i is stack row i * rows + r.
 #pragma once
 

@@ -11,7 +11,7 @@
 struct mmul_decoded {
     const char *name; // borrowed: the matrix's, for errors
     int fd;           // -1: not started, or passed to the matrix
-    int64_t bytes;    // of elements so far
+    int64_t bytes;    // size of the elements so far
     char *buffer;     // owned, `filled` bytes not yet in the file
     size_t filled;
     void *mapped; // set by mmul_decoded_map
@@ -32,7 +32,7 @@ enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *byte
 enum mmul_status mmul_decoded_map(struct mmul_decoded *decoded, int64_t bytes, void **memory,
                                   struct mmul_error *err);
 
-// Passes the complete file to the matrix, whose elements then begin at byte 0. Fails with
+// Passes the complete file to the matrix. Its elements then begin at byte 0. Fails with
 // MMUL_ERR_IO, and with MMUL_ERR_DATA if the input was written to meanwhile.
 enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matrix *matrix,
                                   struct mmul_error *err);

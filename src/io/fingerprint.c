@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Hashes the beginning and samples of a file. The elements are cut into 64 equal stretches, and one
-// block is read at a random position of each, so that no large part of a file is missed.
+// Hashes the beginning and samples of a file. The elements are cut into 64 equal stretches. One
+// block is read at a random position of each, so no large part of a file is missed.
 //
 //   |header|..[block]......|......[block]..|.[block].......| ... |
 #include "io/fingerprint.h"

@@ -9,7 +9,7 @@
 bool mmul_is_npz(const unsigned char *start, size_t count);
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count);
 
-// A pickle of protocol 2 to 5; one whose first value is PyTorch's magic number.
+// A pickle of protocol 2 to 5; a pickle that starts with PyTorch's magic number.
 bool mmul_is_pickle(const unsigned char *start, size_t count);
 bool mmul_is_old_pytorch(const unsigned char *start, size_t count);
 

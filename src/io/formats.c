@@ -384,9 +384,9 @@ static bool fits(const struct mmul_format_row *row, const unsigned char *start, 
     return row->probe == NULL || row->probe(start, count);
 }
 
-// Returns the row whose reader gives the better error. A text file with a malformed first line goes
-// to the reader of its ending, which can say what is wrong with the line. A .mtx file that would
-// pass as .csv goes to the reader of .mtx: its numbers are no rows.
+// Returns the row with the reader that gives the better error. A text file with a malformed first
+// line goes to the reader of its ending, which can say what is wrong with the line. A .mtx file
+// that would pass as .csv goes to the reader of .mtx: its numbers are no rows.
 static const struct mmul_format_row *row_of_text(const char *path,
                                                  const struct mmul_format_row *found) {
     const size_t length = strlen(path);
@@ -460,7 +460,7 @@ enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
                      written(false, known));
 }
 
-// Finds the row whose ending is the first `length` bytes of `ending`. NULL: no row has it.
+// Finds the row with the ending in the first `length` bytes of `ending`. NULL: no row has it.
 static const struct mmul_format_row *row_of_ending(const char *ending, size_t length) {
     for (int r = 0; r < ROW_COUNT; r++)
         if (rows[r].ending != NULL && strlen(rows[r].ending) == length &&

@@ -64,7 +64,7 @@ struct mmul_format_row {
 };
 
 // Returns the row of the open file `fd`, called `path`, that starts with `start`. Never NULL: an
-// unknown file gets the row of .bin, whose reader refuses it.
+// unknown file gets the row of .bin, and its reader refuses it.
 const struct mmul_format_row *mmul_format_of_input(int fd, const char *path,
                                                    const unsigned char *start, size_t count);
 
@@ -84,7 +84,7 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
 // Returns the dtype in which the format stores `dtype`: float32 if it cannot hold `dtype`.
 enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype);
 
-// Returns the length of the file's part of an output's path, whose row is `row`. *tensor: the name
+// Returns the length of the file's part of an output's path in the format `row`. *tensor: the name
 // of the tensor behind it, "data" if the path gives none.
 size_t mmul_format_file_length(const struct mmul_format_row *row, const char *path,
                                const char **tensor);

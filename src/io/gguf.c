@@ -210,7 +210,7 @@ static enum mmul_status place(const struct reader *r, struct mmul_tensors *tenso
 }
 
 static enum mmul_status read_all(struct reader *r, struct mmul_tensors **tensors) {
-    enum { LEAST_BYTES = 8 + 4 + 4 + 8 }; // of a tensor's entry
+    enum { LEAST_BYTES = 8 + 4 + 4 + 8 }; // minimum size of a tensor's entry
     uint32_t start[2] = {0}, alignment = 0;
     uint64_t tensor_count = 0, value_count = 0;
     enum mmul_status status = take(r, start, sizeof start);

@@ -13,7 +13,7 @@ enum { MMUL_GGUF_BLOCK_ELEMENTS_MAX = 256, MMUL_GGUF_BLOCK_BYTES_MAX = 292 };
 
 struct mmul_gguf_type {
     const char *name;    // as ggml writes it
-    int elements, bytes; // of a block
+    int elements, bytes; // per block
     enum mmul_dtype dtype;
     // Decodes a block, at any address, to its elements. NULL: not a packed type that is read.
     void (*decode)(const unsigned char *block, float *values);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Open input files. Matrices and lists of tensors share an open file by reference counts, so that
-// all see the same version, even if another file takes its name meanwhile. Sets of them are in
-// io/inputs.h.
+// Open input files. Matrices and lists of tensors share an open file by reference counts. All see
+// the same version, even if another file takes its name meanwhile. Sets of them are in io/inputs.h.
 #pragma once
 
 #include <sys/stat.h>

@@ -71,7 +71,7 @@ int64_t mmul_process_started(int64_t pid) {
 
 enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
                                     struct mmul_error *err) {
-    static _Atomic int count; // of jobs of this process, so far
+    static _Atomic int count; // jobs of this process so far
     char folder[MMUL_JOB_PATH_BYTES];
     bool is_there;
     (void)mmul_job_folder(0, folder);

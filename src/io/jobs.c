@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads the files of jobs whose process still exists. Removes the files of killed jobs on the way.
+// Reads the files of jobs with a live process. Removes the files of killed jobs on the way.
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 struct mmul_jobs {
     struct entry {
-        struct mmul_job_state job; // its ranks are owned
+        struct mmul_job_state job; // owns its ranks
         json_t *json;              // owned: as it is printed
     } * entries;                   // owned
     int count;
@@ -147,7 +147,7 @@ static bool is_leftover(const char *path, const char *name) {
     if (started == 0)
         return true;
     if (mmul_json_load(path, &json, &ignored) != MMUL_OK)
-        return false; // it is being written
+        return false; // the file is being written
     const json_t *of = json_object_get(json_object_get(json, "process"), "started");
     const bool is_another = json_is_integer(of) && json_integer_value(of) != started;
     json_decref(json);

@@ -7,15 +7,15 @@
 
 struct mmul_extent {
     void *memory;          // borrowed, not written to for an input; NULL: in a file
-    int fd;                // of the file, borrowed; an output's is write-only
-    const char *path;      // of an input's file, borrowed
-    int64_t offset, bytes; // of the elements in the file
+    int fd;                // the file's, borrowed; an output's is write-only
+    const char *path;      // path of an input's file, borrowed
+    int64_t offset, bytes; // range of the elements in the file
     int64_t stored_ns;     // last write to an input, as of opening
 };
 
-// Returns true, with *extent, if the matrix can be used in place. It must be in C order, stored as
-// `dtype` in this machine's byte order, at an address that is a multiple of the element size, and
-// on a file system that maps files.
+// Returns true, with *extent, if the matrix can be used in place. It must be stored in C order, as
+// `dtype`, and in this machine's byte order. Its address must be a multiple of the element size,
+// and its file system must map files.
 bool mmul_matrix_extent(const struct mmul_matrix *matrix, enum mmul_dtype dtype,
                         struct mmul_extent *extent);
 
@@ -31,7 +31,7 @@ bool mmul_file_can_map(int fd, bool writable);
 // A mapped file, for the check after its use.
 struct mmul_mapped_file {
     const char *name;  // borrowed
-    int fd;            // borrowed; -1: another node checks its length
+    int fd;            // borrowed; -1: another process checks the file's length
     int64_t end;       // byte that it must reach
     int64_t stored_ns; // an input's last write, before it was used
     bool is_output;    // not committed yet

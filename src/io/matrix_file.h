@@ -18,7 +18,7 @@ struct mmul_matrix {
     const void *memory;           // borrowed: `stored` elements in C order; NULL: a file
     void *turned;                 // owned: memory that contains `memory`; NULL: not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
-    struct mmul_axis_range range; // of the first axis, applied after opening
+    struct mmul_axis_range range; // range of the first axis, applied after opening
     bool missing_is_nan;          // empty cells of a table as text are NaN
     struct timespec stored;       // last write to fd, as of opening
     // Changed by several threads at once: accessed only through __atomic builtins.

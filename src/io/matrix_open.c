@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Opens matrices and lists of tensors by name. A name is a kept set, whose shards are joined,
+// Opens matrices and lists of tensors by name. A name is a kept set (its shards are joined),
 // standard input, or a path with an optional address of a tensor. A file of a set of inputs is
 // opened once. matrix_file.c reads the content.
 #include "base/memory.h"

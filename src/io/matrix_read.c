@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Reads regions of open matrices. C order: contiguous runs, straight into the target if nothing has
-// to be converted, else through a small buffer on the stack (byte order, float64, widening).
-// Fortran order: the whole file is in memory already and is transposed tile by tile, so that the
-// source columns and the target rows both stay in cache.
+// Reads regions of open matrices. C order: contiguous runs are read straight into the target. A
+// small buffer on the stack is used only for conversion (byte order, float64, widening). Fortran
+// order: the whole file is in memory already. It is transposed tile by tile, so that source columns
+// and target rows both stay in cache.
 #include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -224,7 +224,7 @@ static void gather8(const unsigned char *src, int64_t row_step, int64_t col_step
             memcpy(dst + 8 * (i * TILE_COLS + j), src + 8 * (i * row_step + j * col_step), 8);
 }
 
-// Copies one tile to dst, whose rows are `dst_cols` elements apart.
+// Copies one tile to dst, with rows `dst_cols` elements apart.
 static enum mmul_status gather_tile(struct mmul_matrix *matrix, struct rectangle tile,
                                     enum mmul_dtype target, int64_t dst_cols, char *dst,
                                     struct mmul_error *err) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reads and writes Matrix Market files. Each entry goes to its position in the mapped file of all
-// elements, and in symmetric matrices also to the mirrored one, since files store the lower
-// triangle. Errors count lines from 1.
+// elements. Files of symmetric matrices store the lower triangle, so entries also go to the
+// mirrored position. Errors count lines from 1.
 #include "io/mtx.h"
 
 #include <inttypes.h>
@@ -154,7 +154,7 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
 }
 
 static enum mmul_status read_sizes(struct mtx *mtx, struct mmul_error *err) {
-    const int64_t most = INT64_C(1) << 40; // their product fits int64 as elements are counted
+    const int64_t most = INT64_C(1) << 40; // the product of two such sizes can be counted
     enum mmul_status status;
     if (!find_line(mtx, &status, err))
         return status == MMUL_OK ? fail_line(mtx, "sizes", NULL, NULL, err) : status;

@@ -52,7 +52,7 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
 
 struct scanner {
     const char *at, *end;
-    const char *problem; // what was expected; "": no error so far
+    const char *problem; // expected text; "": no error so far
 };
 
 struct fields {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// .npz archives (numpy.savez, numpy.savez_compressed): zip files whose members NAME.npy are the
+// .npz archives (numpy.savez, numpy.savez_compressed): zip files with members NAME.npy that are the
 // tensors NAME. As in numpy, any other member that begins like a .npy file is a tensor, too.
 #pragma once
 
@@ -22,6 +22,6 @@ enum mmul_status mmul_npz_unpack(struct mmul_archive *archive, const char *name,
                                  const struct mmul_tensor_entry *entry, struct mmul_decoded *to,
                                  struct mmul_error *err);
 
-// Verifies the checksums of members whose element type is not read, since a damaged header can name
-// such a type, too. Fails with MMUL_ERR_DATA.
+// Verifies the checksums of members with an element type that is not read, since a damaged header
+// can name such a type, too. Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_npz_check(const struct mmul_tensors *tensors, struct mmul_error *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Parses numbers. Most have few digits: the value is one product or quotient of two exact doubles,
-// so that its single rounding is correct (Clinger, How to read floating point numbers accurately,
+// Parses numbers. Most have few digits: the value is one product or quotient of two exact doubles.
+// The single rounding is then correct (Clinger, How to read floating point numbers accurately,
 // 1990). All others go to strtod in the C locale.
 #include "io/number_reader.h"
 

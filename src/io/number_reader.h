@@ -10,7 +10,7 @@ struct mmul_number_reader {
     const char *name;     // borrowed, for errors
     char *buffer;         // owned
     const char *at, *end; // bytes read but not used yet
-    int64_t offset;       // of `end` in the file
+    int64_t offset;       // position of `end` in the file
     int64_t line;         // counted by the caller, from 1
     bool is_last;         // nothing follows `end`
 };

@@ -13,7 +13,7 @@ struct mmul_number_writer {
     enum mmul_dtype dtype;
     char *buffer; // owned
     size_t filled;
-    int64_t offset;         // of the buffer in the file
+    int64_t offset;         // position of the buffer in the file
     locale_t plain, before; // locales of this thread: the C locale, and the one to restore
 };
 

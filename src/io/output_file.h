@@ -17,7 +17,7 @@ struct mmul_output {
     // Descriptor that elements are written to: the temporary file, locked, or an unnamed one. -1:
     // in memory.
     int fd;
-    // Format whose elements are packed at the end, else NULL.
+    // Format that packs elements at the end, else NULL.
     const struct mmul_format_row *packed;
     int locked;   // packed: the temporary file; else -1
     char *memory; // borrowed; NULL: a file

@@ -189,7 +189,7 @@ static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char 
     }
 }
 
-// Executes opcodes of texts, bytes and numbers, whose content follows the opcode.
+// Executes opcodes of texts, bytes and numbers: the content follows the opcode.
 static enum mmul_status step_content(struct mmul_pickle_machine *m, unsigned char opcode) {
     switch (opcode) {
     case 'X': // BINUNICODE

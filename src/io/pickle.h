@@ -37,7 +37,7 @@ struct mmul_pickle_text {
 
 struct mmul_pickle_storage {
     struct mmul_pickle_text key;
-    int bytes_each; // of its elements
+    int bytes_each; // bytes per element
 };
 
 struct mmul_pickle {

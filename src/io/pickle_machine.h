@@ -21,8 +21,8 @@ enum mmul_pickle_kind {
     PICKLE_OBJECT, // an instance of a class, or the result of a call
     PICKLE_STORAGE,
     PICKLE_TENSOR,
-    PICKLE_ARRAY, // of numpy, elements not yet set
-    PICKLE_DTYPE, // of numpy
+    PICKLE_ARRAY, // numpy array, elements not yet set
+    PICKLE_DTYPE, // numpy dtype
 };
 
 struct mmul_pickle_value {

@@ -34,7 +34,7 @@ enum global {
 static const struct global_row {
     const char *module, *name;
     enum global global;
-    const char *type; // of elements
+    const char *type; // type of elements
     int bytes;
     bool is_readable;
     enum mmul_dtype dtype;

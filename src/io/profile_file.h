@@ -14,9 +14,9 @@ enum { MMUL_PROFILE_SCHEMA = 1, MMUL_PROFILE_ENTRIES = 256 };
 struct mmul_profile_key {
     char device[128]; // as --device names it: by PCI address if known
     char name[128], vendor[64], driver[64];
-    // Of a CPU: mmul_kernels_key. "" in files of earlier versions, which matches no CPU.
+    // Kernels of a CPU: mmul_kernels_key. "" in files of earlier versions matches no CPU.
     char kernels[128];
-    char cores[64]; // of a CPU device that is bound; else ""
+    char cores[64]; // cores of a CPU device that is bound; else ""
     int threads;
     int sharing; // ranks of the node on the same device, this one included
 };

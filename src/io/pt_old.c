@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads PyTorch files from before torch 1.6. The file does not give the length of its pickles, so
-// the parser gets the start of the file, and four times as much whenever that is too short.
+// Reads PyTorch files from before torch 1.6. The file does not give the length of its pickles. The
+// parser first gets the start of the file, then four times as much while that is too short.
 // Elements stay in the file: pt.c reads them.
 #include "io/pt_old.h"
 
@@ -16,7 +16,7 @@
 struct source {
     int fd;
     const char *name;
-    int64_t bytes; // of the file
+    int64_t bytes; // size of the file
 };
 
 static enum mmul_status fail(const char *name, const char *what, struct mmul_error *err) {
@@ -101,7 +101,7 @@ enum { MAGIC, VERSION, MACHINE, OBJECT, KEYS, PICKLES };
 
 struct pickles {
     struct mmul_pickle all[PICKLES];
-    int64_t bytes;   // of all of them
+    int64_t bytes;   // size of all of them
     bool needs_more; // too few bytes were given
 };
 

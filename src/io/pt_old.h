@@ -9,7 +9,7 @@
 
 struct mmul_pt_old_storage {
     struct mmul_pickle_text key;
-    int64_t offset, bytes; // of its elements, in the file
+    int64_t offset, bytes; // range of its elements in the file
 };
 
 struct mmul_pt_old {

@@ -13,8 +13,8 @@
 #include "io/transfer.h" // refuses big-endian hosts
 #include "model/matrix.h"
 
-// Types whose sizes are checked. Readable ones map to a dtype. A type that is missing here (F4,
-// F6_E2M3, ...) makes only its own tensor unreadable.
+// Types with known sizes, which are checked. Readable ones map to a dtype. A type that is missing
+// here (F4, F6_E2M3, ...) makes only its own tensor unreadable.
 static const struct type {
     const char *name;
     int bytes;
@@ -238,8 +238,8 @@ enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int
 
 // ---------------------------------------------------------------------------------------- writing
 
-// Adds the tensor's entry, whose elements begin at `begin`, to the header. Returns false if its
-// name is not UTF-8.
+// Adds the tensor's entry to the header. `begin` is the offset of its elements. Returns false if
+// its name is not UTF-8.
 static bool add_entry(json_t *root, const struct mmul_safetensors_tensor *tensor, int64_t begin) {
     enum { SIZES = 4 };
     const struct mmul_shape s = tensor->shape;

@@ -7,8 +7,8 @@
 struct mmul_shard_entry {
     char name[256];
     int shards;         // files of the set that are here
-    int64_t bytes;      // of these files
-    int64_t left_bytes; // of files under temporary names
+    int64_t bytes;      // size of these files
+    int64_t left_bytes; // size of files under temporary names
     bool is_described;  // a valid description exists: the fields below are set
     bool is_kept, is_whole;
     struct mmul_shape shape;

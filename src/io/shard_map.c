@@ -26,8 +26,8 @@ int64_t mmul_shard_changed_ns(int fd) {
     return fd >= 0 && fstat(fd, &now) == 0 ? nanoseconds(now.st_ctim) : 0;
 }
 
-// Opens the file again, without following a link. Device and inode prove that it is the file whose
-// header was read.
+// Opens the file again, without following a link. Device and inode prove that it is the file that
+// the header was read from.
 static enum mmul_status open_same(const struct mmul_matrix *matrix, bool writable, int *fd,
                                   struct mmul_error *err) {
     struct stat found;

@@ -20,8 +20,8 @@ struct mmul_shard_keeping {
 
 struct mmul_shard_set {
     enum mmul_axis axis;
-    struct mmul_shape shape; // of the whole
-    enum mmul_dtype dtype;   // of the shards and of the whole
+    struct mmul_shape shape; // shape of the whole
+    enum mmul_dtype dtype;   // type of the shards and the whole
     int parts;
     // Owned, parts + 1 of them, along the axis: rows of all matrices, or columns.
     int64_t *offsets;

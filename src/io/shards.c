@@ -20,7 +20,7 @@
 #include "io/shard_set.h"
 #include "model/matrix.h"
 
-// ---------------------------------------------------------------------------------------- splitting
+// --------------------------------------------------------------------------------------- splitting
 
 static enum mmul_status choose_offsets(const struct mmul_split_options *options,
                                        struct mmul_shard_set *set, struct mmul_error *err) {
@@ -114,7 +114,7 @@ enum mmul_status mmul_split(struct mmul_matrix *matrix, const struct mmul_split_
     return status;
 }
 
-// ------------------------------------------------------------------------------------------ joining
+// ----------------------------------------------------------------------------------------- joining
 
 static int64_t stack_rows(const struct mmul_matrix *matrix) {
     return mmul_shard_axis_length(matrix->info.shape, MMUL_ROWS);

@@ -16,7 +16,7 @@ struct mmul_tensor_entry {
     enum mmul_dtype dtype;
     int dimensions;
     int64_t sizes[MMUL_TENSOR_DIMENSIONS];
-    // Of the elements in the file. npz: only bytes. pt: offset in the member or the file.
+    // Range of the elements in the file. npz: only bytes. pt: offset in the member or the file.
     int64_t offset, bytes;
     // npz, pt: index of the member in the archive, pt: -1 without a member. gguf: number of the
     // type.
