@@ -76,9 +76,8 @@ static void read_line(struct reading *reading, const struct mmul_host *host) {
 static void add_command(const struct mmul_judgement *judgement, const struct mmul_machine *machine,
                         int slots, struct mmul_text *command) {
     const struct mmul_hostfile *lines = judgement->lines;
-    const struct mmul_host *kept =
-        // The first line with slots, or the first line.
-        &lines->hosts[machine->place];
+    // `kept` becomes the first line with slots, or stays the first line.
+    const struct mmul_host *kept = &lines->hosts[machine->place];
     const int number = kept->machine;
     for (int h = machine->place; h < lines->count; h++) {
         const struct mmul_host *host = &lines->hosts[h];

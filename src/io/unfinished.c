@@ -91,7 +91,7 @@ bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished) {
             (void)unlink(place->path); // the lock is still held, so the file is ours
         return false;
     }
-    atomic_fetch_add(&finished_count, finished); // first: a handler must see it in one of the two
+    atomic_fetch_add(&finished_count, finished); // first: a handler sees list or count
     if (place == NULL || move(place, OPEN, FREE))
         return true;
     atomic_fetch_sub(&finished_count, finished);
