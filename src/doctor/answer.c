@@ -18,7 +18,7 @@
 enum { IDLE_SECONDS = 120, QUESTIONS_MAX = 10000, QUESTION_LENGTH = 4096 + 64 };
 
 // Prints an answer on one line: JSON text has newlines only between values.
-static enum mmul_status say(json_t *answer, struct mmul_error *err) {
+static enum mmul_status print_answer(json_t *answer, struct mmul_error *err) {
     char *text = NULL;
     enum mmul_status status = mmul_json_format(answer, &text, err);
     json_decref(answer);
@@ -38,26 +38,26 @@ static enum mmul_status answer_listen(const char *token, double seconds, struct 
     struct mmul_received received;
     enum mmul_status status = mmul_listener_open(&listener, err);
     if (status == MMUL_OK)
-        status = say(json_pack("{s:s,s:i}", "token", token, "port", listener.port), err);
+        status = print_answer(json_pack("{s:s,s:i}", "token", token, "port", listener.port), err);
     if (status != MMUL_OK)
         return status;
     mmul_listener_receive(&listener, token, seconds, STDIN_FILENO, &received);
-    return say(json_pack("{s:s,s:b,s:f}", "token", token, "received", received.connected,
-                         "bytes_per_second", received.bytes_per_second),
-               err);
+    return print_answer(json_pack("{s:s,s:b,s:f}", "token", token, "received", received.connected,
+                                  "bytes_per_second", received.bytes_per_second),
+                        err);
 }
 
 static enum mmul_status answer_connect(const char *token, int port, const char *address,
                                        double seconds, struct mmul_error *err) {
     struct mmul_reach reach;
     mmul_reach_connect(address, port, token, seconds, &reach);
-    return say(json_pack("{s:s,s:i,s:f,s:s,s:s}", "token", token, "errno", reach.errnum,
-                         "connect_seconds", reach.connect_seconds, "local", reach.local,
-                         "interface", reach.interface),
-               err);
+    return print_answer(json_pack("{s:s,s:i,s:f,s:s,s:s}", "token", token, "errno", reach.errnum,
+                                  "connect_seconds", reach.connect_seconds, "local", reach.local,
+                                  "interface", reach.interface),
+                        err);
 }
 
-static enum mmul_status answer(const char *question, struct mmul_error *err) {
+static enum mmul_status answer_question(const char *question, struct mmul_error *err) {
     char token[MMUL_TOKEN_LENGTH + 1], address[16];
     json_t *facts = NULL;
     int port;
@@ -65,7 +65,7 @@ static enum mmul_status answer(const char *question, struct mmul_error *err) {
     if (question[0] == '\0')
         return MMUL_OK;
     if (strncmp(question, "facts ", 6) == 0)
-        return mmul_facts_gather(question + 6, &facts, err) == MMUL_OK ? say(facts, err)
+        return mmul_facts_gather(question + 6, &facts, err) == MMUL_OK ? print_answer(facts, err)
                                                                        : err->status;
     if (sscanf(question, "listen %16s %lf", token, &seconds) == 2 &&
         strlen(token) == MMUL_TOKEN_LENGTH)
@@ -78,13 +78,13 @@ static enum mmul_status answer(const char *question, struct mmul_error *err) {
 
 enum mmul_status mmul_doctor_answer(struct mmul_error *err) {
     char question[QUESTION_LENGTH];
-    enum mmul_status status = say(json_pack("{s:s}", "hello", MMUL_VERSION), err);
+    enum mmul_status status = print_answer(json_pack("{s:s}", "hello", MMUL_VERSION), err);
     for (int count = 0; status == MMUL_OK && count < QUESTIONS_MAX; count++) {
         alarm(IDLE_SECONDS); // kills this process if it hangs
         if (fgets(question, sizeof question, stdin) == NULL)
             break;
         question[strcspn(question, "\n")] = '\0';
-        status = answer(question, err);
+        status = answer_question(question, err);
     }
     alarm(0);
     return status;

@@ -98,7 +98,7 @@ void mmul_conversation_ask(struct mmul_conversation *conversation, const char *f
 
 // Reads the bytes that have arrived. Returns false at the end of the stream, or if there are too
 // many.
-static bool take_in(int fd, struct mmul_text *text) {
+static bool read_available(int fd, struct mmul_text *text) {
     char block[4096];
     for (;;) {
         ssize_t got = read(fd, block, sizeof block - 1);
@@ -132,9 +132,9 @@ void mmul_conversations_wait(struct mmul_conversation *const *conversations, int
     for (int c = 0; c < count; c++) {
         struct mmul_conversation *one = conversations[c];
         if (ready[2 * c].fd >= 0 && ready[2 * c].revents != 0)
-            one->ended = !take_in(one->program.output, &one->heard);
+            one->ended = !read_available(one->program.output, &one->heard);
         if (ready[2 * c + 1].fd >= 0 && ready[2 * c + 1].revents != 0 &&
-            !take_in(one->program.errors, &one->grumble))
+            !read_available(one->program.errors, &one->grumble))
             // errors are closed before the output: avoid polling without pause
             mmul_clock_nap(0.001);
     }
@@ -143,7 +143,7 @@ void mmul_conversations_wait(struct mmul_conversation *const *conversations, int
 
 // Replaces control characters, also those of two bytes, by question marks, since a terminal will
 // show texts of another machine.
-static void mask(char *text) {
+static void mask_controls(char *text) {
     for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
         bool is_double = c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0;
         if (is_double)
@@ -160,7 +160,7 @@ static void mask_strings(json_t *value) {
     void *next;
     char *copy = json_is_string(value) ? strdup(json_string_value(value)) : NULL;
     if (copy != NULL) {
-        mask(copy);
+        mask_controls(copy);
         json_string_set(value, copy);
         free(copy);
     }
@@ -197,7 +197,7 @@ json_t *mmul_conversation_answer(struct mmul_conversation *conversation) {
 void mmul_conversation_close(struct mmul_conversation *conversation, double patience_seconds) {
     if (conversation->program.pid == 0)
         return;
-    (void)take_in(conversation->program.errors, &conversation->grumble);
+    (void)read_available(conversation->program.errors, &conversation->grumble);
     conversation->end =
         mmul_program_finish(&conversation->program, patience_seconds, &conversation->detail);
 }
@@ -212,7 +212,7 @@ char *mmul_conversation_last_words(const struct mmul_conversation *conversation,
     while (begin > 0 && text[begin - 1] != '\n')
         begin--;
     mmul_text_copy(words, end - begin + 1 < 200 ? end - begin + 1 : 200, text + begin);
-    mask(words);
+    mask_controls(words);
     return words;
 }
 

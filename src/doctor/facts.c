@@ -26,19 +26,21 @@ static const double PROBE_SECONDS = 10;
 // --------------------------------------------------------------------------------- files and room
 
 // Returns the bytes that this process may write into `folder`. -1 with errno: none.
-static int64_t room_in(const char *folder) {
+static int64_t writable_bytes(const char *folder) {
     struct statvfs found;
     if (access(folder, W_OK | X_OK) != 0 || statvfs(folder, &found) != 0)
         return -1;
     return (int64_t)((double)found.f_bavail * (double)found.f_frsize);
 }
 
-static void add_room(const char *folder, json_t *facts) {
+static void add_space(const char *folder, json_t *facts) {
     const char *temporary = mmul_temporary_folder();
-    json_object_set_new(facts, "shared_memory_available_bytes", json_integer(room_in("/dev/shm")));
+    json_object_set_new(facts, "shared_memory_available_bytes",
+                        json_integer(writable_bytes("/dev/shm")));
     json_object_set_new(facts, "temporary", mmul_json_text(temporary));
-    json_object_set_new(facts, "temporary_available_bytes", json_integer(room_in(temporary)));
-    int64_t room = room_in(folder);
+    json_object_set_new(facts, "temporary_available_bytes",
+                        json_integer(writable_bytes(temporary)));
+    int64_t room = writable_bytes(folder);
     int errnum = errno;
     json_object_set_new(facts, "folder", mmul_json_text(folder));
     json_object_set_new(facts, "folder_available_bytes", json_integer(room));
@@ -179,7 +181,7 @@ enum mmul_status mmul_facts_gather(const char *folder, json_t **facts, struct mm
     add_cards(found);
     add_addresses(found);
     add_programs(found);
-    add_room(folder, found);
+    add_space(folder, found);
     add_software(found); // last, since the time must be that of the answer
     *facts = found;
     return MMUL_OK;

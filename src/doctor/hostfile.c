@@ -85,8 +85,8 @@ static enum mmul_status parse_line(const char *where, char *text, struct mmul_ho
     return status;
 }
 
-static enum mmul_status parse(const char *path, char *text, struct mmul_hostfile *hostfile,
-                              struct mmul_error *err) {
+static enum mmul_status parse_lines(const char *path, char *text, struct mmul_hostfile *hostfile,
+                                    struct mmul_error *err) {
     static const char mark[] = "\xEF\xBB\xBF";
     enum mmul_status status = MMUL_OK;
     int line = 0;
@@ -124,7 +124,7 @@ enum mmul_status mmul_hostfile_load(const char *path, struct mmul_hostfile *host
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(found.hosts, lines, "a list of hosts", err);
     if (status == MMUL_OK)
-        status = parse(path, text, &found, err);
+        status = parse_lines(path, text, &found, err);
     mmul_free(text);
     if (status == MMUL_OK)
         *hostfile = found;

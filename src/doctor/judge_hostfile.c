@@ -32,7 +32,7 @@ static void find_refused(struct reading *reading, int line, const char *what) {
     reading->is_explained = true;
 }
 
-static void read_file_wide(struct reading *reading) {
+static void judge_whole_file(struct reading *reading) {
     const struct mmul_hostfile *lines = reading->lines;
     const char *path = reading->judgement->hostfile;
     if (lines->has_mark) {
@@ -49,7 +49,7 @@ static void read_file_wide(struct reading *reading) {
     }
 }
 
-static void read_line(struct reading *reading, const struct mmul_host *host) {
+static void judge_line(struct reading *reading, const struct mmul_host *host) {
     const struct mmul_machine *machine = &reading->judgement->visit->machines[host->machine];
     const char *path = reading->judgement->hostfile;
     const char *name = mmul_host_without_user(machine->name);
@@ -106,8 +106,8 @@ void mmul_judge_fix_slots(struct mmul_judgement *judgement, const struct mmul_ma
 }
 
 // Reports two hosts that mpirun takes for one.
-static void read_mistaken(struct reading *reading, const struct mmul_host *host,
-                          const struct mmul_host *first) {
+static void report_mistaken(struct reading *reading, const struct mmul_host *host,
+                            const struct mmul_host *first) {
     char what[2 * MMUL_HOST_LENGTH + 128];
     snprintf(what, sizeof what,
              "mpirun takes '%s' for '%s' of line %d: it leaves out what follows the first dot",
@@ -121,13 +121,13 @@ static void read_mistaken(struct reading *reading, const struct mmul_host *host,
 }
 
 // Reports a host in several lines: Open MPI 4.1 accepts slots only in the first of them.
-static void read_repeated(struct reading *reading, const struct mmul_host *host) {
+static void judge_repeated(struct reading *reading, const struct mmul_host *host) {
     struct mmul_judgement *judgement = reading->judgement;
     const struct mmul_machine *machine = &judgement->visit->machines[host->machine];
     const struct mmul_host *first = &reading->lines->hosts[machine->place];
     char what[2 * MMUL_HOST_LENGTH + 128];
     if (host->is_mistaken)
-        return read_mistaken(reading, host, first);
+        return report_mistaken(reading, host, first);
     for (const struct mmul_host *other = first + 1; other < host; other++)
         if (other->machine == host->machine && !other->is_mistaken && other->slots > 0)
             return; // the command of that line's finding covers this line
@@ -172,11 +172,11 @@ void mmul_judge_hostfile(struct mmul_judgement *judgement) {
     struct reading reading = {
         .judgement = judgement, .lines = lines, .is_refused = verdict != MMUL_MPIRUN_ACCEPTS};
     if (lines != NULL && reading.is_refused)
-        read_file_wide(&reading);
+        judge_whole_file(&reading);
     for (int h = 0; lines != NULL && h < lines->count; h++) {
         if (reading.is_refused)
-            read_line(&reading, &lines->hosts[h]);
-        read_repeated(&reading, &lines->hosts[h]);
+            judge_line(&reading, &lines->hosts[h]);
+        judge_repeated(&reading, &lines->hosts[h]);
     }
     if (verdict == MMUL_MPIRUN_REFUSES && !reading.is_explained)
         judge_refusal(judgement);

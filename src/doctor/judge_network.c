@@ -171,11 +171,12 @@ struct pair {
 
 // Returns true if the failure is more informative: an error of the connecting machine beats a
 // timeout.
-static bool tells_more(const struct mmul_connection *link, const struct mmul_connection *than) {
+static bool is_more_informative(const struct mmul_connection *link,
+                                const struct mmul_connection *than) {
     return than == NULL || (than->errnum == ETIMEDOUT && link->errnum != ETIMEDOUT);
 }
 
-static const char *describe(const struct mmul_connection *link) {
+static const char *describe_failure(const struct mmul_connection *link) {
     switch (link->errnum) {
     case 0:
         return "something else than this program answered";
@@ -192,8 +193,8 @@ static const char *describe(const struct mmul_connection *link) {
     }
 }
 
-static void look_at(const struct mmul_visit *visit, const struct mmul_connection *link,
-                    struct pair *pair) {
+static void add_link(const struct mmul_visit *visit, const struct mmul_connection *link,
+                     struct pair *pair) {
     if (!link->tested)
         return;
     pair->tested++;
@@ -203,15 +204,16 @@ static void look_at(const struct mmul_visit *visit, const struct mmul_connection
     }
     mmul_text_add(&pair->text, "%s%s to %s (%s): %s", pair->failed > 0 ? "; " : "",
                   visit->machines[link->from].name, link->target.text,
-                  visit->machines[link->to].name, describe(link));
+                  visit->machines[link->to].name, describe_failure(link));
     pair->failed++;
-    pair->worst = tells_more(link, pair->worst) ? link : pair->worst;
+    pair->worst = is_more_informative(link, pair->worst) ? link : pair->worst;
 }
 
 // Returns the address that the link would start from: one in the same network, else the machine's
 // name.
-static const char *source_of(const struct mmul_visit *visit, const struct mmul_connection *link,
-                             struct mmul_address *source) {
+static const char *find_source_address(const struct mmul_visit *visit,
+                                       const struct mmul_connection *link,
+                                       struct mmul_address *source) {
     if (mmul_facts_find_network(visit->machines[link->from].facts, &link->target, source))
         return source->text;
     return visit->machines[link->from].name;
@@ -222,7 +224,7 @@ static void fix_link(struct mmul_judgement *judgement, const struct mmul_connect
     const struct mmul_machine *from = &visit->machines[link->from],
                               *to = &visit->machines[link->to];
     struct mmul_address source;
-    const char *by = source_of(visit, link, &source);
+    const char *by = find_source_address(visit, link, &source);
     const char *firewall = mmul_facts_text(to->facts, "firewall");
     char there[1024], here[1024];
     mmul_judge_on(judgement, to, there);
@@ -251,7 +253,7 @@ static void judge_pair(struct mmul_judgement *judgement, int a, int b) {
     for (int l = 0; l < visit->link_count; l++) {
         const struct mmul_connection *link = &visit->links[l];
         if ((link->from == a && link->to == b) || (link->from == b && link->to == a))
-            look_at(visit, link, &pair);
+            add_link(visit, link, &pair);
     }
     if (pair.failed > 0) {
         const char *some =

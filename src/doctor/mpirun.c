@@ -45,7 +45,7 @@ static void copy_paragraphs(const char *said, struct mmul_mpirun_answer *answer)
 }
 
 // Returns the first text between rules that is not mpirun's own internal error. NULL: none.
-static const char *find_text(const char *said) {
+static const char *find_message(const char *said) {
     for (const char *at = said; (at = strstr(at, rule)) != NULL; at += strspn(at, "-")) {
         at += strspn(at, "-\n");
         if (strncmp(at, own_error, strlen(own_error)) != 0)
@@ -56,7 +56,7 @@ static const char *find_text(const char *said) {
 }
 
 void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
-    const char *text = find_text(said);
+    const char *text = find_message(said);
     copy_paragraphs(text != NULL ? text : said, answer);
     // The one rank may get a slot although mpirun could not read the whole file.
     const bool is_about_file = text != NULL && strstr(answer->words, "hostfile") != NULL;
@@ -64,8 +64,8 @@ void mmul_mpirun_read(const char *said, struct mmul_mpirun_answer *answer) {
                                                                          : MMUL_MPIRUN_REFUSES;
 }
 
-static enum mmul_status start(const char *hostfile, const char *tune,
-                              struct mmul_conversation *talk, struct mmul_error *err) {
+static enum mmul_status start_mpirun(const char *hostfile, const char *tune,
+                                     struct mmul_conversation *talk, struct mmul_error *err) {
     const char *argv[16] = {"mpirun", "--allow-run-as-root"}; // judge.c handles root better
     int count = 2;
     if (hostfile != NULL) {
@@ -93,7 +93,7 @@ enum mmul_status mmul_mpirun_ask(const char *hostfile, const char *tune, double 
     answer->has_no_home = getenv("HOME") == NULL && getpwuid(geteuid()) == NULL;
     if (getenv("PMIX_NAMESPACE") != NULL || !mmul_program_find("mpirun", "", path, sizeof path))
         return MMUL_OK;
-    if (start(hostfile, tune, &talk, err) != MMUL_OK)
+    if (start_mpirun(hostfile, tune, &talk, err) != MMUL_OK)
         return err->status;
     while (!talk.ended && mmul_clock_now() < deadline &&
            strstr(mmul_text_get(&talk.grumble), ready_mark) == NULL)

@@ -18,7 +18,7 @@ struct sources {
 static const char blanks[] = " \t\r";
 
 // Reads the word at *at, and moves *at behind it and the blanks (or '=') that follow.
-static void take_word(const char **at, char *word, size_t capacity) {
+static void read_word(const char **at, char *word, size_t capacity) {
     size_t length = strcspn(*at, " \t\r\n=");
     mmul_text_copy(word, length < capacity ? length + 1 : capacity, *at);
     *at += length;
@@ -26,14 +26,14 @@ static void take_word(const char **at, char *word, size_t capacity) {
 }
 
 // Finds `name = value` or `-mca name value`. The last line with the name is used.
-static bool find_in(const char *text, const char *name, char *value, size_t capacity) {
+static bool find_parameter(const char *text, const char *name, char *value, size_t capacity) {
     bool found = false;
     while (text != NULL && *text != '\0') {
         char key[128];
         const char *at = text + strspn(text, blanks);
-        take_word(&at, key, sizeof key);
+        read_word(&at, key, sizeof key);
         if (strcmp(key, "-mca") == 0 || strcmp(key, "--mca") == 0)
-            take_word(&at, key, sizeof key);
+            read_word(&at, key, sizeof key);
         if (strcmp(key, name) == 0) {
             size_t length = strcspn(at, "\r\n");
             mmul_text_copy(value, length < capacity ? length + 1 : capacity, at);
@@ -45,25 +45,26 @@ static bool find_in(const char *text, const char *name, char *value, size_t capa
     return found;
 }
 
-static void look_up(const struct sources *sources, const char *name, char *value, size_t capacity) {
+static void look_up_parameter(const struct sources *sources, const char *name, char *value,
+                              size_t capacity) {
     char variable[128];
     snprintf(variable, sizeof variable, "OMPI_MCA_%s", name);
     const char *set = getenv(variable);
-    if (find_in(sources->tune, name, value, capacity))
+    if (find_parameter(sources->tune, name, value, capacity))
         return;
     if (set != NULL)
         mmul_text_copy(value, capacity, set);
-    else if (!find_in(sources->user, name, value, capacity))
-        (void)find_in(sources->system, name, value, capacity);
+    else if (!find_parameter(sources->user, name, value, capacity))
+        (void)find_parameter(sources->system, name, value, capacity);
 }
 
 // Reads a boolean as Open MPI does: a number, or a word.
-static bool is_on(const char *value) {
+static bool is_true_value(const char *value) {
     return strtol(value, NULL, 10) != 0 || strncmp(value, "t", 1) == 0 ||
            strncmp(value, "y", 1) == 0 || strncmp(value, "enable", 6) == 0;
 }
 
-static bool is_one(const char *variable) {
+static bool is_set_to_one(const char *variable) {
     const char *set = getenv(variable);
     return set != NULL && strcmp(set, "1") == 0;
 }
@@ -82,16 +83,18 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
     (void)mmul_text_file_load("/etc/openmpi/openmpi-mca-params.conf", "file", &sources.system,
                               &ignored);
     *settings = (struct mmul_settings){.agent = "ssh : rsh"};
-    look_up(&sources, "plm_rsh_agent", settings->agent, sizeof settings->agent);
-    look_up(&sources, "btl_tcp_if_include", settings->include, sizeof settings->include);
-    look_up(&sources, "btl_tcp_if_exclude", settings->exclude, sizeof settings->exclude);
-    look_up(&sources, "oob_tcp_keepalive_time", settings->keepalive, sizeof settings->keepalive);
-    look_up(&sources, "hwloc_base_binding_policy", settings->binding, sizeof settings->binding);
+    look_up_parameter(&sources, "plm_rsh_agent", settings->agent, sizeof settings->agent);
+    look_up_parameter(&sources, "btl_tcp_if_include", settings->include, sizeof settings->include);
+    look_up_parameter(&sources, "btl_tcp_if_exclude", settings->exclude, sizeof settings->exclude);
+    look_up_parameter(&sources, "oob_tcp_keepalive_time", settings->keepalive,
+                      sizeof settings->keepalive);
+    look_up_parameter(&sources, "hwloc_base_binding_policy", settings->binding,
+                      sizeof settings->binding);
     char keeps_domains[32] = "";
-    look_up(&sources, "orte_keep_fqdn_hostnames", keeps_domains, sizeof keeps_domains);
-    settings->keeps_domains = is_on(keeps_domains);
+    look_up_parameter(&sources, "orte_keep_fqdn_hostnames", keeps_domains, sizeof keeps_domains);
+    settings->keeps_domains = is_true_value(keeps_domains);
     settings->root_allowed =
-        is_one("OMPI_ALLOW_RUN_AS_ROOT") && is_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+        is_set_to_one("OMPI_ALLOW_RUN_AS_ROOT") && is_set_to_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     mmul_free(sources.tune);
     mmul_free(sources.user);
     mmul_free(sources.system);
@@ -99,7 +102,7 @@ enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *sett
 }
 
 // Returns true if `entry`, an interface's name or a network like 10.0.0.0/24, covers this address.
-static bool means(const char *entry, const struct mmul_address *address) {
+static bool covers_address(const char *entry, const struct mmul_address *address) {
     struct mmul_address network;
     char bits[MMUL_SETTING_LENGTH];
     mmul_text_copy(bits, sizeof bits, entry);
@@ -118,7 +121,7 @@ static bool is_listed(const char *list, const struct mmul_address *address) {
     char copy[MMUL_SETTING_LENGTH];
     mmul_text_copy(copy, sizeof copy, list);
     for (char *rest = copy, *entry; (entry = strsep(&rest, ", ")) != NULL;)
-        if (*entry != '\0' && means(entry, address))
+        if (*entry != '\0' && covers_address(entry, address))
             return true;
     return false;
 }

@@ -99,7 +99,7 @@ static enum mmul_status list_machines(struct course *course, struct mmul_error *
     return MMUL_OK;
 }
 
-static void close_talk(struct course *course, int at, enum mmul_visit_end end) {
+static void close_conversation(struct course *course, int at, enum mmul_visit_end end) {
     struct mmul_machine *machine = &course->visit->machines[at];
     struct mmul_conversation *talk = &course->talks[at];
     if (course->open[at] == NULL)
@@ -112,11 +112,11 @@ static void close_talk(struct course *course, int at, enum mmul_visit_end end) {
 }
 
 // Returns true if an open conversation's output has ended.
-static bool is_over(const struct course *course, int at) {
+static bool has_ended(const struct course *course, int at) {
     return course->open[at] != NULL && course->talks[at].ended;
 }
 
-static enum mmul_status open_talks(struct course *course, struct mmul_error *err) {
+static enum mmul_status open_conversations(struct course *course, struct mmul_error *err) {
     struct mmul_visit *visit = course->visit;
     int count = visit->machine_count;
     enum mmul_status status = MMUL_ALLOCATE(course->talks, count, "a list of conversations", err);
@@ -137,8 +137,8 @@ static enum mmul_status open_talks(struct course *course, struct mmul_error *err
 
 // Waits up to `seconds` for one answer from every open machine. `take` gets ownership of each
 // answer. A machine without an answer is left out.
-static void hear_all(struct course *course, double seconds,
-                     void (*take)(struct mmul_machine *, json_t *)) {
+static void collect_answers(struct course *course, double seconds,
+                            void (*take)(struct mmul_machine *, json_t *)) {
     double deadline = mmul_clock_now() + seconds;
     int count = course->visit->machine_count, missing;
     bool *heard = course->heard;
@@ -152,8 +152,8 @@ static void hear_all(struct course *course, double seconds,
             heard[m] = heard[m] || answer != NULL;
             if (answer != NULL)
                 take(&course->visit->machines[m], answer);
-            if (!heard[m] && is_over(course, m))
-                close_talk(course, m, MMUL_VISIT_ENDED);
+            if (!heard[m] && has_ended(course, m))
+                close_conversation(course, m, MMUL_VISIT_ENDED);
             missing += course->open[m] != NULL && !heard[m];
         }
         if (missing > 0)
@@ -161,15 +161,15 @@ static void hear_all(struct course *course, double seconds,
     } while (missing > 0 && mmul_clock_now() < deadline);
     for (int m = 0; m < count; m++)
         if (!heard[m])
-            close_talk(course, m, MMUL_VISIT_SILENT);
+            close_conversation(course, m, MMUL_VISIT_SILENT);
 }
 
-static void take_hello(struct mmul_machine *machine, json_t *answer) {
+static void store_hello(struct mmul_machine *machine, json_t *answer) {
     machine->end = MMUL_VISIT_ANSWERED;
     json_decref(answer);
 }
 
-static void take_facts(struct mmul_machine *machine, json_t *answer) {
+static void store_facts(struct mmul_machine *machine, json_t *answer) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     machine->facts = answer;
@@ -177,11 +177,11 @@ static void take_facts(struct mmul_machine *machine, json_t *answer) {
                                         ((double)now.tv_sec + (double)now.tv_nsec * 1e-9);
 }
 
-static void ask_facts(struct course *course) {
+static void collect_facts(struct course *course) {
     for (int m = 0; m < course->visit->machine_count; m++)
         if (course->open[m] != NULL)
             mmul_conversation_ask(course->open[m], "facts %s", course->order->folder);
-    hear_all(course, FACTS_SECONDS, take_facts);
+    collect_answers(course, FACTS_SECONDS, store_facts);
 }
 
 // ------------------------------------------------------------------------------------------- links
@@ -246,7 +246,8 @@ static double connect_seconds(const struct course *course) {
     return limit < CONNECT_SECONDS ? limit : CONNECT_SECONDS;
 }
 
-static struct mmul_connection *next_link(const struct course *course, struct trial *const *busy) {
+static struct mmul_connection *find_free_link(const struct course *course,
+                                              struct trial *const *busy) {
     for (int l = 0; l < course->visit->link_count; l++) {
         struct mmul_connection *link = &course->visit->links[l];
         if (!link->tested && course->open[link->from] != NULL && course->open[link->to] != NULL &&
@@ -256,7 +257,7 @@ static struct mmul_connection *next_link(const struct course *course, struct tri
     return NULL;
 }
 
-static void begin_trial(struct course *course, struct mmul_connection *link, struct trial *trial) {
+static void start_trial(struct course *course, struct mmul_connection *link, struct trial *trial) {
     *trial = (struct trial){.link = link, .deadline = mmul_clock_now() + LINK_SECONDS};
     snprintf(trial->token, sizeof trial->token, "%016llx", (unsigned long long)mmul_random_seed());
     link->tested = true;
@@ -265,8 +266,8 @@ static void begin_trial(struct course *course, struct mmul_connection *link, str
                           connect_seconds(course) + 1);
 }
 
-static void take_answer(struct course *course, struct trial *trial, int machine,
-                        const json_t *answer) {
+static void apply_answer(struct course *course, struct trial *trial, int machine,
+                         const json_t *answer) {
     struct mmul_connection *link = trial->link;
     if (strcmp(mmul_facts_text(answer, "token"), trial->token) != 0)
         return; // answer to an earlier trial that was given up
@@ -300,7 +301,7 @@ static void end_trial(struct trial **busy, int machine) {
 }
 
 // Returns the machine that the trial waits for.
-static int awaited(const struct trial *trial) {
+static int awaited_machine(const struct trial *trial) {
     return trial->connecting && !trial->connected ? trial->link->from : trial->link->to;
 }
 
@@ -308,20 +309,20 @@ static void follow_trial(struct course *course, struct trial **busy, int machine
     json_t *answer;
     while (busy[machine] != NULL && course->open[machine] != NULL &&
            (answer = mmul_conversation_answer(course->open[machine])) != NULL) {
-        take_answer(course, busy[machine], machine, answer);
+        apply_answer(course, busy[machine], machine, answer);
         json_decref(answer);
         if (busy[machine]->connected && busy[machine]->received)
             end_trial(busy, machine);
     }
     bool is_late = busy[machine] != NULL && mmul_clock_now() > busy[machine]->deadline &&
-                   awaited(busy[machine]) == machine;
-    if (!is_late && !is_over(course, machine))
+                   awaited_machine(busy[machine]) == machine;
+    if (!is_late && !has_ended(course, machine))
         return;
     if (busy[machine] != NULL) {
         busy[machine]->link->tested = false;
         end_trial(busy, machine);
     }
-    close_talk(course, machine, MMUL_VISIT_LEFT);
+    close_conversation(course, machine, MMUL_VISIT_LEFT);
 }
 
 static enum mmul_status test_links(struct course *course, struct mmul_error *err) {
@@ -333,9 +334,9 @@ static enum mmul_status test_links(struct course *course, struct mmul_error *err
         status = MMUL_ALLOCATE(busy, count, "a list of connections", err);
     for (bool is_done = status != MMUL_OK; !is_done;) {
         struct mmul_connection *link;
-        while ((link = next_link(course, busy)) != NULL) {
+        while ((link = find_free_link(course, busy)) != NULL) {
             busy[link->from] = busy[link->to] = &trials[link->to];
-            begin_trial(course, link, &trials[link->to]);
+            start_trial(course, link, &trials[link->to]);
         }
         is_done = true;
         for (int m = 0; m < count; m++)
@@ -359,17 +360,17 @@ enum mmul_status mmul_visit_make(const struct mmul_visit_order *order, struct mm
     mmul_agent_choose(order->settings->agent, order->limit_seconds, &visit->agent);
     enum mmul_status status = list_machines(&course, err);
     if (status == MMUL_OK)
-        status = open_talks(&course, err);
+        status = open_conversations(&course, err);
     if (status == MMUL_OK) {
-        hear_all(&course, order->limit_seconds + START_SECONDS, take_hello);
-        ask_facts(&course);
+        collect_answers(&course, order->limit_seconds + START_SECONDS, store_hello);
+        collect_facts(&course);
         status = list_links(&course, err);
     }
     if (status == MMUL_OK)
         status = test_links(&course, err);
     for (int m = 0; course.talks != NULL && m < visit->machine_count; m++) {
         if (course.open != NULL)
-            close_talk(&course, m, visit->machines[m].end);
+            close_conversation(&course, m, visit->machines[m].end);
         mmul_conversation_fini(&course.talks[m]);
     }
     mmul_free(course.talks);
