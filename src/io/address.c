@@ -13,12 +13,12 @@
 #include "base/memory.h"
 #include "io/standard_stream.h"
 
-static bool is_file(const char *path) {
+static bool is_regular_file(const char *path) {
     struct stat found;
     return stat(path, &found) == 0 && S_ISREG(found.st_mode);
 }
 
-static bool exists(const char *path) {
+static bool path_exists(const char *path) {
     struct stat found;
     return mmul_path_is_stdin(path) || lstat(path, &found) == 0;
 }
@@ -27,10 +27,10 @@ enum mmul_status mmul_address_find(const char *text, struct mmul_address *addres
                                    struct mmul_error *err) {
     struct mmul_address found = {0};
     enum mmul_status status = mmul_copy_text(text, &found.path, err);
-    char *colon = status == MMUL_OK && !exists(text) ? strchr(found.path, ':') : NULL;
+    char *colon = status == MMUL_OK && !path_exists(text) ? strchr(found.path, ':') : NULL;
     for (; colon != NULL; colon = strchr(colon + 1, ':')) {
         *colon = '\0';
-        if (is_file(found.path)) {
+        if (is_regular_file(found.path)) {
             status = mmul_copy_text(colon + 1, &found.tensor, err);
             break;
         }

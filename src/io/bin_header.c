@@ -12,18 +12,18 @@
 
 enum { TAG_FLOAT32 = -1, TAG_FLOAT16 = -2, TAG_BFLOAT16 = -3 };
 
-static int32_t number_at(const unsigned char *bytes, int index) {
+static int32_t read_int32(const unsigned char *bytes, int index) {
     int32_t number;
     memcpy(&number, bytes + 4 * index, sizeof number);
     return number;
 }
 
-static bool is_first_number(int32_t first) {
+static bool is_valid_first_number(int32_t first) {
     return (first >= 2 && first <= 4) || (first >= TAG_BFLOAT16 && first <= TAG_FLOAT32);
 }
 
 static enum mmul_status fail_first_number(int32_t first, const char *name, struct mmul_error *err) {
-    if (is_first_number((int32_t)__builtin_bswap32((uint32_t)first))) {
+    if (is_valid_first_number((int32_t)__builtin_bswap32((uint32_t)first))) {
         return mmul_fail(err, MMUL_ERR_DATA,
                          "'%s' is not a valid .bin matrix: its header looks big-endian, expected "
                          "little-endian",
@@ -70,8 +70,8 @@ enum mmul_status mmul_bin_header_parse(const unsigned char *bytes, size_t count,
                                        struct mmul_error *err) {
     if (count < 4)
         return fail_short(count, 12, name, err);
-    int32_t first = number_at(bytes, 0);
-    if (!is_first_number(first))
+    int32_t first = read_int32(bytes, 0);
+    if (!is_valid_first_number(first))
         return fail_first_number(first, name, err);
     int dimensions = first > 0 ? first : 4;
     int64_t header_bytes = 4 + 4 * dimensions;
@@ -79,10 +79,10 @@ enum mmul_status mmul_bin_header_parse(const unsigned char *bytes, size_t count,
         return fail_short(count, header_bytes, name, err);
     // 2: rows, cols. 3: batch, rows, cols. 4: batch, depth, rows, cols.
     struct mmul_shape shape = {
-        .batch = dimensions > 2 ? number_at(bytes, 1) : 1,
-        .depth = dimensions > 3 ? number_at(bytes, 2) : 1,
-        .rows = number_at(bytes, dimensions - 1),
-        .cols = number_at(bytes, dimensions),
+        .batch = dimensions > 2 ? read_int32(bytes, 1) : 1,
+        .depth = dimensions > 3 ? read_int32(bytes, 2) : 1,
+        .rows = read_int32(bytes, dimensions - 1),
+        .cols = read_int32(bytes, dimensions),
     };
     enum mmul_status status = check_sizes(shape, name, empty_allowed, err);
     if (status != MMUL_OK)

@@ -47,7 +47,7 @@ static bool is_checksum(const char *name) {
     return strncmp(name, key, strlen(key)) == 0;
 }
 
-static void add_text(struct mmul_hasher *hasher, const char *text) {
+static void hash_text(struct mmul_hasher *hasher, const char *text) {
     mmul_hasher_add(hasher, text, strlen(text) + 1);
 }
 
@@ -60,21 +60,21 @@ static enum mmul_status hash_all(json_t *texts, const struct mmul_checked *check
     if (mmul_hasher_create(&hasher, err) != MMUL_OK)
         return err->status;
     for (int64_t i = 0; i < count; i++) {
-        add_text(hasher, checked[i].name);
+        hash_text(hasher, checked[i].name);
         mmul_hasher_add(hasher, &checked[i].hash, sizeof checked[i].hash);
     }
     json_object_foreach(texts, name, text) {
         if (is_checksum(name))
             continue;
-        add_text(hasher, name);
-        add_text(hasher, json_string_value(text));
+        hash_text(hasher, name);
+        hash_text(hasher, json_string_value(text));
     }
     *hash = mmul_hasher_value(hasher);
     mmul_hasher_destroy(hasher);
     return MMUL_OK;
 }
 
-static json_t *format(uint64_t hash) {
+static json_t *format_hash(uint64_t hash) {
     char digits[DIGITS];
     snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
     return json_string(digits);
@@ -97,13 +97,14 @@ enum mmul_status mmul_checksums_store(struct json_t *texts, const struct mmul_ch
     json_t *stored = json_object();
     enum mmul_status status = hash_all(texts, checked, count, &all, err);
     if (status == MMUL_OK) {
-        json_object_set_new(stored, key, format(all));
+        json_object_set_new(stored, key, format_hash(all));
         json_object_update(stored, texts);
     }
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         char *name = NULL;
         status = make_key(checked[i].name, &name, err);
-        if (status == MMUL_OK && json_object_set_new(stored, name, format(checked[i].hash)) != 0)
+        if (status == MMUL_OK &&
+            json_object_set_new(stored, name, format_hash(checked[i].hash)) != 0)
             status = mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8",
                                checked[i].name);
         mmul_free(name);
@@ -128,23 +129,23 @@ static enum mmul_status fail_differs(const struct mmul_tensors *tensors, const c
     return err->status;
 }
 
-static bool is_stored(const json_t *metadata, const char *name, uint64_t hash) {
+static bool matches_stored_hash(const json_t *metadata, const char *name, uint64_t hash) {
     char digits[DIGITS];
     const char *stored = json_string_value(json_object_get(metadata, name));
     snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
     return stored != NULL && strcmp(stored, digits) == 0;
 }
 
-static enum mmul_status check_tensor(const struct mmul_tensors *tensors,
-                                     const struct mmul_tensor_entry *entry, uint64_t *hash,
-                                     struct mmul_error *err) {
+static enum mmul_status verify_tensor(const struct mmul_tensors *tensors,
+                                      const struct mmul_tensor_entry *entry, uint64_t *hash,
+                                      struct mmul_error *err) {
     char *name = NULL;
     const int errnum = mmul_checksum_read(tensors->file->fd, entry->offset, entry->bytes, hash);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'",
                                tensors->file->path);
     enum mmul_status status = make_key(entry->name, &name, err);
-    if (status == MMUL_OK && !is_stored(tensors->metadata, name, *hash))
+    if (status == MMUL_OK && !matches_stored_hash(tensors->metadata, name, *hash))
         status = fail_differs(tensors, entry->name, err);
     mmul_free(name);
     return status;
@@ -160,11 +161,11 @@ enum mmul_status mmul_tensors_check(const struct mmul_tensors *tensors, struct m
     enum mmul_status status = MMUL_ALLOCATE(checked, tensors->count + 1, "checksums", err);
     for (int64_t i = 0; status == MMUL_OK && i < tensors->count; i++) {
         checked[i].name = tensors->all[i].name;
-        status = check_tensor(tensors, &tensors->all[i], &checked[i].hash, err);
+        status = verify_tensor(tensors, &tensors->all[i], &checked[i].hash, err);
     }
     if (status == MMUL_OK)
         status = hash_all(tensors->metadata, checked, tensors->count, &all, err);
-    if (status == MMUL_OK && !is_stored(tensors->metadata, key, all))
+    if (status == MMUL_OK && !matches_stored_hash(tensors->metadata, key, all))
         status = fail_differs(tensors, NULL, err);
     mmul_free(checked);
     return status;

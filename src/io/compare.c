@@ -15,7 +15,7 @@ enum { BUFFER_ELEMENTS = 1 << 18 };
 
 enum kind { FINITE, PLUS_INF, MINUS_INF, NOT_A_NUMBER };
 
-static enum kind classify(double value) {
+static enum kind classify_value(double value) {
     if (isfinite(value))
         return FINITE;
     if (isnan(value))
@@ -85,7 +85,7 @@ struct comparison {
 
 static void compare_pair(struct comparison *comparison, double x, double y) {
     struct mmul_difference *found = &comparison->found;
-    enum kind x_kind = classify(x), y_kind = classify(y);
+    enum kind x_kind = classify_value(x), y_kind = classify_value(y);
     bool outside = x_kind != y_kind;
     if (x_kind == FINITE && fabs(x) > found->max_reference)
         found->max_reference = fabs(x);

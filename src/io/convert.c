@@ -14,8 +14,8 @@
 #include "model/matrix.h"
 
 // Refuses a requested dtype that the format cannot hold, instead of replacing it.
-static enum mmul_status check_dtype(const char *out, enum mmul_format format, enum mmul_dtype dtype,
-                                    struct mmul_error *err) {
+static enum mmul_status check_output_dtype(const char *out, enum mmul_format format,
+                                           enum mmul_dtype dtype, struct mmul_error *err) {
     const struct mmul_format_row *row = NULL;
     enum mmul_status status = mmul_format_of_output(out, format, &row, err);
     if (status != MMUL_OK || mmul_format_dtype(row, dtype) == dtype)
@@ -30,7 +30,8 @@ static enum mmul_status check_options(const char *out, const struct mmul_convert
         return mmul_fail(err, MMUL_ERR_USAGE, ".bin version %d: expected 1 or 2",
                          options->bin_version);
     }
-    return options->has_dtype ? check_dtype(out, options->format, options->dtype, err) : MMUL_OK;
+    return options->has_dtype ? check_output_dtype(out, options->format, options->dtype, err)
+                              : MMUL_OK;
 }
 
 // Returns the output's dtype. With version 1 and no requested type, 16-bit values become float32.
@@ -88,8 +89,8 @@ struct outputs {
     int64_t overflows;
 };
 
-static enum mmul_status begin_output(struct outputs *outputs, const struct mmul_tensors *tensors,
-                                     int64_t t, struct mmul_error *err) {
+static enum mmul_status create_output(struct outputs *outputs, const struct mmul_tensors *tensors,
+                                      int64_t t, struct mmul_error *err) {
     const struct mmul_tensor_entry *entry = &tensors->all[t];
     struct mmul_output_request request = {
         .path = outputs->out,
@@ -118,13 +119,13 @@ static enum mmul_status begin_output(struct outputs *outputs, const struct mmul_
 
 // Creates all outputs before any element is written: the second one moves the elements of the
 // first.
-static enum mmul_status begin_outputs(struct outputs *outputs, const struct mmul_tensors *tensors,
-                                      struct mmul_error *err) {
+static enum mmul_status create_outputs(struct outputs *outputs, const struct mmul_tensors *tensors,
+                                       struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int64_t t = 0; status == MMUL_OK && t < tensors->count; t++) {
         const struct mmul_tensor tensor = mmul_tensors_get(tensors, t);
         if (mmul_tensor_is_matrix(&tensor))
-            status = begin_output(outputs, tensors, t, err);
+            status = create_output(outputs, tensors, t, err);
     }
     if (status == MMUL_OK && outputs->first == NULL)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no tensor that can be converted",
@@ -166,7 +167,7 @@ enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const 
         status = mmul_matrix_create(tensors->file->path, &outputs.in, err);
     if (status == MMUL_OK) {
         mmul_matrix_take_file(outputs.in, mmul_input_file_share(tensors->file));
-        status = begin_outputs(&outputs, tensors, err);
+        status = create_outputs(&outputs, tensors, err);
     }
     if (status == MMUL_OK)
         status = write_outputs(&outputs, tensors, err);
@@ -229,7 +230,7 @@ enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
     if (status != MMUL_OK)
         return status;
     request = &taken;
-    status = check_dtype(request->path, request->format, request->dtype, err);
+    status = check_output_dtype(request->path, request->format, request->dtype, err);
     if (status == MMUL_OK)
         status = mmul_output_create(request, &output, err);
     if (status != MMUL_OK)

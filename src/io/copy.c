@@ -12,12 +12,12 @@
 
 enum { BUFFER_ELEMENTS = 1 << 20 };
 
-static int64_t rows_left(int64_t row, int64_t rows) {
+static int64_t rows_left_in_matrix(int64_t row, int64_t rows) {
     return rows - row % rows;
 }
 
-static struct mmul_region block(int64_t stack_row, int64_t rows_each, int64_t rows, int64_t col,
-                                int64_t cols) {
+static struct mmul_region row_block(int64_t stack_row, int64_t rows_each, int64_t rows, int64_t col,
+                                    int64_t cols) {
     int64_t row = stack_row % rows_each;
     return (struct mmul_region){
         .matrix = stack_row / rows_each,
@@ -79,11 +79,12 @@ enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error 
     enum mmul_status status = MMUL_ALLOCATE_RAW(buffer, capacity, "a copy buffer", err);
     for (int64_t done = 0; done < copy->rows && status == MMUL_OK;) {
         int64_t in_row = copy->in_row + done, out_row = copy->out_row + done;
-        int64_t rows = mmul_smaller(rows_left(in_row, in_rows), rows_left(out_row, out_rows));
+        int64_t rows = mmul_smaller(rows_left_in_matrix(in_row, in_rows),
+                                    rows_left_in_matrix(out_row, out_rows));
         rows = mmul_smaller(rows, copy->rows - done);
-        status =
-            copy_block(copy->in, block(in_row, in_rows, rows, copy->in_col, copy->cols), copy->out,
-                       block(out_row, out_rows, rows, copy->out_col, copy->cols), buffer, err);
+        status = copy_block(
+            copy->in, row_block(in_row, in_rows, rows, copy->in_col, copy->cols), copy->out,
+            row_block(out_row, out_rows, rows, copy->out_col, copy->cols), buffer, err);
         done += rows;
     }
     mmul_free(buffer);

@@ -93,7 +93,7 @@ static bool has_decimal_comma(const struct csv *csv, const char *text) {
 }
 
 // Refuses a cell. `hint` is used unless the cell itself suggests a better one. NULL: none.
-static enum mmul_status fail_text(const struct csv *csv, int64_t column, const char *text,
+static enum mmul_status fail_cell(const struct csv *csv, int64_t column, const char *text,
                                   const char *hint, struct mmul_error *err) {
     if (*text == '\0')
         mmul_fail(err, MMUL_ERR_DATA, "line %lld of '%s': column %lld is empty, expected a number",
@@ -110,7 +110,7 @@ static enum mmul_status fail_text(const struct csv *csv, int64_t column, const c
     return err->status;
 }
 
-static void show(const char *begin, const char *end, char shown[static SHOWN_MAX + 1]) {
+static void copy_shown(const char *begin, const char *end, char shown[static SHOWN_MAX + 1]) {
     const size_t length = (size_t)(end - begin);
     const bool is_cut = length > SHOWN_MAX;
     snprintf(shown, SHOWN_MAX + 1, "%.*s%s", (int)(is_cut ? SHOWN_MAX - 3 : length), begin,
@@ -137,8 +137,9 @@ static bool is_heading(const char *begin, const char *end, bool is_quoted) {
 }
 
 // Checks that the cells of the first line are all numbers or all headings.
-static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_number, bool is_heading,
-                                   const char *shown, struct mmul_error *err) {
+static enum mmul_status check_first_line_cell(struct csv *csv, int64_t column, bool is_number,
+                                              bool is_heading, const char *shown,
+                                              struct mmul_error *err) {
     if (csv->first == NOTHING_YET && (is_number || is_heading)) {
         csv->first = is_number ? IS_NUMBERS : IS_HEADER;
         mmul_text_copy(csv->shown, sizeof csv->shown, shown);
@@ -146,14 +147,14 @@ static enum mmul_status take_first(struct csv *csv, int64_t column, bool is_numb
     if (csv->first == IS_NUMBERS ? is_number : csv->first == IS_HEADER && is_heading)
         return MMUL_OK;
     // Name the column that does not fit: for a number among headings, the first heading.
-    return fail_text(csv, is_number ? 1 : column, is_number ? csv->shown : shown,
+    return fail_cell(csv, is_number ? 1 : column, is_number ? csv->shown : shown,
                      "a first line is a header if each cell begins with a letter or is text in "
                      "quotes",
                      err);
 }
 
 // Appends NaN for the missing cells at the start of the first line, now known to hold numbers.
-static enum mmul_status add_missing(struct csv *csv, struct mmul_error *err) {
+static enum mmul_status append_missing(struct csv *csv, struct mmul_error *err) {
     const double nan = NAN;
     enum mmul_status status = MMUL_OK;
     for (; status == MMUL_OK && csv->first_missing > 0; csv->first_missing--)
@@ -161,7 +162,7 @@ static enum mmul_status add_missing(struct csv *csv, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status fail_returns(const struct csv *csv, struct mmul_error *err) {
+static enum mmul_status fail_carriage_returns(const struct csv *csv, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_DATA,
               "'%s' ends its lines with a carriage return alone, which is not read",
               csv->reader.name);
@@ -169,7 +170,7 @@ static enum mmul_status fail_returns(const struct csv *csv, struct mmul_error *e
     return err->status;
 }
 
-static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *begin,
+static enum mmul_status read_cell(struct csv *csv, int64_t column, const char *begin,
                                   const char *end, struct mmul_error *err) {
     char shown[SHOWN_MAX + 1] = "";
     double value;
@@ -177,12 +178,12 @@ static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *b
         end--;
     const bool is_quoted = end - begin >= 2 && *begin == '"' && end[-1] == '"';
     if (!is_quoted && begin < end && memchr(begin, '\r', (size_t)(end - begin)) != NULL)
-        return fail_returns(csv, err);
+        return fail_carriage_returns(csv, err);
     begin += is_quoted;
     end -= is_quoted;
     bool is_number = mmul_number_parse(begin, end, &value);
     if (!is_number)
-        show(begin, end, shown);
+        copy_shown(begin, end, shown);
     if (!is_number && csv->missing_is_nan && is_missing(begin, end)) {
         // A missing cell in the first line fits both numbers and headings.
         if (csv->cols == 0 && csv->first != IS_NUMBERS) {
@@ -193,11 +194,12 @@ static enum mmul_status take_cell(struct csv *csv, int64_t column, const char *b
         is_number = true;
     }
     const bool heads = !is_number && is_heading(begin, end, is_quoted);
-    if (csv->cols == 0 && take_first(csv, column, is_number, heads, shown, err) != MMUL_OK)
+    if (csv->cols == 0 &&
+        check_first_line_cell(csv, column, is_number, heads, shown, err) != MMUL_OK)
         return err->status;
     if (!is_number)
-        return csv->cols == 0 ? MMUL_OK : fail_text(csv, column, shown, NULL, err);
-    enum mmul_status status = add_missing(csv, err);
+        return csv->cols == 0 ? MMUL_OK : fail_cell(csv, column, shown, NULL, err);
+    enum mmul_status status = append_missing(csv, err);
     return status == MMUL_OK ? mmul_decoded_add(csv->to, &value, sizeof value, err) : status;
 }
 
@@ -235,7 +237,7 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
         if (status == MMUL_OK)
             status = mmul_number_reader_find(reader, csv->stops, &stop, err);
         if (status == MMUL_OK)
-            status = take_cell(csv, ++column, reader->at, stop, err);
+            status = read_cell(csv, ++column, reader->at, stop, err);
         if (status != MMUL_OK)
             return status;
         is_over = stop == reader->end || *stop == '\n';
@@ -246,7 +248,7 @@ static enum mmul_status read_line(struct csv *csv, struct mmul_error *err) {
         csv->first = IS_NUMBERS;
     if (csv->first == IS_HEADER)
         csv->first_missing = 0;
-    if (add_missing(csv, err) != MMUL_OK || check_count(csv, column, err) != MMUL_OK)
+    if (append_missing(csv, err) != MMUL_OK || check_count(csv, column, err) != MMUL_OK)
         return err->status;
     csv->rows += csv->first == IS_NUMBERS || csv->first_row < reader->line;
     if (reader->at < reader->end)
@@ -351,7 +353,7 @@ static bool begins_with_number(const char *at, const char *end, char separator) 
     return mmul_number_parse(at, stop, &ignored);
 }
 
-static char probe(const unsigned char *start, size_t count) {
+static char probe_separator(const unsigned char *start, size_t count) {
     const char *at = (const char *)start, *end = at + count;
     if (!mmul_is_text(start, count))
         return '\0';
@@ -373,11 +375,11 @@ static char probe(const unsigned char *start, size_t count) {
 }
 
 bool mmul_is_csv(const unsigned char *start, size_t count) {
-    return probe(start, count) != '\0';
+    return probe_separator(start, count) != '\0';
 }
 
 bool mmul_is_tsv(const unsigned char *start, size_t count) {
-    return probe(start, count) == '\t';
+    return probe_separator(start, count) == '\t';
 }
 
 // ---------------------------------------------------------------------------------------- writing

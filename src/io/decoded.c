@@ -19,8 +19,8 @@
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-static enum mmul_status fail_space(const struct mmul_decoded *decoded, int errnum,
-                                   struct mmul_error *err) {
+static enum mmul_status fail_storing(const struct mmul_decoded *decoded, int errnum,
+                                     struct mmul_error *err) {
     mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot keep the elements of '%s' in '%s'",
                     decoded->name, mmul_temporary_folder());
     mmul_hint(err, "TMPDIR names another folder for them");
@@ -36,11 +36,11 @@ enum mmul_status mmul_decoded_init(struct mmul_decoded *decoded, const char *nam
     return status;
 }
 
-static enum mmul_status flush(struct mmul_decoded *decoded, struct mmul_error *err) {
+static enum mmul_status flush_buffer(struct mmul_decoded *decoded, struct mmul_error *err) {
     int errnum = mmul_pwrite_all(decoded->fd, decoded->buffer, decoded->filled,
                                  decoded->bytes - (int64_t)decoded->filled);
     decoded->filled = 0;
-    return errnum == 0 ? MMUL_OK : fail_space(decoded, errnum, err);
+    return errnum == 0 ? MMUL_OK : fail_storing(decoded, errnum, err);
 }
 
 enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *bytes, size_t count,
@@ -51,7 +51,7 @@ enum mmul_status mmul_decoded_add(struct mmul_decoded *decoded, const void *byte
         memcpy(decoded->buffer + decoded->filled, (const char *)bytes + done, now);
         decoded->filled += now;
         decoded->bytes += (int64_t)now;
-        if (decoded->filled == BUFFER_BYTES && flush(decoded, err) != MMUL_OK)
+        if (decoded->filled == BUFFER_BYTES && flush_buffer(decoded, err) != MMUL_OK)
             return err->status;
     }
     return MMUL_OK;
@@ -72,7 +72,7 @@ enum mmul_status mmul_decoded_map(struct mmul_decoded *decoded, int64_t bytes, v
             errnum = posix_fallocate(decoded->fd, 0, bytes);
         } while (errnum == EINTR);
     if (errnum != 0)
-        return fail_space(decoded, errnum, err);
+        return fail_storing(decoded, errnum, err);
     void *mapped = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, decoded->fd, 0);
     if (mapped == MAP_FAILED)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot map the elements of '%s'",
@@ -85,11 +85,11 @@ enum mmul_status mmul_decoded_map(struct mmul_decoded *decoded, int64_t bytes, v
 enum mmul_status mmul_decoded_end(struct mmul_decoded *decoded, struct mmul_matrix *matrix,
                                   struct mmul_error *err) {
     struct stat found;
-    enum mmul_status status = flush(decoded, err);
+    enum mmul_status status = flush_buffer(decoded, err);
     if (status != MMUL_OK)
         return status;
     if (fstat(decoded->fd, &found) != 0)
-        return fail_space(decoded, errno, err);
+        return fail_storing(decoded, errno, err);
     if (mmul_matrix_was_written(matrix))
         return mmul_matrix_fail_written(matrix->name, err);
     matrix->fd = decoded->fd; // the file descriptor now belongs to the matrix

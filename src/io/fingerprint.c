@@ -19,7 +19,7 @@
 enum { BLOCKS = 64, BLOCK_BYTES = 4096, HEAD_BYTES = 64 << 10 };
 
 // Adds bytes [begin, end), as far as the file has them.
-static int add_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *hasher) {
+static int hash_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *hasher) {
     unsigned char buffer[BLOCK_BYTES];
     size_t got;
     for (int64_t at = begin; at < end; at += BLOCK_BYTES) {
@@ -32,8 +32,8 @@ static int add_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *has
     return 0;
 }
 
-static int add_samples(int fd, struct mmul_file_part part, uint64_t seed,
-                       struct mmul_hasher *hasher) {
+static int hash_samples(int fd, struct mmul_file_part part, uint64_t seed,
+                        struct mmul_hasher *hasher) {
     int64_t stretch = (part.end - part.begin) / BLOCKS;
     int errnum = 0;
     for (int block = 0; errnum == 0 && block < BLOCKS; block++) {
@@ -42,7 +42,7 @@ static int add_samples(int fd, struct mmul_file_part part, uint64_t seed,
         int64_t room = end - begin - BLOCK_BYTES; // a block starts at begin + room at the latest
         if (room > 0)
             begin += (int64_t)(mmul_random_at(seed, (uint64_t)block) % (uint64_t)(room + 1));
-        errnum = add_bytes(fd, begin, mmul_smaller(end, begin + BLOCK_BYTES), hasher);
+        errnum = hash_bytes(fd, begin, mmul_smaller(end, begin + BLOCK_BYTES), hasher);
     }
     return errnum;
 }
@@ -59,9 +59,9 @@ enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_fil
         return status;
     part.end = mmul_smaller(part.end, found.st_size);
     part.begin = mmul_smaller(part.begin, part.end);
-    int errnum = add_bytes(fd, 0, mmul_smaller(part.begin, HEAD_BYTES), hasher);
+    int errnum = hash_bytes(fd, 0, mmul_smaller(part.begin, HEAD_BYTES), hasher);
     if (errnum == 0)
-        errnum = add_samples(fd, part, seed, hasher);
+        errnum = hash_samples(fd, part, seed, hasher);
     if (errnum == 0) {
         fingerprint->file_bytes = found.st_size;
         fingerprint->hash = mmul_hasher_value(hasher);
@@ -72,8 +72,9 @@ enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_fil
     return status;
 }
 
-static enum mmul_status compare(int fd, const char *path, struct mmul_file_part part, uint64_t seed,
-                                const struct mmul_fingerprint *expected, struct mmul_error *err) {
+static enum mmul_status check_same_file(int fd, const char *path, struct mmul_file_part part,
+                                        uint64_t seed, const struct mmul_fingerprint *expected,
+                                        struct mmul_error *err) {
     struct stat found;
     struct mmul_fingerprint here;
     if (fstat(fd, &found) != 0)
@@ -99,7 +100,7 @@ enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_part p
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (opened < 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
-    enum mmul_status status = compare(opened, path, part, seed, expected, err);
+    enum mmul_status status = check_same_file(opened, path, part, seed, expected, err);
     if (status == MMUL_OK)
         *fd = opened;
     else

@@ -8,7 +8,7 @@
 
 // Writes a file's name in quotes, its ending replaced by `ending` unless that is NULL. A name that
 // quotes cannot hold, or standard input, becomes A. Returns the length as snprintf does.
-static int put_name(char *text, size_t room, const char *path, const char *ending) {
+static int write_quoted_name(char *text, size_t room, const char *path, const char *ending) {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     const char *dot = strrchr(name, '.');
     const bool is_plain = strpbrk(path, "'\\") == NULL && !mmul_path_is_stdin(path);
@@ -35,8 +35,8 @@ const char *mmul_format_hint(const struct mmul_format_row *row, const char *path
                strncmp(at, names[n].mark, strlen(names[n].mark)) != 0)
             n++;
         if (n < sizeof names / sizeof *names) {
-            length += (size_t)put_name(text + length, MMUL_FORMAT_HINT_BYTES - length, path,
-                                       names[n].ending);
+            length += (size_t)write_quoted_name(text + length, MMUL_FORMAT_HINT_BYTES - length,
+                                                path, names[n].ending);
             at += strlen(names[n].mark);
         } else {
             text[length++] = *at++;

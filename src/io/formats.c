@@ -163,7 +163,7 @@ static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigne
 }
 
 // Unpacks a member and replaces the matrix's file by it: from then on the matrix is a .npy file.
-static enum mmul_status become_member(struct mmul_matrix *matrix, struct mmul_archive *archive,
+static enum mmul_status unpack_member(struct mmul_matrix *matrix, struct mmul_archive *archive,
                                       const struct mmul_tensor_entry *entry,
                                       struct mmul_error *err) {
     struct mmul_decoded decoded;
@@ -180,7 +180,7 @@ static enum mmul_status take_npz(struct mmul_matrix *matrix, const struct mmul_t
                                  const struct mmul_tensor_entry *entry, struct mmul_error *err) {
     unsigned char member_start[MMUL_NPY_PREFIX_BYTES];
     size_t got = 0;
-    enum mmul_status status = become_member(matrix, tensors->archive, entry, err);
+    enum mmul_status status = unpack_member(matrix, tensors->archive, entry, err);
     if (status != MMUL_OK)
         return status;
     int errnum = mmul_pread_all(matrix->fd, member_start, sizeof member_start, 0, &got);
@@ -194,7 +194,7 @@ static enum mmul_status take_npz(struct mmul_matrix *matrix, const struct mmul_t
 
 // Tells PyTorch files and .npz archives by any member. If the list of members is missing, say
 // because the file was cut, the first member decides.
-static enum mmul_format zip_content(int fd, const unsigned char *start, size_t count) {
+static enum mmul_format detect_zip_content(int fd, const unsigned char *start, size_t count) {
     struct mmul_archive *archive = NULL;
     struct mmul_error ignored;
     const bool is_whole = mmul_archive_open(fd, "", "", &archive, &ignored) == MMUL_OK;
@@ -262,7 +262,7 @@ static const struct mmul_format_row rows[] = {
      .take = mmul_pt_take},
     {.called = "a zip archive",
      MAGIC("PK\3\4"),
-     .content = zip_content,
+     .content = detect_zip_content,
      .hint = "unpack it first: unzip <in>"},
     {.format = MMUL_FORMAT_SAFETENSORS,
      .name = "safetensors",
@@ -377,7 +377,8 @@ static const struct mmul_format_row rows[] = {
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
-static bool fits(const struct mmul_format_row *row, const unsigned char *start, size_t count) {
+static bool matches_row(const struct mmul_format_row *row, const unsigned char *start,
+                        size_t count) {
     if (row->magic != NULL &&
         (count < row->magic_bytes || memcmp(start, row->magic, row->magic_bytes) != 0))
         return false;
@@ -387,8 +388,8 @@ static bool fits(const struct mmul_format_row *row, const unsigned char *start, 
 // Returns the row with the reader that gives the better error. A text file with a malformed first
 // line goes to the reader of its ending, which can say what is wrong with the line. A .mtx file
 // that would pass as .csv goes to the reader of .mtx: its numbers are no rows.
-static const struct mmul_format_row *row_of_text(const char *path,
-                                                 const struct mmul_format_row *found) {
+static const struct mmul_format_row *choose_text_row(const char *path,
+                                                     const struct mmul_format_row *found) {
     const size_t length = strlen(path);
     for (int r = 0; r < ROW_COUNT; r++) {
         const size_t ending = rows[r].is_text ? strlen(rows[r].ending) : 0;
@@ -403,10 +404,10 @@ static const struct mmul_format_row *row_of_text(const char *path,
 const struct mmul_format_row *mmul_format_of_input(int fd, const char *path,
                                                    const unsigned char *start, size_t count) {
     const struct mmul_format_row *row = rows;
-    while (row < rows + ROW_COUNT - 1 && !fits(row, start, count))
+    while (row < rows + ROW_COUNT - 1 && !matches_row(row, start, count))
         row++;
     if (row->is_text || row->probe == mmul_is_text)
-        return row_of_text(path, row);
+        return choose_text_row(path, row);
     const enum mmul_format format =
         row->content != NULL ? row->content(fd, start, count) : MMUL_FORMAT_BY_ENDING;
     return format != MMUL_FORMAT_BY_ENDING ? mmul_format_row(format) : row;
@@ -432,7 +433,7 @@ const char *mmul_format_ending(enum mmul_format format) {
 }
 
 // Formats "A, B or C" of the names or endings of all written formats, in the order of the enum.
-static const char *written(bool endings, char text[static 64]) {
+static const char *list_written_formats(bool endings, char text[static 64]) {
     size_t length = 0;
     int last = MMUL_FORMAT_MEMORY - 1;
     while (mmul_format_row((enum mmul_format)last)->header == NULL)
@@ -457,11 +458,11 @@ enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
         }
     }
     return mmul_fail(err, MMUL_ERR_USAGE, "unknown format '%s': expected %s", text,
-                     written(false, known));
+                     list_written_formats(false, known));
 }
 
 // Finds the row with the ending in the first `length` bytes of `ending`. NULL: no row has it.
-static const struct mmul_format_row *row_of_ending(const char *ending, size_t length) {
+static const struct mmul_format_row *find_row_by_ending(const char *ending, size_t length) {
     for (int r = 0; r < ROW_COUNT; r++)
         if (rows[r].ending != NULL && strlen(rows[r].ending) == length &&
             strncasecmp(rows[r].ending, ending, length) == 0)
@@ -491,15 +492,15 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
     if (asked != MMUL_FORMAT_BY_ENDING || ending == NULL)
         found = mmul_format_row(asked);
     else
-        found = row_of_ending(ending, (size_t)(end - ending));
+        found = find_row_by_ending(ending, (size_t)(end - ending));
     if (found != NULL && found->header != NULL) {
         *row = found;
         return MMUL_OK;
     }
     mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s ending '%s', expected %s", path,
               found != NULL ? "files are only read that have the" : "unknown", ending,
-              written(true, known));
-    mmul_hint(err, "--format %s writes under any name", written(false, known));
+              list_written_formats(true, known));
+    mmul_hint(err, "--format %s writes under any name", list_written_formats(false, known));
     return err->status;
 }
 

@@ -27,13 +27,13 @@ struct reader {
     unsigned char buffer[64 << 10];
 };
 
-static enum mmul_status fail(const struct reader *r, const char *what) {
+static enum mmul_status fail_header(const struct reader *r, const char *what) {
     return mmul_fail(r->err, MMUL_ERR_DATA, "'%s' is not a valid GGUF file: %s", r->name, what);
 }
 
-static enum mmul_status take(struct reader *r, void *dst, int64_t count) {
+static enum mmul_status read_bytes(struct reader *r, void *dst, int64_t count) {
     if (count > r->file_bytes - r->at)
-        return fail(r, "its header goes beyond its end");
+        return fail_header(r, "its header goes beyond its end");
     for (int64_t done = 0, now; done < count; done += now, r->at += now) {
         if (r->at < r->begin || r->at >= r->end) {
             size_t got = 0;
@@ -42,7 +42,7 @@ static enum mmul_status take(struct reader *r, void *dst, int64_t count) {
                 return mmul_fail_errno(r->err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'",
                                        r->name);
             if (got == 0)
-                return fail(r, "its header goes beyond its end");
+                return fail_header(r, "its header goes beyond its end");
             r->begin = r->at;
             r->end = r->at + (int64_t)got;
         }
@@ -52,30 +52,30 @@ static enum mmul_status take(struct reader *r, void *dst, int64_t count) {
     return MMUL_OK;
 }
 
-static enum mmul_status skip(struct reader *r, uint64_t count, uint64_t bytes_each) {
+static enum mmul_status skip_bytes(struct reader *r, uint64_t count, uint64_t bytes_each) {
     const uint64_t left = (uint64_t)(r->file_bytes - r->at);
     if (bytes_each > 0 && count > left / bytes_each)
-        return fail(r, "its header goes beyond its end");
+        return fail_header(r, "its header goes beyond its end");
     r->at += (int64_t)(count * bytes_each);
     return MMUL_OK;
 }
 
-static enum mmul_status take_u32(struct reader *r, uint32_t *number) {
-    return take(r, number, sizeof *number);
+static enum mmul_status read_u32(struct reader *r, uint32_t *number) {
+    return read_bytes(r, number, sizeof *number);
 }
 
-static enum mmul_status take_u64(struct reader *r, uint64_t *number) {
-    return take(r, number, sizeof *number);
+static enum mmul_status read_u64(struct reader *r, uint64_t *number) {
+    return read_bytes(r, number, sizeof *number);
 }
 
 // Reads a text. A text of `capacity` bytes or more is skipped, and *text stays empty.
-static enum mmul_status take_text(struct reader *r, char *text, size_t capacity) {
+static enum mmul_status read_text(struct reader *r, char *text, size_t capacity) {
     uint64_t length = 0;
     *text = '\0';
-    enum mmul_status status = take_u64(r, &length);
+    enum mmul_status status = read_u64(r, &length);
     if (status != MMUL_OK || length >= capacity)
-        return status == MMUL_OK ? skip(r, length, 1) : status;
-    status = take(r, text, (int64_t)length);
+        return status == MMUL_OK ? skip_bytes(r, length, 1) : status;
+    status = read_bytes(r, text, (int64_t)length);
     text[status == MMUL_OK ? length : 0] = '\0';
     return status;
 }
@@ -90,21 +90,21 @@ static enum mmul_status skip_value(struct reader *r, uint32_t kind) {
     uint64_t count = 0;
     char ignored[1];
     if (kind >= KINDS)
-        return fail(r, "a value of an unknown type");
+        return fail_header(r, "a value of an unknown type");
     if (kind == TEXT)
-        return take_text(r, ignored, sizeof ignored);
+        return read_text(r, ignored, sizeof ignored);
     if (kind != ARRAY)
-        return skip(r, 1, (uint64_t)bytes[kind]);
-    enum mmul_status status = take_u32(r, &inner);
+        return skip_bytes(r, 1, (uint64_t)bytes[kind]);
+    enum mmul_status status = read_u32(r, &inner);
     if (status == MMUL_OK)
-        status = take_u64(r, &count);
+        status = read_u64(r, &count);
     if (status == MMUL_OK && (inner >= KINDS || inner == ARRAY))
-        return fail(r, "an array of an unknown type");
+        return fail_header(r, "an array of an unknown type");
     if (status != MMUL_OK || inner != TEXT)
-        return status == MMUL_OK ? skip(r, count, (uint64_t)bytes[inner]) : status;
+        return status == MMUL_OK ? skip_bytes(r, count, (uint64_t)bytes[inner]) : status;
     // each takes bytes of the file: the loop ends
     for (uint64_t i = 0; status == MMUL_OK && i < count; i++)
-        status = take_text(r, ignored, sizeof ignored);
+        status = read_text(r, ignored, sizeof ignored);
     return status;
 }
 
@@ -114,25 +114,26 @@ static enum mmul_status read_values(struct reader *r, uint64_t count, uint32_t *
     enum mmul_status status = MMUL_OK;
     *alignment = 32;
     for (uint64_t i = 0; status == MMUL_OK && i < count; i++) {
-        status = take_text(r, key, sizeof key);
+        status = read_text(r, key, sizeof key);
         if (status == MMUL_OK)
-            status = take_u32(r, &kind);
+            status = read_u32(r, &kind);
         if (status == MMUL_OK && strcmp(key, "general.alignment") == 0 && kind == UINT32)
-            status = take_u32(r, alignment);
+            status = read_u32(r, alignment);
         else if (status == MMUL_OK)
             status = skip_value(r, kind);
     }
     if (status == MMUL_OK && (*alignment == 0 || *alignment % 8 != 0))
-        status = fail(r, "its alignment is no multiple of 8");
+        status = fail_header(r, "its alignment is no multiple of 8");
     return status;
 }
 
 // ---------------------------------------------------------------------------------------- tensors
 
-// Sets type and bytes of a tensor of `elements` elements, `row` of them in a row. `place` sets the
-// bytes of an unknown type.
-static enum mmul_status measure(const struct reader *r, const char *name, int64_t elements,
-                                uint64_t row, struct mmul_tensor_entry *entry) {
+// Sets type and bytes of a tensor of `elements` elements, `row` of them in a row. place_tensors
+// sets the bytes of an unknown type.
+static enum mmul_status set_type_and_bytes(const struct reader *r, const char *name,
+                                           int64_t elements, uint64_t row,
+                                           struct mmul_tensor_entry *entry) {
     const struct mmul_gguf_type *type = mmul_gguf_type_get((uint32_t)entry->member);
     if (type == NULL) {
         snprintf(entry->type, sizeof entry->type, "type %u", (uint32_t)entry->member);
@@ -144,7 +145,7 @@ static enum mmul_status measure(const struct reader *r, const char *name, int64_
                          " elements are no whole blocks of %d, which %s has",
                          r->name, name, row, type->elements, type->name);
     if (!mmul_multiply_sizes(elements / type->elements, type->bytes, &entry->bytes))
-        return fail(r, "a tensor of more elements than can be counted");
+        return fail_header(r, "a tensor of more elements than can be counted");
     entry->is_readable = mmul_gguf_type_is_readable(type);
     entry->dtype = type->dtype;
     mmul_text_copy(entry->type, sizeof entry->type,
@@ -158,38 +159,38 @@ static enum mmul_status read_tensor(struct reader *r, struct mmul_tensor_entry *
     uint32_t dimensions = 0, type = 0;
     uint64_t sizes[MMUL_TENSOR_DIMENSIONS] = {1}, offset = 0;
     int64_t elements = 1;
-    enum mmul_status status = take_text(r, name, sizeof name);
+    enum mmul_status status = read_text(r, name, sizeof name);
     if (status == MMUL_OK && name[0] == '\0')
-        status = fail(r, "a tensor without a name, or with one of more than 1023 bytes");
+        status = fail_header(r, "a tensor without a name, or with one of more than 1023 bytes");
     if (status == MMUL_OK)
-        status = take_u32(r, &dimensions);
+        status = read_u32(r, &dimensions);
     if (status == MMUL_OK && dimensions > MMUL_TENSOR_DIMENSIONS)
-        status = fail(r, "a tensor of more than 8 dimensions");
+        status = fail_header(r, "a tensor of more than 8 dimensions");
     for (uint32_t d = 0; status == MMUL_OK && d < dimensions; d++)
-        status = take_u64(r, &sizes[d]);
+        status = read_u64(r, &sizes[d]);
     if (status == MMUL_OK)
-        status = take_u32(r, &type);
+        status = read_u32(r, &type);
     if (status == MMUL_OK)
-        status = take_u64(r, &offset);
+        status = read_u64(r, &offset);
     if (status != MMUL_OK)
         return status;
     // GGUF lists the fastest dimension first, an entry lists it last.
     for (uint32_t d = 0; d < dimensions; d++) {
         entry->sizes[dimensions - 1 - d] = (int64_t)sizes[d];
         if (sizes[d] > INT64_MAX || !mmul_multiply_sizes(elements, (int64_t)sizes[d], &elements))
-            return fail(r, "a tensor of more elements than can be counted");
+            return fail_header(r, "a tensor of more elements than can be counted");
     }
     entry->dimensions = (int)dimensions;
     entry->member = type;
     entry->offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset; // beyond the end of any file
-    status = measure(r, name, elements, sizes[0], entry);
+    status = set_type_and_bytes(r, name, elements, sizes[0], entry);
     return status == MMUL_OK ? mmul_copy_text(name, &entry->name, r->err) : status;
 }
 
 // Makes offsets relative to the file instead of the header's end, and checks them. Tensors lie in
 // the order of the header, so one of unknown type ends where the next begins.
-static enum mmul_status place(const struct reader *r, struct mmul_tensors *tensors,
-                              uint32_t alignment) {
+static enum mmul_status place_tensors(const struct reader *r, struct mmul_tensors *tensors,
+                                      uint32_t alignment) {
     const int64_t begin = mmul_divide_up(r->at, alignment) * alignment;
     int64_t next = r->file_bytes;
     for (int64_t t = tensors->count - 1; t >= 0; t--) {
@@ -209,24 +210,24 @@ static enum mmul_status place(const struct reader *r, struct mmul_tensors *tenso
     return MMUL_OK;
 }
 
-static enum mmul_status read_all(struct reader *r, struct mmul_tensors **tensors) {
+static enum mmul_status read_header(struct reader *r, struct mmul_tensors **tensors) {
     enum { LEAST_BYTES = 8 + 4 + 4 + 8 }; // minimum size of a tensor's entry
     uint32_t start[2] = {0}, alignment = 0;
     uint64_t tensor_count = 0, value_count = 0;
-    enum mmul_status status = take(r, start, sizeof start);
+    enum mmul_status status = read_bytes(r, start, sizeof start);
     if (status == MMUL_OK && start[1] != 2 && start[1] != 3)
         return mmul_fail(r->err, MMUL_ERR_DATA,
                          "'%s' is not read: GGUF version %u%s, expected 2 or 3", r->name,
                          start[1] > UINT16_MAX ? __builtin_bswap32(start[1]) : start[1],
                          start[1] > UINT16_MAX ? ", big-endian" : "");
     if (status == MMUL_OK)
-        status = take_u64(r, &tensor_count);
+        status = read_u64(r, &tensor_count);
     if (status == MMUL_OK)
-        status = take_u64(r, &value_count);
+        status = read_u64(r, &value_count);
     if (status == MMUL_OK)
         status = read_values(r, value_count, &alignment);
     if (status == MMUL_OK && tensor_count > (uint64_t)(r->file_bytes - r->at) / LEAST_BYTES)
-        status = fail(r, "its header goes beyond its end");
+        status = fail_header(r, "its header goes beyond its end");
     if (status == MMUL_OK)
         status = mmul_tensors_create(MMUL_FORMAT_GGUF, r->file_bytes, (int64_t)tensor_count,
                                      tensors, r->err);
@@ -234,14 +235,14 @@ static enum mmul_status read_all(struct reader *r, struct mmul_tensors **tensors
         status = read_tensor(r, &(*tensors)->all[t]);
         (*tensors)->count += status == MMUL_OK;
     }
-    return status == MMUL_OK ? place(r, *tensors, alignment) : status;
+    return status == MMUL_OK ? place_tensors(r, *tensors, alignment) : status;
 }
 
 enum mmul_status mmul_gguf_list(int fd, const char *name, int64_t file_bytes,
                                 struct mmul_tensors **tensors, struct mmul_error *err) {
     struct reader r = {.fd = fd, .name = name, .file_bytes = file_bytes, .err = err};
     struct mmul_tensors *made = NULL;
-    enum mmul_status status = read_all(&r, &made);
+    enum mmul_status status = read_header(&r, &made);
     if (status == MMUL_OK)
         *tensors = made;
     else
@@ -290,8 +291,8 @@ enum mmul_status mmul_gguf_decode(int fd, const char *name, const struct mmul_te
 
 // Applies the matrix's range of the first axis, so that only these rows are decoded: rows are whole
 // blocks. If the first axis is the row itself, the range stays to be applied later.
-static enum mmul_status narrow(struct mmul_matrix *matrix, struct mmul_tensor_entry *entry,
-                               struct mmul_error *err) {
+static enum mmul_status narrow_to_range(struct mmul_matrix *matrix, struct mmul_tensor_entry *entry,
+                                        struct mmul_error *err) {
     const int64_t all = entry->sizes[0];
     int64_t begin, end;
     if (entry->dimensions < 2 || !mmul_axis_range_resolve(&matrix->range, all, &begin, &end))
@@ -304,11 +305,12 @@ static enum mmul_status narrow(struct mmul_matrix *matrix, struct mmul_tensor_en
                                &matrix->info.shape, err);
 }
 
-static enum mmul_status unpack(struct mmul_matrix *matrix, const struct mmul_tensor_entry *entry,
-                               struct mmul_error *err) {
+static enum mmul_status decode_packed(struct mmul_matrix *matrix,
+                                      const struct mmul_tensor_entry *entry,
+                                      struct mmul_error *err) {
     struct mmul_tensor_entry part = *entry;
     struct mmul_decoded decoded;
-    enum mmul_status status = narrow(matrix, &part, err);
+    enum mmul_status status = narrow_to_range(matrix, &part, err);
     if (status != MMUL_OK)
         return status;
     status = mmul_decoded_init(&decoded, matrix->name, err);
@@ -324,5 +326,6 @@ enum mmul_status mmul_gguf_take(struct mmul_matrix *matrix, const struct mmul_te
                                 const struct mmul_tensor_entry *entry, struct mmul_error *err) {
     enum mmul_status status = mmul_tensor_take(matrix, entry, ".gguf", err);
     (void)tensors;
-    return status == MMUL_OK && mmul_gguf_is_packed(entry) ? unpack(matrix, entry, err) : status;
+    return status == MMUL_OK && mmul_gguf_is_packed(entry) ? decode_packed(matrix, entry, err)
+                                                           : status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Decoders of packed blocks. A block packs small numbers of 1, 2 or 4 bits into bytes; `field`
+// Decoders of packed blocks. A block packs small numbers of 1, 2 or 4 bits into bytes; `bit_field`
 // extracts one element's number. Types of 256 elements have a scale for each 16 or 32 of them. A
 // product and the sum with it are separate statements: a fused multiply-add would round once
 // instead of twice. gguf.c reads the files.
@@ -11,13 +11,13 @@
 
 // Returns field `i` of fields of `bits` bits each. Fields lie in runs of `run` bytes. The lowest
 // bits of a run's bytes are its first `run` fields, the next higher bits the next ones.
-static inline int field(const unsigned char *bytes, unsigned i, unsigned run, unsigned bits) {
+static inline int bit_field(const unsigned char *bytes, unsigned i, unsigned run, unsigned bits) {
     const unsigned each = run * (8 / bits), within = i % each;
     const unsigned byte = bytes[i / each * run + within % run];
     return (int)(byte >> within / run * bits & ((1U << bits) - 1));
 }
 
-static float half(const unsigned char *bytes) {
+static float read_half(const unsigned char *bytes) {
     float value;
     mmul_dtype_widen(MMUL_F16, bytes, 1, &value);
     return value;
@@ -29,34 +29,34 @@ enum { SMALL = 32, LARGE = 256 };
 
 // d, 16 bytes of 4 bits: d (q - 8).
 static void decode_q4_0(const unsigned char *block, float *values) {
-    const float d = half(block);
+    const float d = read_half(block);
     for (int i = 0; i < SMALL; i++)
-        values[i] = d * (float)(field(block + 2, i, 16, 4) - 8);
+        values[i] = d * (float)(bit_field(block + 2, i, 16, 4) - 8);
 }
 
 // d, m, 16 bytes of 4 bits: d q + m.
 static void decode_q4_1(const unsigned char *block, float *values) {
-    const float d = half(block), m = half(block + 2);
+    const float d = read_half(block), m = read_half(block + 2);
     for (int i = 0; i < SMALL; i++) {
-        const float product = d * (float)field(block + 4, i, 16, 4);
+        const float product = d * (float)bit_field(block + 4, i, 16, 4);
         values[i] = product + m;
     }
 }
 
 // d, 4 bytes of the highest bits, 16 bytes of 4 bits: d (q - 16).
 static void decode_q5_0(const unsigned char *block, float *values) {
-    const float d = half(block);
+    const float d = read_half(block);
     for (int i = 0; i < SMALL; i++) {
-        const int q = field(block + 6, i, 16, 4) | field(block + 2, i, 1, 1) << 4;
+        const int q = bit_field(block + 6, i, 16, 4) | bit_field(block + 2, i, 1, 1) << 4;
         values[i] = d * (float)(q - 16);
     }
 }
 
 // d, m, 4 bytes of the highest bits, 16 bytes of 4 bits: d q + m.
 static void decode_q5_1(const unsigned char *block, float *values) {
-    const float d = half(block), m = half(block + 2);
+    const float d = read_half(block), m = read_half(block + 2);
     for (int i = 0; i < SMALL; i++) {
-        const int q = field(block + 8, i, 16, 4) | field(block + 4, i, 1, 1) << 4;
+        const int q = bit_field(block + 8, i, 16, 4) | bit_field(block + 4, i, 1, 1) << 4;
         const float product = d * (float)q;
         values[i] = product + m;
     }
@@ -64,7 +64,7 @@ static void decode_q5_1(const unsigned char *block, float *values) {
 
 // d, 32 signed bytes: d q.
 static void decode_q8_0(const unsigned char *block, float *values) {
-    const float d = half(block);
+    const float d = read_half(block);
     for (int i = 0; i < SMALL; i++)
         values[i] = d * (float)(int8_t)block[2 + i];
 }
@@ -75,9 +75,9 @@ static const int8_t nonlinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 
 // d, 16 bytes of 4 bits.
 static void decode_iq4_nl(const unsigned char *block, float *values) {
-    const float d = half(block);
+    const float d = read_half(block);
     for (int i = 0; i < SMALL; i++)
-        values[i] = d * (float)nonlinear[field(block + 2, i, 16, 4)];
+        values[i] = d * (float)nonlinear[bit_field(block + 2, i, 16, 4)];
 }
 
 // An exponent e, 16 bytes of 4 bits. The 4 bits are floats with 2 bits of exponent and 1 of
@@ -89,7 +89,7 @@ static void decode_mxfp4(const unsigned char *block, float *values) {
     float d;
     memcpy(&d, &bits, sizeof d);
     for (int i = 0; i < SMALL; i++)
-        values[i] = d * (float)doubled[field(block + 1, i, 16, 4)];
+        values[i] = d * (float)doubled[bit_field(block + 1, i, 16, 4)];
 }
 
 // --------------------------------------------------------------------------------- 256 elements
@@ -97,11 +97,11 @@ static void decode_mxfp4(const unsigned char *block, float *values) {
 // 16 bytes of scale and minimum, 4 bits each, 64 bytes of 2 bits, d, dmin: (d scale) q - dmin
 // minimum.
 static void decode_q2_k(const unsigned char *block, float *values) {
-    const float d = half(block + 80), least = half(block + 82);
+    const float d = read_half(block + 80), least = read_half(block + 82);
     for (int i = 0; i < LARGE; i++) {
         const int scale = block[i / 16];
         const float factor = d * (float)(scale & 15), minimum = least * (float)(scale >> 4);
-        const float product = factor * (float)field(block + 16, i, 32, 2);
+        const float product = factor * (float)bit_field(block + 16, i, 32, 2);
         values[i] = product - minimum;
     }
 }
@@ -110,10 +110,11 @@ static void decode_q2_k(const unsigned char *block, float *values) {
 // have 6 bits: 4 in 8 bytes, the upper 2 in the other 4.
 static void decode_q3_k(const unsigned char *block, float *values) {
     const unsigned char *scales = block + 96;
-    const float d = half(block + 108);
+    const float d = read_half(block + 108);
     for (int i = 0; i < LARGE; i++) {
-        const int scale = field(scales, i / 16, 8, 4) | field(scales + 8, i / 16, 4, 2) << 4;
-        const int q = field(block + 32, i, 32, 2) | field(block, i, 32, 1) << 2;
+        const int scale = bit_field(scales, i / 16, 8, 4) | bit_field(scales + 8, i / 16, 4, 2)
+                                                                << 4;
+        const int q = bit_field(block + 32, i, 32, 2) | bit_field(block, i, 32, 1) << 2;
         values[i] = d * (float)(scale - 32) * (float)(q - 4);
     }
 }
@@ -124,7 +125,7 @@ static void decode_q3_k(const unsigned char *block, float *values) {
 // bits are the upper bits of bytes 0 to 7.
 static void decode_scales(const unsigned char *block, float factors[8], float minima[8]) {
     const unsigned char *bytes = block + 4;
-    const float d = half(block), least = half(block + 2);
+    const float d = read_half(block), least = read_half(block + 2);
     for (int j = 0; j < 4; j++) {
         factors[j] = d * (float)(bytes[j] & 63);
         minima[j] = least * (float)(bytes[j + 4] & 63);
@@ -138,7 +139,7 @@ static void decode_q4_k(const unsigned char *block, float *values) {
     float factors[8], minima[8];
     decode_scales(block, factors, minima);
     for (int i = 0; i < LARGE; i++) {
-        const float product = factors[i / 32] * (float)field(block + 16, i, 32, 4);
+        const float product = factors[i / 32] * (float)bit_field(block + 16, i, 32, 4);
         values[i] = product - minima[i / 32];
     }
 }
@@ -148,7 +149,7 @@ static void decode_q5_k(const unsigned char *block, float *values) {
     float factors[8], minima[8];
     decode_scales(block, factors, minima);
     for (int i = 0; i < LARGE; i++) {
-        const int q = field(block + 48, i, 32, 4) | field(block + 16, i, 32, 1) << 4;
+        const int q = bit_field(block + 48, i, 32, 4) | bit_field(block + 16, i, 32, 1) << 4;
         const float product = factors[i / 32] * (float)q;
         values[i] = product - minima[i / 32];
     }
@@ -156,9 +157,9 @@ static void decode_q5_k(const unsigned char *block, float *values) {
 
 // 128 bytes of 4 bits, 64 of the upper 2 bits, 16 signed scales, d: (d scale) (q - 32).
 static void decode_q6_k(const unsigned char *block, float *values) {
-    const float d = half(block + 208);
+    const float d = read_half(block + 208);
     for (int i = 0; i < LARGE; i++) {
-        const int q = field(block, i, 64, 4) | field(block + 128, i, 32, 2) << 4;
+        const int q = bit_field(block, i, 64, 4) | bit_field(block + 128, i, 32, 2) << 4;
         values[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q - 32);
     }
 }
@@ -166,10 +167,11 @@ static void decode_q6_k(const unsigned char *block, float *values) {
 // d, 2 bytes of the upper 2 bits of 8 scales, 4 of their lower 4 bits, 128 bytes of 4 bits: (d
 // (scale - 32)) q.
 static void decode_iq4_xs(const unsigned char *block, float *values) {
-    const float d = half(block);
+    const float d = read_half(block);
     for (int i = 0; i < LARGE; i++) {
-        const int scale = field(block + 4, i / 32, 1, 4) | field(block + 2, i / 32, 1, 2) << 4;
-        values[i] = d * (float)(scale - 32) * (float)nonlinear[field(block + 8, i, 16, 4)];
+        const int scale = bit_field(block + 4, i / 32, 1, 4) | bit_field(block + 2, i / 32, 1, 2)
+                                                                   << 4;
+        values[i] = d * (float)(scale - 32) * (float)nonlinear[bit_field(block + 8, i, 16, 4)];
     }
 }
 

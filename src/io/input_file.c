@@ -42,7 +42,7 @@ static bool is_recent(const struct stat *file) {
     return age < STEP_NS;
 }
 
-static enum mmul_status take_samples(const struct mmul_input_file *file, uint64_t *samples,
+static enum mmul_status hash_samples(const struct mmul_input_file *file, uint64_t *samples,
                                      struct mmul_error *err) {
     struct mmul_fingerprint fingerprint;
     const struct mmul_file_part all = {0, file->opened.st_size};
@@ -73,7 +73,7 @@ enum mmul_status mmul_input_file_open(const char *path, int fd, const char *name
         status = mmul_copy_text(path, &made->path, err);
     if (status == MMUL_OK && is_recent(&made->opened)) {
         made->is_recent = true;
-        status = take_samples(made, &made->samples, err);
+        status = hash_samples(made, &made->samples, err);
     }
     if (status == MMUL_OK && fd < 0)
         made->real = realpath(path, NULL);
@@ -113,7 +113,7 @@ bool mmul_input_file_was_written(struct mmul_input_file *file) {
     if (!__atomic_load_n(&file->is_recent, __ATOMIC_RELAXED))
         return false;
     const bool was_step_ago = !is_recent(&file->opened);
-    if (take_samples(file, &samples, &ignored) != MMUL_OK || samples != file->samples)
+    if (hash_samples(file, &samples, &ignored) != MMUL_OK || samples != file->samples)
         return true;
     if (was_step_ago)
         __atomic_store_n(&file->is_recent, false, __ATOMIC_RELAXED);

@@ -20,7 +20,7 @@
 // ---------------------------------------------------------------------------------------- folders
 
 // Returns false for a folder of another user, one that is open to others, or no folder.
-static bool is_own(const struct stat *found) {
+static bool is_private_folder(const struct stat *found) {
     return S_ISDIR(found->st_mode) && found->st_uid == geteuid() && (found->st_mode & 077) == 0;
 }
 
@@ -28,7 +28,7 @@ bool mmul_job_folder(int index, char path[static MMUL_JOB_PATH_BYTES]) {
     const char *given = getenv("XDG_RUNTIME_DIR");
     struct stat found;
     const bool has_given = given != NULL && given[0] == '/' && lstat(given, &found) == 0 &&
-                           is_own(&found) && strlen(given) < MMUL_JOB_PATH_BYTES - 64;
+                           is_private_folder(&found) && strlen(given) < MMUL_JOB_PATH_BYTES - 64;
     if (index == 0 && has_given)
         snprintf(path, MMUL_JOB_PATH_BYTES, "%s/mpimatmul", given);
     else
@@ -39,7 +39,7 @@ bool mmul_job_folder(int index, char path[static MMUL_JOB_PATH_BYTES]) {
 enum mmul_status mmul_job_folder_check(const char *path, bool *is_there, struct mmul_error *err) {
     struct stat found;
     *is_there = lstat(path, &found) == 0;
-    if (!*is_there || is_own(&found))
+    if (!*is_there || is_private_folder(&found))
         return MMUL_OK;
     if (S_ISLNK(found.st_mode) || !S_ISDIR(found.st_mode))
         return mmul_fail(err, MMUL_ERR_CREATE, "'%s' is not a folder: not used for jobs", path);
@@ -98,7 +98,7 @@ enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
 enum { DIGITS = 9 };
 
 // Converts a number; JSON has no NaN.
-static json_t *number(double value) {
+static json_t *number_json(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
@@ -106,17 +106,18 @@ static json_t *rank_json(const struct mmul_job_rank *r, int rank) {
     return json_pack("{si so so so so so so so so so so}", "rank", rank, "host",
                      mmul_json_text(r->host), "device", mmul_json_text(r->device), "device_name",
                      mmul_json_text(r->device_name), "computes", mmul_json_text(r->computes),
-                     "share", number(r->share), "done", number(r->done), "flops_per_second",
-                     number(r->flops_per_second), "memory_bytes", number(r->memory_bytes),
-                     "celsius", number(r->celsius), "watts", number(r->watts));
+                     "share", number_json(r->share), "done", number_json(r->done),
+                     "flops_per_second", number_json(r->flops_per_second), "memory_bytes",
+                     number_json(r->memory_bytes), "celsius", number_json(r->celsius), "watts",
+                     number_json(r->watts));
 }
 
 static json_t *turn_json(const struct mmul_job_state *job) {
     if (job->end_turn == 0)
         return json_null();
     return json_pack("{sI sI so so}", "at", (json_int_t)job->turn, "end", (json_int_t)job->end_turn,
-                     "turns_per_second", number(job->turns_per_second), "windows_per_second",
-                     number(job->windows_per_second));
+                     "turns_per_second", number_json(job->turns_per_second), "windows_per_second",
+                     number_json(job->windows_per_second));
 }
 
 static json_t *numbers_json(const struct mmul_job_state *job) {
@@ -124,7 +125,7 @@ static json_t *numbers_json(const struct mmul_job_state *job) {
     for (int i = 0; i < job->number_count; i++)
         json_array_append_new(list,
                               json_pack("{so so}", "name", mmul_json_text(job->numbers[i].name),
-                                        "value", number(job->numbers[i].value)));
+                                        "value", number_json(job->numbers[i].value)));
     return list;
 }
 
@@ -133,8 +134,8 @@ static json_t *curve_json(const struct mmul_job_state *job) {
         return json_null();
     json_t *points = json_array();
     for (int i = 0; i < job->curve_count; i++)
-        json_array_append_new(
-            points, json_pack("[o o]", number(job->curve_turns[i]), number(job->curve_values[i])));
+        json_array_append_new(points, json_pack("[o o]", number_json(job->curve_turns[i]),
+                                                number_json(job->curve_values[i])));
     return json_pack("{so so}", "name", mmul_json_text(job->curve_name), "points", points);
 }
 
@@ -148,8 +149,8 @@ static json_t *job_json(const struct mmul_job_file *file, const struct mmul_job_
                   "started", (json_int_t)file->started, "begin", file->begin, "told", now);
     return json_pack("{so ss so ss so so so so so so so}", "process", process, "id", file->id,
                      "command", mmul_json_text(job->command), "phase", job->phase, "share",
-                     number(job->share), "left_seconds", number(job->left_seconds),
-                     "flops_per_second", number(job->flops_per_second), "loop", turn_json(job),
+                     number_json(job->share), "left_seconds", number_json(job->left_seconds),
+                     "flops_per_second", number_json(job->flops_per_second), "loop", turn_json(job),
                      "numbers", numbers_json(job), "curve", curve_json(job), "ranks", ranks);
 }
 

@@ -24,51 +24,51 @@ struct mmul_jobs {
 
 // ---------------------------------------------------------------------------------------- reading
 
-static double number_of(const json_t *object, const char *key) {
+static double get_number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static void text_of(const json_t *object, const char *key, char *text, size_t capacity) {
+static void get_text(const json_t *object, const char *key, char *text, size_t capacity) {
     const char *found = json_string_value(json_object_get(object, key));
     mmul_text_copy(text, capacity, found != NULL ? found : "");
     mmul_make_printable(text);
 }
 
-static void take_rank(const json_t *json, struct mmul_job_rank *rank) {
-    text_of(json, "host", rank->host, sizeof rank->host);
-    text_of(json, "device", rank->device, sizeof rank->device);
-    text_of(json, "device_name", rank->device_name, sizeof rank->device_name);
-    text_of(json, "computes", rank->computes, sizeof rank->computes);
-    rank->share = number_of(json, "share");
-    rank->done = number_of(json, "done");
-    rank->flops_per_second = number_of(json, "flops_per_second");
-    rank->memory_bytes = number_of(json, "memory_bytes");
-    rank->celsius = number_of(json, "celsius");
-    rank->watts = number_of(json, "watts");
+static void read_rank(const json_t *json, struct mmul_job_rank *rank) {
+    get_text(json, "host", rank->host, sizeof rank->host);
+    get_text(json, "device", rank->device, sizeof rank->device);
+    get_text(json, "device_name", rank->device_name, sizeof rank->device_name);
+    get_text(json, "computes", rank->computes, sizeof rank->computes);
+    rank->share = get_number(json, "share");
+    rank->done = get_number(json, "done");
+    rank->flops_per_second = get_number(json, "flops_per_second");
+    rank->memory_bytes = get_number(json, "memory_bytes");
+    rank->celsius = get_number(json, "celsius");
+    rank->watts = get_number(json, "watts");
 }
 
-static enum mmul_status take_ranks(const json_t *json, struct mmul_job_state *job,
+static enum mmul_status read_ranks(const json_t *json, struct mmul_job_state *job,
                                    struct mmul_error *err) {
     const json_t *ranks = json_object_get(json, "ranks");
     const size_t count = json_array_size(ranks);
     enum mmul_status status = MMUL_ALLOCATE(job->ranks, (int64_t)count, "ranks of a job", err);
     for (size_t i = 0; status == MMUL_OK && i < count; i++)
-        take_rank(json_array_get(ranks, i), &job->ranks[i]);
+        read_rank(json_array_get(ranks, i), &job->ranks[i]);
     job->rank_count = status == MMUL_OK ? (int)count : 0;
     return status;
 }
 
-static void take_numbers(const json_t *json, struct mmul_job_state *job) {
+static void read_numbers(const json_t *json, struct mmul_job_state *job) {
     const json_t *numbers = json_object_get(json, "numbers"),
                  *curve = json_object_get(json, "curve"),
                  *points = json_object_get(curve, "points");
     for (size_t i = 0; i < json_array_size(numbers) && i < MMUL_JOB_NUMBERS; i++) {
         struct mmul_job_number *number = &job->numbers[job->number_count++];
-        text_of(json_array_get(numbers, i), "name", number->name, sizeof number->name);
-        number->value = number_of(json_array_get(numbers, i), "value");
+        get_text(json_array_get(numbers, i), "name", number->name, sizeof number->name);
+        number->value = get_number(json_array_get(numbers, i), "value");
     }
-    text_of(curve, "name", job->curve_name, sizeof job->curve_name);
+    get_text(curve, "name", job->curve_name, sizeof job->curve_name);
     for (size_t i = 0; i < json_array_size(points) && i < MMUL_JOB_POINTS; i++) {
         const json_t *point = json_array_get(points, i);
         job->curve_turns[job->curve_count] = json_number_value(json_array_get(point, 0));
@@ -79,26 +79,26 @@ static void take_numbers(const json_t *json, struct mmul_job_state *job) {
 }
 
 // Converts a job file to a state. Times in the file become elapsed seconds.
-static enum mmul_status take_job(json_t *json, double now, struct mmul_job_state *job,
+static enum mmul_status read_job(json_t *json, double now, struct mmul_job_state *job,
                                  struct mmul_error *err) {
     const json_t *process = json_object_get(json, "process"), *loop = json_object_get(json, "loop");
-    text_of(json, "id", job->id, sizeof job->id);
-    text_of(json, "command", job->command, sizeof job->command);
-    text_of(json, "phase", job->phase, sizeof job->phase);
-    job->elapsed_seconds = fmax(now - number_of(process, "begin"), 0);
-    job->silent_seconds = fmax(now - number_of(process, "told"), 0);
+    get_text(json, "id", job->id, sizeof job->id);
+    get_text(json, "command", job->command, sizeof job->command);
+    get_text(json, "phase", job->phase, sizeof job->phase);
+    job->elapsed_seconds = fmax(now - get_number(process, "begin"), 0);
+    job->silent_seconds = fmax(now - get_number(process, "told"), 0);
     json_object_set_new(json, "elapsed_seconds", json_real(job->elapsed_seconds));
     json_object_set_new(json, "silent_seconds", json_real(job->silent_seconds));
     json_object_del(json, "process");
-    job->share = number_of(json, "share");
-    job->left_seconds = number_of(json, "left_seconds");
-    job->flops_per_second = number_of(json, "flops_per_second");
+    job->share = get_number(json, "share");
+    job->left_seconds = get_number(json, "left_seconds");
+    job->flops_per_second = get_number(json, "flops_per_second");
     job->turn = json_integer_value(json_object_get(loop, "at"));
     job->end_turn = json_integer_value(json_object_get(loop, "end"));
-    job->turns_per_second = number_of(loop, "turns_per_second");
-    job->windows_per_second = number_of(loop, "windows_per_second");
-    take_numbers(json, job);
-    return take_ranks(json, job, err);
+    job->turns_per_second = get_number(loop, "turns_per_second");
+    job->windows_per_second = get_number(loop, "windows_per_second");
+    read_numbers(json, job);
+    return read_ranks(json, job, err);
 }
 
 // Returns true if the file's process still exists and has this version.
@@ -112,8 +112,8 @@ static bool is_alive(const json_t *json) {
 
 // ---------------------------------------------------------------------------------------- finding
 
-static enum mmul_status add(struct mmul_jobs *jobs, const char *path, double now,
-                            struct mmul_error *err) {
+static enum mmul_status add_job(struct mmul_jobs *jobs, const char *path, double now,
+                                struct mmul_error *err) {
     struct mmul_error gone; // the file may have disappeared since the folder was read
     struct entry *more = NULL;
     json_t *json = NULL;
@@ -132,7 +132,7 @@ static enum mmul_status add(struct mmul_jobs *jobs, const char *path, double now
     mmul_free(jobs->entries);
     jobs->entries = more;
     more[jobs->count].json = json;
-    return take_job(json, now, &more[jobs->count++].job, err);
+    return read_job(json, now, &more[jobs->count++].job, err);
 }
 
 // Returns true if the process in the file's name no longer exists, or its number belongs to another
@@ -154,8 +154,8 @@ static bool is_leftover(const char *path, const char *name) {
     return is_another;
 }
 
-static enum mmul_status find(struct mmul_jobs *jobs, const char *folder, double now,
-                             struct mmul_error *err) {
+static enum mmul_status find_in_folder(struct mmul_jobs *jobs, const char *folder, double now,
+                                       struct mmul_error *err) {
     bool is_there;
     const struct dirent *found;
     enum mmul_status status = mmul_job_folder_check(folder, &is_there, err);
@@ -169,7 +169,7 @@ static enum mmul_status find(struct mmul_jobs *jobs, const char *folder, double 
         if (is_leftover(path, found->d_name))
             unlink(path);
         else if (strcmp(ending, ".json") == 0)
-            status = add(jobs, path, now, err);
+            status = add_job(jobs, path, now, err);
     }
     if (list != NULL)
         closedir(list);
@@ -188,7 +188,7 @@ enum mmul_status mmul_jobs_find(struct mmul_jobs **jobs, struct mmul_error *err)
     const double now = mmul_clock_now();
     enum mmul_status status = MMUL_ALLOCATE(made, 1, "jobs", err);
     for (int i = 0; status == MMUL_OK && mmul_job_folder(i, folder); i++)
-        status = find(made, folder, now, err);
+        status = find_in_folder(made, folder, now, err);
     if (status != MMUL_OK) {
         mmul_jobs_destroy(made);
         return status;

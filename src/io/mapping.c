@@ -87,8 +87,8 @@ static enum mmul_status fail_mapped(const struct mmul_mapped_file *file, int err
     return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", file->name);
 }
 
-static enum mmul_status fail_shorter(const struct mmul_mapped_file *file, int64_t end,
-                                     struct mmul_error *err) {
+static enum mmul_status fail_truncated(const struct mmul_mapped_file *file, int64_t end,
+                                       struct mmul_error *err) {
     if (!file->is_output)
         return mmul_matrix_fail_shorter(file->name, end, file->end, err);
     return mmul_fail(err, MMUL_ERR_IO,
@@ -119,7 +119,7 @@ enum mmul_status mmul_mapped_check(const struct mmul_mapped_file *file, bool has
     if (file->fd >= 0 && fstat(file->fd, &now) != 0)
         return fail_mapped(file, errno, err);
     if (file->fd >= 0 && now.st_size < file->end)
-        return fail_shorter(file, now.st_size, err);
+        return fail_truncated(file, now.st_size, err);
     if (!has_failed)
         return MMUL_OK;
     enum mmul_status status = mmul_mapped_check_same(file, err); // e.g. shorter for a while

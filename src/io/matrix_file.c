@@ -29,7 +29,7 @@ enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matri
     return MMUL_OK;
 }
 
-static enum mmul_dtype delivered_as(enum mmul_dtype stored) {
+static enum mmul_dtype delivered_dtype(enum mmul_dtype stored) {
     return stored == MMUL_F16 || stored == MMUL_BF16 ? stored : MMUL_F32;
 }
 
@@ -77,7 +77,7 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
     }
     status = row->load(matrix, start.bytes, start.count, empty_allowed, err);
     matrix->info.format = row->format;
-    matrix->info.delivered = delivered_as(matrix->info.stored);
+    matrix->info.delivered = delivered_dtype(matrix->info.stored);
     return status;
 }
 
@@ -96,7 +96,7 @@ static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_err
 }
 
 // Converts a whole Fortran-order file to C order, in memory, since a range of it is not contiguous.
-static enum mmul_status turn(struct mmul_matrix *matrix, struct mmul_error *err) {
+static enum mmul_status convert_to_c_order(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct mmul_shape shape = matrix->info.shape;
     size_t bytes_each = mmul_dtype_bytes(matrix->info.stored);
     int64_t each = shape.rows * shape.cols, matrices = mmul_shape_matrices(shape);
@@ -119,7 +119,7 @@ static enum mmul_status turn(struct mmul_matrix *matrix, struct mmul_error *err)
 }
 
 // Narrows the matrix to the range of its first axis, which in C order is contiguous.
-static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error *err) {
+static enum mmul_status apply_range(struct mmul_matrix *matrix, struct mmul_error *err) {
     const struct mmul_axis_range *range = &matrix->range;
     struct mmul_shape *shape = &matrix->info.shape;
     int64_t *const axes[] = {&shape->cols, &shape->rows, &shape->depth, &shape->batch};
@@ -133,7 +133,8 @@ static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error
     if (!mmul_axis_range_resolve(range, *axis, &begin, &end))
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is empty: its first axis has %lld elements",
                          matrix->name, (long long)*axis);
-    enum mmul_status status = matrix->info.fortran_order ? turn(matrix, err) : MMUL_OK;
+    enum mmul_status status =
+        matrix->info.fortran_order ? convert_to_c_order(matrix, err) : MMUL_OK;
     if (status != MMUL_OK)
         return status;
     for (int d = 0; d < matrix->info.dimensions - 1; d++)
@@ -147,8 +148,8 @@ static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error
     return MMUL_OK;
 }
 
-static enum mmul_status take_order(struct mmul_matrix *matrix, struct mmul_error *err) {
-    enum mmul_status status = take_range(matrix, err);
+static enum mmul_status apply_range_and_order(struct mmul_matrix *matrix, struct mmul_error *err) {
+    enum mmul_status status = apply_range(matrix, err);
     return status == MMUL_OK ? load_fortran(matrix, err) : status;
 }
 
@@ -158,8 +159,8 @@ enum mmul_status mmul_matrix_load_tensor(struct mmul_matrix *matrix,
                                          struct mmul_error *err) {
     enum mmul_status status = mmul_format_row(tensors->format)->take(matrix, tensors, entry, err);
     matrix->info.format = tensors->format;
-    matrix->info.delivered = delivered_as(matrix->info.stored);
-    return status == MMUL_OK ? take_order(matrix, err) : status;
+    matrix->info.delivered = delivered_dtype(matrix->info.stored);
+    return status == MMUL_OK ? apply_range_and_order(matrix, err) : status;
 }
 
 enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
@@ -168,7 +169,7 @@ enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, const struct mmul_
     enum mmul_status status;
     if (tensors == NULL) {
         status = load_header(matrix, empty_allowed, err);
-        return status == MMUL_OK ? take_order(matrix, err) : status;
+        return status == MMUL_OK ? apply_range_and_order(matrix, err) : status;
     }
     status = mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
     return status == MMUL_OK ? mmul_matrix_load_tensor(matrix, tensors, entry, err) : status;
@@ -221,7 +222,7 @@ enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
     (*matrix)->info = (struct mmul_matrix_info){
         .shape = shape,
         .stored = dtype,
-        .delivered = delivered_as(dtype),
+        .delivered = delivered_dtype(dtype),
         .format = MMUL_FORMAT_MEMORY,
         .file_bytes = bytes,
     };
@@ -229,7 +230,7 @@ enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
 }
 
 // Releases the file, once the elements are in memory or no longer needed.
-static void leave_file(struct mmul_matrix *matrix) {
+static void release_file(struct mmul_matrix *matrix) {
     if (matrix->fd >= 0 && (matrix->file == NULL || matrix->fd != matrix->file->fd))
         close(matrix->fd); // decoded elements
     mmul_input_file_release(matrix->file);
@@ -257,14 +258,14 @@ enum mmul_status mmul_matrix_detach(struct mmul_matrix *matrix, struct mmul_erro
         matrix->memory = matrix->turned = elements;
         matrix->info.big_endian = false;
     }
-    leave_file(matrix);
+    release_file(matrix);
     return MMUL_OK;
 }
 
 void mmul_matrix_close(struct mmul_matrix *matrix) {
     if (matrix == NULL)
         return;
-    leave_file(matrix);
+    release_file(matrix);
     mmul_free(matrix->fortran);
     mmul_free(matrix->turned);
     mmul_free(matrix->name);

@@ -46,8 +46,8 @@ static enum mmul_status open_named(struct mmul_inputs *inputs, struct mmul_matri
 
 // Lists the tensors of the matrix's file. *tensors has a reference for the caller, or is NULL. A
 // set of inputs stores the list with the file.
-static enum mmul_status list_file(struct mmul_inputs *inputs, const struct mmul_matrix *matrix,
-                                  struct mmul_tensors **tensors, struct mmul_error *err) {
+static enum mmul_status list_tensors(struct mmul_inputs *inputs, const struct mmul_matrix *matrix,
+                                     struct mmul_tensors **tensors, struct mmul_error *err) {
     *tensors = mmul_inputs_tensors(inputs, matrix->file);
     if (*tensors != NULL)
         return MMUL_OK;
@@ -68,7 +68,7 @@ enum mmul_status mmul_inputs_open_matrix(struct mmul_inputs *inputs, const char 
         status = open_named(inputs, opened, err);
     if (status == MMUL_OK) {
         opened->missing_is_nan = mmul_inputs_missing_is_nan(inputs);
-        status = list_file(inputs, opened, &tensors, err);
+        status = list_tensors(inputs, opened, &tensors, err);
     }
     if (status == MMUL_OK)
         status = mmul_matrix_load(opened, tensors, false, err);
@@ -89,7 +89,7 @@ enum mmul_status mmul_inputs_open_tensors(struct mmul_inputs *inputs, const char
     if (status == MMUL_OK && !is_kept)
         status = open_named(inputs, opened, err);
     if (status == MMUL_OK && !is_kept && opened->tensor == NULL)
-        status = list_file(inputs, opened, &listed, err);
+        status = list_tensors(inputs, opened, &listed, err);
     mmul_matrix_close(opened);
     if (status == MMUL_OK)
         *tensors = listed;

@@ -77,8 +77,8 @@ enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t
 }
 
 // Reports that the file ends at byte `end`, or earlier if it is now shorter still.
-static enum mmul_status fail_at(const struct mmul_matrix *matrix, int64_t end,
-                                struct mmul_error *err) {
+static enum mmul_status fail_truncated_at(const struct mmul_matrix *matrix, int64_t end,
+                                          struct mmul_error *err) {
     struct stat now;
     int64_t bytes;
     enum mmul_status status =
@@ -91,8 +91,8 @@ static enum mmul_status fail_at(const struct mmul_matrix *matrix, int64_t end,
 }
 
 // Reads elements as stored, in the byte order of this machine.
-static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, int64_t count,
-                              void *dst, struct mmul_error *err) {
+static enum mmul_status read_stored_run(const struct mmul_matrix *matrix, int64_t first,
+                                        int64_t count, void *dst, struct mmul_error *err) {
     size_t bytes_each = mmul_dtype_bytes(matrix->info.stored);
     size_t bytes = (size_t)count * bytes_each, got = 0;
     int64_t offset = first * (int64_t)bytes_each;
@@ -105,7 +105,7 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
     if (got < bytes)
-        return fail_at(matrix, offset + (int64_t)got, err);
+        return fail_truncated_at(matrix, offset + (int64_t)got, err);
     if (matrix->info.big_endian)
         swap_bytes(matrix->info.stored, dst, count);
     return MMUL_OK;
@@ -139,8 +139,9 @@ static enum mmul_status check_integers(const struct mmul_matrix *matrix, const v
 
 // Converts elements `first` and following of the stack to float32, or whole numbers to float64.
 // float64 values beyond float32 are counted. Whole numbers that would change are refused.
-static enum mmul_status widen(struct mmul_matrix *matrix, const void *elements, int64_t first,
-                              int64_t count, struct target to, struct mmul_error *err) {
+static enum mmul_status convert_elements(struct mmul_matrix *matrix, const void *elements,
+                                         int64_t first, int64_t count, struct target to,
+                                         struct mmul_error *err) {
     enum mmul_dtype stored = matrix->info.stored;
     double *doubles = to.at;
     if (mmul_dtype_is_integer(stored)) {
@@ -164,17 +165,18 @@ enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first,
                                       enum mmul_dtype target, void *dst, struct mmul_error *err) {
     enum mmul_dtype stored = matrix->info.stored;
     if (target == stored)
-        return fetch(matrix, first, count, dst, err);
+        return read_stored_run(matrix, first, count, dst, err);
     assert(target == MMUL_F32 || (target == MMUL_F64 && mmul_dtype_is_integer(stored)));
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(stored);
     int64_t target_bytes = (int64_t)mmul_dtype_bytes(target);
     for (int64_t done = 0; done < count;) {
         int64_t now = mmul_smaller(capacity, count - done);
-        enum mmul_status status = fetch(matrix, first + done, now, buffer, err);
+        enum mmul_status status = read_stored_run(matrix, first + done, now, buffer, err);
         if (status == MMUL_OK)
-            status = widen(matrix, buffer, first + done, now,
-                           (struct target){target, (char *)dst + done * target_bytes}, err);
+            status =
+                convert_elements(matrix, buffer, first + done, now,
+                                 (struct target){target, (char *)dst + done * target_bytes}, err);
         if (status != MMUL_OK)
             return status;
         done += now;
@@ -252,7 +254,8 @@ static enum mmul_status gather_tile(struct mmul_matrix *matrix, struct rectangle
         if (target == dtype)
             memcpy(dst_row, row, (size_t)tile.cols * bytes_each);
         else
-            status = widen(matrix, row, first, tile.cols, (struct target){target, dst_row}, err);
+            status = convert_elements(matrix, row, first, tile.cols,
+                                      (struct target){target, dst_row}, err);
         if (status != MMUL_OK)
             return status;
     }
@@ -282,8 +285,9 @@ static enum mmul_status gather_band(struct mmul_matrix *matrix, struct rectangle
 }
 
 // Gathers [begin, end) in bands: the rest of a row, whole rows, and the start of a row.
-static enum mmul_status gather(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
-                               int64_t end, struct target to, struct mmul_error *err) {
+static enum mmul_status gather_region(struct mmul_matrix *matrix, struct mmul_region region,
+                                      int64_t begin, int64_t end, struct target to,
+                                      struct mmul_error *err) {
     int64_t width = region.col_end - region.col_begin;
     for (int64_t p = begin; p < end;) {
         int64_t col = p % width, left = end - p;
@@ -306,13 +310,13 @@ static enum mmul_status gather(struct mmul_matrix *matrix, struct mmul_region re
 
 // ----------------------------------------------------------------------------------------- entries
 
-static enum mmul_status read_as(struct mmul_matrix *matrix, struct mmul_region region,
-                                int64_t begin, int64_t end, struct target to,
-                                struct mmul_error *err) {
+static enum mmul_status read_region(struct mmul_matrix *matrix, struct mmul_region region,
+                                    int64_t begin, int64_t end, struct target to,
+                                    struct mmul_error *err) {
     struct mmul_shape shape = matrix->info.shape;
     assert(begin >= end || mmul_region_fits(shape, region, begin, end));
     if (matrix->fortran != NULL)
-        return gather(matrix, region, begin, end, to, err);
+        return gather_region(matrix, region, begin, end, to, err);
     for (int64_t p = begin; p < end;) {
         struct mmul_run run = mmul_run_at(shape, region, p, end);
         enum mmul_status status = mmul_matrix_read_run(
@@ -327,19 +331,20 @@ static enum mmul_status read_as(struct mmul_matrix *matrix, struct mmul_region r
 
 enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region region,
                                   int64_t begin, int64_t end, void *dst, struct mmul_error *err) {
-    return read_as(matrix, region, begin, end, (struct target){matrix->info.delivered, dst}, err);
+    return read_region(matrix, region, begin, end, (struct target){matrix->info.delivered, dst},
+                       err);
 }
 
 enum mmul_status mmul_matrix_read_stored(struct mmul_matrix *matrix, struct mmul_region region,
                                          int64_t begin, int64_t end, void *dst,
                                          struct mmul_error *err) {
-    return read_as(matrix, region, begin, end, (struct target){matrix->info.stored, dst}, err);
+    return read_region(matrix, region, begin, end, (struct target){matrix->info.stored, dst}, err);
 }
 
 enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix, struct mmul_region region,
                                         int64_t begin, int64_t end, float *dst,
                                         struct mmul_error *err) {
-    return read_as(matrix, region, begin, end, (struct target){MMUL_F32, dst}, err);
+    return read_region(matrix, region, begin, end, (struct target){MMUL_F32, dst}, err);
 }
 
 enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul_region region,
@@ -348,7 +353,7 @@ enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul
     enum { CAPACITY = BUFFER_BYTES / sizeof(float) };
     float values[CAPACITY];
     if (matrix->info.stored == MMUL_F64 || mmul_dtype_is_integer(matrix->info.stored))
-        return read_as(matrix, region, begin, end, (struct target){MMUL_F64, dst}, err);
+        return read_region(matrix, region, begin, end, (struct target){MMUL_F64, dst}, err);
     for (int64_t p = begin; p < end; p += CAPACITY) {
         int64_t stop = mmul_smaller(p + CAPACITY, end);
         enum mmul_status status = mmul_matrix_read_float(matrix, region, p, stop, values, err);

@@ -53,7 +53,7 @@ static enum mmul_status skip_blanks(struct mtx *mtx, struct mmul_error *err) {
 }
 
 // Reads the next word of the line, empty at its end. The word is valid until the next is read.
-static enum mmul_status take_word(struct mtx *mtx, const char **begin, const char **end,
+static enum mmul_status read_word(struct mtx *mtx, const char **begin, const char **end,
                                   struct mmul_error *err) {
     enum mmul_status status = skip_blanks(mtx, err);
     if (status == MMUL_OK)
@@ -63,10 +63,10 @@ static enum mmul_status take_word(struct mtx *mtx, const char **begin, const cha
     return status;
 }
 
-static enum mmul_status take_whole(struct mtx *mtx, const char *what, int64_t least, int64_t most,
+static enum mmul_status read_whole(struct mtx *mtx, const char *what, int64_t least, int64_t most,
                                    int64_t *value, struct mmul_error *err) {
     const char *begin, *end;
-    enum mmul_status status = take_word(mtx, &begin, &end, err);
+    enum mmul_status status = read_word(mtx, &begin, &end, err);
     if (status == MMUL_OK &&
         (!mmul_whole_number_parse(begin, end, value) || *value < least || *value > most))
         status = fail_line(mtx, what, begin, end, err);
@@ -75,7 +75,7 @@ static enum mmul_status take_whole(struct mtx *mtx, const char *what, int64_t le
 
 static enum mmul_status end_line(struct mtx *mtx, struct mmul_error *err) {
     const char *begin, *end;
-    enum mmul_status status = take_word(mtx, &begin, &end, err);
+    enum mmul_status status = read_word(mtx, &begin, &end, err);
     if (status == MMUL_OK && begin != end)
         status = fail_line(mtx, "the end of the line", begin, end, err);
     return status == MMUL_OK ? mmul_number_reader_skip_line(&mtx->reader, err) : status;
@@ -104,10 +104,10 @@ static bool is_word(const char *begin, const char *end, const char *word) {
 }
 
 // Reads a word and finds its index among `words`, which end with NULL.
-static enum mmul_status take_choice(struct mtx *mtx, const char *const *words, const char *what,
+static enum mmul_status read_choice(struct mtx *mtx, const char *const *words, const char *what,
                                     int *choice, struct mmul_error *err) {
     const char *begin, *end;
-    enum mmul_status status = take_word(mtx, &begin, &end, err);
+    enum mmul_status status = read_word(mtx, &begin, &end, err);
     if (status != MMUL_OK)
         return status;
     for (*choice = 0; words[*choice] != NULL; ++*choice)
@@ -129,16 +129,16 @@ static enum mmul_status read_header(struct mtx *mtx, struct mmul_error *err) {
         *const fields[] = {"real", "integer", "pattern", "unsigned-integer", NULL},
         *const symmetries[] = {"general", "symmetric", "skew-symmetric", "hermitian", NULL};
     int banner, object, format, field, symmetry;
-    enum mmul_status status = take_choice(mtx, banners, "%%MatrixMarket", &banner, err);
+    enum mmul_status status = read_choice(mtx, banners, "%%MatrixMarket", &banner, err);
     if (status == MMUL_OK)
-        status = take_choice(mtx, objects, "matrix", &object, err);
+        status = read_choice(mtx, objects, "matrix", &object, err);
     if (status == MMUL_OK)
-        status = take_choice(mtx, formats, "coordinate or array", &format, err);
+        status = read_choice(mtx, formats, "coordinate or array", &format, err);
     if (status == MMUL_OK)
-        status = take_choice(mtx, fields, "real, integer or pattern", &field, err);
+        status = read_choice(mtx, fields, "real, integer or pattern", &field, err);
     if (status == MMUL_OK)
         status =
-            take_choice(mtx, symmetries, "general, symmetric or skew-symmetric", &symmetry, err);
+            read_choice(mtx, symmetries, "general, symmetric or skew-symmetric", &symmetry, err);
     if (status != MMUL_OK)
         return status;
     mtx->is_array = format == 1;
@@ -158,16 +158,16 @@ static enum mmul_status read_sizes(struct mtx *mtx, struct mmul_error *err) {
     enum mmul_status status;
     if (!find_line(mtx, &status, err))
         return status == MMUL_OK ? fail_line(mtx, "sizes", NULL, NULL, err) : status;
-    status = take_whole(mtx, "a number of rows", 1, most, &mtx->rows, err);
+    status = read_whole(mtx, "a number of rows", 1, most, &mtx->rows, err);
     if (status == MMUL_OK)
-        status = take_whole(mtx, "a number of columns", 1, most, &mtx->cols, err);
+        status = read_whole(mtx, "a number of columns", 1, most, &mtx->cols, err);
     if (status == MMUL_OK && mtx->symmetry != GENERAL && mtx->rows != mtx->cols)
         status = mmul_fail(err, MMUL_ERR_DATA,
                            "line %" PRId64 " of '%s': a matrix of %" PRId64 " x %" PRId64
                            " is not symmetric",
                            mtx->reader.line, mtx->reader.name, mtx->rows, mtx->cols);
     if (status == MMUL_OK && !mtx->is_array)
-        status = take_whole(mtx, "a number of entries", 0, INT64_MAX, &mtx->entries, err);
+        status = read_whole(mtx, "a number of entries", 0, INT64_MAX, &mtx->entries, err);
     return status == MMUL_OK ? end_line(mtx, err) : status;
 }
 
@@ -180,7 +180,7 @@ struct entry {
 };
 
 // Adds a value to an element. Returns false if the sum exceeds int64.
-static bool add(const struct mtx *mtx, int64_t row, int64_t col, const struct entry *e) {
+static bool add_to_element(const struct mtx *mtx, int64_t row, int64_t col, const struct entry *e) {
     const int64_t at = row * mtx->cols + col;
     int64_t *whole = (int64_t *)mtx->elements + (mtx->field == INTEGER ? at : 0);
     if (mtx->field == INTEGER)
@@ -192,32 +192,33 @@ static bool add(const struct mtx *mtx, int64_t row, int64_t col, const struct en
     return true;
 }
 
-static enum mmul_status put(const struct mtx *mtx, const struct entry *e, struct mmul_error *err) {
+static enum mmul_status store_entry(const struct mtx *mtx, const struct entry *e,
+                                    struct mmul_error *err) {
     struct entry mirrored = *e;
-    bool fits = add(mtx, e->row, e->col, e);
+    bool fits = add_to_element(mtx, e->row, e->col, e);
     if (mtx->symmetry == SKEW) {
         mirrored.real = -e->real;
         fits = fits && !__builtin_sub_overflow(0, e->whole, &mirrored.whole);
     }
     if (fits && mtx->symmetry != GENERAL && e->row != e->col)
-        fits = add(mtx, e->col, e->row, &mirrored);
+        fits = add_to_element(mtx, e->col, e->row, &mirrored);
     return fits ? MMUL_OK
                 : mmul_fail(err, MMUL_ERR_DATA, "line %" PRId64 " of '%s': a sum beyond int64",
                             mtx->reader.line, mtx->reader.name);
 }
 
-static enum mmul_status take_place(struct mtx *mtx, struct entry *e, struct mmul_error *err) {
-    enum mmul_status status = take_whole(mtx, "the number of a row", 1, mtx->rows, &e->row, err);
+static enum mmul_status read_position(struct mtx *mtx, struct entry *e, struct mmul_error *err) {
+    enum mmul_status status = read_whole(mtx, "the number of a row", 1, mtx->rows, &e->row, err);
     if (status == MMUL_OK)
-        status = take_whole(mtx, "the number of a column", 1, mtx->cols, &e->col, err);
+        status = read_whole(mtx, "the number of a column", 1, mtx->cols, &e->col, err);
     e->row--, e->col--;
     return status;
 }
 
 // Checks that an entry is in the lower triangle, the only part of a symmetric matrix that is
 // stored. The diagonal of a skew-symmetric matrix is 0.
-static enum mmul_status check_place(const struct mtx *mtx, const struct entry *e,
-                                    struct mmul_error *err) {
+static enum mmul_status check_position(const struct mtx *mtx, const struct entry *e,
+                                       struct mmul_error *err) {
     const bool is_zero = mtx->field == REAL ? e->real == 0 : e->whole == 0;
     if (mtx->is_array || mtx->symmetry == GENERAL || e->col < e->row ||
         (e->col == e->row && (mtx->symmetry == SYMMETRIC || is_zero)))
@@ -228,9 +229,9 @@ static enum mmul_status check_place(const struct mtx *mtx, const struct entry *e
                      mtx->reader.line, mtx->reader.name, e->row + 1, e->col + 1);
 }
 
-static enum mmul_status take_value(struct mtx *mtx, struct entry *e, struct mmul_error *err) {
+static enum mmul_status read_value(struct mtx *mtx, struct entry *e, struct mmul_error *err) {
     const char *begin, *end;
-    enum mmul_status status = take_word(mtx, &begin, &end, err);
+    enum mmul_status status = read_word(mtx, &begin, &end, err);
     if (status == MMUL_OK && mtx->field == REAL && !mmul_number_parse(begin, end, &e->real))
         status = fail_line(mtx, "a number", begin, end, err);
     if (status == MMUL_OK && mtx->field == INTEGER &&
@@ -241,7 +242,7 @@ static enum mmul_status take_value(struct mtx *mtx, struct entry *e, struct mmul
 
 // Moves to the next position of an array: down the column, which in a triangle starts on the
 // diagonal, or below it if skew-symmetric.
-static void advance(const struct mtx *mtx, struct entry *e) {
+static void advance_position(const struct mtx *mtx, struct entry *e) {
     if (++e->row < mtx->rows)
         return;
     e->col++;
@@ -259,19 +260,19 @@ static enum mmul_status read_entries(struct mtx *mtx, struct mmul_error *err) {
                                    "'%s' ends after %" PRId64 " entries, expected %" PRId64,
                                    mtx->reader.name, i, mtx->entries);
         if (!mtx->is_array)
-            status = take_place(mtx, &e, err);
+            status = read_position(mtx, &e, err);
         if (status == MMUL_OK && mtx->field != PATTERN)
-            status = take_value(mtx, &e, err);
+            status = read_value(mtx, &e, err);
         if (status == MMUL_OK)
-            status = check_place(mtx, &e, err);
+            status = check_position(mtx, &e, err);
         if (status == MMUL_OK)
-            status = put(mtx, &e, err);
+            status = store_entry(mtx, &e, err);
         if (status == MMUL_OK)
             status = end_line(mtx, err);
         if (status != MMUL_OK)
             return status;
         if (mtx->is_array)
-            advance(mtx, &e);
+            advance_position(mtx, &e);
     }
     if (find_line(mtx, &status, err))
         status = mmul_fail(err, MMUL_ERR_DATA,
@@ -282,8 +283,8 @@ static enum mmul_status read_entries(struct mtx *mtx, struct mmul_error *err) {
 
 // -------------------------------------------------------------------------------------- the whole
 
-static enum mmul_status decode(struct mtx *mtx, struct mmul_decoded *to,
-                               struct mmul_matrix_info *info, struct mmul_error *err) {
+static enum mmul_status decode_file(struct mtx *mtx, struct mmul_decoded *to,
+                                    struct mmul_matrix_info *info, struct mmul_error *err) {
     static const enum mmul_dtype types[] = {MMUL_F64, MMUL_I64, MMUL_BOOL};
     int64_t bytes = 0;
     enum mmul_status status = read_header(mtx, err);
@@ -309,7 +310,7 @@ enum mmul_status mmul_mtx_decode(int fd, const char *name, struct mmul_decoded *
     struct mtx mtx = {.entries = 0};
     enum mmul_status status = mmul_number_reader_init(&mtx.reader, fd, name, 0, err);
     if (status == MMUL_OK)
-        status = decode(&mtx, to, info, err);
+        status = decode_file(&mtx, to, info, err);
     mmul_number_reader_fini(&mtx.reader);
     return status;
 }

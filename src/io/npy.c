@@ -63,7 +63,7 @@ struct fields {
     bool has_descr, has_order, has_shape;
 };
 
-static bool expected(struct scanner *scanner, const char *what) {
+static bool fail_expected(struct scanner *scanner, const char *what) {
     if (*scanner->problem == '\0')
         scanner->problem = what;
     return false;
@@ -75,13 +75,13 @@ static void skip_blanks(struct scanner *scanner) {
         scanner->at++;
 }
 
-static bool next_is(struct scanner *scanner, char c) {
+static bool next_char_is(struct scanner *scanner, char c) {
     skip_blanks(scanner);
     return scanner->at < scanner->end && *scanner->at == c;
 }
 
-static bool take(struct scanner *scanner, char c) {
-    if (!next_is(scanner, c))
+static bool accept_char(struct scanner *scanner, char c) {
+    if (!next_char_is(scanner, c))
         return false;
     scanner->at++;
     return true;
@@ -89,17 +89,17 @@ static bool take(struct scanner *scanner, char c) {
 
 // Reads 'text' or "text", without escapes.
 static bool scan_string(struct scanner *scanner, char *text, size_t capacity) {
-    if (!next_is(scanner, '\'') && !next_is(scanner, '"'))
-        return expected(scanner, "a string");
+    if (!next_char_is(scanner, '\'') && !next_char_is(scanner, '"'))
+        return fail_expected(scanner, "a string");
     char quote = *scanner->at++;
     const char *begin = scanner->at;
     const char *close = memchr(begin, quote, (size_t)(scanner->end - begin));
     if (close == NULL || (size_t)(close - begin) >= capacity)
-        return expected(scanner, "a short string");
+        return fail_expected(scanner, "a short string");
     memcpy(text, begin, (size_t)(close - begin));
     text[close - begin] = '\0';
     if (strlen(text) != (size_t)(close - begin) || strchr(text, '\\') != NULL)
-        return expected(scanner, "a plain string");
+        return fail_expected(scanner, "a plain string");
     scanner->at = close + 1;
     return true;
 }
@@ -117,7 +117,7 @@ static bool scan_word(struct scanner *scanner, const char *word) {
 
 static bool scan_bool(struct scanner *scanner, bool *value) {
     *value = scan_word(scanner, "True");
-    return *value || scan_word(scanner, "False") || expected(scanner, "True or False");
+    return *value || scan_word(scanner, "False") || fail_expected(scanner, "True or False");
 }
 
 static bool scan_size(struct scanner *scanner, int64_t *size) {
@@ -127,9 +127,9 @@ static bool scan_size(struct scanner *scanner, int64_t *size) {
     for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9'; scanner->at++)
         if (!mmul_multiply_sizes(value, 10, &value) ||
             __builtin_add_overflow(value, *scanner->at - '0', &value))
-            return expected(scanner, "sizes below 2^63");
+            return fail_expected(scanner, "sizes below 2^63");
     if (scanner->at == begin)
-        return expected(scanner, "a size");
+        return fail_expected(scanner, "a size");
     if (scanner->at < scanner->end && *scanner->at == 'L')
         scanner->at++; // Python 2 wrote 3L
     *size = value;
@@ -138,28 +138,28 @@ static bool scan_size(struct scanner *scanner, int64_t *size) {
 
 // Reads (), (3,), (3, 4) or (3, 4,).
 static bool scan_shape(struct scanner *scanner, struct fields *fields) {
-    if (!take(scanner, '('))
-        return expected(scanner, "a tuple of sizes");
+    if (!accept_char(scanner, '('))
+        return fail_expected(scanner, "a tuple of sizes");
     bool comma = true;
-    while (!take(scanner, ')')) {
+    while (!accept_char(scanner, ')')) {
         if (!comma)
-            return expected(scanner, "a comma between sizes");
+            return fail_expected(scanner, "a comma between sizes");
         int64_t size = 0;
         if (!scan_size(scanner, &size))
             return false;
         if (fields->dimensions < DIMENSIONS_MAX)
             fields->sizes[fields->dimensions] = size;
         fields->dimensions++;
-        comma = take(scanner, ',');
+        comma = accept_char(scanner, ',');
     }
     if (fields->dimensions == 1 && !comma)
-        return expected(scanner, "a tuple of sizes");
+        return fail_expected(scanner, "a tuple of sizes");
     return true;
 }
 
-static bool first_time(struct scanner *scanner, bool *seen) {
+static bool mark_seen(struct scanner *scanner, bool *seen) {
     if (*seen)
-        return expected(scanner, "each key once");
+        return fail_expected(scanner, "each key once");
     *seen = true;
     return true;
 }
@@ -168,38 +168,36 @@ static bool scan_entry(struct scanner *scanner, struct fields *fields) {
     char key[DESCR_MAX];
     if (!scan_string(scanner, key, sizeof key))
         return false;
-    if (!take(scanner, ':'))
-        return expected(scanner, "a colon");
+    if (!accept_char(scanner, ':'))
+        return fail_expected(scanner, "a colon");
     if (strcmp(key, "descr") == 0) {
-        if (next_is(scanner, '['))
-            return expected(scanner, "plain elements, not records");
-        return first_time(scanner, &fields->has_descr) &&
+        if (next_char_is(scanner, '['))
+            return fail_expected(scanner, "plain elements, not records");
+        return mark_seen(scanner, &fields->has_descr) &&
                scan_string(scanner, fields->descr, sizeof fields->descr);
     }
-    if (strcmp(key, "fortran_order") == 0) {
-        return first_time(scanner, &fields->has_order) &&
-               scan_bool(scanner, &fields->fortran_order);
-    }
+    if (strcmp(key, "fortran_order") == 0)
+        return mark_seen(scanner, &fields->has_order) && scan_bool(scanner, &fields->fortran_order);
     if (strcmp(key, "shape") == 0)
-        return first_time(scanner, &fields->has_shape) && scan_shape(scanner, fields);
-    return expected(scanner, "the keys descr, fortran_order and shape");
+        return mark_seen(scanner, &fields->has_shape) && scan_shape(scanner, fields);
+    return fail_expected(scanner, "the keys descr, fortran_order and shape");
 }
 
 static bool scan_dict(struct scanner *scanner, struct fields *fields) {
-    if (!take(scanner, '{'))
-        return expected(scanner, "a dict");
+    if (!accept_char(scanner, '{'))
+        return fail_expected(scanner, "a dict");
     bool comma = true;
-    while (!take(scanner, '}')) {
+    while (!accept_char(scanner, '}')) {
         if (!comma)
-            return expected(scanner, "a comma between entries");
+            return fail_expected(scanner, "a comma between entries");
         if (!scan_entry(scanner, fields))
             return false;
-        comma = take(scanner, ',');
+        comma = accept_char(scanner, ',');
     }
     if (!fields->has_descr || !fields->has_order || !fields->has_shape)
-        return expected(scanner, "the keys descr, fortran_order and shape");
+        return fail_expected(scanner, "the keys descr, fortran_order and shape");
     skip_blanks(scanner);
-    return scanner->at == scanner->end || expected(scanner, "nothing after the dict");
+    return scanner->at == scanner->end || fail_expected(scanner, "nothing after the dict");
 }
 
 // ---------------------------------------------------------------------------------------- meaning
@@ -242,8 +240,9 @@ static enum mmul_status read_descr(const char *descr, const char *name,
     return err->status;
 }
 
-static enum mmul_status scan(const unsigned char *bytes, size_t header_bytes, const char *name,
-                             struct fields *fields, struct mmul_error *err) {
+static enum mmul_status scan_header(const unsigned char *bytes, size_t header_bytes,
+                                    const char *name, struct fields *fields,
+                                    struct mmul_error *err) {
     struct scanner scanner = {
         .at = (const char *)bytes + prefix_bytes(bytes),
         .end = (const char *)bytes + header_bytes,
@@ -261,7 +260,7 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
                                 struct mmul_error *err) {
     struct fields fields = {0};
     struct mmul_npy_header found = {.version = bytes[6]};
-    enum mmul_status status = scan(bytes, header_bytes, name, &fields, err);
+    enum mmul_status status = scan_header(bytes, header_bytes, name, &fields, err);
     if (status == MMUL_OK)
         status = read_descr(fields.descr, name, &found, err);
     const bool is_empty =
@@ -284,7 +283,7 @@ enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_byt
     struct fields fields = {0};
     struct mmul_npy_header found;
     struct mmul_error ignored;
-    enum mmul_status status = scan(bytes, header_bytes, name, &fields, err);
+    enum mmul_status status = scan_header(bytes, header_bytes, name, &fields, err);
     if (status == MMUL_OK && fields.dimensions > MMUL_TENSOR_DIMENSIONS)
         status = mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions", name, fields.dimensions);
     if (status != MMUL_OK)

@@ -32,8 +32,8 @@ static size_t read_header(struct mmul_archive_stream *stream, unsigned char *byt
 }
 
 // Sets type, sizes and bytes of elements of a member. An invalid one gets a type that says so.
-static void describe(struct mmul_archive *archive, unsigned char *buffer,
-                     struct mmul_tensor_entry *entry) {
+static void describe_member(struct mmul_archive *archive, unsigned char *buffer,
+                            struct mmul_tensor_entry *entry) {
     struct mmul_error ignored;
     struct mmul_archive_stream *stream = NULL;
     size_t length = 0;
@@ -51,7 +51,8 @@ static void describe(struct mmul_archive *archive, unsigned char *buffer,
 
 // Returns true if the member is a .npy file by its name or, as in numpy, by its content. *stem is
 // the length of its name without the ending.
-static bool is_array(struct mmul_archive *archive, int64_t member, const char *file, size_t *stem) {
+static bool is_npy_member(struct mmul_archive *archive, int64_t member, const char *file,
+                          size_t *stem) {
     const size_t length = strlen(file), end = sizeof ending - 1;
     const bool has_ending = length > end && strcmp(file + length - end, ending) == 0;
     *stem = has_ending ? length - end : length;
@@ -66,7 +67,7 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
         int64_t bytes = 0;
         const char *file = mmul_archive_member(archive, m, &bytes);
         size_t stem = 0;
-        if (file == NULL || !is_array(archive, m, file, &stem))
+        if (file == NULL || !is_npy_member(archive, m, file, &stem))
             continue;
         if (mmul_archive_find(archive, file) != m) // numpy reads the last one, others the first
             return mmul_fail(err, MMUL_ERR_DATA,
@@ -80,7 +81,7 @@ static enum mmul_status list_members(struct mmul_archive *archive, const char *n
         entry->member = m;
         entry->bytes = bytes;
         tensors->count++;
-        describe(archive, buffer, entry);
+        describe_member(archive, buffer, entry);
     }
     return MMUL_OK;
 }
@@ -90,7 +91,7 @@ bool mmul_npz_has_arrays(struct mmul_archive *archive) {
         int64_t bytes;
         size_t stem;
         const char *file = mmul_archive_member(archive, m, &bytes);
-        if (file != NULL && is_array(archive, m, file, &stem))
+        if (file != NULL && is_npy_member(archive, m, file, &stem))
             return true;
     }
     return false;

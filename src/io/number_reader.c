@@ -166,7 +166,7 @@ static bool scan_decimal(const char *begin, const char *end, struct decimal *d) 
     return p == end;
 }
 
-static bool parse_slowly(const char *begin, const char *end, double *value) {
+static bool parse_with_strtod(const char *begin, const char *end, double *value) {
     char text[NUMBER_MAX];
     if (end - begin >= NUMBER_MAX)
         return false;
@@ -203,7 +203,7 @@ bool mmul_number_parse(const char *begin, const char *end, double *value) {
                d.exponent <= POWER_MOST) {
         found = d.exponent < 0 ? (double)d.digits / powers[-d.exponent]
                                : (double)d.digits * powers[d.exponent];
-    } else if (!parse_slowly(first, end, &found)) {
+    } else if (!parse_with_strtod(first, end, &found)) {
         return false;
     }
     *value = is_negative ? -found : found;

@@ -38,8 +38,8 @@ enum mmul_status mmul_number_writer_end(struct mmul_number_writer *writer, struc
                : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", writer->name);
 }
 
-static int format(enum mmul_dtype dtype, const void *elements, int64_t index, char *text,
-                  size_t room) {
+static int format_element(enum mmul_dtype dtype, const void *elements, int64_t index, char *text,
+                          size_t room) {
     float narrow;
     if (mmul_dtype_is_integer(dtype))
         return snprintf(text, room, "%lld", (long long)mmul_dtype_integer(dtype, elements, index));
@@ -52,7 +52,7 @@ static int format(enum mmul_dtype dtype, const void *elements, int64_t index, ch
 enum mmul_status mmul_number_writer_put(struct mmul_number_writer *writer, const void *elements,
                                         int64_t index, char behind, struct mmul_error *err) {
     char *at = writer->buffer + writer->filled;
-    const int length = format(writer->dtype, elements, index, at, TEXT_MAX);
+    const int length = format_element(writer->dtype, elements, index, at, TEXT_MAX);
     at[length] = behind;
     writer->filled += (size_t)length + 1;
     return writer->filled + TEXT_MAX < BUFFER_BYTES ? MMUL_OK : mmul_number_writer_end(writer, err);

@@ -34,8 +34,9 @@ static enum mmul_status check_shape(const struct mmul_output_request *request,
     return MMUL_OK;
 }
 
-static enum mmul_status start_unpacked(struct mmul_output *output,
-                                       const struct mmul_format_row *row, struct mmul_error *err) {
+static enum mmul_status create_unpacked_file(struct mmul_output *output,
+                                             const struct mmul_format_row *row,
+                                             struct mmul_error *err) {
     int fd = -1;
     enum mmul_status status = mmul_nameless_file(&fd, err);
     if (status != MMUL_OK)
@@ -48,14 +49,14 @@ static enum mmul_status start_unpacked(struct mmul_output *output,
 
 // Makes this output the owner of a file with several outputs. All of them are packed at the end, so
 // the owner's elements go to an unnamed file from now on instead of their final position.
-static enum mmul_status become_owner(struct mmul_output *output, const struct mmul_format_row *row,
-                                     struct mmul_error *err) {
+static enum mmul_status make_owner(struct mmul_output *output, const struct mmul_format_row *row,
+                                   struct mmul_error *err) {
     int64_t bytes = 0;
     if (output->owner != NULL)
         return MMUL_OK;
     enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
     if (status == MMUL_OK && output->packed == NULL) {
-        status = start_unpacked(output, row, err);
+        status = create_unpacked_file(output, row, err);
         if (status == MMUL_OK)
             status = mmul_output_reserve(output, output->data_offset + bytes, err);
     }
@@ -66,12 +67,13 @@ static enum mmul_status become_owner(struct mmul_output *output, const struct mm
     return MMUL_OK;
 }
 
-static enum mmul_status join_owner(struct mmul_output *output, struct mmul_output *beside,
-                                   const struct mmul_format_row *row, struct mmul_error *err) {
+static enum mmul_status join_shared_file(struct mmul_output *output, struct mmul_output *beside,
+                                         const struct mmul_format_row *row,
+                                         struct mmul_error *err) {
     if (row->list == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s holds one matrix",
                          output->name, row->called);
-    enum mmul_status status = become_owner(beside, row, err);
+    enum mmul_status status = make_owner(beside, row, err);
     if (status == MMUL_OK)
         status = mmul_nameless_file(&output->fd, err);
     if (status != MMUL_OK)
@@ -84,9 +86,9 @@ static enum mmul_status join_owner(struct mmul_output *output, struct mmul_outpu
     return MMUL_OK;
 }
 
-static enum mmul_status start_file(struct mmul_output *output, const struct mmul_format_row *row,
-                                   const struct mmul_output_request *request,
-                                   const unsigned char *header, struct mmul_error *err) {
+static enum mmul_status create_file(struct mmul_output *output, const struct mmul_format_row *row,
+                                    const struct mmul_output_request *request,
+                                    const unsigned char *header, struct mmul_error *err) {
     int64_t bytes = 0, total;
     const char *tensor;
     size_t length = mmul_format_file_length(row, request->path, &tensor);
@@ -107,12 +109,12 @@ static enum mmul_status start_file(struct mmul_output *output, const struct mmul
     if (status != MMUL_OK)
         return status;
     if (request->beside != NULL)
-        status = join_owner(output, request->beside, row, err);
+        status = join_shared_file(output, request->beside, row, err);
     else
         status = mmul_output_open_part(output, request->inputs, request->input_count, err);
     if (status == MMUL_OK && (row->is_packed || output->metadata != NULL) &&
         request->beside == NULL)
-        status = start_unpacked(output, row, err);
+        status = create_unpacked_file(output, row, err);
     if (status != MMUL_OK)
         return status;
     status = mmul_output_reserve(output, total, err);
@@ -124,7 +126,7 @@ static enum mmul_status start_file(struct mmul_output *output, const struct mmul
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
 }
 
-static enum mmul_status output_allocate(struct mmul_shape shape, enum mmul_dtype dtype,
+static enum mmul_status allocate_output(struct mmul_shape shape, enum mmul_dtype dtype,
                                         struct mmul_output **output, struct mmul_error *err) {
     struct mmul_output *made = mmul_allocate(1, sizeof *made, "an output", err);
     if (made == NULL)
@@ -136,7 +138,7 @@ static enum mmul_status output_allocate(struct mmul_shape shape, enum mmul_dtype
     return MMUL_OK;
 }
 
-static enum mmul_status take_metadata(struct mmul_output *output, const struct mmul_format_row *row,
+static enum mmul_status copy_metadata(struct mmul_output *output, const struct mmul_format_row *row,
                                       const struct mmul_output_request *request,
                                       struct mmul_error *err) {
     if (request->metadata == NULL)
@@ -173,14 +175,14 @@ enum mmul_status mmul_output_create(const struct mmul_output_request *request,
         status = row->header(request, dtype, header, &header_bytes, err);
     }
     if (status == MMUL_OK)
-        status = output_allocate(request->shape, dtype, &opened, err);
+        status = allocate_output(request->shape, dtype, &opened, err);
     if (status != MMUL_OK)
         return status;
     opened->data_offset = (int64_t)header_bytes;
     opened->dimensions = request->dimensions;
-    status = take_metadata(opened, row, request, err);
+    status = copy_metadata(opened, row, request, err);
     if (status == MMUL_OK)
-        status = start_file(opened, row, request, header, err);
+        status = create_file(opened, row, request, header, err);
     if (status != MMUL_OK) {
         mmul_output_destroy(opened);
         return status;
@@ -194,7 +196,7 @@ enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape, enum mm
     int64_t bytes;
     enum mmul_status status = mmul_shape_bytes(shape, dtype, &bytes, err);
     if (status == MMUL_OK)
-        status = output_allocate(shape, dtype, output, err);
+        status = allocate_output(shape, dtype, output, err);
     if (status != MMUL_OK)
         return status;
     (*output)->memory = data;
@@ -218,7 +220,7 @@ void mmul_output_set_sync(struct mmul_output *output, bool sync) {
 }
 
 // Completes a file: everything except its final name.
-static enum mmul_status finish(struct mmul_output *output, struct mmul_error *err) {
+static enum mmul_status finish_file(struct mmul_output *output, struct mmul_error *err) {
     if (output->is_finished)
         return MMUL_OK;
     if (output->packed != NULL) {
@@ -240,13 +242,13 @@ enum mmul_status mmul_output_finish(struct mmul_output *output, struct mmul_erro
     if (output->fd < 0)
         return MMUL_OK; // in memory
     if (owner == NULL)
-        return finish(output, err);
+        return finish_file(output, err);
     return ++owner->finished_count < owner->open_count || owner->is_void ? MMUL_OK
-                                                                         : finish(owner, err);
+                                                                         : finish_file(owner, err);
 }
 
-static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
-    enum mmul_status status = finish(output, err);
+static enum mmul_status publish_file(struct mmul_output *output, struct mmul_error *err) {
+    enum mmul_status status = finish_file(output, err);
     if (status != MMUL_OK)
         return status;
     if (output->path == NULL)
@@ -265,7 +267,7 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
     return output->no_sync ? MMUL_OK : mmul_output_sync_folder(output, err);
 }
 
-static void discard(struct mmul_output *output) {
+static void discard_output(struct mmul_output *output) {
     if (output->has_part && mmul_unfinished_end(output->unfinished, false))
         (void)unlink(output->part); // still locked, so it is ours
     if (output->fd >= 0)
@@ -281,34 +283,34 @@ static void discard(struct mmul_output *output) {
 }
 
 // Leaves a shared file. The last output to leave publishes the file if all were committed.
-static enum mmul_status leave(struct mmul_output *output, bool is_committed,
-                              struct mmul_error *err) {
+static enum mmul_status leave_shared_file(struct mmul_output *output, bool is_committed,
+                                          struct mmul_error *err) {
     struct mmul_output *owner = output->owner, *next;
     enum mmul_status status = MMUL_OK;
     owner->is_void |= !is_committed;
     if (--owner->open_count > 0)
         return MMUL_OK;
     if (!owner->is_void)
-        status = publish(owner, err);
+        status = publish_file(owner, err);
     for (output = owner; output != NULL; output = next) {
         next = output->next;
-        discard(output);
+        discard_output(output);
     }
     return status;
 }
 
 enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err) {
     if (output->owner != NULL)
-        return leave(output, true, err);
-    enum mmul_status status = output->fd >= 0 ? publish(output, err) : MMUL_OK;
-    discard(output);
+        return leave_shared_file(output, true, err);
+    enum mmul_status status = output->fd >= 0 ? publish_file(output, err) : MMUL_OK;
+    discard_output(output);
     return status;
 }
 
 void mmul_output_destroy(struct mmul_output *output) {
     struct mmul_error ignored;
     if (output != NULL && output->owner != NULL)
-        (void)leave(output, false, &ignored);
+        (void)leave_shared_file(output, false, &ignored);
     else if (output != NULL)
-        discard(output);
+        discard_output(output);
 }

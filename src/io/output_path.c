@@ -25,13 +25,13 @@
 #include "io/unfinished.h"
 #include "model/dtype.h"
 
-static enum mmul_status fail_part(const struct mmul_output *output, int errnum,
-                                  struct mmul_error *err) {
+static enum mmul_status fail_create(const struct mmul_output *output, int errnum,
+                                    struct mmul_error *err) {
     return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum, "cannot create '%s'", output->name);
 }
 
 // Follows a symbolic link, so that the link stays and its target is replaced.
-static enum mmul_status resolve(const char *given, char **path, struct mmul_error *err) {
+static enum mmul_status resolve_link(const char *given, char **path, struct mmul_error *err) {
     struct stat found;
     if (*given == '\0')
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '': no file name");
@@ -58,14 +58,14 @@ enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_
     enum mmul_status status = mmul_copy_text(output->name, &file, err);
     if (status == MMUL_OK) {
         file[file_length] = '\0';
-        status = resolve(file, &output->path, err);
+        status = resolve_link(file, &output->path, err);
     }
     mmul_free(file);
     if (status != MMUL_OK)
         return status;
     bool exists = stat(output->path, &found) == 0;
     if (!exists && errno == ENAMETOOLONG) // the temporary file's name may be shorter
-        return fail_part(output, errno, err);
+        return fail_create(output, errno, err);
     if (exists && !S_ISREG(found.st_mode)) {
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is %s", output->name,
                          S_ISDIR(found.st_mode) ? "a folder" : "not a regular file");
@@ -100,12 +100,12 @@ static enum mmul_status fail_input(const struct mmul_output *output, struct mmul
 
 // Locks the open file. Returns false if another run holds it. File systems without locks are used
 // without.
-static bool lock(int fd) {
+static bool try_lock(int fd) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-static enum mmul_status fail_held(const struct mmul_output *output,
-                                  const struct mmul_lock_holder *holder, struct mmul_error *err) {
+static enum mmul_status fail_locked(const struct mmul_output *output,
+                                    const struct mmul_lock_holder *holder, struct mmul_error *err) {
     if (holder->pid == 0)
         mmul_fail(err, MMUL_ERR_CREATE,
                   "cannot create '%s': another run is writing it ('%s' is locked)", output->name,
@@ -124,15 +124,15 @@ static bool is_same_file(const struct stat *x, const struct stat *y) {
 }
 
 // Returns true if the name still leads to this file: a run that finished meanwhile has renamed it.
-static bool is_named(const struct mmul_output *output, const struct stat *file) {
+static bool name_leads_to(const struct mmul_output *output, const struct stat *file) {
     struct stat named;
     return lstat(output->part, &named) == 0 && is_same_file(&named, file);
 }
 
 // Checks that the file under the temporary name can be a leftover of a run of this user. Another
 // user may have put it there to get write access to the result.
-static enum mmul_status check_left(const struct mmul_output *output, const struct stat *left,
-                                   struct mmul_error *err) {
+static enum mmul_status check_leftover(const struct mmul_output *output, const struct stat *left,
+                                       struct mmul_error *err) {
     if (!S_ISREG(left->st_mode))
         mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': '%s' is %s", output->name,
                   output->part, S_ISLNK(left->st_mode) ? "a symbolic link" : "not a regular file");
@@ -155,30 +155,31 @@ static enum mmul_status check_left(const struct mmul_output *output, const struc
 // to: a process that has it open would have the result open. If it is gone, or now belongs to
 // another run, the next try finds out. *is_held: a run that is active or about to end holds it.
 // `holder` is that run's process.
-static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matrix *const *inputs,
-                                    int input_count, bool *is_held, struct mmul_lock_holder *holder,
-                                    struct mmul_error *err) {
+static enum mmul_status remove_leftover(struct mmul_output *output,
+                                        struct mmul_matrix *const *inputs, int input_count,
+                                        bool *is_held, struct mmul_lock_holder *holder,
+                                        struct mmul_error *err) {
     struct stat left;
     *is_held = false;
     if (lstat(output->part, &left) != 0)
-        return errno == ENOENT ? MMUL_OK : fail_part(output, errno, err);
+        return errno == ENOENT ? MMUL_OK : fail_create(output, errno, err);
     if (is_input(&left, inputs, input_count))
         return fail_input(output, err); // x.part is an input
-    enum mmul_status status = check_left(output, &left, err);
+    enum mmul_status status = check_leftover(output, &left, err);
     if (status != MMUL_OK)
         return status;
     int fd = open(output->part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT ? MMUL_OK : fail_part(output, errno, err);
-    *is_held = !lock(fd);
+        return errno == ENOENT ? MMUL_OK : fail_create(output, errno, err);
+    *is_held = !try_lock(fd);
     if (fstat(fd, &left) != 0)
-        status = fail_part(output, errno, err);
+        status = fail_create(output, errno, err);
     if (status == MMUL_OK && *is_held)
         mmul_lock_holder_find(&left, holder);
-    if (status == MMUL_OK && !*is_held && is_named(output, &left)) {
-        status = check_left(output, &left, err);
+    if (status == MMUL_OK && !*is_held && name_leads_to(output, &left)) {
+        status = check_leftover(output, &left, err);
         if (status == MMUL_OK && unlink(output->part) != 0 && errno != ENOENT)
-            status = fail_part(output, errno, err);
+            status = fail_create(output, errno, err);
         output->took_over |= status == MMUL_OK && left.st_size > 0;
     }
     close(fd);
@@ -187,8 +188,8 @@ static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matr
 
 // Tries once to create and lock a new file. *locked is -1 if a file exists, or if another run took
 // this one for a leftover.
-static enum mmul_status create_part(const struct mmul_output *output, int *locked,
-                                    struct mmul_error *err) {
+static enum mmul_status try_create_temporary(const struct mmul_output *output, int *locked,
+                                             struct mmul_error *err) {
     struct stat made;
     enum mmul_status status = MMUL_OK;
     // The file that it replaces may be private, so the new one is private until then.
@@ -196,11 +197,11 @@ static enum mmul_status create_part(const struct mmul_output *output, int *locke
                   output->replaces ? 0600 : 0666);
     *locked = -1;
     if (fd < 0)
-        return errno == EEXIST ? MMUL_OK : fail_part(output, errno, err);
-    const bool is_ours = lock(fd);
+        return errno == EEXIST ? MMUL_OK : fail_create(output, errno, err);
+    const bool is_ours = try_lock(fd);
     if (fstat(fd, &made) != 0)
-        status = fail_part(output, errno, err);
-    if (status == MMUL_OK && is_ours && is_named(output, &made))
+        status = fail_create(output, errno, err);
+    if (status == MMUL_OK && is_ours && name_leads_to(output, &made))
         *locked = fd;
     else
         close(fd);
@@ -209,28 +210,29 @@ static enum mmul_status create_part(const struct mmul_output *output, int *locke
 
 // Creates the temporary file, waiting for a holder. A run ends in a moment if its mpirun was
 // killed, and in two seconds if interrupted. A file held by this very process never becomes free.
-static enum mmul_status take_part(struct mmul_output *output, struct mmul_matrix *const *inputs,
-                                  int input_count, int *fd, struct mmul_error *err) {
+static enum mmul_status create_temporary(struct mmul_output *output,
+                                         struct mmul_matrix *const *inputs, int input_count,
+                                         int *fd, struct mmul_error *err) {
     enum { TRIES = 100 };
     const double deadline = mmul_clock_now() + MMUL_OUTPUT_WAIT_SECONDS;
     int tries = 0;
     while (tries < TRIES) {
         struct mmul_lock_holder holder;
         bool is_held = false;
-        enum mmul_status status = create_part(output, fd, err);
+        enum mmul_status status = try_create_temporary(output, fd, err);
         if (status != MMUL_OK || *fd >= 0)
             return status;
-        status = remove_left(output, inputs, input_count, &is_held, &holder, err);
+        status = remove_leftover(output, inputs, input_count, &is_held, &holder, err);
         if (status != MMUL_OK)
             return status;
         if (is_held && (holder.pid == getpid() || mmul_clock_now() > deadline))
-            return fail_held(output, &holder, err);
+            return fail_locked(output, &holder, err);
         if (is_held)
             mmul_clock_nap(0.01);
         else
             tries++;
     }
-    return fail_part(output, EBUSY, err);
+    return fail_create(output, EBUSY, err);
 }
 
 enum mmul_status mmul_output_open_part(struct mmul_output *output,
@@ -243,7 +245,7 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
     if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
         return fail_input(output, err);
     mmul_unfinished_enter();
-    enum mmul_status status = take_part(output, inputs, input_count, &fd, err);
+    enum mmul_status status = create_temporary(output, inputs, input_count, &fd, err);
     if (status == MMUL_OK) {
         output->fd = fd;
         output->has_part = true;

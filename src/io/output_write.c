@@ -15,8 +15,8 @@
 enum { BUFFER_BYTES = 32 << 10 };
 
 // Stores elements [first, first + count) of the stack, given in the output's dtype.
-static enum mmul_status put(struct mmul_output *output, int64_t first, int64_t count,
-                            const void *src, struct mmul_error *err) {
+static enum mmul_status write_run(struct mmul_output *output, int64_t first, int64_t count,
+                                  const void *src, struct mmul_error *err) {
     int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
     size_t bytes = (size_t)(count * bytes_each);
     if (mmul_output_is_expected(output))
@@ -31,8 +31,9 @@ static enum mmul_status put(struct mmul_output *output, int64_t first, int64_t c
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
 }
 
-static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, int64_t count,
-                                     const float *src, struct mmul_error *err) {
+static enum mmul_status write_narrowed_floats(struct mmul_output *output, int64_t first,
+                                              int64_t count, const float *src,
+                                              struct mmul_error *err) {
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(output->dtype);
     for (int64_t done = 0; done < count;) {
@@ -40,7 +41,7 @@ static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, 
         mmul_dtype_narrow(output->dtype, src + done, now, buffer);
         __atomic_fetch_add(&output->overflows, mmul_dtype_overflows(output->dtype, src + done, now),
                            __ATOMIC_RELAXED);
-        enum mmul_status status = put(output, first + done, now, buffer, err);
+        enum mmul_status status = write_run(output, first + done, now, buffer, err);
         if (status != MMUL_OK)
             return status;
         done += now;
@@ -59,9 +60,9 @@ static enum mmul_status check_fits(const struct mmul_output *output, int64_t cou
     return MMUL_OK;
 }
 
-static enum mmul_status put_narrowed_doubles(struct mmul_output *output, int64_t first,
-                                             int64_t count, const double *src,
-                                             struct mmul_error *err) {
+static enum mmul_status write_narrowed_doubles(struct mmul_output *output, int64_t first,
+                                               int64_t count, const double *src,
+                                               struct mmul_error *err) {
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
     const int64_t capacity = BUFFER_BYTES / (int64_t)sizeof(double);
     enum mmul_status status = MMUL_OK;
@@ -75,7 +76,7 @@ static enum mmul_status put_narrowed_doubles(struct mmul_output *output, int64_t
             overflows = mmul_dtype_overflows64(output->dtype, src + done, now);
         __atomic_fetch_add(&output->overflows, overflows, __ATOMIC_RELAXED);
         if (status == MMUL_OK)
-            status = put(output, first + done, now, buffer, err);
+            status = write_run(output, first + done, now, buffer, err);
     }
     return status;
 }
@@ -87,8 +88,8 @@ enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_regio
     assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
     for (int64_t p = begin; p < end;) {
         struct mmul_run run = mmul_run_at(output->shape, region, p, end);
-        enum mmul_status status =
-            put(output, run.element, run.count, (const char *)src + (p - begin) * bytes_each, err);
+        enum mmul_status status = write_run(output, run.element, run.count,
+                                            (const char *)src + (p - begin) * bytes_each, err);
         if (status != MMUL_OK)
             return status;
         p += run.count;
@@ -105,7 +106,7 @@ enum mmul_status mmul_output_write_float(struct mmul_output *output, struct mmul
     for (int64_t p = begin; p < end;) {
         struct mmul_run run = mmul_run_at(output->shape, region, p, end);
         enum mmul_status status =
-            put_narrowed(output, run.element, run.count, src + (p - begin), err);
+            write_narrowed_floats(output, run.element, run.count, src + (p - begin), err);
         if (status != MMUL_OK)
             return status;
         p += run.count;
@@ -122,7 +123,7 @@ enum mmul_status mmul_output_write_double(struct mmul_output *output, struct mmu
     enum mmul_status status = MMUL_OK;
     for (int64_t p = begin; status == MMUL_OK && p < end;) {
         struct mmul_run run = mmul_run_at(output->shape, region, p, end);
-        status = put_narrowed_doubles(output, run.element, run.count, src + (p - begin), err);
+        status = write_narrowed_doubles(output, run.element, run.count, src + (p - begin), err);
         p += run.count;
     }
     return status;

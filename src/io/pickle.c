@@ -33,7 +33,7 @@ static enum mmul_status fail_opcode(struct mmul_pickle_machine *m, unsigned char
 }
 
 // Reads a number of `count` bytes, little-endian. Returns false if the pickle ends before.
-static bool take_bytes(struct mmul_pickle_machine *m, int count, uint64_t *number) {
+static bool read_unsigned(struct mmul_pickle_machine *m, int count, uint64_t *number) {
     *number = 0;
     if (m->end - m->at < count) {
         mmul_pickle_fail_cut(m);
@@ -46,10 +46,10 @@ static bool take_bytes(struct mmul_pickle_machine *m, int count, uint64_t *numbe
 }
 
 // Reads a text or bytes. Its length comes first and takes `length_bytes`.
-static enum mmul_status take_text(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
+static enum mmul_status read_text(struct mmul_pickle_machine *m, enum mmul_pickle_kind kind,
                                   int length_bytes) {
     uint64_t length = 0;
-    if (!take_bytes(m, length_bytes, &length))
+    if (!read_unsigned(m, length_bytes, &length))
         return m->err->status;
     if (length > (uint64_t)(m->end - m->at))
         return mmul_pickle_fail_cut(m);
@@ -58,21 +58,21 @@ static enum mmul_status take_text(struct mmul_pickle_machine *m, enum mmul_pickl
     return mmul_pickle_push_new(m, text);
 }
 
-static enum mmul_status push_whole(struct mmul_pickle_machine *m, int64_t whole) {
+static enum mmul_status push_integer(struct mmul_pickle_machine *m, int64_t whole) {
     return mmul_pickle_push_new(m,
                                 (struct mmul_pickle_value){.kind = PICKLE_WHOLE, .whole = whole});
 }
 
-static enum mmul_status push_truth(struct mmul_pickle_machine *m, bool is_true) {
+static enum mmul_status push_bool(struct mmul_pickle_machine *m, bool is_true) {
     return mmul_pickle_push_new(m,
                                 (struct mmul_pickle_value){.kind = PICKLE_OTHER, .whole = is_true});
 }
 
 // Reads a number of any length. One of more than 8 bytes is no size of a tensor and becomes
 // PICKLE_OTHER.
-static enum mmul_status take_long(struct mmul_pickle_machine *m, int length_bytes) {
+static enum mmul_status read_long(struct mmul_pickle_machine *m, int length_bytes) {
     uint64_t length = 0, number = 0;
-    if (!take_bytes(m, length_bytes, &length))
+    if (!read_unsigned(m, length_bytes, &length))
         return m->err->status;
     if (length > 8) {
         if (length > (uint64_t)(m->end - m->at))
@@ -80,24 +80,24 @@ static enum mmul_status take_long(struct mmul_pickle_machine *m, int length_byte
         m->at += length;
         return mmul_pickle_push_kind(m, PICKLE_OTHER);
     }
-    if (!take_bytes(m, (int)length, &number))
+    if (!read_unsigned(m, (int)length, &number))
         return m->err->status;
     if (length > 0 && length < 8 && (number >> (8 * length - 1) & 1) != 0)
         number |= UINT64_MAX << 8 * length;
-    return push_whole(m, (int64_t)number);
+    return push_integer(m, (int64_t)number);
 }
 
-static enum mmul_status take_number(struct mmul_pickle_machine *m, unsigned char opcode) {
+static enum mmul_status read_number(struct mmul_pickle_machine *m, unsigned char opcode) {
     uint64_t number = 0;
     const int bytes = opcode == 'K' ? 1 : opcode == 'M' ? 2 : opcode == 'G' ? 8 : 4;
-    if (!take_bytes(m, bytes, &number))
+    if (!read_unsigned(m, bytes, &number))
         return m->err->status;
     if (opcode == 'G')
         return mmul_pickle_push_kind(m, PICKLE_OTHER);
-    return push_whole(m, opcode == 'J' ? (int32_t)number : (int64_t)number);
+    return push_integer(m, opcode == 'J' ? (int32_t)number : (int64_t)number);
 }
 
-static bool take_line(struct mmul_pickle_machine *m, struct mmul_pickle_text *line) {
+static bool read_line(struct mmul_pickle_machine *m, struct mmul_pickle_text *line) {
     const unsigned char *end = memchr(m->at, '\n', (size_t)(m->end - m->at));
     if (end == NULL) {
         mmul_pickle_fail_cut(m);
@@ -109,15 +109,15 @@ static bool take_line(struct mmul_pickle_machine *m, struct mmul_pickle_text *li
 }
 
 // Reads a global as two lines: module and name.
-static enum mmul_status take_global(struct mmul_pickle_machine *m) {
+static enum mmul_status read_global(struct mmul_pickle_machine *m) {
     struct mmul_pickle_text module, name;
-    if (!take_line(m, &module) || !take_line(m, &name))
+    if (!read_line(m, &module) || !read_line(m, &name))
         return m->err->status;
     return mmul_pickle_push_global(m, module, name);
 }
 
 // Takes a global's module and name from the stack.
-static enum mmul_status take_stack_global(struct mmul_pickle_machine *m) {
+static enum mmul_status pop_global(struct mmul_pickle_machine *m) {
     const struct mmul_pickle_value *name = mmul_pickle_pop(m);
     const struct mmul_pickle_value *module = name != NULL ? mmul_pickle_pop(m) : NULL;
     if (module == NULL)
@@ -129,15 +129,15 @@ static enum mmul_status take_stack_global(struct mmul_pickle_machine *m) {
         (struct mmul_pickle_text){(const char *)name->text, name->length});
 }
 
-static enum mmul_status use_memo(struct mmul_pickle_machine *m, unsigned char opcode) {
+static enum mmul_status execute_memo(struct mmul_pickle_machine *m, unsigned char opcode) {
     uint64_t number = 0;
-    if (!take_bytes(m, opcode == 'q' || opcode == 'h' ? 1 : 4, &number))
+    if (!read_unsigned(m, opcode == 'q' || opcode == 'h' ? 1 : 4, &number))
         return m->err->status;
     return opcode == 'q' || opcode == 'r' ? mmul_pickle_memo_put(m, (uint32_t)number)
                                           : mmul_pickle_memo_get(m, (uint32_t)number);
 }
 
-static enum mmul_status drop(struct mmul_pickle_machine *m, int64_t count) {
+static enum mmul_status drop_values(struct mmul_pickle_machine *m, int64_t count) {
     if (count < 0)
         return m->err->status;
     m->stack_count -= count;
@@ -145,7 +145,7 @@ static enum mmul_status drop(struct mmul_pickle_machine *m, int64_t count) {
 }
 
 // Executes opcodes of containers and of values without content.
-static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char opcode) {
+static enum mmul_status execute_value(struct mmul_pickle_machine *m, unsigned char opcode) {
     switch (opcode) {
     case '}':
         return mmul_pickle_push_kind(m, PICKLE_DICT);
@@ -159,7 +159,7 @@ static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char 
         return mmul_pickle_push_kind(m, PICKLE_OTHER);
     case 0x88: // NEWTRUE
     case 0x89: // NEWFALSE
-        return push_truth(m, opcode == 0x88);
+        return push_bool(m, opcode == 0x88);
     case ')':
         return mmul_pickle_make_tuple(m, 0, false);
     case 0x85: // TUPLE1 to TUPLE3
@@ -180,7 +180,7 @@ static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char 
         return mmul_pickle_fill(m, PICKLE_SET, mmul_pickle_above_mark(m), true);
     case 0x91: { // FROZENSET
         const int64_t count = mmul_pickle_above_mark(m);
-        return drop(m, count < 0 ? count : count + 1) == MMUL_OK
+        return drop_values(m, count < 0 ? count : count + 1) == MMUL_OK
                    ? mmul_pickle_push_kind(m, PICKLE_SET)
                    : m->err->status;
     }
@@ -190,56 +190,56 @@ static enum mmul_status step_value(struct mmul_pickle_machine *m, unsigned char 
 }
 
 // Executes opcodes of texts, bytes and numbers: the content follows the opcode.
-static enum mmul_status step_content(struct mmul_pickle_machine *m, unsigned char opcode) {
+static enum mmul_status execute_content(struct mmul_pickle_machine *m, unsigned char opcode) {
     switch (opcode) {
     case 'X': // BINUNICODE
     case 'T': // BINSTRING: texts of Python 2
-        return take_text(m, PICKLE_TEXT, 4);
+        return read_text(m, PICKLE_TEXT, 4);
     case 0x8C: // SHORT_BINUNICODE
     case 'U':  // SHORT_BINSTRING
-        return take_text(m, PICKLE_TEXT, 1);
+        return read_text(m, PICKLE_TEXT, 1);
     case 0x8D: // BINUNICODE8
-        return take_text(m, PICKLE_TEXT, 8);
+        return read_text(m, PICKLE_TEXT, 8);
     case 'B': // BINBYTES
-        return take_text(m, PICKLE_BYTES, 4);
+        return read_text(m, PICKLE_BYTES, 4);
     case 'C': // SHORT_BINBYTES
-        return take_text(m, PICKLE_BYTES, 1);
+        return read_text(m, PICKLE_BYTES, 1);
     case 0x8E: // BINBYTES8
     case 0x96: // BYTEARRAY8
-        return take_text(m, PICKLE_BYTES, 8);
+        return read_text(m, PICKLE_BYTES, 8);
     case 'K': // BININT1, BININT2, BININT, BINFLOAT
     case 'M':
     case 'J':
     case 'G':
-        return take_number(m, opcode);
+        return read_number(m, opcode);
     case 0x8A: // LONG1
-        return take_long(m, 1);
+        return read_long(m, 1);
     case 0x8B: // LONG4
-        return take_long(m, 4);
+        return read_long(m, 4);
     default:
-        return step_value(m, opcode);
+        return execute_value(m, opcode);
     }
 }
 
 // Executes any opcode but STOP.
-static enum mmul_status step(struct mmul_pickle_machine *m, unsigned char opcode) {
+static enum mmul_status execute_opcode(struct mmul_pickle_machine *m, unsigned char opcode) {
     uint64_t ignored;
     switch (opcode) {
     case 0x80: // PROTO, FRAME
     case 0x95:
-        return take_bytes(m, opcode == 0x80 ? 1 : 8, &ignored) ? MMUL_OK : m->err->status;
+        return read_unsigned(m, opcode == 0x80 ? 1 : 8, &ignored) ? MMUL_OK : m->err->status;
     case 'q': // BINPUT, LONG_BINPUT, BINGET, LONG_BINGET
     case 'r':
     case 'h':
     case 'j':
-        return use_memo(m, opcode);
+        return execute_memo(m, opcode);
     case 0x94: // MEMOIZE
         return mmul_pickle_memo_put(m, (uint32_t)m->memo_count);
     case '0': // POP
         return mmul_pickle_pop(m) != NULL ? MMUL_OK : m->err->status;
     case '1': { // POP_MARK
         const int64_t count = mmul_pickle_above_mark(m);
-        return drop(m, count < 0 ? count : count + 1);
+        return drop_values(m, count < 0 ? count : count + 1);
     }
     case '2': // DUP
         return mmul_pickle_top(m) != NULL ? mmul_pickle_push(m, m->stack[m->stack_count - 1])
@@ -247,9 +247,9 @@ static enum mmul_status step(struct mmul_pickle_machine *m, unsigned char opcode
     case 0x98: // READONLY_BUFFER
         return mmul_pickle_top(m) != NULL ? MMUL_OK : m->err->status;
     case 'c':
-        return take_global(m);
+        return read_global(m);
     case 0x93:
-        return take_stack_global(m);
+        return pop_global(m);
     case 'Q': // BINPERSID
         return mmul_pickle_take_persistent(m);
     case 'R':  // REDUCE
@@ -260,12 +260,12 @@ static enum mmul_status step(struct mmul_pickle_machine *m, unsigned char opcode
     case 'b':
         return mmul_pickle_build(m);
     default:
-        return step_content(m, opcode);
+        return execute_content(m, opcode);
     }
 }
 
 // Executes the pickle up to STOP. *root: the value on top of the stack.
-static enum mmul_status run(struct mmul_pickle_machine *m, int *root) {
+static enum mmul_status execute_pickle(struct mmul_pickle_machine *m, int *root) {
     while (m->at < m->end) {
         const unsigned char opcode = *m->at++;
         if (opcode == '.') {
@@ -274,7 +274,7 @@ static enum mmul_status run(struct mmul_pickle_machine *m, int *root) {
             *root = m->stack[m->stack_count - 1];
             return MMUL_OK;
         }
-        enum mmul_status status = step(m, opcode);
+        enum mmul_status status = execute_opcode(m, opcode);
         if (status != MMUL_OK)
             return status;
     }
@@ -322,7 +322,7 @@ enum mmul_status mmul_pickle_parse(const unsigned char *bytes, size_t count, con
     struct mmul_pickle_machine m = {.at = bytes, .end = bytes + count, .name = name, .err = err};
     int root = 0;
     *pickle = (struct mmul_pickle){.count = 0};
-    enum mmul_status status = run(&m, &root);
+    enum mmul_status status = execute_pickle(&m, &root);
     if (status == MMUL_OK)
         status = mmul_pickle_walk(&m, root, pickle);
     if (status == MMUL_OK)

@@ -88,8 +88,9 @@ struct array_parts {
     bool is_fortran;
 };
 
-static enum mmul_status describe(struct mmul_pickle_machine *m, const struct array_parts *parts,
-                                 struct mmul_pickle_tensor *made) {
+static enum mmul_status describe_array(struct mmul_pickle_machine *m,
+                                       const struct array_parts *parts,
+                                       struct mmul_pickle_tensor *made) {
     int64_t count = 0, bytes = 0;
     *made = (struct mmul_pickle_tensor){.name = NULL};
     if (!mmul_pickle_is(parts->shape, PICKLE_TUPLE) ||
@@ -138,7 +139,7 @@ enum mmul_status mmul_pickle_build_array(struct mmul_pickle_machine *m, int arra
         m->values[array].whole = class;
         return status == MMUL_OK ? mmul_pickle_append(m, array, PICKLE_STATE, data_at) : status;
     }
-    enum mmul_status status = describe(m, &parts, &made);
+    enum mmul_status status = describe_array(m, &parts, &made);
     if (status == MMUL_OK)
         status = mmul_pickle_push_tensor(m, &made);
     if (status != MMUL_OK)
@@ -158,6 +159,6 @@ enum mmul_status mmul_pickle_push_buffer(struct mmul_pickle_machine *m,
         .dtype = mmul_pickle_item(m, arguments, 1),
         .shape = mmul_pickle_item(m, arguments, 2),
         .is_fortran = mmul_pickle_is_text(mmul_pickle_item(m, arguments, 3), "F")};
-    enum mmul_status status = describe(m, &parts, &made);
+    enum mmul_status status = describe_array(m, &parts, &made);
     return status == MMUL_OK ? mmul_pickle_push_tensor(m, &made) : status;
 }

@@ -173,8 +173,8 @@ enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m) {
 
 // ---------------------------------------------------------------------------------------- tensors
 
-static enum mmul_status push_unread(struct mmul_pickle_machine *m, const char *type,
-                                    const struct mmul_pickle_value *sizes) {
+static enum mmul_status push_unreadable_tensor(struct mmul_pickle_machine *m, const char *type,
+                                               const struct mmul_pickle_value *sizes) {
     struct mmul_pickle_tensor made = {.name = NULL};
     if (!mmul_pickle_is(sizes, PICKLE_TUPLE) || sizes->count > MMUL_TENSOR_DIMENSIONS ||
         !mmul_pickle_take_sizes(m, sizes, made.sizes))
@@ -192,7 +192,7 @@ static enum mmul_status push_sparse(struct mmul_pickle_machine *m,
     for (int p = 0; mmul_pickle_is(parts, PICKLE_TUPLE) && p < parts->count && p < 4; p++)
         if (mmul_pickle_is(mmul_pickle_item(m, parts, p), PICKLE_TUPLE))
             sizes = mmul_pickle_item(m, parts, p);
-    return push_unread(m, "sparse", sizes);
+    return push_unreadable_tensor(m, "sparse", sizes);
 }
 
 // Pushes a tensor. Arguments: (storage, first element, sizes, strides, ...). Version 3 has the
@@ -294,7 +294,8 @@ static enum mmul_status push_object(struct mmul_pickle_machine *m, int callee_at
     return status;
 }
 
-static enum mmul_status call(struct mmul_pickle_machine *m, int callee_at, int arguments_at) {
+static enum mmul_status call_global(struct mmul_pickle_machine *m, int callee_at,
+                                    int arguments_at) {
     const struct mmul_pickle_value *callee = &m->values[callee_at],
                                    *arguments = &m->values[arguments_at];
     if (callee->kind != PICKLE_GLOBAL)
@@ -325,7 +326,7 @@ static enum mmul_status call(struct mmul_pickle_machine *m, int callee_at, int a
     case SPARSE:
         return push_sparse(m, arguments);
     case META:
-        return push_unread(m, "meta", mmul_pickle_item(m, arguments, 1));
+        return push_unreadable_tensor(m, "meta", mmul_pickle_item(m, arguments, 1));
     case PARAMETER:
         return mmul_pickle_is(first, PICKLE_TENSOR)
                    ? mmul_pickle_push(m, (int)(first - m->values))
@@ -343,14 +344,15 @@ static enum mmul_status call(struct mmul_pickle_machine *m, int callee_at, int a
 
 // Calls `function` of (function, type, arguments, state), which makes a tensor of a class of its
 // own.
-static enum mmul_status call_typed(struct mmul_pickle_machine *m, int callee_at, int arguments_at) {
+static enum mmul_status call_typed_tensor(struct mmul_pickle_machine *m, int callee_at,
+                                          int arguments_at) {
     const struct mmul_pickle_value *arguments = &m->values[arguments_at],
                                    *function = mmul_pickle_item(m, arguments, 0),
                                    *given = mmul_pickle_item(m, arguments, 2);
     const bool is_known = mmul_pickle_is(function, PICKLE_GLOBAL) &&
                           globals[function->whole].global != TENSOR_TYPED &&
                           mmul_pickle_is(given, PICKLE_TUPLE);
-    return is_known ? call(m, (int)(function - m->values), (int)(given - m->values))
+    return is_known ? call_global(m, (int)(function - m->values), (int)(given - m->values))
                     : push_object(m, callee_at, arguments_at);
 }
 
@@ -369,8 +371,8 @@ enum mmul_status mmul_pickle_reduce(struct mmul_pickle_machine *m, int arguments
         m->values[arguments_at].kind != PICKLE_TUPLE)
         return mmul_pickle_fail(m, "calls what is no function");
     const int callee_at = m->stack[m->stack_count];
-    return is_global(callee, TENSOR_TYPED) ? call_typed(m, callee_at, arguments_at)
-                                           : call(m, callee_at, arguments_at);
+    return is_global(callee, TENSOR_TYPED) ? call_typed_tensor(m, callee_at, arguments_at)
+                                           : call_global(m, callee_at, arguments_at);
 }
 
 // Ignores attributes of tensors and of dicts, such as the versions of a state_dict.

@@ -115,7 +115,7 @@ int64_t mmul_pickle_above_mark(struct mmul_pickle_machine *m) {
 }
 
 // Moves the last `count` values from the stack into the container, as items or pairs.
-static enum mmul_status take_items(struct mmul_pickle_machine *m, int container, int64_t count,
+static enum mmul_status move_items(struct mmul_pickle_machine *m, int container, int64_t count,
                                    bool are_pairs) {
     enum mmul_status status = MMUL_OK;
     const int64_t first = m->stack_count - count;
@@ -143,7 +143,7 @@ enum mmul_status mmul_pickle_make_tuple(struct mmul_pickle_machine *m, int64_t c
     if (status != MMUL_OK)
         return status;
     const int tuple = m->stack[--m->stack_count];
-    status = take_items(m, tuple, count, false);
+    status = move_items(m, tuple, count, false);
     m->stack_count -= has_mark;
     return status == MMUL_OK ? mmul_pickle_push(m, tuple) : status;
 }
@@ -165,7 +165,7 @@ enum mmul_status mmul_pickle_fill(struct mmul_pickle_machine *m, enum mmul_pickl
     if (found == PICKLE_SET)
         m->stack_count -= count;
     else
-        status = take_items(m, m->stack[below], count, are_pairs);
+        status = move_items(m, m->stack[below], count, are_pairs);
     m->stack_count -= has_mark;
     return status;
 }

@@ -41,7 +41,7 @@ static enum mmul_status add_tensor(struct walk *w, int64_t record) {
 
 // Extends the path by a key or an index. Keys are texts or whole numbers. A text that cannot be
 // part of a name is shown up to a NUL, or as far as there is room.
-static void go_on(struct walk *w, const struct mmul_pickle_value *key, int place) {
+static void extend_path(struct walk *w, const struct mmul_pickle_value *key, int place) {
     const char *dot = w->length > 0 ? "." : "";
     char *at = w->name + w->length;
     const size_t room = sizeof w->name - (size_t)w->length;
@@ -73,7 +73,7 @@ static bool has_items(const struct mmul_pickle_value *value) {
            value->kind == PICKLE_TUPLE || value->kind == PICKLE_OBJECT;
 }
 
-static enum mmul_status visit(struct walk *w, int index, bool is_state, int depth);
+static enum mmul_status visit_value(struct walk *w, int index, bool is_state, int depth);
 
 // Visits an item of a container, or of an object's state, which is a dict or a tuple of two.
 static enum mmul_status visit_item(struct walk *w, const struct mmul_pickle_item *item,
@@ -88,15 +88,15 @@ static enum mmul_status visit_item(struct walk *w, const struct mmul_pickle_item
     if (key != NULL && key->kind != PICKLE_TEXT && key->kind != PICKLE_WHOLE)
         return MMUL_OK; // a value without a name
     if (!is_unnamed)
-        go_on(w, key, place);
-    enum mmul_status status = visit(w, item->value, is_state, depth + 1);
+        extend_path(w, key, place);
+    enum mmul_status status = visit_value(w, item->value, is_state, depth + 1);
     w->is_misnamed = is_misnamed;
     w->length = length;
     w->name[length] = '\0';
     return status;
 }
 
-static enum mmul_status visit(struct walk *w, int index, bool is_state, int depth) {
+static enum mmul_status visit_value(struct walk *w, int index, bool is_state, int depth) {
     struct mmul_pickle_machine *m = w->m;
     struct mmul_pickle_value *value = &m->values[index];
     const int64_t tensors = w->pickle->count;
@@ -128,7 +128,8 @@ static int compare_tensors(const void *a, const void *b) {
     return order != 0 ? order : (x > y) - (x < y);
 }
 
-static enum mmul_status mark_doubles(struct mmul_pickle_machine *m, struct mmul_pickle *pickle) {
+static enum mmul_status mark_duplicate_names(struct mmul_pickle_machine *m,
+                                             struct mmul_pickle *pickle) {
     struct mmul_pickle_tensor **sorted = NULL;
     if (pickle->count < 2)
         return MMUL_OK;
@@ -159,8 +160,8 @@ static int compare_counts(const void *a, const void *b) {
                                 : strcmp(x->name, y->name);
 }
 
-static enum mmul_status name_class(const struct mmul_pickle_class *class, const char **name,
-                                   struct mmul_error *err) {
+static enum mmul_status copy_class_name(const struct mmul_pickle_class *class, const char **name,
+                                        struct mmul_error *err) {
     enum { PART_MOST = 100 };
     struct mmul_text text = {0};
     char *copied = NULL;
@@ -188,7 +189,7 @@ static enum mmul_status list_skipped(struct mmul_pickle_machine *m, struct mmul_
             continue;
         struct mmul_tensors_skipped *to = &pickle->skipped[pickle->skipped_count];
         to->count = m->classes[c].skipped;
-        status = name_class(&m->classes[c], &to->name, m->err);
+        status = copy_class_name(&m->classes[c], &to->name, m->err);
         pickle->skipped_count += status == MMUL_OK;
     }
     if (status != MMUL_OK)
@@ -211,8 +212,8 @@ static enum mmul_status list_skipped(struct mmul_pickle_machine *m, struct mmul_
 enum mmul_status mmul_pickle_walk(struct mmul_pickle_machine *m, int root,
                                   struct mmul_pickle *pickle) {
     struct walk w = {.m = m, .pickle = pickle};
-    enum mmul_status status = visit(&w, root, false, 0);
+    enum mmul_status status = visit_value(&w, root, false, 0);
     if (status == MMUL_OK)
-        status = mark_doubles(m, pickle);
+        status = mark_duplicate_names(m, pickle);
     return status == MMUL_OK ? list_skipped(m, pickle) : status;
 }

@@ -41,15 +41,15 @@ struct reading {
     struct mmul_error *err;
 };
 
-static enum mmul_status refuse(const struct reading *r, const yaml_node_t *at, const char *reason,
-                               const char *what) {
+static enum mmul_status fail_at_node(const struct reading *r, const yaml_node_t *at,
+                                     const char *reason, const char *what) {
     enum { SHOWN = 60 };
     return mmul_fail(r->err, MMUL_ERR_DATA, "%s:%zu:%zu: '%.*s': %s", r->path,
                      at->start_mark.line + 1, at->start_mark.column + 1, SHOWN, what, reason);
 }
 
 // Returns the text of a scalar, "" for other nodes.
-static const char *text_of(const yaml_node_t *node) {
+static const char *node_text(const yaml_node_t *node) {
     return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
 }
 
@@ -95,39 +95,38 @@ static const enum mmul_placement_kind KINDS[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COL
 static enum mmul_status read_kind(const struct reading *r, const yaml_node_t *node,
                                   struct rule *rule) {
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
-        if (strcmp(text_of(node), WORDS[i]) == 0) {
+        if (strcmp(node_text(node), WORDS[i]) == 0) {
             rule->wish.kind = KINDS[i];
             rule->is_placed = true;
             return MMUL_OK;
         }
-    return refuse(r, node, "expected rows, cols, replicate or grid", text_of(node));
+    return fail_at_node(r, node, "expected rows, cols, replicate or grid", node_text(node));
 }
 
 static enum mmul_status read_number(const struct reading *r, const yaml_node_t *node, int64_t most,
                                     int *number) {
     struct mmul_error ignored;
     int64_t value;
-    if (mmul_parse_int64(text_of(node), "a number", 0, most, &value, &ignored) != MMUL_OK)
-        return refuse(
+    if (mmul_parse_int64(node_text(node), "a number", 0, most, &value, &ignored) != MMUL_OK)
+        return fail_at_node(
             r, node, most > 1 ? "expected a rank: 0, 1, ..." : "expected axis 0 (rows) or 1 (cols)",
-            text_of(node));
+            node_text(node));
     *number = (int)value;
     return MMUL_OK;
 }
 
 // Returns true for YAML 1.1's null: no value.
 static bool is_null(const yaml_node_t *node) {
-    const char *text = text_of(node);
+    const char *text = node_text(node);
     return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
            (*text == '\0' || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
 }
 
-static enum mmul_status read_truth(const struct reading *r, const yaml_node_t *node,
-                                   bool *is_true) {
-    *is_true = strcasecmp(text_of(node), "true") == 0;
-    return *is_true || strcasecmp(text_of(node), "false") == 0
+static enum mmul_status read_bool(const struct reading *r, const yaml_node_t *node, bool *is_true) {
+    *is_true = strcasecmp(node_text(node), "true") == 0;
+    return *is_true || strcasecmp(node_text(node), "false") == 0
                ? MMUL_OK
-               : refuse(r, node, "expected true or false", text_of(node));
+               : fail_at_node(r, node, "expected true or false", node_text(node));
 }
 
 // Reads a list of ranks, or one rank. null: all.
@@ -137,14 +136,14 @@ static enum mmul_status read_ranks(const struct reading *r, const yaml_node_t *n
     const yaml_node_item_t *items = is_list ? node->data.sequence.items.start : NULL;
     const int count = is_list ? (int)(node->data.sequence.items.top - items) : 1;
     if (rule->ranks != NULL || rule->has_all_ranks)
-        return refuse(r, node, "its ranks are given twice", rule->pattern);
+        return fail_at_node(r, node, "its ranks are given twice", rule->pattern);
     rule->is_placed = true;
     if (is_null(node)) {
         rule->has_all_ranks = true;
         return MMUL_OK;
     }
     if (count == 0)
-        return refuse(r, node, "expected one rank at least", rule->pattern);
+        return fail_at_node(r, node, "expected one rank at least", rule->pattern);
     enum mmul_status status = MMUL_ALLOCATE(rule->ranks, count, "placements", r->err);
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = read_number(r, is_list ? node_at(r, items[i]) : node, INT_MAX, &rule->ranks[i]);
@@ -168,7 +167,7 @@ static enum mmul_status read_pairs(const struct reading *r, const yaml_node_t *m
 // Reads `replicated`. A replicated value is whole, regardless of the rest of the entry.
 static enum mmul_status read_replicated(const struct reading *r, const yaml_node_t *value,
                                         struct rule *rule) {
-    enum mmul_status status = read_truth(r, value, &rule->is_replicated);
+    enum mmul_status status = read_bool(r, value, &rule->is_replicated);
     rule->is_placed |= rule->is_replicated;
     return status;
 }
@@ -177,12 +176,12 @@ static enum mmul_status read_replicated(const struct reading *r, const yaml_node
 static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *key,
                                    const yaml_node_t *value, struct rule *rule) {
     int axis;
-    if (strcmp(text_of(key), "workers") == 0 || strcmp(text_of(key), "ranks") == 0)
+    if (strcmp(node_text(key), "workers") == 0 || strcmp(node_text(key), "ranks") == 0)
         return read_ranks(r, value, rule);
-    if (strcmp(text_of(key), "replicated") == 0)
+    if (strcmp(node_text(key), "replicated") == 0)
         return read_replicated(r, value, rule);
-    if (strcmp(text_of(key), "axis") != 0)
-        return refuse(r, key, "expected axis, workers or replicated", text_of(key));
+    if (strcmp(node_text(key), "axis") != 0)
+        return fail_at_node(r, key, "expected axis, workers or replicated", node_text(key));
     enum mmul_status status = read_number(r, value, 1, &axis);
     rule->is_placed = true;
     if (status == MMUL_OK)
@@ -194,7 +193,7 @@ static enum mmul_status read_shard(const struct reading *r, const yaml_node_t *k
 static enum mmul_status read_compile(const struct reading *r, const yaml_node_t *value,
                                      const struct rule *rule) {
     bool is_compiled;
-    enum mmul_status status = read_truth(r, value, &is_compiled);
+    enum mmul_status status = read_bool(r, value, &is_compiled);
     if (status == MMUL_OK && is_compiled && r->made->compiled++ == 0)
         r->made->first_compiled = rule;
     return status;
@@ -202,7 +201,7 @@ static enum mmul_status read_compile(const struct reading *r, const yaml_node_t 
 
 static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key,
                                  const yaml_node_t *value, struct rule *rule) {
-    const char *name = text_of(key);
+    const char *name = node_text(key);
     if (strcmp(name, "shard") == 0 && value->type == YAML_MAPPING_NODE)
         return read_pairs(r, value, read_shard, rule);
     if (strcmp(name, "shard") == 0)
@@ -210,12 +209,12 @@ static enum mmul_status read_key(const struct reading *r, const yaml_node_t *key
     if (strcmp(name, "ranks") == 0)
         return read_ranks(r, value, rule);
     if (strcmp(name, "backward") == 0 && rule->backward == NULL)
-        return copy_text(text_of(value), &rule->backward, r->err);
+        return copy_text(node_text(value), &rule->backward, r->err);
     if (strcmp(name, "replicated") == 0)
         return read_replicated(r, value, rule);
     if (strcmp(name, "compile") == 0)
         return read_compile(r, value, rule);
-    return refuse(r, key, "expected shard, ranks, replicated, backward or compile", name);
+    return fail_at_node(r, key, "expected shard, ranks, replicated, backward or compile", name);
 }
 
 static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *key,
@@ -223,28 +222,28 @@ static enum mmul_status read_rule(const struct reading *r, const yaml_node_t *ke
     struct rule *rule = &r->made->rules[r->made->count++];
     rule->wish.kind = MMUL_PLACE_REPLICATE;
     rule->line = (int)key->start_mark.line + 1;
-    if (*text_of(key) == '\0')
-        return refuse(r, key, "expected the name of a value", text_of(key));
-    enum mmul_status status = copy_text(text_of(key), &rule->pattern, r->err);
+    if (*node_text(key) == '\0')
+        return fail_at_node(r, key, "expected the name of a value", node_text(key));
+    enum mmul_status status = copy_text(node_text(key), &rule->pattern, r->err);
     if (status != MMUL_OK)
         return status;
     rule->wish.pattern = rule->pattern;
     for (int i = 0; i + 1 < r->made->count; i++)
         if (strcmp(r->made->rules[i].pattern, rule->pattern) == 0)
-            return refuse(r, key, "it is there already", rule->pattern);
+            return fail_at_node(r, key, "it is there already", rule->pattern);
     status = value->type == YAML_MAPPING_NODE ? read_pairs(r, value, read_key, rule)
                                               : read_kind(r, value, rule);
     rule->is_placed |= rule->backward != NULL;
     if (rule->is_replicated)
         rule->wish.kind = MMUL_PLACE_REPLICATE;
     if (status == MMUL_OK && rule->wish.kind == MMUL_PLACE_GRID && rule->ranks != NULL)
-        return refuse(r, value, "a grid is on all ranks", rule->pattern);
+        return fail_at_node(r, value, "a grid is on all ranks", rule->pattern);
     return status;
 }
 
 // Resolves `backward`: gradients go to the ranks of another entry. Without such an entry they go to
 // the value's own ranks, since files of other programs may name missing entries.
-static enum mmul_status join_backward(const struct reading *r) {
+static enum mmul_status resolve_backward(const struct reading *r) {
     struct mmul_placements *p = r->made;
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < p->count; i++) {
@@ -269,7 +268,7 @@ static enum mmul_status join_backward(const struct reading *r) {
     return status;
 }
 
-static enum mmul_status tell_of_compile(const struct reading *r) {
+static enum mmul_status add_compile_notice(const struct reading *r) {
     const struct mmul_placements *p = r->made;
     if (p->compiled == 0)
         return MMUL_OK;
@@ -291,8 +290,8 @@ static enum mmul_status read_document(const struct reading *r) {
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = read_rule(r, node_at(r, pairs[i].key), node_at(r, pairs[i].value));
     if (status == MMUL_OK)
-        status = join_backward(r);
-    return status == MMUL_OK ? tell_of_compile(r) : status;
+        status = resolve_backward(r);
+    return status == MMUL_OK ? add_compile_notice(r) : status;
 }
 
 enum mmul_status mmul_placements_read(const char *path, struct mmul_placements **placements,

@@ -186,7 +186,7 @@ void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profi
 
 // ---------------------------------------------------------------------------------------- loading
 
-static enum mmul_status damaged(const char *path, const char *what, struct mmul_error *err) {
+static enum mmul_status fail_damaged(const char *path, const char *what, struct mmul_error *err) {
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no profile of this program: %s", path, what);
 }
 
@@ -233,7 +233,7 @@ static bool read_rates(json_t *rates, double flops[static MMUL_SPEED_POINTS], in
 }
 
 // Reads fields that files of earlier versions lack. A missing one is 0, not known.
-static bool read_later(json_t *object, struct mmul_speed *speed) {
+static bool read_later_fields(json_t *object, struct mmul_speed *speed) {
     json_t *doubles = json_object_get(object, "gemm_float64");
     const struct {
         const char *name;
@@ -276,7 +276,7 @@ static bool read_device(json_t *object, struct mmul_profile_device *device) {
         read_number(object, "upload_bytes_per_second", 0, &speed->upload_bytes_per_second) &&
         read_number(object, "download_bytes_per_second", 0, &speed->download_bytes_per_second) &&
         read_number(object, "warm_up_seconds", 0, &speed->warm_up_seconds) &&
-        read_later(object, speed);
+        read_later_fields(object, speed);
     device->memory_bytes = reads && memory_bytes < 1e18 ? (int64_t)memory_bytes : 0;
     return reads;
 }
@@ -306,32 +306,32 @@ static enum mmul_status read_profile(json_t *root, const char *path, struct mmul
     int version = 0;
     if (!read_text(root, "schema", name, sizeof name) || strcmp(name, schema) != 0 ||
         !read_count(root, "schema_version", &version))
-        return damaged(path, "it does not say that it is one", err);
+        return fail_damaged(path, "it does not say that it is one", err);
     if (version != MMUL_PROFILE_SCHEMA)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' has schema version %d, expected %d", path,
                          version, MMUL_PROFILE_SCHEMA);
     if (!read_text(root, "host", host, sizeof host) || strcmp(host, profile->host) != 0)
-        return damaged(path, "it is another host's", err);
+        return fail_damaged(path, "it is another host's", err);
     json_t *devices = json_object_get(root, "devices"), *links = json_object_get(root, "links");
     if (!json_is_array(devices) || !json_is_array(links))
-        return damaged(path, "no list of devices or links", err);
+        return fail_damaged(path, "no list of devices or links", err);
     for (size_t i = 0; i < json_array_size(devices); i++) {
         struct mmul_profile_device device;
         if (!read_device(json_array_get(devices, i), &device))
-            return damaged(path, "a device has a value missing or out of range", err);
+            return fail_damaged(path, "a device has a value missing or out of range", err);
         mmul_profile_add(profile, &device);
     }
     for (size_t i = 0; i < json_array_size(links); i++) {
         struct mmul_profile_link link;
         if (!read_link(json_array_get(links, i), &link))
-            return damaged(path, "a link has a value missing or out of range", err);
+            return fail_damaged(path, "a link has a value missing or out of range", err);
         mmul_profile_add_link(profile, &link);
     }
     json_t *tests = json_object_get(root, "tests"); // missing in files of earlier versions
     for (size_t i = 0; i < json_array_size(tests); i++) {
         struct mmul_profile_test test;
         if (!read_test(json_array_get(tests, i), &test))
-            return damaged(path, "a test has a value missing or out of range", err);
+            return fail_damaged(path, "a test has a value missing or out of range", err);
         mmul_profile_add_test(profile, &test);
     }
     return MMUL_OK;
@@ -344,7 +344,7 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
     if (stat(path, &found) != 0 && (errno == ENOENT || errno == ENOTDIR))
         return MMUL_OK;
     if (stat(path, &found) == 0 && found.st_size > MOST_BYTES)
-        return damaged(path, "it is too large", err);
+        return fail_damaged(path, "it is too large", err);
     enum mmul_status status = mmul_json_load(path, &root, err);
     if (status == MMUL_OK)
         status = read_profile(root, path, profile, err);

@@ -108,7 +108,7 @@ static enum mmul_status read_member(struct mmul_archive *archive, int64_t member
     return status;
 }
 
-static enum mmul_status find_order(struct source *source, struct mmul_error *err) {
+static enum mmul_status read_byte_order(struct source *source, struct mmul_error *err) {
     static const char order[] = "byteorder";
     const int64_t member = find_member(source, "", order, (int)sizeof order - 1);
     unsigned char *bytes = NULL;
@@ -149,7 +149,7 @@ static enum mmul_status open_archive(struct source *source, int fd, struct mmul_
     if (status == MMUL_OK)
         status =
             mmul_pickle_parse(source->bytes, (size_t)count, source->name, &source->pickle, err);
-    return status == MMUL_OK ? find_order(source, err) : status;
+    return status == MMUL_OK ? read_byte_order(source, err) : status;
 }
 
 static bool is_archive(int fd) {
@@ -218,9 +218,9 @@ static bool find_elements(const struct source *source, const struct mmul_pickle_
     return entry->member >= 0 && mmul_archive_member(source->archive, entry->member, bytes) != NULL;
 }
 
-static enum mmul_status describe(const struct source *source,
-                                 const struct mmul_pickle_tensor *tensor,
-                                 struct mmul_tensor_entry *entry, struct mmul_error *err) {
+static enum mmul_status describe_tensor(const struct source *source,
+                                        const struct mmul_pickle_tensor *tensor,
+                                        struct mmul_tensor_entry *entry, struct mmul_error *err) {
     const char *name = source->name;
     const bool has_elements = tensor->storage != NULL || tensor->elements != NULL;
     int64_t count, stretch, end, first, held = 0;
@@ -246,13 +246,13 @@ static enum mmul_status describe(const struct source *source,
     return mmul_copy_text(tensor->name, &entry->name, err);
 }
 
-static enum mmul_status list(struct source *source, int64_t file_bytes,
-                             struct mmul_tensors **tensors, struct mmul_error *err) {
+static enum mmul_status list_tensors(struct source *source, int64_t file_bytes,
+                                     struct mmul_tensors **tensors, struct mmul_error *err) {
     struct mmul_pickle *pickle = source->archive != NULL ? &source->pickle : &source->old.pickle;
     enum mmul_status status =
         mmul_tensors_create(MMUL_FORMAT_PT, file_bytes, pickle->count, tensors, err);
     for (int64_t t = 0; status == MMUL_OK && t < pickle->count; t++) {
-        status = describe(source, &pickle->tensors[t], &(*tensors)->all[t], err);
+        status = describe_tensor(source, &pickle->tensors[t], &(*tensors)->all[t], err);
         (*tensors)->count += status == MMUL_OK;
     }
     if (status != MMUL_OK)
@@ -270,7 +270,7 @@ enum mmul_status mmul_pt_list(int fd, const char *name, int64_t file_bytes,
     struct source source = {.name = name};
     enum mmul_status status = open_source(&source, fd, file_bytes, err);
     if (status == MMUL_OK)
-        status = list(&source, file_bytes, &made, err);
+        status = list_tensors(&source, file_bytes, &made, err);
     if (status == MMUL_OK) {
         made->archive = source.archive; // ownership passes on
         source.archive = NULL;
@@ -303,7 +303,7 @@ struct elements {
     unsigned char lead; // first byte of a two-byte character
 };
 
-static enum mmul_status fail_short(const struct elements *elements, struct mmul_error *err) {
+static enum mmul_status fail_truncated(const struct elements *elements, struct mmul_error *err) {
     return mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': its storage is shorter than %s says",
                      elements->name, elements->stream != NULL ? "the archive" : "the file");
 }
@@ -314,13 +314,13 @@ static enum mmul_status read_raw(struct elements *elements, void *dst, int64_t c
     size_t got_bytes = 0;
     if (elements->stream != NULL) {
         enum mmul_status status = mmul_archive_read(elements->stream, dst, count, &got, err);
-        return status == MMUL_OK && got < count ? fail_short(elements, err) : status;
+        return status == MMUL_OK && got < count ? fail_truncated(elements, err) : status;
     }
     int errnum = mmul_pread_all(elements->fd, dst, (size_t)count, elements->at, &got_bytes);
     elements->at += count;
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", elements->name);
-    return got_bytes < (size_t)count ? fail_short(elements, err) : MMUL_OK;
+    return got_bytes < (size_t)count ? fail_truncated(elements, err) : MMUL_OK;
 }
 
 // Decodes text to bytes. Characters U+0080 to U+00FF have two bytes. The pickle's parser has
@@ -350,8 +350,9 @@ static enum mmul_status read_exactly(struct elements *elements, void *dst, int64
                                : read_raw(elements, dst, count, err);
 }
 
-static enum mmul_status begin(struct elements *elements, struct mmul_archive *archive,
-                              const struct mmul_tensor_entry *entry, struct mmul_error *err) {
+static enum mmul_status begin_elements(struct elements *elements, struct mmul_archive *archive,
+                                       const struct mmul_tensor_entry *entry,
+                                       struct mmul_error *err) {
     char buffer[BUFFER_BYTES];
     elements->at = entry->offset;
     if (entry->member < 0)
@@ -363,8 +364,8 @@ static enum mmul_status begin(struct elements *elements, struct mmul_archive *ar
     return status;
 }
 
-static enum mmul_status copy(struct elements *elements, int64_t count, struct mmul_decoded *to,
-                             struct mmul_error *err) {
+static enum mmul_status copy_elements(struct elements *elements, int64_t count,
+                                      struct mmul_decoded *to, struct mmul_error *err) {
     char buffer[BUFFER_BYTES];
     enum mmul_status status = MMUL_OK;
     for (int64_t done = 0, now; status == MMUL_OK && done < count; done += now) {
@@ -381,8 +382,8 @@ static enum mmul_status copy(struct elements *elements, int64_t count, struct mm
 }
 
 // Copies the elements of a view one by one. Missing leading dimensions have size 1.
-static enum mmul_status gather(const struct mmul_tensor_entry *entry, const char *stretch,
-                               struct mmul_decoded *to, struct mmul_error *err) {
+static enum mmul_status gather_view(const struct mmul_tensor_entry *entry, const char *stretch,
+                                    struct mmul_decoded *to, struct mmul_error *err) {
     enum { AXES = 4 };
     int64_t n[AXES] = {1, 1, 1, 1}, step[AXES] = {0};
     const int64_t each = (int64_t)mmul_dtype_bytes(entry->dtype);
@@ -412,7 +413,7 @@ static enum mmul_status decode_view(struct elements *elements,
     if (status == MMUL_OK)
         status = read_exactly(elements, memory, stretch_bytes, err);
     if (status == MMUL_OK)
-        status = gather(entry, memory, to, err);
+        status = gather_view(entry, memory, to, err);
     mmul_decoded_fini(&stretch);
     return status;
 }
@@ -433,10 +434,10 @@ enum mmul_status mmul_pt_decode(int fd, struct mmul_archive *archive, const char
     struct elements elements = {.name = name, .fd = fd, .is_latin1 = entry->is_latin1};
     int64_t count = 0, stretch = 0;
     (void)count_elements(entry->dimensions, entry->sizes, entry->strides, &count, &stretch);
-    enum mmul_status status = begin(&elements, archive, entry, err);
+    enum mmul_status status = begin_elements(&elements, archive, entry, err);
     if (status == MMUL_OK)
         status = is_in_order(entry)
-                     ? copy(&elements, entry->bytes, to, err)
+                     ? copy_elements(&elements, entry->bytes, to, err)
                      : decode_view(&elements, entry,
                                    stretch * (int64_t)mmul_dtype_bytes(entry->dtype), to, err);
     mmul_archive_end(elements.stream);

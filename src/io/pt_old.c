@@ -19,7 +19,7 @@ struct source {
     int64_t bytes; // size of the file
 };
 
-static enum mmul_status fail(const char *name, const char *what, struct mmul_error *err) {
+static enum mmul_status fail_file(const char *name, const char *what, struct mmul_error *err) {
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a valid PyTorch file: %s", name, what);
 }
 
@@ -50,14 +50,14 @@ static enum mmul_status place_storage(const struct source *source, int64_t at, i
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", source->name);
     if (got < sizeof bytes)
-        return fail(source->name, "it ends before its last storage", err);
+        return fail_file(source->name, "it ends before its last storage", err);
     for (int b = 7; b >= 0; b--)
         count = count << 8 | bytes[b];
     storage->offset = at + (int64_t)sizeof bytes;
     return count <= INT64_MAX &&
                    !__builtin_mul_overflow((int64_t)count, bytes_each, &storage->bytes)
                ? MMUL_OK
-               : fail(source->name, "a storage has more elements than can be counted", err);
+               : fail_file(source->name, "a storage has more elements than can be counted", err);
 }
 
 // Locates the storages, which lie one behind the other from byte `at` on. Their types are in the
@@ -75,11 +75,11 @@ static enum mmul_status place_storages(const struct source *source, int64_t at,
         const struct mmul_pickle_storage *named = bsearch(
             &key, pickle->storages, (size_t)pickle->storage_count, sizeof key, compare_named);
         if (named == NULL)
-            return fail(source->name, "it has a storage that its pickle does not name", err);
+            return fail_file(source->name, "it has a storage that its pickle does not name", err);
         storage->key = key.key;
         status = place_storage(source, at, named->bytes_each, storage, err);
         if (status == MMUL_OK && storage->bytes > source->bytes - storage->offset)
-            status = fail(source->name, "it ends before its last storage", err);
+            status = fail_file(source->name, "it ends before its last storage", err);
         at = storage->offset + storage->bytes;
         old->storage_count += status == MMUL_OK;
     }
@@ -119,9 +119,9 @@ static enum mmul_status parse_pickles(const unsigned char *bytes, size_t count, 
     return status;
 }
 
-static enum mmul_status read_start(const struct source *source, int64_t count,
-                                   struct pickles *pickles, unsigned char **bytes,
-                                   struct mmul_error *err) {
+static enum mmul_status read_pickles(const struct source *source, int64_t count,
+                                     struct pickles *pickles, unsigned char **bytes,
+                                     struct mmul_error *err) {
     size_t got = 0;
     enum mmul_status status = MMUL_ALLOCATE_RAW(*bytes, count, "a pickle", err);
     if (status != MMUL_OK)
@@ -129,11 +129,12 @@ static enum mmul_status read_start(const struct source *source, int64_t count,
     int errnum = mmul_pread_all(source->fd, *bytes, (size_t)count, 0, &got);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", source->name);
-    return mmul_is_old_pytorch(*bytes, got) ? parse_pickles(*bytes, got, source->name, pickles, err)
-                                            : fail(source->name, "it has no magic number", err);
+    return mmul_is_old_pytorch(*bytes, got)
+               ? parse_pickles(*bytes, got, source->name, pickles, err)
+               : fail_file(source->name, "it has no magic number", err);
 }
 
-static void release(struct pickles *pickles) {
+static void release_pickles(struct pickles *pickles) {
     for (int p = 0; p < PICKLES; p++)
         mmul_pickle_fini(&pickles->all[p]);
 }
@@ -147,20 +148,20 @@ enum mmul_status mmul_pt_old_read(int fd, const char *name, int64_t file_bytes,
     enum mmul_status status = MMUL_OK;
     *old = (struct mmul_pt_old){.bytes = NULL};
     int64_t count = mmul_smaller(FIRST_BYTES, most);
-    status = read_start(&source, count, &pickles, &old->bytes, err);
+    status = read_pickles(&source, count, &pickles, &old->bytes, err);
     while (pickles.needs_more && count < most) {
-        release(&pickles);
+        release_pickles(&pickles);
         pickles = (struct pickles){.bytes = 0};
         mmul_free(old->bytes);
         old->bytes = NULL;
         count = mmul_smaller(4 * count, most);
-        status = read_start(&source, count, &pickles, &old->bytes, err);
+        status = read_pickles(&source, count, &pickles, &old->bytes, err);
     }
     old->pickle = pickles.all[OBJECT];
     pickles.all[OBJECT] = (struct mmul_pickle){.count = 0};
     if (status == MMUL_OK)
         status = place_storages(&source, pickles.bytes, &pickles.all[KEYS], old, err);
-    release(&pickles);
+    release_pickles(&pickles);
     return status;
 }
 

@@ -18,23 +18,24 @@ static int64_t stored_matrix(const struct mmul_repeated *source, int64_t t) {
     return batch * stored.depth + depth;
 }
 
-static enum mmul_status read(const struct mmul_repeated *source, struct mmul_region region,
-                             int64_t begin, int64_t end, void *dst, struct mmul_error *err) {
+static enum mmul_status read_elements(const struct mmul_repeated *source, struct mmul_region region,
+                                      int64_t begin, int64_t end, void *dst,
+                                      struct mmul_error *err) {
     return source->dtype == MMUL_F64
                ? mmul_matrix_read_double(source->matrix, region, begin, end, dst, err)
                : mmul_matrix_read_float(source->matrix, region, begin, end, dst, err);
 }
 
 // Reads columns [col, col + count) of a stored row.
-static enum mmul_status read_row(struct mmul_repeated *source, struct mmul_region row,
-                                 int64_t count, char *dst, struct mmul_error *err) {
+static enum mmul_status read_repeated_row(struct mmul_repeated *source, struct mmul_region row,
+                                          int64_t count, char *dst, struct mmul_error *err) {
     const size_t each = mmul_dtype_bytes(source->dtype);
     bool is_column = source->matrix->info.shape.cols == 1;
     if (is_column)
         row.col_begin = 0;
     row.col_end = row.col_begin + (is_column ? 1 : count);
     source->elements_read += row.col_end - row.col_begin;
-    enum mmul_status status = read(source, row, 0, row.col_end - row.col_begin, dst, err);
+    enum mmul_status status = read_elements(source, row, 0, row.col_end - row.col_begin, dst, err);
     for (int64_t j = 1; status == MMUL_OK && is_column && j < count; j++)
         memcpy(dst + (size_t)j * each, dst, each);
     return status;
@@ -50,7 +51,7 @@ enum mmul_status mmul_repeated_read(struct mmul_repeated *source, struct mmul_re
     region.matrix = stored_matrix(source, region.matrix);
     if (stored.rows == source->shape.rows && stored.cols == source->shape.cols) {
         source->elements_read += end - begin;
-        return read(source, region, begin, end, dst, err);
+        return read_elements(source, region, begin, end, dst, err);
     }
     for (int64_t p = begin; p < end;) {
         int64_t col = p % width, count = mmul_smaller(width - col, end - p);
@@ -59,12 +60,12 @@ enum mmul_status mmul_repeated_read(struct mmul_repeated *source, struct mmul_re
         if (before != NULL)
             memcpy(to, before + (size_t)col * each, (size_t)count * each);
         else
-            status = read_row(source,
-                              (struct mmul_region){.matrix = region.matrix,
-                                                   .row_begin = row,
-                                                   .row_end = row + 1,
-                                                   .col_begin = region.col_begin + col},
-                              count, to, err);
+            status = read_repeated_row(source,
+                                       (struct mmul_region){.matrix = region.matrix,
+                                                            .row_begin = row,
+                                                            .row_end = row + 1,
+                                                            .col_begin = region.col_begin + col},
+                                       count, to, err);
         if (status != MMUL_OK)
             return status;
         if (stored.rows == 1 && count == width)

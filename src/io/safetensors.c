@@ -66,7 +66,7 @@ static enum mmul_status fail_entry(const char *file, const char *tensor, const c
 }
 
 // Reads a whole number >= 0.
-static bool get_count(const json_t *value, int64_t *count) {
+static bool read_count(const json_t *value, int64_t *count) {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
         return false;
     *count = json_integer_value(value);
@@ -102,13 +102,13 @@ static enum mmul_status read_sizes(const json_t *value, const char *file,
         return fail_entry(file, entry->name, "more than 8 dimensions", err);
     entry->dimensions = (int)dimensions;
     for (size_t d = 0; d < dimensions; d++)
-        if (!get_count(json_array_get(value, d), &entry->sizes[d]))
+        if (!read_count(json_array_get(value, d), &entry->sizes[d]))
             return fail_entry(file, entry->name, "expected sizes that are whole numbers", err);
     return MMUL_OK;
 }
 
 // Returns true if type and sizes give exactly the tensor's bytes.
-static bool fills(const struct mmul_tensor_entry *entry, const struct type *type) {
+static bool has_exact_bytes(const struct mmul_tensor_entry *entry, const struct type *type) {
     int64_t bytes = type->bytes;
     for (int d = 0; d < entry->dimensions; d++)
         if (!mmul_multiply_sizes(bytes, entry->sizes[d], &bytes))
@@ -129,15 +129,15 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
         status = read_sizes(json_object_get(value, "shape"), file, entry, err);
     if (status != MMUL_OK)
         return status;
-    if (json_array_size(offsets) != 2 || !get_count(json_array_get(offsets, 0), &begin) ||
-        !get_count(json_array_get(offsets, 1), &end) || begin > end)
+    if (json_array_size(offsets) != 2 || !read_count(json_array_get(offsets, 0), &begin) ||
+        !read_count(json_array_get(offsets, 1), &end) || begin > end)
         return fail_entry(file, entry->name, "expected two data_offsets", err);
     if (end > data)
         return fail_entry(file, entry->name, "its data_offsets lie beyond the end of the file",
                           err);
     entry->offset = begin;
     entry->bytes = end - begin;
-    if (type != NULL && !fills(entry, type))
+    if (type != NULL && !has_exact_bytes(entry, type))
         return fail_entry(file, entry->name, "its dtype and shape do not make its data_offsets",
                           err);
     return MMUL_OK;
@@ -164,8 +164,8 @@ static int compare_entries(const void *a, const void *b) {
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static enum mmul_status read_all(json_t *root, const char *file, int64_t data,
-                                 struct mmul_tensors *tensors, struct mmul_error *err) {
+static enum mmul_status read_tensors(json_t *root, const char *file, int64_t data,
+                                     struct mmul_tensors *tensors, struct mmul_error *err) {
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value) {
@@ -189,8 +189,8 @@ static enum mmul_status read_all(json_t *root, const char *file, int64_t data,
 
 // Sorts the entries by offset, checks that they fill the file, and makes offsets relative to the
 // file instead of the header's end.
-static enum mmul_status place_all(struct mmul_tensors *tensors, const char *file, int64_t header,
-                                  struct mmul_error *err) {
+static enum mmul_status place_tensors(struct mmul_tensors *tensors, const char *file,
+                                      int64_t header, struct mmul_error *err) {
     int64_t end = 0;
     qsort(tensors->all, (size_t)tensors->count, sizeof *tensors->all, compare_entries);
     for (int64_t t = 0; t < tensors->count; t++) {
@@ -225,9 +225,9 @@ enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int
         status = mmul_tensors_create(MMUL_FORMAT_SAFETENSORS, file_bytes,
                                      (int64_t)json_object_size(root), &made, err);
     if (status == MMUL_OK)
-        status = read_all(root, name, file_bytes - header, made, err);
+        status = read_tensors(root, name, file_bytes - header, made, err);
     if (status == MMUL_OK)
-        status = place_all(made, name, header, err);
+        status = place_tensors(made, name, header, err);
     json_decref(root);
     if (status == MMUL_OK)
         *tensors = made;

@@ -29,7 +29,7 @@ static bool cut_suffix(char *text, const char *suffix) {
 }
 
 // Cuts off "_shard_<i>.bin" or "_shard_<i>.npy".
-static bool cut_shard(char *text) {
+static bool cut_shard_suffix(char *text) {
     if (!cut_suffix(text, mmul_format_ending(MMUL_FORMAT_BIN)) &&
         !cut_suffix(text, mmul_format_ending(MMUL_FORMAT_NPY)))
         return false;
@@ -41,14 +41,14 @@ static bool cut_shard(char *text) {
 }
 
 // Classifies a file, and finds the name of its set.
-static enum file_kind tell(const char *file, char name[static 256]) {
+static enum file_kind classify_file(const char *file, char name[static 256]) {
     mmul_text_copy(name, 256, file);
     if (strlen(file) >= 256)
         return OTHER;
     const bool is_left = cut_suffix(name, ".part");
     if (cut_suffix(name, "_shards.json"))
         return is_left ? LEFT : DESCRIPTION;
-    if (cut_shard(name))
+    if (cut_shard_suffix(name))
         return is_left ? LEFT : SHARD;
     mmul_text_copy(name, 256, file); // "_shards.json.0123456789abcdef.part"
     char *json = strstr(name, "_shards.json.");
@@ -86,7 +86,7 @@ static enum mmul_status find_entry(struct listing *l, const char *name,
     return MMUL_OK;
 }
 
-static void describe(const char *folder, struct mmul_shard_entry *entry) {
+static void read_description(const char *folder, struct mmul_shard_entry *entry) {
     struct mmul_shard_set *set = NULL;
     struct mmul_error ignored; // an unreadable description describes nothing
     char *path = NULL;
@@ -109,14 +109,14 @@ static enum mmul_status add_file(struct listing *l, const char *folder, DIR *ope
     char name[256];
     struct stat found;
     struct mmul_shard_entry *entry = NULL;
-    const enum file_kind kind = tell(file, name);
+    const enum file_kind kind = classify_file(file, name);
     if (kind == OTHER || fstatat(dirfd(open), file, &found, AT_SYMLINK_NOFOLLOW) != 0)
         return MMUL_OK;
     enum mmul_status status = find_entry(l, name, &entry, err);
     if (status != MMUL_OK)
         return status;
     if (kind == DESCRIPTION)
-        describe(folder, entry);
+        read_description(folder, entry);
     else if (kind == LEFT)
         entry->left_bytes += found.st_size;
     else {
@@ -180,7 +180,7 @@ static enum mmul_status remove_files(DIR *open, const char *folder, const char *
     rewinddir(open);
     for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
         const char *file = entry->d_name;
-        if (tell(file, set) != kind || strcmp(set, name) != 0 ||
+        if (classify_file(file, set) != kind || strcmp(set, name) != 0 ||
             (kind == LEFT && is_being_written(dirfd(open), file)))
             continue;
         if (unlinkat(dirfd(open), file, 0) == 0)
@@ -224,7 +224,7 @@ enum mmul_status mmul_shard_remove_surplus(const char *folder, const char *name,
         return status;
     for (struct dirent *entry; status == MMUL_OK && (entry = readdir(open)) != NULL;) {
         const char *file = entry->d_name;
-        const enum file_kind kind = tell(file, set);
+        const enum file_kind kind = classify_file(file, set);
         if ((kind != SHARD && kind != LEFT) || strcmp(set, name) != 0)
             continue;
         const bool is_old =

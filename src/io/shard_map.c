@@ -28,8 +28,8 @@ int64_t mmul_shard_changed_ns(int fd) {
 
 // Opens the file again, without following a link. Device and inode prove that it is the file that
 // the header was read from.
-static enum mmul_status open_same(const struct mmul_matrix *matrix, bool writable, int *fd,
-                                  struct mmul_error *err) {
+static enum mmul_status reopen_file(const struct mmul_matrix *matrix, bool writable, int *fd,
+                                    struct mmul_error *err) {
     struct stat found;
     const int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     *fd = open(matrix->path, (writable ? O_RDWR : O_RDONLY) | flags);
@@ -62,7 +62,7 @@ static enum mmul_status check_header(const struct mmul_matrix *matrix, struct mm
 static enum mmul_status map_file(const struct mmul_matrix *matrix, bool writable,
                                  struct mmul_shard_map *map, struct mmul_error *err) {
     const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    enum mmul_status status = open_same(matrix, writable, &map->fd, err);
+    enum mmul_status status = reopen_file(matrix, writable, &map->fd, err);
     if (status != MMUL_OK)
         return status;
     map->mapped_bytes = matrix->info.file_bytes;

@@ -87,7 +87,7 @@ struct mmul_shape mmul_shard_shape(const struct mmul_shard_set *set, int part) {
 
 // ---------------------------------------------------------------------------------------- storing
 
-static json_t *pack_keeping(const struct mmul_shard_set *set) {
+static json_t *keeping_json(const struct mmul_shard_set *set) {
     const struct mmul_shard_keeping *kept = set->kept;
     json_t *changed = json_array(), *weights = json_array(), *hosts = json_array();
     char job[HASH_DIGITS + 1];
@@ -108,7 +108,7 @@ static json_t *pack_keeping(const struct mmul_shard_set *set) {
                      changed, "weights", weights, "hosts", hosts);
 }
 
-static json_t *pack(const struct mmul_shard_set *set) {
+static json_t *set_json(const struct mmul_shard_set *set) {
     json_t *offsets = json_array(), *hashes = json_array();
     bool failed = offsets == NULL || hashes == NULL;
     for (int i = 0; i <= set->parts && !failed; i++)
@@ -124,7 +124,7 @@ static json_t *pack(const struct mmul_shard_set *set) {
         return NULL;
     }
     struct mmul_shape shape = set->shape;
-    json_t *keeping = set->kept != NULL ? pack_keeping(set) : NULL;
+    json_t *keeping = set->kept != NULL ? keeping_json(set) : NULL;
     if (set->kept != NULL && keeping == NULL) {
         json_decref(offsets);
         json_decref(hashes);
@@ -141,7 +141,7 @@ static json_t *pack(const struct mmul_shard_set *set) {
 enum mmul_status mmul_shard_set_store(const struct mmul_shard_set *set, const char *folder,
                                       const char *name, struct mmul_error *err) {
     char *path = NULL, *text = NULL;
-    json_t *value = pack(set);
+    json_t *value = set_json(set);
     enum mmul_status status;
     if (value == NULL) {
         status =
@@ -174,8 +174,8 @@ static enum mmul_status fail_set(const char *path, const char *what, struct mmul
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' does not describe a set of shards: %s", path, what);
 }
 
-static enum mmul_status unpack(const json_t *value, const char *path, struct raw_set *raw,
-                               struct mmul_error *err) {
+static enum mmul_status unpack_json(const json_t *value, const char *path, struct raw_set *raw,
+                                    struct mmul_error *err) {
     json_error_t problem;
     // jansson only reads through this pointer, though it takes it without const.
     int rc = json_unpack_ex((json_t *)(uintptr_t)value, &problem, JSON_STRICT,
@@ -318,7 +318,7 @@ enum mmul_status mmul_shard_set_load(const char *path, struct mmul_shard_set **s
     struct raw_set raw = {0};
     enum mmul_status status = mmul_json_load(path, &value, err);
     if (status == MMUL_OK)
-        status = unpack(value, path, &raw, err);
+        status = unpack_json(value, path, &raw, err);
     if (status == MMUL_OK)
         status = read_set(&raw, path, set, err);
     json_decref(value);

@@ -307,9 +307,9 @@ static enum mmul_status refuse_description(const char *folder, const char *name,
     return status;
 }
 
-static enum mmul_status find_named(const char *name, const char *folder, char base[static 256],
-                                   struct source *source, struct mmul_shard_set **set,
-                                   struct mmul_error *err) {
+static enum mmul_status find_set_by_name(const char *name, const char *folder,
+                                         char base[static 256], struct source *source,
+                                         struct mmul_shard_set **set, struct mmul_error *err) {
     enum mmul_status status = mmul_shard_name_check(name, err);
     if (status != MMUL_OK)
         return status;
@@ -322,7 +322,7 @@ enum mmul_status mmul_join_format(const char *name, const char *folder, enum mmu
     char base[256];
     struct source source;
     struct mmul_shard_set *set = NULL;
-    enum mmul_status status = find_named(name, folder, base, &source, &set, err);
+    enum mmul_status status = find_set_by_name(name, folder, base, &source, &set, err);
     if (status == MMUL_OK)
         *format = source.format;
     mmul_shard_set_destroy(set);
@@ -331,8 +331,8 @@ enum mmul_status mmul_join_format(const char *name, const char *folder, enum mmu
 
 // Refuses formats that cannot hold the set's type: float64 and whole numbers would lose
 // information.
-static enum mmul_status check_type(const struct mmul_shard_set *set, const char *out,
-                                   enum mmul_format format, struct mmul_error *err) {
+static enum mmul_status check_output_type(const struct mmul_shard_set *set, const char *out,
+                                          enum mmul_format format, struct mmul_error *err) {
     const struct mmul_format_row *row = NULL;
     enum mmul_status status = mmul_format_of_output(out, format, &row, err);
     if (status != MMUL_OK || mmul_shard_format(set->dtype) == MMUL_FORMAT_BIN ||
@@ -348,12 +348,12 @@ enum mmul_status mmul_join(const char *name, const char *folder, const char *out
     struct source source;
     struct mmul_shard_set *set = NULL;
     struct mmul_output *output = NULL;
-    enum mmul_status status = find_named(name, folder, base, &source, &set, err);
+    enum mmul_status status = find_set_by_name(name, folder, base, &source, &set, err);
     if (status != MMUL_OK)
         goto out;
     status = refuse_description(folder, base, out, err);
     if (status == MMUL_OK)
-        status = check_type(set, out, format, err);
+        status = check_output_type(set, out, format, err);
     if (status != MMUL_OK)
         goto out;
     const struct mmul_output_request request = {
@@ -373,8 +373,8 @@ out:
 }
 
 // Joins the set into an output named "-": nothing reaches standard output without a commit.
-static enum mmul_status assemble(const struct mmul_shard_set *set, const struct source *source,
-                                 int *fd, struct mmul_error *err) {
+static enum mmul_status join_to_file(const struct mmul_shard_set *set, const struct source *source,
+                                     int *fd, struct mmul_error *err) {
     const struct mmul_output_request request = {
         .path = "-", .format = source->format, .shape = set->shape, .dtype = set->dtype};
     struct mmul_output *output = NULL;
@@ -413,7 +413,7 @@ enum mmul_status mmul_kept_open_file(const char *kept, int *fd, struct mmul_erro
     if (status == MMUL_OK)
         status = find_set(&source, &set, err);
     if (status == MMUL_OK)
-        status = assemble(set, &source, fd, err);
+        status = join_to_file(set, &source, fd, err);
     mmul_shard_set_destroy(set);
     mmul_free(path);
     mmul_free(folder);

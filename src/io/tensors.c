@@ -83,8 +83,8 @@ const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char
 
 // ---------------------------------------------------------------------------------------- finding
 
-static const struct mmul_tensor_entry *find(const struct mmul_tensors *tensors, const char *name,
-                                            size_t length) {
+static const struct mmul_tensor_entry *find_tensor(const struct mmul_tensors *tensors,
+                                                   const char *name, size_t length) {
     for (int64_t t = 0; t < tensors->count; t++)
         if (strlen(tensors->all[t].name) == length &&
             memcmp(tensors->all[t].name, name, length) == 0)
@@ -123,8 +123,9 @@ static enum mmul_status fail_absent(const struct mmul_tensors *tensors, const ch
     return err->status;
 }
 
-static enum mmul_status find_only(const struct mmul_tensors *tensors, const char *path,
-                                  const struct mmul_tensor_entry **entry, struct mmul_error *err) {
+static enum mmul_status find_only_tensor(const struct mmul_tensors *tensors, const char *path,
+                                         const struct mmul_tensor_entry **entry,
+                                         struct mmul_error *err) {
     if (tensors->count == 1) {
         *entry = &tensors->all[0];
         return MMUL_OK;
@@ -168,13 +169,13 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
     size_t length = 0;
     *range = (struct mmul_axis_range){0};
     if (address == NULL) {
-        enum mmul_status status = find_only(tensors, path, &found, err);
+        enum mmul_status status = find_only_tensor(tensors, path, &found, err);
         if (status != MMUL_OK)
             return status;
     } else {
-        found = find(tensors, address, strlen(address));
+        found = find_tensor(tensors, address, strlen(address));
         if (found == NULL && mmul_address_range(address, &length, range))
-            found = find(tensors, address, length);
+            found = find_tensor(tensors, address, length);
     }
     if (found == NULL)
         return fail_absent(tensors, path, address, err);

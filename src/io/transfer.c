@@ -7,16 +7,17 @@
 #include <unistd.h>
 
 // Linux transfers a little less than 2 GiB per call
-static const size_t piece_bytes = (size_t)1 << 30;
+static const size_t chunk_bytes = (size_t)1 << 30;
 
-static size_t piece(size_t left) {
-    return left < piece_bytes ? left : piece_bytes;
+static size_t limit_to_chunk(size_t left) {
+    return left < chunk_bytes ? left : chunk_bytes;
 }
 
 int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got) {
     size_t moved = 0;
     while (moved < count) {
-        ssize_t n = pread(fd, (char *)dst + moved, piece(count - moved), offset + (int64_t)moved);
+        ssize_t n =
+            pread(fd, (char *)dst + moved, limit_to_chunk(count - moved), offset + (int64_t)moved);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -32,8 +33,8 @@ int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got)
 int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset) {
     size_t moved = 0;
     while (moved < count) {
-        ssize_t n =
-            pwrite(fd, (const char *)src + moved, piece(count - moved), offset + (int64_t)moved);
+        ssize_t n = pwrite(fd, (const char *)src + moved, limit_to_chunk(count - moved),
+                           offset + (int64_t)moved);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -35,18 +35,18 @@ static _Atomic bool ends_now; // ending with the launcher: no more files are cre
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_POINTER_LOCK_FREE == 2,
                "a signal handler may only use atomics without locks");
 
-static bool move(struct mmul_unfinished *place, int from, int to) {
+static bool change_state(struct mmul_unfinished *place, int from, int to) {
     return atomic_compare_exchange_strong(&place->state, &from, to);
 }
 
-static struct mmul_unfinished *take_free(void) {
+static struct mmul_unfinished *take_free_place(void) {
     struct mmul_unfinished *place = atomic_load(&first_place);
-    while (place != NULL && !move(place, FREE, TAKEN))
+    while (place != NULL && !change_state(place, FREE, TAKEN))
         place = place->next;
     return place;
 }
 
-static enum mmul_status add_taken(struct mmul_unfinished **place, struct mmul_error *err) {
+static enum mmul_status add_taken_place(struct mmul_unfinished **place, struct mmul_error *err) {
     struct mmul_unfinished *added;
     enum mmul_status status = MMUL_ALLOCATE(added, 1, "the name of an output", err);
     if (status != MMUL_OK)
@@ -76,8 +76,8 @@ void mmul_unfinished_leave(void) {
 
 enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished **place,
                                        struct mmul_error *err) {
-    struct mmul_unfinished *taken = take_free();
-    if (taken == NULL && add_taken(&taken, err) != MMUL_OK)
+    struct mmul_unfinished *taken = take_free_place();
+    if (taken == NULL && add_taken_place(&taken, err) != MMUL_OK)
         return err->status;
     mmul_text_copy(taken->path, sizeof taken->path, path);
     atomic_store(&taken->state, OPEN);
@@ -87,12 +87,12 @@ enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished 
 
 bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished) {
     if (finished && mmul_ending_has_begun()) {
-        if (place != NULL && move(place, OPEN, FREE))
+        if (place != NULL && change_state(place, OPEN, FREE))
             (void)unlink(place->path); // the lock is still held, so the file is ours
         return false;
     }
     atomic_fetch_add(&finished_count, finished); // first: a handler sees list or count
-    if (place == NULL || move(place, OPEN, FREE))
+    if (place == NULL || change_state(place, OPEN, FREE))
         return true;
     atomic_fetch_sub(&finished_count, finished);
     return false;
@@ -102,7 +102,7 @@ enum mmul_abandoned mmul_outputs_abandon(void) {
     enum mmul_abandoned result = MMUL_ABANDONED_NONE;
     for (struct mmul_unfinished *place = atomic_load(&first_place); place != NULL;
          place = place->next) {
-        if (!move(place, OPEN, TAKEN)) // stays taken: nothing will be finished any more
+        if (!change_state(place, OPEN, TAKEN)) // stays taken: nothing will be finished any more
             continue;
         (void)unlink(place->path);
         result = MMUL_ABANDONED_SOME;

@@ -30,8 +30,8 @@ struct list {
 };
 
 // Parses the numbers, or only counts them if weights is NULL.
-static enum mmul_status scan(const struct list *list, double *weights, int *count,
-                             struct mmul_error *err) {
+static enum mmul_status scan_numbers(const struct list *list, double *weights, int *count,
+                                     struct mmul_error *err) {
     const char *text = list->text;
     char number[NUMBER_MAX];
     *count = 0;
@@ -61,11 +61,11 @@ static enum mmul_status parse_list(const struct list *list, double **weights, in
                                    struct mmul_error *err) {
     int found = 0;
     double *memory = NULL;
-    enum mmul_status status = scan(list, NULL, &found, err);
+    enum mmul_status status = scan_numbers(list, NULL, &found, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(memory, found, "weights", err);
     if (status == MMUL_OK)
-        status = scan(list, memory, &found, err);
+        status = scan_numbers(list, memory, &found, err);
     if (status != MMUL_OK)
         goto out;
     status = mmul_weights_check(memory, found, list->failure, err);
