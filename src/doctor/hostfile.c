@@ -87,11 +87,11 @@ static enum mmul_status parse_line(const char *where, char *text, struct mmul_ho
 
 static enum mmul_status parse_lines(const char *path, char *text, struct mmul_hostfile *hostfile,
                                     struct mmul_error *err) {
-    static const char mark[] = "\xEF\xBB\xBF";
+    static const char byte_order_mark[] = "\xEF\xBB\xBF";
     enum mmul_status status = MMUL_OK;
     int line = 0;
-    hostfile->has_mark = strncmp(text, mark, strlen(mark)) == 0;
-    text += hostfile->has_mark ? strlen(mark) : 0;
+    hostfile->has_mark = strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0;
+    text += hostfile->has_mark ? strlen(byte_order_mark) : 0;
     for (char *rest = text, *one; status == MMUL_OK && (one = strsep(&rest, "\n")) != NULL;) {
         char where[512];
         struct mmul_host host;

@@ -22,12 +22,12 @@ static const double START_SECONDS = 3, FACTS_SECONDS = 45, CONNECT_SECONDS = 3, 
 enum { ALL_PAIRS = 16 };
 
 // State of a running visit.
-struct course {
+struct visit_state {
     const struct mmul_visit_order *order;
     struct mmul_visit *visit;
-    struct mmul_conversation *talks; // one per machine; owned
-    struct mmul_conversation **open; // entries of `talks` that are open, else NULL; owned
-    bool *heard;                     // per machine: has answered the last question; owned
+    struct mmul_conversation *conversations; // one per machine; owned
+    struct mmul_conversation **active; // entries of `conversations` that are open, else NULL; owned
+    bool *has_answered;                // per machine: has answered the last question; owned
 };
 
 // ---------------------------------------------------------------------------------------- machines
@@ -66,9 +66,9 @@ static void add_line(struct mmul_machine *machine, struct mmul_host *hosts, int 
         machine->slots += (machine->slots == 0) + (hosts[at].slots > 0 ? hosts[at].slots : 1);
 }
 
-static enum mmul_status list_machines(struct course *course, struct mmul_error *err) {
-    const struct mmul_visit_order *order = course->order;
-    struct mmul_visit *visit = course->visit;
+static enum mmul_status list_machines(struct visit_state *state, struct mmul_error *err) {
+    const struct mmul_visit_order *order = state->order;
+    struct mmul_visit *visit = state->visit;
     enum mmul_status status =
         MMUL_ALLOCATE(visit->machines, order->host_count + 1, "a list of machines", err);
     if (status != MMUL_OK)
@@ -99,69 +99,70 @@ static enum mmul_status list_machines(struct course *course, struct mmul_error *
     return MMUL_OK;
 }
 
-static void close_conversation(struct course *course, int at, enum mmul_visit_end end) {
-    struct mmul_machine *machine = &course->visit->machines[at];
-    struct mmul_conversation *talk = &course->talks[at];
-    if (course->open[at] == NULL)
+static void close_conversation(struct visit_state *state, int at, enum mmul_visit_end end) {
+    struct mmul_machine *machine = &state->visit->machines[at];
+    struct mmul_conversation *conversation = &state->conversations[at];
+    if (state->active[at] == NULL)
         return;
-    mmul_conversation_close(talk, end == MMUL_VISIT_SILENT ? 0.0 : 1.0);
-    mmul_conversation_last_words(talk, machine->words);
+    mmul_conversation_close(conversation, end == MMUL_VISIT_SILENT ? 0.0 : 1.0);
+    mmul_conversation_last_words(conversation, machine->words);
     machine->end = end;
-    machine->detail = talk->detail;
-    course->open[at] = NULL;
+    machine->detail = conversation->detail;
+    state->active[at] = NULL;
 }
 
 // Returns true if an open conversation's output has ended.
-static bool has_ended(const struct course *course, int at) {
-    return course->open[at] != NULL && course->talks[at].ended;
+static bool has_ended(const struct visit_state *state, int at) {
+    return state->active[at] != NULL && state->conversations[at].ended;
 }
 
-static enum mmul_status open_conversations(struct course *course, struct mmul_error *err) {
-    struct mmul_visit *visit = course->visit;
+static enum mmul_status open_conversations(struct visit_state *state, struct mmul_error *err) {
+    struct mmul_visit *visit = state->visit;
     int count = visit->machine_count;
-    enum mmul_status status = MMUL_ALLOCATE(course->talks, count, "a list of conversations", err);
+    enum mmul_status status =
+        MMUL_ALLOCATE(state->conversations, count, "a list of conversations", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(course->open, count, "a list of conversations", err);
+        status = MMUL_ALLOCATE(state->active, count, "a list of conversations", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(course->heard, count, "a list of answers", err);
+        status = MMUL_ALLOCATE(state->has_answered, count, "a list of answers", err);
     for (int m = 0; m < count && status == MMUL_OK; m++) {
         visit->machines[m].end = MMUL_VISIT_ENDED;
         if (m > 0 && visit->agent.count == 0)
             continue;
         status = mmul_conversation_open(&visit->agent, m == 0 ? NULL : visit->machines[m].name,
-                                        course->order->program, &course->talks[m], err);
-        course->open[m] = status == MMUL_OK ? &course->talks[m] : NULL;
+                                        state->order->program, &state->conversations[m], err);
+        state->active[m] = status == MMUL_OK ? &state->conversations[m] : NULL;
     }
     return status;
 }
 
 // Waits up to `seconds` for one answer from every open machine. `take` gets ownership of each
 // answer. A machine without an answer is left out.
-static void collect_answers(struct course *course, double seconds,
+static void collect_answers(struct visit_state *state, double seconds,
                             void (*take)(struct mmul_machine *, json_t *)) {
     double deadline = mmul_clock_now() + seconds;
-    int count = course->visit->machine_count, missing;
-    bool *heard = course->heard;
-    memset(heard, 0, (size_t)count * sizeof *heard);
+    int count = state->visit->machine_count, missing;
+    bool *has_answered = state->has_answered;
+    memset(has_answered, 0, (size_t)count * sizeof *has_answered);
     do {
         missing = 0;
         for (int m = 0; m < count; m++) {
-            json_t *answer = course->open[m] == NULL || heard[m]
+            json_t *answer = state->active[m] == NULL || has_answered[m]
                                  ? NULL
-                                 : mmul_conversation_answer(&course->talks[m]);
-            heard[m] = heard[m] || answer != NULL;
+                                 : mmul_conversation_answer(&state->conversations[m]);
+            has_answered[m] = has_answered[m] || answer != NULL;
             if (answer != NULL)
-                take(&course->visit->machines[m], answer);
-            if (!heard[m] && has_ended(course, m))
-                close_conversation(course, m, MMUL_VISIT_ENDED);
-            missing += course->open[m] != NULL && !heard[m];
+                take(&state->visit->machines[m], answer);
+            if (!has_answered[m] && has_ended(state, m))
+                close_conversation(state, m, MMUL_VISIT_ENDED);
+            missing += state->active[m] != NULL && !has_answered[m];
         }
         if (missing > 0)
-            mmul_conversations_wait(course->open, count, deadline);
+            mmul_conversations_wait(state->active, count, deadline);
     } while (missing > 0 && mmul_clock_now() < deadline);
     for (int m = 0; m < count; m++)
-        if (!heard[m])
-            close_conversation(course, m, MMUL_VISIT_SILENT);
+        if (!has_answered[m])
+            close_conversation(state, m, MMUL_VISIT_SILENT);
 }
 
 static void store_hello(struct mmul_machine *machine, json_t *answer) {
@@ -177,11 +178,11 @@ static void store_facts(struct mmul_machine *machine, json_t *answer) {
                                         ((double)now.tv_sec + (double)now.tv_nsec * 1e-9);
 }
 
-static void collect_facts(struct course *course) {
-    for (int m = 0; m < course->visit->machine_count; m++)
-        if (course->open[m] != NULL)
-            mmul_conversation_ask(course->open[m], "facts %s", course->order->folder);
-    collect_answers(course, FACTS_SECONDS, store_facts);
+static void collect_facts(struct visit_state *state) {
+    for (int m = 0; m < state->visit->machine_count; m++)
+        if (state->active[m] != NULL)
+            mmul_conversation_ask(state->active[m], "facts %s", state->order->folder);
+    collect_answers(state, FACTS_SECONDS, store_facts);
 }
 
 // ------------------------------------------------------------------------------------------- links
@@ -215,15 +216,15 @@ static bool is_pair(int count, int a, int b) {
     return a != b && (count <= ALL_PAIRS || a == 0 || b == 0 || is_next);
 }
 
-static enum mmul_status list_links(struct course *course, struct mmul_error *err) {
-    struct mmul_visit *visit = course->visit;
+static enum mmul_status list_links(struct visit_state *state, struct mmul_error *err) {
+    struct mmul_visit *visit = state->visit;
     for (int pass = 0; pass < 2; pass++) { // count, then fill
         int count = 0;
         for (int from = 0; from < visit->machine_count; from++)
             for (int to = 0; to < visit->machine_count; to++)
-                if (is_pair(visit->machine_count, from, to) && course->open[from] != NULL &&
-                    course->open[to] != NULL)
-                    count += list_pair(course->order, visit->machines, from, to,
+                if (is_pair(visit->machine_count, from, to) && state->active[from] != NULL &&
+                    state->active[to] != NULL)
+                    count += list_pair(state->order, visit->machines, from, to,
                                        pass == 0 ? NULL : visit->links + count);
         if (pass == 0 && MMUL_ALLOCATE(visit->links, count, "a list of links", err) != MMUL_OK)
             return err->status;
@@ -241,32 +242,33 @@ struct trial {
     bool connecting, connected, received;
 };
 
-static double connect_seconds(const struct course *course) {
-    double limit = course->order->limit_seconds;
+static double connect_seconds(const struct visit_state *state) {
+    double limit = state->order->limit_seconds;
     return limit < CONNECT_SECONDS ? limit : CONNECT_SECONDS;
 }
 
-static struct mmul_connection *find_free_link(const struct course *course,
+static struct mmul_connection *find_free_link(const struct visit_state *state,
                                               struct trial *const *busy) {
-    for (int l = 0; l < course->visit->link_count; l++) {
-        struct mmul_connection *link = &course->visit->links[l];
-        if (!link->tested && course->open[link->from] != NULL && course->open[link->to] != NULL &&
+    for (int l = 0; l < state->visit->link_count; l++) {
+        struct mmul_connection *link = &state->visit->links[l];
+        if (!link->tested && state->active[link->from] != NULL && state->active[link->to] != NULL &&
             busy[link->from] == NULL && busy[link->to] == NULL)
             return link;
     }
     return NULL;
 }
 
-static void start_trial(struct course *course, struct mmul_connection *link, struct trial *trial) {
+static void start_trial(struct visit_state *state, struct mmul_connection *link,
+                        struct trial *trial) {
     *trial = (struct trial){.link = link, .deadline = mmul_clock_now() + LINK_SECONDS};
     snprintf(trial->token, sizeof trial->token, "%016llx", (unsigned long long)mmul_random_seed());
     link->tested = true;
     link->errnum = ETIMEDOUT;
-    mmul_conversation_ask(course->open[link->to], "listen %s %g", trial->token,
-                          connect_seconds(course) + 1);
+    mmul_conversation_ask(state->active[link->to], "listen %s %g", trial->token,
+                          connect_seconds(state) + 1);
 }
 
-static void apply_answer(struct course *course, struct trial *trial, int machine,
+static void apply_answer(struct visit_state *state, struct trial *trial, int machine,
                          const json_t *answer) {
     struct mmul_connection *link = trial->link;
     if (strcmp(mmul_facts_text(answer, "token"), trial->token) != 0)
@@ -279,11 +281,11 @@ static void apply_answer(struct course *course, struct trial *trial, int machine
         trial->connected = true;
         if (link->connect_seconds == 0.0)
             // tell the listener not to wait
-            mmul_conversation_ask(course->open[link->to], "%s", "");
+            mmul_conversation_ask(state->active[link->to], "%s", "");
     } else if (!trial->connecting) {
-        mmul_conversation_ask(course->open[link->from], "connect %s %d %s %g", trial->token,
+        mmul_conversation_ask(state->active[link->from], "connect %s %d %s %g", trial->token,
                               (int)mmul_facts_number(answer, "port"), link->target.text,
-                              connect_seconds(course));
+                              connect_seconds(state));
         trial->connecting = true;
     } else {
         link->received = mmul_facts_true(answer, "received");
@@ -305,28 +307,28 @@ static int awaited_machine(const struct trial *trial) {
     return trial->connecting && !trial->connected ? trial->link->from : trial->link->to;
 }
 
-static void follow_trial(struct course *course, struct trial **busy, int machine) {
+static void follow_trial(struct visit_state *state, struct trial **busy, int machine) {
     json_t *answer;
-    while (busy[machine] != NULL && course->open[machine] != NULL &&
-           (answer = mmul_conversation_answer(course->open[machine])) != NULL) {
-        apply_answer(course, busy[machine], machine, answer);
+    while (busy[machine] != NULL && state->active[machine] != NULL &&
+           (answer = mmul_conversation_answer(state->active[machine])) != NULL) {
+        apply_answer(state, busy[machine], machine, answer);
         json_decref(answer);
         if (busy[machine]->connected && busy[machine]->received)
             end_trial(busy, machine);
     }
     bool is_late = busy[machine] != NULL && mmul_clock_now() > busy[machine]->deadline &&
                    awaited_machine(busy[machine]) == machine;
-    if (!is_late && !has_ended(course, machine))
+    if (!is_late && !has_ended(state, machine))
         return;
     if (busy[machine] != NULL) {
         busy[machine]->link->tested = false;
         end_trial(busy, machine);
     }
-    close_conversation(course, machine, MMUL_VISIT_LEFT);
+    close_conversation(state, machine, MMUL_VISIT_LEFT);
 }
 
-static enum mmul_status test_links(struct course *course, struct mmul_error *err) {
-    int count = course->visit->machine_count;
+static enum mmul_status test_links(struct visit_state *state, struct mmul_error *err) {
+    int count = state->visit->machine_count;
     // trials is indexed by link.to, busy by machine.
     struct trial *trials = NULL, **busy = NULL;
     enum mmul_status status = MMUL_ALLOCATE(trials, count, "a list of connections", err);
@@ -334,17 +336,17 @@ static enum mmul_status test_links(struct course *course, struct mmul_error *err
         status = MMUL_ALLOCATE(busy, count, "a list of connections", err);
     for (bool is_done = status != MMUL_OK; !is_done;) {
         struct mmul_connection *link;
-        while ((link = find_free_link(course, busy)) != NULL) {
+        while ((link = find_free_link(state, busy)) != NULL) {
             busy[link->from] = busy[link->to] = &trials[link->to];
-            start_trial(course, link, &trials[link->to]);
+            start_trial(state, link, &trials[link->to]);
         }
         is_done = true;
         for (int m = 0; m < count; m++)
             is_done = is_done && busy[m] == NULL;
         if (!is_done)
-            mmul_conversations_wait(course->open, count, mmul_clock_now() + 1.0);
+            mmul_conversations_wait(state->active, count, mmul_clock_now() + 1.0);
         for (int m = 0; m < count; m++)
-            follow_trial(course, busy, m);
+            follow_trial(state, busy, m);
     }
     mmul_free(busy);
     mmul_free(trials);
@@ -355,27 +357,27 @@ static enum mmul_status test_links(struct course *course, struct mmul_error *err
 
 enum mmul_status mmul_visit_make(const struct mmul_visit_order *order, struct mmul_visit *visit,
                                  struct mmul_error *err) {
-    struct course course = {.order = order, .visit = visit};
+    struct visit_state state = {.order = order, .visit = visit};
     *visit = (struct mmul_visit){.machine_count = 0};
     mmul_agent_choose(order->settings->agent, order->limit_seconds, &visit->agent);
-    enum mmul_status status = list_machines(&course, err);
+    enum mmul_status status = list_machines(&state, err);
     if (status == MMUL_OK)
-        status = open_conversations(&course, err);
+        status = open_conversations(&state, err);
     if (status == MMUL_OK) {
-        collect_answers(&course, order->limit_seconds + START_SECONDS, store_hello);
-        collect_facts(&course);
-        status = list_links(&course, err);
+        collect_answers(&state, order->limit_seconds + START_SECONDS, store_hello);
+        collect_facts(&state);
+        status = list_links(&state, err);
     }
     if (status == MMUL_OK)
-        status = test_links(&course, err);
-    for (int m = 0; course.talks != NULL && m < visit->machine_count; m++) {
-        if (course.open != NULL)
-            close_conversation(&course, m, visit->machines[m].end);
-        mmul_conversation_fini(&course.talks[m]);
+        status = test_links(&state, err);
+    for (int m = 0; state.conversations != NULL && m < visit->machine_count; m++) {
+        if (state.active != NULL)
+            close_conversation(&state, m, visit->machines[m].end);
+        mmul_conversation_fini(&state.conversations[m]);
     }
-    mmul_free(course.talks);
-    mmul_free(course.open);
-    mmul_free(course.heard);
+    mmul_free(state.conversations);
+    mmul_free(state.active);
+    mmul_free(state.has_answered);
     if (status != MMUL_OK)
         mmul_visit_fini(visit);
     return status;
