@@ -36,8 +36,9 @@ struct csv {
 
 // ------------------------------------------------------------------------------------------ lines
 
-static const char mark[] = "\xEF\xBB\xBF"; // byte order mark of UTF-8, written by some programs
-enum { MARK_BYTES = sizeof mark - 1 };
+// Some programs write the byte order mark of UTF-8 at the beginning.
+static const char byte_order_mark[] = "\xEF\xBB\xBF";
+enum { MARK_BYTES = sizeof byte_order_mark - 1 };
 
 // Returns the separator of a line's cells: outside quotes, tab before semicolon before comma, else
 // blank.
@@ -193,9 +194,9 @@ static enum mmul_status read_cell(struct csv *csv, int64_t column, const char *b
         value = NAN;
         is_number = true;
     }
-    const bool heads = !is_number && is_heading(begin, end, is_quoted);
+    const bool is_header_cell = !is_number && is_heading(begin, end, is_quoted);
     if (csv->cols == 0 &&
-        check_first_line_cell(csv, column, is_number, heads, shown, err) != MMUL_OK)
+        check_first_line_cell(csv, column, is_number, is_header_cell, shown, err) != MMUL_OK)
         return err->status;
     if (!is_number)
         return csv->cols == 0 ? MMUL_OK : fail_cell(csv, column, shown, NULL, err);
@@ -282,7 +283,7 @@ static enum mmul_status read_lines(struct csv *csv, struct mmul_error *err) {
     struct mmul_number_reader *reader = &csv->reader;
     enum mmul_status status = mmul_number_reader_more(reader, err);
     if (status == MMUL_OK && reader->end - reader->at >= MARK_BYTES &&
-        memcmp(reader->at, mark, MARK_BYTES) == 0)
+        memcmp(reader->at, byte_order_mark, MARK_BYTES) == 0)
         reader->at += MARK_BYTES;
     while (status == MMUL_OK) {
         const bool has_more = skip_blanks(csv, &status, err);
@@ -357,7 +358,7 @@ static char probe_separator(const unsigned char *start, size_t count) {
     const char *at = (const char *)start, *end = at + count;
     if (!mmul_is_text(start, count))
         return '\0';
-    if (count >= MARK_BYTES && memcmp(at, mark, MARK_BYTES) == 0)
+    if (count >= MARK_BYTES && memcmp(at, byte_order_mark, MARK_BYTES) == 0)
         at += MARK_BYTES;
     for (int lines = 0; lines < 2 && at < end;) {
         const char *next = memchr(at, '\n', (size_t)(end - at));

@@ -157,24 +157,25 @@ static json_t *job_json(const struct mmul_job_file *file, const struct mmul_job_
 enum mmul_status mmul_job_file_store(const struct mmul_job_file *file,
                                      const struct mmul_job_state *job, double now,
                                      struct mmul_error *err) {
-    char beside[MMUL_JOB_PATH_BYTES + 8];
+    char temporary_path[MMUL_JOB_PATH_BYTES + 8];
     json_t *value = job_json(file, job, now);
     char *text =
         value != NULL ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) : NULL;
     json_decref(value);
     if (text == NULL)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot format JSON");
-    snprintf(beside, sizeof beside, "%s.new", file->path);
+    snprintf(temporary_path, sizeof temporary_path, "%s.new", file->path);
     const ssize_t bytes = (ssize_t)strlen(text);
-    const int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int fd =
+        open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     const bool is_written = fd >= 0 && write(fd, text, (size_t)bytes) == bytes;
     free(text);
     if (fd >= 0)
         close(fd);
-    if (is_written && rename(beside, file->path) == 0)
+    if (is_written && rename(temporary_path, file->path) == 0)
         return MMUL_OK;
     if (fd >= 0)
-        unlink(beside);
+        unlink(temporary_path);
     return mmul_fail(err, MMUL_ERR_IO, "cannot write '%s'", file->path);
 }
 

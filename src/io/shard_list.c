@@ -63,26 +63,26 @@ struct listing {
     int count, capacity;
 };
 
-static enum mmul_status find_entry(struct listing *l, const char *name,
+static enum mmul_status find_entry(struct listing *list, const char *name,
                                    struct mmul_shard_entry **entry, struct mmul_error *err) {
     int i = 0;
-    while (i < l->count && strcmp(l->entries[i].name, name) != 0)
+    while (i < list->count && strcmp(list->entries[i].name, name) != 0)
         i++;
-    if (i == l->capacity) {
+    if (i == list->capacity) {
         struct mmul_shard_entry *more = NULL;
-        const int capacity = l->capacity > 0 ? 2 * l->capacity : 16;
+        const int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
         enum mmul_status status = MMUL_ALLOCATE(more, capacity, "a list of sets", err);
         if (status != MMUL_OK)
             return status;
-        if (l->count > 0)
-            memcpy(more, l->entries, (size_t)l->count * sizeof *more);
-        mmul_free(l->entries);
-        l->entries = more;
-        l->capacity = capacity;
+        if (list->count > 0)
+            memcpy(more, list->entries, (size_t)list->count * sizeof *more);
+        mmul_free(list->entries);
+        list->entries = more;
+        list->capacity = capacity;
     }
-    if (i == l->count)
-        mmul_text_copy(l->entries[l->count++].name, sizeof l->entries->name, name);
-    *entry = &l->entries[i];
+    if (i == list->count)
+        mmul_text_copy(list->entries[list->count++].name, sizeof list->entries->name, name);
+    *entry = &list->entries[i];
     return MMUL_OK;
 }
 
@@ -104,15 +104,15 @@ static void read_description(const char *folder, struct mmul_shard_entry *entry)
     mmul_free(path);
 }
 
-static enum mmul_status add_file(struct listing *l, const char *folder, DIR *open, const char *file,
-                                 struct mmul_error *err) {
+static enum mmul_status add_file(struct listing *list, const char *folder, DIR *directory,
+                                 const char *file, struct mmul_error *err) {
     char name[256];
     struct stat found;
     struct mmul_shard_entry *entry = NULL;
     const enum file_kind kind = classify_file(file, name);
-    if (kind == OTHER || fstatat(dirfd(open), file, &found, AT_SYMLINK_NOFOLLOW) != 0)
+    if (kind == OTHER || fstatat(dirfd(directory), file, &found, AT_SYMLINK_NOFOLLOW) != 0)
         return MMUL_OK;
-    enum mmul_status status = find_entry(l, name, &entry, err);
+    enum mmul_status status = find_entry(list, name, &entry, err);
     if (status != MMUL_OK)
         return status;
     if (kind == DESCRIPTION)
@@ -131,14 +131,14 @@ static int compare_entries(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// Opens the folder. *open is NULL if it is missing.
-static enum mmul_status open_folder(const char *folder, DIR **open, struct mmul_error *err) {
+// Opens the folder. *directory is NULL if it is missing.
+static enum mmul_status open_folder(const char *folder, DIR **directory, struct mmul_error *err) {
     struct stat found;
-    *open = NULL;
+    *directory = NULL;
     if (lstat(folder, &found) != 0 && errno == ENOENT)
         return MMUL_OK;
     enum mmul_status status = mmul_shard_folder_check(folder, err);
-    if (status == MMUL_OK && (*open = opendir(folder)) == NULL)
+    if (status == MMUL_OK && (*directory = opendir(folder)) == NULL)
         status =
             mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open shard folder '%s'", folder);
     return status;
@@ -146,22 +146,22 @@ static enum mmul_status open_folder(const char *folder, DIR **open, struct mmul_
 
 enum mmul_status mmul_shard_list(const char *folder, struct mmul_shard_entry **entries, int *count,
                                  struct mmul_error *err) {
-    struct listing l = {0};
-    DIR *open = NULL;
-    enum mmul_status status = open_folder(folder, &open, err);
+    struct listing list = {0};
+    DIR *directory = NULL;
+    enum mmul_status status = open_folder(folder, &directory, err);
     for (struct dirent *entry;
-         status == MMUL_OK && open != NULL && (entry = readdir(open)) != NULL;)
-        status = add_file(&l, folder, open, entry->d_name, err);
-    if (open != NULL)
-        closedir(open);
+         status == MMUL_OK && directory != NULL && (entry = readdir(directory)) != NULL;)
+        status = add_file(&list, folder, directory, entry->d_name, err);
+    if (directory != NULL)
+        closedir(directory);
     if (status != MMUL_OK) {
-        mmul_free(l.entries);
+        mmul_free(list.entries);
         return status;
     }
-    if (l.count > 0)
-        qsort(l.entries, (size_t)l.count, sizeof *l.entries, compare_entries);
-    *entries = l.entries;
-    *count = l.count;
+    if (list.count > 0)
+        qsort(list.entries, (size_t)list.count, sizeof *list.entries, compare_entries);
+    *entries = list.entries;
+    *count = list.count;
     return MMUL_OK;
 }
 
@@ -174,16 +174,16 @@ static bool is_being_written(int folder, const char *file) {
     return is_locked;
 }
 
-static enum mmul_status remove_files(DIR *open, const char *folder, const char *name,
+static enum mmul_status remove_files(DIR *directory, const char *folder, const char *name,
                                      enum file_kind kind, int *removed, struct mmul_error *err) {
     char set[256];
-    rewinddir(open);
-    for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
+    rewinddir(directory);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         const char *file = entry->d_name;
         if (classify_file(file, set) != kind || strcmp(set, name) != 0 ||
-            (kind == LEFT && is_being_written(dirfd(open), file)))
+            (kind == LEFT && is_being_written(dirfd(directory), file)))
             continue;
-        if (unlinkat(dirfd(open), file, 0) == 0)
+        if (unlinkat(dirfd(directory), file, 0) == 0)
             ++*removed;
         else if (errno != ENOENT) // a rank of another host may share the folder
             return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot remove '%s/%s'", folder, file);
@@ -193,17 +193,17 @@ static enum mmul_status remove_files(DIR *open, const char *folder, const char *
 
 enum mmul_status mmul_shard_remove(const char *folder, const char *name, int *removed,
                                    struct mmul_error *err) {
-    DIR *open = NULL;
+    DIR *directory = NULL;
     *removed = 0;
-    enum mmul_status status = open_folder(folder, &open, err);
-    if (status != MMUL_OK || open == NULL)
+    enum mmul_status status = open_folder(folder, &directory, err);
+    if (status != MMUL_OK || directory == NULL)
         return status;
-    status = remove_files(open, folder, name, DESCRIPTION, removed, err);
+    status = remove_files(directory, folder, name, DESCRIPTION, removed, err);
     if (status == MMUL_OK)
-        status = remove_files(open, folder, name, SHARD, removed, err);
+        status = remove_files(directory, folder, name, SHARD, removed, err);
     if (status == MMUL_OK)
-        status = remove_files(open, folder, name, LEFT, removed, err);
-    closedir(open);
+        status = remove_files(directory, folder, name, LEFT, removed, err);
+    closedir(directory);
     return status;
 }
 
@@ -217,23 +217,23 @@ static bool is_surplus(const char *number, int parts, enum mmul_format format) {
 
 enum mmul_status mmul_shard_remove_surplus(const char *folder, const char *name, int parts,
                                            enum mmul_format format, struct mmul_error *err) {
-    DIR *open = NULL;
+    DIR *directory = NULL;
     char set[256];
-    enum mmul_status status = open_folder(folder, &open, err);
-    if (status != MMUL_OK || open == NULL)
+    enum mmul_status status = open_folder(folder, &directory, err);
+    if (status != MMUL_OK || directory == NULL)
         return status;
-    for (struct dirent *entry; status == MMUL_OK && (entry = readdir(open)) != NULL;) {
+    for (struct dirent *entry; status == MMUL_OK && (entry = readdir(directory)) != NULL;) {
         const char *file = entry->d_name;
         const enum file_kind kind = classify_file(file, set);
         if ((kind != SHARD && kind != LEFT) || strcmp(set, name) != 0)
             continue;
         const bool is_old =
-            kind == LEFT ? !is_being_written(dirfd(open), file)
+            kind == LEFT ? !is_being_written(dirfd(directory), file)
                          : is_surplus(file + strlen(name) + strlen("_shard_"), parts, format);
-        if (is_old && unlinkat(dirfd(open), file, 0) != 0 && errno != ENOENT)
+        if (is_old && unlinkat(dirfd(directory), file, 0) != 0 && errno != ENOENT)
             status =
                 mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot remove '%s/%s'", folder, file);
     }
-    closedir(open);
+    closedir(directory);
     return status;
 }
