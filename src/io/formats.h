@@ -45,8 +45,8 @@ struct mmul_format_row {
     // `load` does.
     enum mmul_status (*list)(const struct mmul_matrix *matrix, const unsigned char *start,
                              size_t count, struct mmul_tensors **tensors, struct mmul_error *err);
-    // Makes this tensor, or matrix->range of it if not yet applied, the matrix of the file, as
-    // `load` does. Set if `list` is set. Fails as `load` does.
+    // Makes this tensor the matrix of the file, as `load` does. May apply matrix->range itself and
+    // clear it, otherwise the caller does. Set if `list` is set. Fails as `load` does.
     enum mmul_status (*take)(struct mmul_matrix *matrix, const struct mmul_tensors *tensors,
                              const struct mmul_tensor_entry *entry, struct mmul_error *err);
     // Writes the header of `request` for `dtype`, one of `dtypes`. The elements follow it in C

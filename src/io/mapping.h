@@ -42,7 +42,7 @@ int64_t mmul_file_stored_ns(int fd);
 
 // Checks that the file is as long as before, and that every page could be read (`has_failed`:
 // base/guard.h). Fails as mmul_matrix_read and mmul_output_write do, and with MMUL_ERR_DATA if
-// pages of an input failed that was written to.
+// pages of a changed input failed.
 enum mmul_status mmul_mapped_check(const struct mmul_mapped_file *file, bool has_failed,
                                    struct mmul_error *err);
 

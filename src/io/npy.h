@@ -42,9 +42,9 @@ bool mmul_npy_type(const char *descr, enum mmul_dtype *dtype, bool *is_big);
 
 struct mmul_tensor_entry;
 
-// Reads type and sizes of a header, without any limit on them but the entry's room. A type that is
-// not read keeps its name from the file. Fails with MMUL_ERR_DATA: invalid header, or more
-// dimensions than an entry has.
+// Reads any type and sizes of a header, as far as the entry has room. A type that is not read keeps
+// its name from the file. Fails with MMUL_ERR_DATA: invalid header, or more dimensions than an
+// entry has.
 enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_bytes,
                                    const char *name, struct mmul_tensor_entry *entry,
                                    struct mmul_error *err);

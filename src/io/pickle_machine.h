@@ -39,8 +39,8 @@ struct mmul_pickle_value {
     bool is_open;   // container on the current path of the walk
 };
 
-// Keys of items that have no value as their key.
-// item of a list or tuple: its index counts; state of an object
+// Special keys of items. PICKLE_PLACE: an item of a list or tuple, found by its index.
+// PICKLE_STATE: the state of an object.
 enum { PICKLE_PLACE = -1, PICKLE_STATE = -2 };
 
 struct mmul_pickle_item {

@@ -12,8 +12,8 @@ enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error 
 // Checks an existing folder in the same way. A missing one fails with MMUL_ERR_NO_INPUT.
 enum mmul_status mmul_shard_folder_check(const char *folder, struct mmul_error *err);
 
-// Splits the part after "kept:" into folder and name. *folder is released with mmul_free; *name
-// points into `kept`. Fails with MMUL_ERR_SYSTEM (memory).
+// Splits the part after "kept:" into folder and name. *folder is NULL, or released with mmul_free.
+// *name points into `kept`. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_kept_address(const char *kept, char **folder, const char **name,
                                    struct mmul_error *err);
 

@@ -14,7 +14,7 @@ struct mmul_shard_keeping {
     // Owned, `parts` of them: change times of the shards, as their machines' kernels report them
     // (io/shard_map.h).
     int64_t *changed_ns;
-    double *weights;                      // owned, `parts` of them: of the ranks
+    double *weights;                      // owned, `parts` of them: weights of the ranks
     char (*hosts)[MMUL_SHARD_HOST_BYTES]; // owned, `parts` of them
 };
 
