@@ -23,7 +23,7 @@
 
 static const double PROBE_SECONDS = 10;
 
-// --------------------------------------------------------------------------------- files and room
+// --------------------------------------------------------------------------------- files and space
 
 // Returns the bytes that this process may write into `folder`. -1 with errno: none.
 static int64_t writable_bytes(const char *folder) {

@@ -193,7 +193,7 @@ static void judge_software(struct mmul_judgement *judgement, const struct mmul_m
     }
 }
 
-// -------------------------------------------------------------------------------------------- room
+// ------------------------------------------------------------------------------------------- space
 
 static void judge_room(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
     const json_t *facts = machine->facts;

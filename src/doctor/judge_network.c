@@ -85,7 +85,7 @@ static void judge_slow(struct mmul_judgement *judgement) {
     }
 }
 
-// ------------------------------------------------------------------------------- the same address
+// -------------------------------------------------------------------------------- the same address
 
 // Returns true for one machine under two names that mpirun takes for two machines.
 static bool is_same_machine(const struct mmul_machine *machine, const struct mmul_machine *other) {

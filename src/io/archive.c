@@ -210,7 +210,7 @@ bool mmul_archive_begins_with(struct mmul_archive *archive, int64_t member,
     return is_read && got == count && memcmp(start, bytes, (size_t)count) == 0;
 }
 
-// ---------------------------------------------------------------------------------------- packing
+// ----------------------------------------------------------------------------------------- packing
 
 // The file that libzip writes an archive to. libzip itself opens files by name, which would lose
 // the lock on this one.

@@ -78,7 +78,7 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
     return mmul_output_commit(output, err);
 }
 
-// ------------------------------------------------------------------------------------ all tensors
+// ------------------------------------------------------------------------------------- all tensors
 
 // Outputs of one file, indexed by tensor. NULL: left out, or not created yet.
 struct outputs {
@@ -183,7 +183,7 @@ enum mmul_status mmul_convert_tensors(const struct mmul_tensors *tensors, const 
     return status;
 }
 
-// ------------------------------------------------------------------------------------- generating
+// -------------------------------------------------------------------------------------- generating
 
 // Writes elements [begin, end) of the whole stack, which may cross matrices.
 static enum mmul_status write_stack(struct mmul_output *output, int64_t begin, int64_t end,

@@ -34,7 +34,7 @@ struct csv {
     int64_t rows, cols;        // cols 0: not known yet
 };
 
-// ------------------------------------------------------------------------------------------ lines
+// ------------------------------------------------------------------------------------------- lines
 
 // Some programs write the byte order mark of UTF-8 at the beginning.
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
@@ -69,7 +69,7 @@ static void set_separator(struct csv *csv, char separator) {
         csv->stops['\t'] = true;
 }
 
-// ------------------------------------------------------------------------------------------ cells
+// ------------------------------------------------------------------------------------------- cells
 
 // Returns true for a cell without a number: empty, NA, N/A, or #N/A of spreadsheets.
 static bool is_missing(const char *begin, const char *end) {
@@ -343,7 +343,7 @@ enum mmul_status mmul_csv_load(struct mmul_matrix *matrix, const unsigned char *
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- probing
+// ----------------------------------------------------------------------------------------- probing
 
 // Returns true if the first cell of the line is a number.
 static bool begins_with_number(const char *at, const char *end, char separator) {
@@ -383,7 +383,7 @@ bool mmul_is_tsv(const unsigned char *start, size_t count) {
     return probe_separator(start, count) == '\t';
 }
 
-// ---------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 enum mmul_status mmul_csv_pack(const struct mmul_output *output, int to, struct mmul_error *err) {
     const char separator = output->packed->format == MMUL_FORMAT_TSV ? '\t' : ',';

@@ -16,7 +16,7 @@
 #include "io/transfer.h"
 #include "model/dtype.h"
 
-// ---------------------------------------------------------------------------------------- reading
+// ----------------------------------------------------------------------------------------- reading
 
 struct reader {
     int fd;
@@ -80,7 +80,7 @@ static enum mmul_status read_text(struct reader *r, char *text, size_t capacity)
     return status;
 }
 
-// ----------------------------------------------------------------------------------- named values
+// ------------------------------------------------------------------------------------ named values
 
 enum { UINT32 = 4, TEXT = 8, ARRAY = 9, KINDS = 13 };
 
@@ -127,7 +127,7 @@ static enum mmul_status read_values(struct reader *r, uint64_t count, uint32_t *
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- tensors
+// ----------------------------------------------------------------------------------------- tensors
 
 // Sets type and bytes of a tensor of `elements` elements, `row` of them in a row. place_tensors
 // sets the bytes of an unknown type.
@@ -257,7 +257,7 @@ enum mmul_status mmul_gguf_list_file(const struct mmul_matrix *matrix, const uns
     return mmul_gguf_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
 }
 
-// --------------------------------------------------------------------------------------- decoding
+// ---------------------------------------------------------------------------------------- decoding
 
 bool mmul_gguf_is_packed(const struct mmul_tensor_entry *entry) {
     const struct mmul_gguf_type *type = mmul_gguf_type_get((uint32_t)entry->member);

@@ -23,7 +23,7 @@ static float read_half(const unsigned char *bytes) {
     return value;
 }
 
-// ---------------------------------------------------------------------------------- 32 elements
+// ------------------------------------------------------------------------------------- 32 elements
 
 enum { SMALL = 32, LARGE = 256 };
 
@@ -92,7 +92,7 @@ static void decode_mxfp4(const unsigned char *block, float *values) {
         values[i] = d * (float)doubled[bit_field(block + 1, i, 16, 4)];
 }
 
-// --------------------------------------------------------------------------------- 256 elements
+// ------------------------------------------------------------------------------------ 256 elements
 
 // 16 bytes of scale and minimum, 4 bits each, 64 bytes of 2 bits, d, dmin: (d scale) q - dmin
 // minimum.
@@ -175,7 +175,7 @@ static void decode_iq4_xs(const unsigned char *block, float *values) {
     }
 }
 
-// ----------------------------------------------------------------------------------------- table
+// ------------------------------------------------------------------------------------------- table
 
 // Missing numbers belong to types that were removed from ggml.
 static const struct mmul_gguf_type types[] = {

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
-// ---------------------------------------------------------------------------------------- folders
+// ----------------------------------------------------------------------------------------- folders
 
 // Returns false for a folder of another user, one that is open to others, or no folder.
 static bool is_private_folder(const struct stat *found) {
@@ -52,7 +52,7 @@ enum mmul_status mmul_job_folder_check(const char *path, bool *is_there, struct 
     return err->status;
 }
 
-// ------------------------------------------------------------------------------------------ names
+// ------------------------------------------------------------------------------------------- names
 
 int64_t mmul_process_started(int64_t pid) {
     char path[64], line[1024];
@@ -92,7 +92,7 @@ enum mmul_status mmul_job_file_open(struct mmul_job_file *file, double begin,
     return mmul_fail(err, MMUL_ERR_CREATE, "the path of a job is too long");
 }
 
-// ------------------------------------------------------------------------------------------- JSON
+// -------------------------------------------------------------------------------------------- JSON
 
 // Digits of a number: readers need no more, and more take longer to write.
 enum { DIGITS = 9 };

@@ -22,7 +22,7 @@ struct mmul_jobs {
     int count;
 };
 
-// ---------------------------------------------------------------------------------------- reading
+// ----------------------------------------------------------------------------------------- reading
 
 static double get_number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -110,7 +110,7 @@ static bool is_alive(const json_t *json) {
            started == mmul_process_started(json_integer_value(json_object_get(process, "pid")));
 }
 
-// ---------------------------------------------------------------------------------------- finding
+// ----------------------------------------------------------------------------------------- finding
 
 static enum mmul_status add_job(struct mmul_jobs *jobs, const char *path, double now,
                                 struct mmul_error *err) {

@@ -78,7 +78,7 @@ bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
     return true;
 }
 
-// --------------------------------------------------------------------------------- was it there
+// -------------------------------------------------------------------------------- checks after use
 
 static enum mmul_status fail_mapped(const struct mmul_mapped_file *file, int errnum,
                                     struct mmul_error *err) {

@@ -23,7 +23,7 @@ struct target {
 
 enum { BUFFER_BYTES = 32 << 10, TILE_ROWS = 32, TILE_COLS = 64 };
 
-// -------------------------------------------------------------------------------------- C order
+// ----------------------------------------------------------------------------------------- C order
 
 static void swap2(unsigned char *bytes, int64_t count) {
     for (int64_t e = 0; e < count; e++) {
@@ -184,7 +184,7 @@ enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first,
     return MMUL_OK;
 }
 
-// -------------------------------------------------------------------------------- Fortran order
+// ----------------------------------------------------------------------------------- Fortran order
 
 // Rows [row, row + rows) and columns [col, col + cols) of one matrix of the stack.
 struct rectangle {

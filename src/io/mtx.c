@@ -30,7 +30,7 @@ struct mtx {
 
 static const bool word_ends[256] = {[' '] = true, ['\t'] = true, ['\r'] = true, ['\n'] = true};
 
-// ------------------------------------------------------------------------------------------ words
+// ------------------------------------------------------------------------------------------- words
 
 static enum mmul_status fail_line(const struct mtx *mtx, const char *what, const char *begin,
                                   const char *end, struct mmul_error *err) {
@@ -96,7 +96,7 @@ static bool find_line(struct mtx *mtx, enum mmul_status *status, struct mmul_err
     return false;
 }
 
-// ----------------------------------------------------------------------------------------- header
+// ------------------------------------------------------------------------------------------ header
 
 static bool is_word(const char *begin, const char *end, const char *word) {
     return (size_t)(end - begin) == strlen(word) &&
@@ -171,7 +171,7 @@ static enum mmul_status read_sizes(struct mtx *mtx, struct mmul_error *err) {
     return status == MMUL_OK ? end_line(mtx, err) : status;
 }
 
-// ---------------------------------------------------------------------------------------- entries
+// ----------------------------------------------------------------------------------------- entries
 
 struct entry {
     int64_t row, col;
@@ -281,7 +281,7 @@ static enum mmul_status read_entries(struct mtx *mtx, struct mmul_error *err) {
     return status;
 }
 
-// -------------------------------------------------------------------------------------- the whole
+// --------------------------------------------------------------------------------------- the whole
 
 static enum mmul_status decode_file(struct mtx *mtx, struct mmul_decoded *to,
                                     struct mmul_matrix_info *info, struct mmul_error *err) {

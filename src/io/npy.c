@@ -48,7 +48,7 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------------------- parsing
+// ----------------------------------------------------------------------------------------- parsing
 
 struct scanner {
     const char *at, *end;
@@ -200,7 +200,7 @@ static bool scan_dict(struct scanner *scanner, struct fields *fields) {
     return scanner->at == scanner->end || fail_expected(scanner, "nothing after the dict");
 }
 
-// ---------------------------------------------------------------------------------------- meaning
+// ----------------------------------------------------------------------------------------- meaning
 
 static const struct {
     const char *type; // numpy's name, without the byte order
@@ -298,7 +298,7 @@ enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_byt
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]) {

@@ -13,7 +13,7 @@
 
 static const char ending[] = ".npy";
 
-// ---------------------------------------------------------------------------------------- listing
+// ----------------------------------------------------------------------------------------- listing
 
 // Reads the member's header into `bytes`, which has room for the longest one. Returns its length, 0
 // if it is invalid.
@@ -122,7 +122,7 @@ enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
     return status;
 }
 
-// -------------------------------------------------------------------------------------- unpacking
+// --------------------------------------------------------------------------------------- unpacking
 
 static enum mmul_status copy_member(struct mmul_archive_stream *stream, const char *name,
                                     int64_t expected, struct mmul_decoded *to,

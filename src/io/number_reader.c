@@ -17,7 +17,7 @@
 
 enum { BUFFER_BYTES = 1 << 20, NUMBER_MAX = 1024 };
 
-// ---------------------------------------------------------------------------------------- reading
+// ----------------------------------------------------------------------------------------- reading
 
 enum mmul_status mmul_number_reader_init(struct mmul_number_reader *reader, int fd,
                                          const char *name, int64_t offset, struct mmul_error *err) {
@@ -93,7 +93,7 @@ enum mmul_status mmul_number_reader_skip_line(struct mmul_number_reader *reader,
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- numbers
+// ----------------------------------------------------------------------------------------- numbers
 
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';

@@ -281,7 +281,7 @@ static enum mmul_status execute_pickle(struct mmul_pickle_machine *m, int *root)
     return mmul_pickle_fail_cut(m);
 }
 
-// ---------------------------------------------------------------------------------------- results
+// ----------------------------------------------------------------------------------------- results
 
 static enum mmul_status list_storages(const struct mmul_pickle_machine *m,
                                       struct mmul_pickle *pickle) {

@@ -143,7 +143,7 @@ enum mmul_status mmul_pickle_build(struct mmul_pickle_machine *m);
 // Returns the bytes per element of the storage.
 int mmul_pickle_storage_bytes_each(const struct mmul_pickle_value *storage);
 
-// ------------------------------------------------------------------------- pickle_numpy.c: arrays
+// -------------------------------------------------------------------------- pickle_numpy.c: arrays
 
 // Evaluate numpy.dtype(...), the state of a dtype, the state of an array (`array` is its value),
 // and numpy.core.numeric._frombuffer(...).

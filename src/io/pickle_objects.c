@@ -93,7 +93,7 @@ static const struct global_row {
 };
 enum { GLOBAL_COUNT = sizeof globals / sizeof *globals };
 
-// ---------------------------------------------------------------------------------------- globals
+// ----------------------------------------------------------------------------------------- globals
 
 static bool is_named(struct mmul_pickle_text text, const char *name) {
     return (int)strlen(name) == text.length && memcmp(name, text.text, strlen(name)) == 0;
@@ -128,7 +128,7 @@ enum mmul_status mmul_pickle_push_global(struct mmul_pickle_machine *m,
     return status == MMUL_OK ? mmul_pickle_push_new(m, value) : status;
 }
 
-// --------------------------------------------------------------------------------------- storages
+// ---------------------------------------------------------------------------------------- storages
 
 int mmul_pickle_storage_bytes_each(const struct mmul_pickle_value *storage) {
     return globals[storage->whole].bytes;
@@ -171,7 +171,7 @@ enum mmul_status mmul_pickle_take_persistent(struct mmul_pickle_machine *m) {
     return mmul_pickle_fail(m, "has a persistent id that is no storage");
 }
 
-// ---------------------------------------------------------------------------------------- tensors
+// ----------------------------------------------------------------------------------------- tensors
 
 static enum mmul_status push_unreadable_tensor(struct mmul_pickle_machine *m, const char *type,
                                                const struct mmul_pickle_value *sizes) {
@@ -237,7 +237,7 @@ static enum mmul_status push_tensor(struct mmul_pickle_machine *m,
     return mmul_pickle_push_tensor(m, &made);
 }
 
-// ---------------------------------------------------------------------------------------- objects
+// ----------------------------------------------------------------------------------------- objects
 
 // Pushes OrderedDict() or, as Python 2 writes it, OrderedDict([[key, value], ...]).
 static enum mmul_status push_ordered(struct mmul_pickle_machine *m,

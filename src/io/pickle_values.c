@@ -16,7 +16,7 @@ enum mmul_status mmul_pickle_fail_cut(struct mmul_pickle_machine *m) {
     return mmul_pickle_fail(m, "ends too early");
 }
 
-// ------------------------------------------------------------------------------------------ stack
+// ------------------------------------------------------------------------------------------- stack
 
 enum mmul_status mmul_pickle_grow(struct mmul_pickle_machine *m, void *array, int64_t count,
                                   int64_t *room, size_t bytes_each) {
@@ -87,7 +87,7 @@ struct mmul_pickle_value *mmul_pickle_pop(struct mmul_pickle_machine *m) {
     return value;
 }
 
-// ------------------------------------------------------------------------------------- containers
+// -------------------------------------------------------------------------------------- containers
 
 enum mmul_status mmul_pickle_append(struct mmul_pickle_machine *m, int container, int key,
                                     int value) {
@@ -198,7 +198,7 @@ bool mmul_pickle_take_sizes(const struct mmul_pickle_machine *m,
     return true;
 }
 
-// ------------------------------------------------------------------------------------------- memo
+// -------------------------------------------------------------------------------------------- memo
 
 enum mmul_status mmul_pickle_memo_put(struct mmul_pickle_machine *m, uint32_t index) {
     const int64_t most = m->end - m->at; // each takes bytes of the pickle

@@ -147,7 +147,7 @@ static enum mmul_status mark_duplicate_names(struct mmul_pickle_machine *m,
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------------------- skipped
+// ----------------------------------------------------------------------------------------- skipped
 
 static int compare_names(const void *a, const void *b) {
     const struct mmul_tensors_skipped *x = a, *y = b;

@@ -86,7 +86,7 @@ __attribute__((format(printf, 2, 3))) static enum mmul_status add_notice(const s
     return status;
 }
 
-// ------------------------------------------------------------------------------------- one wish
+// ---------------------------------------------------------------------------------------- one wish
 
 static const char *const WORDS[] = {"rows", "cols", "replicate", "grid"};
 static const enum mmul_placement_kind KINDS[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,

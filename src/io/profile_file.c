@@ -22,7 +22,7 @@ enum { MOST_BYTES = 1 << 20 };
 
 static const char schema[] = "mpimatmul-profile";
 
-// ------------------------------------------------------------------------------------------ names
+// ------------------------------------------------------------------------------------------- names
 
 enum mmul_status mmul_profile_path(const char *host, char path[static 512],
                                    struct mmul_error *err) {
@@ -48,7 +48,7 @@ char *mmul_profile_date(char date[static 24]) {
     return date;
 }
 
-// ---------------------------------------------------------------------------------------- entries
+// ----------------------------------------------------------------------------------------- entries
 
 enum mmul_status mmul_profile_create(const char *host, struct mmul_profile **profile,
                                      struct mmul_error *err) {
@@ -184,7 +184,7 @@ void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profi
     profile->tests[profile->test_count++] = *test;
 }
 
-// ---------------------------------------------------------------------------------------- loading
+// ----------------------------------------------------------------------------------------- loading
 
 static enum mmul_status fail_damaged(const char *path, const char *what, struct mmul_error *err) {
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no profile of this program: %s", path, what);
@@ -354,7 +354,7 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- storing
+// ----------------------------------------------------------------------------------------- storing
 
 static json_t *device_json(const struct mmul_profile_device *d) {
     const struct mmul_profile_key *key = &d->key;

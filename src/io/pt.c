@@ -40,7 +40,7 @@ struct source {
     struct mmul_pt_old old;
 };
 
-// ---------------------------------------------------------------------------------------- members
+// ----------------------------------------------------------------------------------------- members
 
 static const char pickle_name[] = "data.pkl";
 
@@ -173,7 +173,7 @@ static void close_source(struct source *source) {
     mmul_archive_close(source->archive);
 }
 
-// ---------------------------------------------------------------------------------------- listing
+// ----------------------------------------------------------------------------------------- listing
 
 // Computes the number of elements, and the distance from the first to the last in the storage, both
 // included. Returns false if there are too many to count.
@@ -290,7 +290,7 @@ enum mmul_status mmul_pt_list_file(const struct mmul_matrix *matrix, const unsig
     return mmul_pt_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
 }
 
-// --------------------------------------------------------------------------------------- decoding
+// ---------------------------------------------------------------------------------------- decoding
 
 // The elements of an entry while they are read: from a member of an archive or from the file, as
 // bytes or as text.

@@ -23,7 +23,7 @@ static enum mmul_status fail_file(const char *name, const char *what, struct mmu
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a valid PyTorch file: %s", name, what);
 }
 
-// --------------------------------------------------------------------------------------- storages
+// ---------------------------------------------------------------------------------------- storages
 
 static int compare_texts(struct mmul_pickle_text a, struct mmul_pickle_text b) {
     const int length = a.length < b.length ? a.length : b.length;
@@ -95,7 +95,7 @@ const struct mmul_pt_old_storage *mmul_pt_old_find(const struct mmul_pt_old *old
                    compare_stored);
 }
 
-// ---------------------------------------------------------------------------------------- pickles
+// ----------------------------------------------------------------------------------------- pickles
 
 enum { MAGIC, VERSION, MACHINE, OBJECT, KEYS, PICKLES };
 

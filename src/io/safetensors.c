@@ -57,7 +57,7 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
     return MMUL_OK;
 }
 
-// ------------------------------------------------------------------------------------- one tensor
+// -------------------------------------------------------------------------------------- one tensor
 
 static enum mmul_status fail_entry(const char *file, const char *tensor, const char *what,
                                    struct mmul_error *err) {
@@ -143,7 +143,7 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
     return MMUL_OK;
 }
 
-// -------------------------------------------------------------------------------------- whole
+// ------------------------------------------------------------------------------------------- whole
 // header
 
 // A reserved key: no tensor can have this name.
@@ -236,7 +236,7 @@ enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 // Adds the tensor's entry to the header. `begin` is the offset of its elements. Returns false if
 // its name is not UTF-8.

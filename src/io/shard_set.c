@@ -85,7 +85,7 @@ struct mmul_shape mmul_shard_shape(const struct mmul_shard_set *set, int part) {
     return shape;
 }
 
-// ---------------------------------------------------------------------------------------- storing
+// ----------------------------------------------------------------------------------------- storing
 
 static json_t *keeping_json(const struct mmul_shard_set *set) {
     const struct mmul_shard_keeping *kept = set->kept;
@@ -160,7 +160,7 @@ out:
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- loading
+// ----------------------------------------------------------------------------------------- loading
 
 // Unchecked values of the JSON, borrowed from it.
 struct raw_set {

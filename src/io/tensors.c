@@ -81,7 +81,7 @@ const char *mmul_tensors_metadata(const struct mmul_tensors *tensors, const char
     return json_string_value(json_object_get(tensors->metadata, name));
 }
 
-// ---------------------------------------------------------------------------------------- finding
+// ----------------------------------------------------------------------------------------- finding
 
 static const struct mmul_tensor_entry *find_tensor(const struct mmul_tensors *tensors,
                                                    const char *name, size_t length) {
@@ -183,7 +183,7 @@ enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const cha
     return mmul_tensor_check_type(found, path, err);
 }
 
-// ----------------------------------------------------------------------------------------- shapes
+// ------------------------------------------------------------------------------------------ shapes
 
 enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
                                      const char *kind, struct mmul_shape *shape,
