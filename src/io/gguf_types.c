@@ -94,8 +94,8 @@ static void decode_mxfp4(const unsigned char *block, float *values) {
 
 // ------------------------------------------------------------------------------------ 256 elements
 
-// 16 bytes of scale and minimum, 4 bits each, 64 bytes of 2 bits, d, dmin: (d scale) q - dmin
-// minimum.
+// 16 bytes of scale and minimum, 4 bits each, 64 bytes of 2 bits, d, dmin:
+// (d scale) q - dmin minimum.
 static void decode_q2_k(const unsigned char *block, float *values) {
     const float d = read_half(block + 80), least = read_half(block + 82);
     for (int i = 0; i < LARGE; i++) {
@@ -164,8 +164,8 @@ static void decode_q6_k(const unsigned char *block, float *values) {
     }
 }
 
-// d, 2 bytes of the upper 2 bits of 8 scales, 4 of their lower 4 bits, 128 bytes of 4 bits: (d
-// (scale - 32)) q.
+// d, 2 bytes of the upper 2 bits of 8 scales, 4 of their lower 4 bits, 128 bytes of 4 bits:
+// (d (scale - 32)) q.
 static void decode_iq4_xs(const unsigned char *block, float *values) {
     const float d = read_half(block);
     for (int i = 0; i < LARGE; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The structure of an open matrix, private to the files of this folder that open, read and compare
-// it.
+// The structure of an open matrix, and the calls that only the library itself makes. Files of this
+// folder open, read and compare matrices with it.
 #pragma once
 
 #include "io/address.h"

@@ -191,8 +191,8 @@ struct rectangle {
     int64_t matrix, row, rows, col, cols;
 };
 
-// Returns the index of the rectangle's first element. The first index runs fastest: element (b, d,
-// i, j) is at b + B (d + D (i + M j)). Rows are B D apart, columns B D M.
+// Returns the index of the rectangle's first element. The first index runs fastest:
+// element (b, d, i, j) is at b + B (d + D (i + M j)). Rows are B D apart, columns B D M.
 static int64_t fortran_element(struct mmul_shape shape, struct rectangle at) {
     int64_t b = at.matrix / shape.depth, d = at.matrix % shape.depth;
     return b + shape.batch * (d + shape.depth * (at.row + shape.rows * at.col));

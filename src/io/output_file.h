@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The structure of an output, private to the files of this folder, and the calls that only the
-// library itself makes.
+// The structure of an output, and the calls that only the library itself makes. Files of this
+// folder create, write and commit outputs with it.
 #pragma once
 
 #include <sys/types.h>

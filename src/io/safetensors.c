@@ -143,8 +143,7 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
     return MMUL_OK;
 }
 
-// ------------------------------------------------------------------------------------------- whole
-// header
+// ------------------------------------------------------------------------------------ whole header
 
 // A reserved key: no tensor can have this name.
 static const char metadata_key[] = "__metadata__";
