@@ -20,7 +20,8 @@ struct mmul_host {
     // Set by mmul_visit_make:
     int machine; // index in the visit
     bool is_own; // the host is this machine
-    // Shares only the first label with the first line of its machine.
+    // True if mpirun takes it for its machine, though only the first label is that of the first
+    // line.
     bool is_mistaken;
 };
 
