@@ -293,7 +293,7 @@ static enum mmul_status read_set(const struct raw_set *raw, const char *path,
                                  struct mmul_shard_set **set, struct mmul_error *err) {
     struct mmul_shard_set *made = NULL;
     size_t offsets = json_is_array(raw->offsets) ? json_array_size(raw->offsets) : 0;
-    if (offsets < 2 || offsets > MMUL_SHARDS_MAX)
+    if (offsets < 2 || offsets - 1 > MMUL_SHARDS_MAX)
         return fail_set(path, "unusable number of offsets", err);
     enum mmul_status status = mmul_shard_set_create((int)offsets - 1, &made, err);
     if (status == MMUL_OK)

@@ -37,11 +37,14 @@ enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
     if (path.failed)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
     int opened = mkostemp(path.data, O_CLOEXEC);
-    if (opened >= 0 && unlink(path.data) == 0)
+    if (opened >= 0 && unlink(path.data) == 0) {
         *fd = opened;
-    else
+    } else {
         status = mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot create a temporary file in '%s'",
                                  mmul_temporary_folder());
+        if (opened >= 0)
+            close(opened);
+    }
     mmul_text_fini(&path);
     return status;
 }
