@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// From characters to words. What Python spells in more ways than one (tabs, backslashes, prefixes of strings,
-// numbers that are not decimal) is refused here, by its name.
+// The lexer. Accepts one spelling where Python allows several. Tabs as indentation, backslashes at
+// line ends, string prefixes other than f and non-decimal numbers are refused with a specific
+// message.
 #include "tensor/lexer.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 void mmul_lexer_init(struct mmul_lexer *lexer, const struct mmul_source *source,
                      struct mmul_span part, bool is_expression) {
-    static const char mark[] = "\xEF\xBB\xBF"; // some editors begin files with it
+    static const char mark[] = "\xEF\xBB\xBF"; // UTF-8 byte order mark, which some editors write
     *lexer = (struct mmul_lexer){.source = source,
                                  .at = part.begin,
                                  .end = part.end,
@@ -56,7 +57,7 @@ static enum mmul_status skip_blanks(struct mmul_lexer *lexer, struct mmul_error 
     return MMUL_ERR_DATA;
 }
 
-// Blanks at the beginning of a line that has something on it.
+// Reads the indentation of the next line that is not empty.
 static enum mmul_status begin_line(struct mmul_lexer *lexer, struct mmul_error *err) {
     int begin = lexer->at;
     enum mmul_status status = skip_blanks(lexer, err);
@@ -113,7 +114,7 @@ static enum mmul_status take_number(struct mmul_lexer *lexer, struct mmul_error 
     return MMUL_OK;
 }
 
-// Quotes of one or three.
+// Reads a string in single or triple quotes.
 static enum mmul_status take_string(struct mmul_lexer *lexer, struct mmul_token *token,
                                     struct mmul_error *err) {
     const struct mmul_lexer before = *lexer;
@@ -196,7 +197,7 @@ enum mmul_status mmul_lexer_next(struct mmul_lexer *lexer, struct mmul_token *to
         return status;
     token->at.begin = lexer->at;
     int c = peek(lexer, 0);
-    if (c < 0 && lexer->brackets == 0 && lexer->indent_count > 1) { // the last line does not end
+    if (c < 0 && lexer->brackets == 0 && lexer->indent_count > 1) { // the last line has no newline
         token->kind = MMUL_TOKEN_NEWLINE;
         lexer->is_line_begun = false;
     } else if (c < 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A format is read, the digits of the value are made by the C library, and then grouped and padded. Formats of other
-// bases, of locales and within formats are refused.
+// Parses a format, lets the C library make the digits, then groups and pads them. Other number
+// bases, locales and nested formats are refused.
 #include "tensor/number_format.h"
 
 #include <ctype.h>
@@ -9,10 +9,10 @@
 #include <string.h>
 
 struct format {
-    const char *fill; // one character of UTF-8, fill_bytes long
+    const char *fill; // one UTF-8 character of fill_bytes bytes
     int fill_bytes;
     char align;           // '<', '>', '^' or '=' (between sign and digits)
-    char sign;            // '-': of negative ones alone, '+' or ' ': of all
+    char sign;            // '-': only negative numbers; '+' or ' ': all numbers
     char grouping;        // ',' or '_'; '\0': none
     char type;            // '\0': as str()
     int width, precision; // precision -1: not given
@@ -31,7 +31,7 @@ static bool is_align(char c) {
     return c != '\0' && strchr("<>^=", c) != NULL;
 }
 
-// False: there are too many.
+// Returns false if the number is too large.
 static bool read_whole(const char **at, int *number) {
     for (*number = 0; isdigit((unsigned char)**at); ++*at)
         if (*number <= MMUL_FORMAT_WIDTH_MOST)
@@ -80,7 +80,7 @@ static const char *read_format(const char *at, bool is_text, struct format *f) {
     return NULL;
 }
 
-// NULL: the type fits the value.
+// Returns NULL if the type fits the value, else the problem.
 static const char *check_type(const struct format *f, const struct mmul_object *x) {
     const bool is_whole = mmul_object_is_whole(x);
     if (x->kind == MMUL_OBJECT_STRING)
@@ -96,9 +96,11 @@ static const char *check_type(const struct format *f, const struct mmul_object *
 
 // ------------------------------------------------------------------------------------------ digits
 
-enum { DIGITS_MOST = 1400 }; // 309 before a point, 999 behind it
+// 309 digits before the point and 999 after it fit.
+enum { DIGITS_MOST = 1400 };
 
-// %g, but with a point or an exponent in each number: one digit less stands before the point.
+// Writes like %g, but always with a point or an exponent. The exponent form starts one digit
+// earlier.
 static void write_general(double size, int precision, char digits[static DIGITS_MOST]) {
     precision = precision > 0 ? precision : 1;
     snprintf(digits, DIGITS_MOST, "%.*e", precision - 1, size);
@@ -137,7 +139,7 @@ static void write_typed(char type, double size, int precision, char digits[stati
     }
 }
 
-// Of |x|.
+// Writes the digits of |x|.
 static void write_digits(const struct format *f, const struct mmul_object *x,
                          char digits[static DIGITS_MOST]) {
     const double size = fabs(mmul_object_number(x));
@@ -164,11 +166,11 @@ static void write_digits(const struct format *f, const struct mmul_object *x,
     }
 }
 
-// ------------------------------------------------------------------------------- groups and padding
+// ------------------------------------------------------------------------------ groups and padding
 
 struct pieces {
-    const char *digits; // the whole ones, and what comes behind them
-    int whole, zeros;   // digits that are grouped; zeros before these
+    const char *digits; // integer digits, followed by the rest of the number
+    int whole, zeros;   // digits to group; zeros in front of them
     char grouping;
 };
 
@@ -196,7 +198,7 @@ static int count_characters(const char *text, int bytes) {
     return count;
 }
 
-// All of it, or nothing where there is no room before `end`. Returns where the next one goes.
+// Appends all bytes, or none if they do not fit before `end`. Returns the new end of the text.
 static char *append_bytes(const char *from, int bytes, char *to, const char *end) {
     if (bytes >= end - to)
         return to;
@@ -205,7 +207,7 @@ static char *append_bytes(const char *from, int bytes, char *to, const char *end
     return to + bytes;
 }
 
-// The first `bytes` of the body behind the sign.
+// Appends the sign and the first `bytes` of the body, padded to the width.
 static void append_padded(const struct format *f, const char *sign, const char *body, int bytes,
                           char *text, size_t capacity) {
     const int length = count_characters(sign, (int)strlen(sign)) + count_characters(body, bytes);
@@ -235,7 +237,7 @@ static void append_number(const struct format *f, const struct mmul_object *x, c
     struct pieces p = {.digits = digits, .grouping = f->grouping};
     p.whole = (int)strspn(digits, "0123456789");
     const int others = (int)(strlen(sign) + strlen(digits)) - p.whole;
-    // Zeros before grouped digits are digits of groups, too.
+    // Zero padding takes part in the grouping.
     const bool has_zeros = f->align == '=' && f->fill_bytes == 1 && *f->fill == '0' && p.whole > 0;
     while (has_zeros && others + count_whole(&p) < f->width)
         p.zeros++;

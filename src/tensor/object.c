@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Python's arithmetic of numbers. What does not fit into 64 bits is refused: Python would go on with longer ones.
+// Python's arithmetic on numbers, and their text form. Integers have 64 bits; a result that does
+// not fit is an error, where Python would switch to longer ones.
 #include "tensor/object.h"
 
 #include <math.h>
@@ -68,7 +69,7 @@ char *mmul_object_shape(const struct mmul_object *matrix, char text[static 96]) 
     return text;
 }
 
-// The shortest digits that are this number again, as repr.
+// Writes the shortest decimal text that reads back as the same double, as Python's repr.
 static void format_real(double x, char text[static 40]) {
     int digits = 1, exponent = 0;
     if (!isfinite(x)) {
@@ -159,7 +160,7 @@ static const char *calculate_whole(char operator, int64_t x, int64_t y,
     case 'p':
         fits = power(x, y, &made);
         break;
-    default: // 'q' and '%': rounded down
+    default: // 'q' and '%': floor division
         fits = !(x == INT64_MIN && y == -1);
         if (fits) {
             int64_t left = x % y;
@@ -210,7 +211,7 @@ const char *mmul_object_calculate(const char *operator, const struct mmul_object
                                   const struct mmul_object *y, struct mmul_object *result) {
     bool whole = mmul_object_is_whole(x) && mmul_object_is_whole(y);
     double left = mmul_object_number(x), right = mmul_object_number(y);
-    // One letter each: p is a power, q a quotient rounded down.
+    // Single letters for longer operators: p is power, q is floor division.
     char letter = strcmp(operator, "**") == 0   ? 'p'
                   : strcmp(operator, "//") == 0 ? 'q'
                                                 :

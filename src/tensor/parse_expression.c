@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Expressions, with Python's precedence: or, and, not, comparisons, sums, products, signs, powers, then what follows a
-// name.
+// Parses expressions with Python's precedence, lowest first: or, and, not, comparisons, sums,
+// products, signs, powers, then calls, subscripts and attributes.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static enum mmul_status parse_number(struct mmul_parser *parser, struct mmul_nod
     return mmul_parser_advance(parser);
 }
 
-// The characters that escapes stand for. {{ and }} of f-strings are one each.
+// Resolves escapes. In f-strings, {{ and }} each become one brace.
 static enum mmul_status parse_text(struct mmul_parser *parser, struct mmul_span part,
                                    bool is_format, struct mmul_node **node) {
     static const char letters[] = "nt\\'\"r", meanings[] = "\n\t\\'\"\r";
@@ -63,7 +63,7 @@ static enum mmul_status parse_text(struct mmul_parser *parser, struct mmul_span 
             c = meanings[letter - letters];
             i++;
         } else if (is_format && (c == '{' || c == '}')) {
-            i++; // its twin
+            i++; // skip the second brace
         }
         copy[length++] = c;
     }
@@ -71,7 +71,7 @@ static enum mmul_status parse_text(struct mmul_parser *parser, struct mmul_span 
     return MMUL_OK;
 }
 
-// Behind the colon of a field: its format, as it stands there.
+// Parses the format after the colon of a field and keeps its text.
 static enum mmul_status parse_field_format(struct mmul_parser *parser, struct mmul_span format,
                                            struct mmul_node **node) {
     struct mmul_node *field = NULL;
@@ -87,7 +87,7 @@ static enum mmul_status parse_field_format(struct mmul_parser *parser, struct mm
     return status;
 }
 
-// Between two braces: an expression, and perhaps a format.
+// Parses the inside of {...}: an expression and optionally a format.
 static enum mmul_status parse_field(struct mmul_parser *parser, struct mmul_span part,
                                     struct mmul_node **node) {
     struct mmul_parser inner = {.arena = parser->arena, .err = parser->err, .depth = parser->depth};
@@ -110,7 +110,7 @@ static bool is_twin(const struct mmul_parser *parser, int at, int end) {
     return at + 1 < end && parser->lexer.source->text[at + 1] == parser->lexer.source->text[at];
 }
 
-// Text and fields in turn.
+// Splits an f-string into text and fields.
 static enum mmul_status parse_format(struct mmul_parser *parser, struct mmul_span inside,
                                      struct mmul_node *format) {
     const char *text = parser->lexer.source->text;
@@ -146,7 +146,7 @@ static enum mmul_status parse_format(struct mmul_parser *parser, struct mmul_spa
     return status;
 }
 
-// One string, or several in a row, which are one.
+// Parses one string, or adjacent strings, which are concatenated.
 static enum mmul_status parse_strings(struct mmul_parser *parser, struct mmul_node **node) {
     struct mmul_node *all = NULL;
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_FORMAT, parser->token.at, &all);
@@ -212,9 +212,9 @@ static enum mmul_status parse_atom(struct mmul_parser *parser, struct mmul_node 
     return mmul_parser_fail(parser, "a value");
 }
 
-// -------------------------------------------------------------------------------- what follows it
+// ------------------------------------------------------------------ calls, subscripts, attributes
 
-// An argument, and the comma after it.
+// Parses an argument and the comma after it.
 static enum mmul_status parse_argument(struct mmul_parser *parser, struct mmul_node *call) {
     struct mmul_node *value = NULL, *keyword = NULL;
     if (mmul_parser_sees(parser, "*") || mmul_parser_sees(parser, "**"))
@@ -253,7 +253,7 @@ static enum mmul_status parse_bound(struct mmul_parser *parser, struct mmul_node
     return status == MMUL_OK ? mmul_parser_add(parser, slice, bound) : status;
 }
 
-// a:b, a:b:c, or one index; and the comma after it.
+// Parses a:b, a:b:c or a single index, and the comma after it.
 static enum mmul_status parse_index(struct mmul_parser *parser, struct mmul_node *subscript) {
     struct mmul_node *slice = NULL;
     const struct mmul_span at = {parser->token.at.begin, parser->token.at.begin};
@@ -281,7 +281,7 @@ static enum mmul_status parse_index(struct mmul_parser *parser, struct mmul_node
     return status;
 }
 
-// One of (...), [...] and .name after `left`, which becomes a part of it.
+// Parses one of (...), [...] and .name after `left`, which becomes its child.
 static enum mmul_status parse_trailer(struct mmul_parser *parser, struct mmul_node **left) {
     struct mmul_node *node = NULL;
     bool is_call = mmul_parser_sees(parser, "("), is_subscript = mmul_parser_sees(parser, "[");
@@ -345,7 +345,7 @@ static const char *find_operator(const struct mmul_parser *parser, const char *c
     return NULL;
 }
 
-// Left to right.
+// Left-associative operators.
 static enum mmul_status parse_chain(struct mmul_parser *parser, const char *const *operators,
                                     parse_function *parse_operand, struct mmul_node **node) {
     const char *operator;
@@ -361,7 +361,8 @@ static enum mmul_status parse_chain(struct mmul_parser *parser, const char *cons
     return status;
 }
 
-// -x, and x ** y, which binds tighter on its left side and not on its right.
+// -x and x ** y: the power binds tighter than a sign on its left, less tightly than one on its
+// right.
 static enum mmul_status parse_sign(struct mmul_parser *parser, struct mmul_node **node) {
     struct mmul_node *operand = NULL;
     const struct mmul_span at = parser->token.at;
@@ -439,7 +440,7 @@ static enum mmul_status parse_not(struct mmul_parser *parser, struct mmul_node *
     return status;
 }
 
-// x WORD y WORD z: one node.
+// x WORD y WORD z becomes one node.
 static enum mmul_status parse_logic(struct mmul_parser *parser, const char *word,
                                     parse_function *parse_operand, struct mmul_node **node) {
     struct mmul_node *logic = NULL, *operand = NULL;

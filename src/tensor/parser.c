@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Statements and blocks, and what both halves of the parser need. One look ahead; depth is bounded, so that no text
-// can use the stack up.
+// Statements and blocks, and the helpers that both halves of the parser share. A recursive descent
+// parser with one token of look-ahead. The nesting depth is bounded, so that no text overflows the
+// stack.
 #include "tensor/parser.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ bool mmul_parser_sees(const struct mmul_parser *parser, const char *word) {
     return is_word && is_text(parser, token->at, word);
 }
 
-// Is it a word that Python keeps for itself?
+// Returns true for a reserved word of Python.
 static bool is_keyword(const char *word) {
     static const char *const ours[] = {"for",  "in",    "def",   "return",   "if", "elif",
                                        "else", "False", "None",  "True",     "or", "and",
@@ -88,7 +89,7 @@ enum mmul_status mmul_parser_add(struct mmul_parser *parser, struct mmul_node *p
     else
         parent->last->next = child;
     parent->last = child;
-    // The left side of an operator is walked along, not gone into.
+    // The evaluator walks a chain of left operands in a loop, so the chain adds no depth.
     bool is_chain = parent->kind == MMUL_NODE_BINARY && child->outer == parent;
     int depth = child->depth + (is_chain ? 0 : 1);
     parent->depth = depth > parent->depth ? depth : parent->depth;
@@ -139,7 +140,7 @@ static bool begins_compound(const struct mmul_parser *parser) {
            mmul_parser_sees(parser, "def");
 }
 
-// ':' and the indented lines after it, or a simple statement in its line.
+// Parses ':' and the indented lines after it, or a simple statement on the same line.
 static enum mmul_status parse_block(struct mmul_parser *parser, struct mmul_node *parent) {
     struct mmul_node *block = NULL;
     enum mmul_status status = mmul_parser_expect(parser, ":", "before a block");
@@ -175,7 +176,7 @@ const char *mmul_node_range(const struct mmul_node *loop) {
                                                     : NULL;
 }
 
-// What stands left of '=': names.
+// Checks that the left side of '=' consists of names.
 static enum mmul_status check_target(struct mmul_parser *parser, const struct mmul_node *target) {
     bool is_tuple = target->kind == MMUL_NODE_TUPLE;
     const struct mmul_node *name = is_tuple ? target->first : target;
@@ -236,7 +237,7 @@ static enum mmul_status parse_jump(struct mmul_parser *parser, struct mmul_node 
     return end_line(parser);
 }
 
-// `elif` is an if inside of else.
+// `elif` becomes an if inside the else block.
 static enum mmul_status parse_if(struct mmul_parser *parser, struct mmul_node *node) {
     struct mmul_node *condition = NULL, *otherwise = NULL, *inner = NULL;
     enum mmul_status status = mmul_parse_expression(parser, false, &condition);
@@ -338,7 +339,7 @@ static enum mmul_status parse_return(struct mmul_parser *parser, struct mmul_nod
     return status == MMUL_OK ? end_line(parser) : status;
 }
 
-// x += y is x = x + y.
+// x += y becomes x = x + y.
 static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *operator,
                                         struct mmul_node * node) {
     const struct mmul_node *target = node->first;
@@ -362,7 +363,7 @@ static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *
     return status == MMUL_OK ? end_line(parser) : status;
 }
 
-// An expression, or an assignment.
+// An expression or an assignment.
 static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_node *node) {
     static const struct {
         const char *word, *operator;

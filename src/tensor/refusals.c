@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What Python has and this language has not, with what to write instead.
+// Tables of Python constructs and numpy functions that this language lacks, each with the code to
+// write instead. The parser and the lookup of names quote them in their hints.
 #include <string.h>
 
 #include "tensor/tree.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// NAME=VALUE: another value for a line `NAME = literal` of the text.
+// Settings from the command line, NAME=VALUE: replaces the literal of a line `NAME = literal` in
+// the syntax tree before evaluation.
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "base/text.h"
 #include "tensor/script.h"
 
-// The literal of `NAME = 64`, `NAME = -1` or `NAME = "text"`; NULL: the statement is something else.
+// Returns the literal of `NAME = 64`, `NAME = -1` or `NAME = "text"`; NULL for other statements.
 static struct mmul_node *literal_of(const struct mmul_node *statement) {
     if (statement->kind != MMUL_NODE_ASSIGN || statement->first->kind != MMUL_NODE_NAME)
         return NULL;
@@ -19,7 +20,8 @@ static struct mmul_node *literal_of(const struct mmul_node *statement) {
     return is_negative || is_literal ? value : NULL;
 }
 
-enum { SHOWN_BYTES = 61 }; // of a long setting both ends
+// Bytes shown of a setting; a longer one keeps its beginning and end.
+enum { SHOWN_BYTES = 61 };
 
 static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *setting,
                                      const char *name, struct mmul_error *err) {

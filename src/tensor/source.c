@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where in a text something is, as editors and people count, and an arena. Knows nothing of the language.
+// Positions in a text (line, column, quotes for error messages) and the arena. Positions are
+// counted as editors count them. Knows nothing about the language.
 #include "tensor/source.h"
 
 #include <stdarg.h>
@@ -28,7 +29,7 @@ int mmul_source_line(const struct mmul_source *source, int offset) {
     return line;
 }
 
-// Bytes that go on with a character of UTF-8 are none of their own.
+// Continuation bytes of UTF-8 do not count as columns.
 static int column_of(const struct mmul_source *source, int offset) {
     int begin = offset, column = 1;
     while (begin > 0 && source->text[begin - 1] != '\n')
@@ -76,7 +77,8 @@ enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_
 
 enum { QUOTE_MOST = 42, QUOTE_HEAD = 20 };
 
-// Appends a character; of a text that is too long the beginning and the end stay, since either tells it from others.
+// Appends a character. A text that is too long keeps its beginning and end, since both help to
+// identify it.
 static void put(char *text, int *length, char c) {
     if (*length < QUOTE_MOST) {
         text[(*length)++] = c;
@@ -87,8 +89,8 @@ static void put(char *text, int *length, char c) {
     text[QUOTE_MOST - 1] = c;
 }
 
-// A command's own text: load("A.npy") stands for what the user has called A.npy. Returns where it ends in the source,
-// or `begin`: there is no such thing.
+// Replaces load("A.npy") by A.npy in a text that a command generated, because the user only knows
+// the file. Returns the end of the call in the source, or `begin` if there is no call.
 static int quote_file(const struct mmul_source *source, int begin, int end, char *text,
                       int *length) {
     static const char load[] = "load(\"";
@@ -96,7 +98,7 @@ static int quote_file(const struct mmul_source *source, int begin, int end, char
     if (at >= end || strncmp(source->text + begin, load, sizeof load - 1) != 0)
         return begin;
     for (; at < end && source->text[at] != '"'; at++) {
-        at += source->text[at] == '\\'; // what follows stands for itself, but for a new line's n
+        at += source->text[at] == '\\'; // skip the backslash; newlines in names are not handled
         put(text, length, source->text[at]);
     }
     return at + (int)sizeof "\")" - 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Strings with values in them. What a matrix holds is not known while a program is read: one of a single element stands
-// in a string that print alone shows, when it is there.
+// Strings that contain values. The contents of a matrix are unknown during evaluation. A
+// one-element matrix is therefore kept as a piece of the string, and print fills it in after the
+// program has run.
 #include <string.h>
 
 #include "base/status.h"
@@ -36,7 +37,8 @@ enum mmul_status mmul_string_append(struct mmul_evaluator *e, const struct mmul_
                : mmul_evaluator_fail(e, at, "a string has fewer than %d bytes", MMUL_STRING_MOST);
 }
 
-// Of a number that is not there yet: a whole one, or not.
+// Checks the format against a number that is not computed yet; only its kind (integer or real) is
+// known.
 static enum mmul_status check_format(struct mmul_evaluator *e, const struct mmul_node *at,
                                      const struct mmul_object *matrix, const char *spec) {
     char ignored[8] = "";
