@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arguments of functions of the language, by their kinds.
+// Checks and converts arguments of built-in functions, one function per kind.
 #include <string.h>
 
 #include "base/status.h"

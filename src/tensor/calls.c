@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// Calls: arguments to parameters, as Python binds them, then the function's body or its row of the table.
+// Calls: binds arguments to parameters as Python does, then runs the body of the function or the
+// built-in function's row of the table.
 #include <string.h>
 
 #include "base/status.h"
 #include "tensor/builtins.h"
 #include "tensor/evaluate.h"
 
-// Parameters of a function, of either kind.
+// The parameters of a function, defined in the text or built in.
 struct parameters {
     const char *function;
     const char *names[MMUL_TUPLE_MOST];
     bool is_optional[MMUL_TUPLE_MOST];
     int count;
-    int positional;      // so many of them may stand without their names
-    const char *shown;   // of functions of the language, for a hint; NULL: none
-    bool takes_function; // the first argument is one of the text
+    int positional;      // number of parameters that accept positional arguments
+    const char *shown;   // signature of a built-in function for the hint; NULL for others
+    bool takes_function; // the first argument is a function of the text
 };
 
-// After a failure: how the function is called.
+// Adds the signature to an error.
 static enum mmul_status show_parameters(struct mmul_evaluator *e,
                                         const struct parameters *parameters) {
     if (parameters->shown != NULL)
@@ -44,7 +45,7 @@ static int find_parameter(const struct parameters *parameters, const char *name)
     return i;
 }
 
-// Evaluates the arguments in order, each into its parameter's place.
+// Evaluates the arguments in order and stores each at the index of its parameter.
 static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mmul_node *call,
                                        const struct parameters *parameters,
                                        struct mmul_argument *arguments) {
@@ -81,9 +82,9 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------- of the program
+// ------------------------------------------------------------------ functions of the program
 
-// The body, in a frame of its own.
+// Evaluates the body in a new frame.
 static enum mmul_status enter(struct mmul_evaluator *e, const struct mmul_node *call,
                               const struct mmul_object *function,
                               const struct mmul_object *arguments, struct mmul_object *result) {
@@ -133,9 +134,9 @@ static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmu
     return status == MMUL_OK ? enter(e, call, function, objects, result) : status;
 }
 
-// --------------------------------------------------------------------------- of the language
+// ------------------------------------------------------------------------ built-in functions
 
-// "x, axis=None" into names.
+// Splits "x, axis=None" into names.
 static enum mmul_status read_parameters(struct mmul_evaluator *e,
                                         const struct mmul_builtin *builtin,
                                         struct parameters *parameters) {
@@ -167,7 +168,7 @@ static enum mmul_status read_parameters(struct mmul_evaluator *e,
     return MMUL_OK;
 }
 
-// What files and lines are made of is all nodes'.
+// Returns true for a function that needs all nodes together: files, output and collectives.
 static bool is_of_all(const struct mmul_builtin *builtin) {
     static const char *const names[] = {"load",   "save",         "checkpoint", "restore",
                                         "print",  "assert_close", "apart",      "average",
@@ -231,5 +232,5 @@ enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_
         return mmul_evaluator_fail(e, callee, "%s is for loops: for i in %s(...):", callee->text,
                                    callee->text);
     struct mmul_object ignored;
-    return mmul_evaluate(e, callee, &ignored); // says that nobody knows it
+    return mmul_evaluate(e, callee, &ignored); // reports the unknown name
 }

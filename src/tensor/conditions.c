@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Conditions of `if`. A number that is known decides at once. One that a turn computes ends the program at hand: root
-// reads the number when that has run, and decides; the statements behind the condition become the next program. So all
-// ranks follow one decision. A reading that runs nothing takes the condition for false, or, the first one, for either.
+// Conditions of `if`. A number known during evaluation decides at once. A computed number ends the
+// current program: root reads it after the run and decides, and the statements after the condition
+// form the next program. So all ranks follow one decision. A reading that runs nothing assumes
+// false; the first reading tries both branches.
 #include <string.h>
 
 #include "base/status.h"
@@ -20,11 +21,11 @@ static enum mmul_status read_number(struct mmul_evaluator *e, const struct mmul_
         return e->err->status;
     if (mmul_job_run(e, branch, NULL) != MMUL_OK)
         return mmul_job_name_turn(e, e->turn);
-    *truth = number != 0 ? TRUE : FALSE; // NaN is true, as Python's
+    *truth = number != 0 ? TRUE : FALSE; // NaN is true, as in Python
     return MMUL_OK;
 }
 
-// word: "and", "or" or "not" around it; NULL: nothing.
+// word: the enclosing "and", "or" or "not"; NULL for none.
 static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_node *at,
                                   const char *word, const struct mmul_object *x) {
     if (word != NULL)
@@ -35,8 +36,8 @@ static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_no
     return MMUL_ERR_DATA;
 }
 
-// Values of a function, and of what has called it, have no names that go over to another program; outside of loops
-// files are written when all has run.
+// Values local to a function have no global name and cannot move to the next program. Outside of
+// loops, files are written only after the whole text has run.
 static enum mmul_status check_place(struct mmul_evaluator *e, const struct mmul_node *at) {
     if (e->frame == e->top && e->loops > 0)
         return MMUL_OK;
@@ -47,7 +48,8 @@ static enum mmul_status check_place(struct mmul_evaluator *e, const struct mmul_
     return MMUL_ERR_DATA;
 }
 
-// Neither `and` nor `or`. branch NULL: only a trial, in which what fails is unknown.
+// Decides an operand other than `and` and `or`. branch NULL: a trial, in which a failure counts as
+// unknown.
 static enum mmul_status decide_one(struct mmul_evaluator *e, const struct mmul_node *branch,
                                    const struct mmul_node *at, const char *word,
                                    enum truth *truth) {
@@ -84,7 +86,8 @@ static enum mmul_status decide(struct mmul_evaluator *e, const struct mmul_node 
              child = child->next) {
             if (decide(e, branch, child, at->text, truth) != MMUL_OK)
                 return e->err->status;
-            all = *truth == ends || *truth == UNKNOWN ? *truth : all; // known ones may still end it
+            // A later known operand may still decide.
+            all = *truth == ends || *truth == UNKNOWN ? *truth : all;
         }
         *truth = all;
         return MMUL_OK;
@@ -111,7 +114,7 @@ bool mmul_condition_may_differ(struct mmul_evaluator *e, const struct mmul_node 
         return false;
     if (truth != UNKNOWN)
         return !mmul_foreseen_has_chosen(f, branch, truth == TRUE);
-    // `i > 10 and loss > best`: one turn shows the second one.
+    // In `i > 10 and loss > best`, the second operand appears only after the first becomes true.
     return branch->first->kind == MMUL_NODE_LOGIC && !mmul_foreseen_has_chosen(f, branch, true) &&
            mmul_foreseen_tries(e, branch);
 }

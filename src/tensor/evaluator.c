@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What every part of the evaluator needs: errors with their places, names of values, and memory and steps, which are
-// counted, so that no text keeps it busy for long.
+// Helpers for all parts of the evaluator: errors and warnings with positions, display names, and
+// the limits on memory and steps. The limits stop a text that would keep the evaluator busy for
+// long.
 #include "tensor/evaluator.h"
 
 #include <stdarg.h>

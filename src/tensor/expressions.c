@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Expressions: numbers and strings are folded, and what is done to matrices becomes operations of the program.
+// Expressions. Numbers and strings are folded; an operation on matrices becomes an operation of the
+// program.
 #include <string.h>
 
 #include "base/status.h"
@@ -64,8 +65,8 @@ enum mmul_status mmul_evaluate_fail_truth(struct mmul_evaluator *e, const struct
     return MMUL_ERR_DATA;
 }
 
-// Python's: of `and` the first one that is 0, of `or` the first one that is not, else the last one; what stands behind
-// it is not looked at.
+// Short-circuit rule of Python: `and` returns the first operand that is 0, `or` the first that is
+// not, else the last one. Later operands are not evaluated.
 static enum mmul_status take_truth(struct mmul_evaluator *e, const struct mmul_node *node,
                                    const char *word, const struct mmul_object *x, bool *is_true) {
     *is_true = mmul_object_is_number(x) && mmul_object_number(x) != 0;
@@ -97,7 +98,7 @@ static enum mmul_status evaluate_not(struct mmul_evaluator *e, const struct mmul
     return status;
 }
 
-// One behind the other.
+// Concatenates two tuples.
 static enum mmul_status join_tuples(struct mmul_evaluator *e, const struct mmul_node *node,
                                     const struct mmul_object *x, const struct mmul_object *y,
                                     struct mmul_object *result) {
@@ -109,7 +110,8 @@ static enum mmul_status join_tuples(struct mmul_evaluator *e, const struct mmul_
     return mmul_evaluator_tuple(e, items, x->count + y->count, result);
 }
 
-// Tuples: +; strings: that and comparisons for equality; None and booleans are equal to themselves.
+// Operators on other kinds: + joins tuples and strings; == and != compare strings, None and
+// booleans.
 static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mmul_node *node,
                                        const struct mmul_argument operands[2],
                                        struct mmul_object *result) {
@@ -136,7 +138,7 @@ static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mm
                                mmul_object_name(x), mmul_object_name(y));
 }
 
-// One operator, of operands that are known.
+// Applies one operator to evaluated operands.
 static enum mmul_status combine(struct mmul_evaluator *e, const struct mmul_node *node,
                                 const struct mmul_argument operands[2],
                                 struct mmul_object *result) {
@@ -153,7 +155,8 @@ static enum mmul_status combine(struct mmul_evaluator *e, const struct mmul_node
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
 }
 
-// x + y + z + ...: from its left end to `node`, however many they are.
+// Evaluates x + y + z + ... in a loop from its left end to `node`, so that a long chain needs no
+// recursion.
 static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct mmul_node *node,
                                         struct mmul_object *result) {
     const struct mmul_node *at = node;
@@ -172,7 +175,7 @@ static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct m
     return status;
 }
 
-// An f-string: a string, or MMUL_OBJECT_FORMAT.
+// Evaluates an f-string to a string or MMUL_OBJECT_FORMAT.
 static enum mmul_status evaluate_format(struct mmul_evaluator *e, const struct mmul_node *node,
                                         struct mmul_object *result) {
     struct mmul_format_string format = {.count = 0};
@@ -190,7 +193,7 @@ static enum mmul_status evaluate_format(struct mmul_evaluator *e, const struct m
 
 // ------------------------------------------------------------------------ slices and attributes
 
-// A bound or a step of a slice, or what it is where it is not given.
+// Evaluates a bound or step of a slice; an omitted one becomes `otherwise`.
 static enum mmul_status take_part(struct mmul_evaluator *e, const struct mmul_node *part,
                                   const char *what, int64_t otherwise, bool *is_given,
                                   int64_t *to) {
@@ -203,8 +206,8 @@ static enum mmul_status take_part(struct mmul_evaluator *e, const struct mmul_no
     return *is_given ? mmul_take_whole(e, &argument, what, to) : status;
 }
 
-// numpy's begin:end:step of an axis. Bounds count from the end when they are negative and never go beyond it; with a
-// step below 0 from the last element down to the first.
+// Evaluates numpy's begin:end:step for one axis. Negative bounds count from the end, all are
+// clamped to the axis. A negative step runs from the last element to the first.
 static enum mmul_status take_slice(struct mmul_evaluator *e, const struct mmul_node *slice,
                                    int axis, struct mmul_parameters *with) {
     const struct mmul_node *const parts[] = {slice->first, slice->first->next};
@@ -229,7 +232,7 @@ static enum mmul_status take_slice(struct mmul_evaluator *e, const struct mmul_n
     with->end[axis] = bounds[1];
     with->step[axis] = step > size    ? size
                        : step < -size ? -size
-                                      : step; // one element, as beyond it
+                                      : step; // one element, as with any larger step
     if (step > 0 ? bounds[0] < bounds[1] : bounds[0] > bounds[1])
         return MMUL_OK;
     char by[32] = "";
@@ -239,7 +242,7 @@ static enum mmul_status take_slice(struct mmul_evaluator *e, const struct mmul_n
                                (long long)bounds[0], (long long)bounds[1], by, (long long)size);
 }
 
-// Of one element, or of what lies behind it: numpy's index, which counts from the end when it is negative.
+// Evaluates an index. As in numpy, a negative one counts from the end.
 static enum mmul_status take_index(struct mmul_evaluator *e, const struct mmul_node *node,
                                    int64_t size, int64_t *to) {
     struct mmul_argument index = {.node = node};
@@ -361,7 +364,7 @@ static enum mmul_status evaluate_attribute(struct mmul_evaluator *e, const struc
     return MMUL_ERR_DATA;
 }
 
-// ------------------------------------------------------------------------------------- any kind
+// --------------------------------------------------------------------------- all kinds of nodes
 
 static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmul_node *node,
                                       struct mmul_object *result) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names of the program and of its functions: which values they have, and what is said of one that nobody knows.
+// Variables of the program and its functions: binding, lookup, and the error for an unknown name
+// with its suggestions.
 #include <string.h>
 
 #include "base/status.h"
@@ -56,7 +57,7 @@ enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul
     int count = 0;
     const struct mmul_builtin *table = mmul_builtins(&count);
     if (binding == NULL && e->frame->function != NULL) {
-        // Python has it local to the whole function.
+        // As in Python, an assignment anywhere makes the name local to the whole function.
         if (mmul_node_assigns(e->frame->function->last, node->text))
             return mmul_evaluator_fail(e, node, "'%s' is read before it is assigned to",
                                        node->text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operations of the engine on matrices that have numpy's axes: shapes are looked at here first, since errors speak of
-// these axes; whatever else is wrong the engine says.
+// Adds operations of the engine for matrices with numpy's axes. Shapes are checked here first, so
+// that errors speak of numpy's axes; the engine reports all other problems.
 #include <string.h>
 
 #include "base/status.h"
@@ -17,8 +17,8 @@ struct mmul_object mmul_matrix_object(struct mmul_evaluator *e, int value, int a
                                 .shape = mmul_program_value_shape(e->program, value, NULL)};
 }
 
-// Has a result of 1 x n one axis, as its operands have? Numbers, and matrices of one element, say nothing of that; a
-// sum has no axis.
+// Returns true if a 1 x n result has one axis in numpy, as its operands do. Numbers and one-element
+// matrices do not count; a sum has no axis.
 static bool stays_row(const struct mmul_call *call, const struct mmul_object *operands,
                       const struct mmul_object *result) {
     static const char *const others[] = {"matmul",        "reshape", "permute",
@@ -86,7 +86,8 @@ enum mmul_status mmul_drop_axes(struct mmul_evaluator *e, const struct mmul_node
     return status;
 }
 
-// "x (8 x 4096 x 64)": as the program calls it; 'A.npy' where the user has seen no program.
+// Formats "x (8 x 4096 x 64)" for an error. Adds quotes ('A.npy') if the user has not seen the
+// text.
 static const char *describe(const struct mmul_evaluator *e, const struct mmul_argument *argument,
                             char text[static 160]) {
     char quoted[48], shape[96];
@@ -161,14 +162,16 @@ static const char *verb_of(const char *operation) {
     return strcmp(operation, "power") == 0 ? "raise" : "compare";
 }
 
-// n x 1 and 1 x n, n > 1: both repeat. Often one of them was meant to be transposed.
+// Returns true for n x 1 and 1 x n with n > 1. Both are broadcast, and often one was meant to be
+// transposed.
 static bool are_column_and_row(const struct mmul_object *x, const struct mmul_object *y) {
     const struct mmul_shape a = x->shape, b = y->shape;
     return (a.cols == 1 && b.rows == 1 && a.rows == b.cols && a.rows > 1) ||
            (a.rows == 1 && b.cols == 1 && a.cols == b.rows && a.cols > 1);
 }
 
-// All pairs in sums and products are common; in comparisons, and in means of differences, they are often a slip.
+// Warns about operations on all pairs. All pairs are common in sums and products, but often a
+// mistake in comparisons and in means of differences.
 static enum mmul_status warn_of_pairs(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const char *operation, const struct mmul_argument *operands,
                                       struct mmul_object *result) {
@@ -188,7 +191,7 @@ enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul
                                      int count, struct mmul_object *result) {
     struct mmul_object objects[MMUL_OPERANDS] = {{0}};
     int64_t so_far[MMUL_AXES_MOST] = {1, 1, 1, 1}, sizes[MMUL_AXES_MOST];
-    int last = -1; // the matrix before
+    int last = -1; // index of the previous matrix
     int axes = 2;
     for (int i = 0; i < count; i++) {
         objects[i] = operands[i].object;

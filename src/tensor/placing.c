@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where values are wished: by place(...) in the text, and by a file's names for what the text assigns to names.
+// Requested placements: place(...) in the text, and a placement file that lists names. Only records
+// the request in the program; the plan decides on the moves.
 #include "tensor/placing.h"
 
 #include <limits.h>
@@ -32,7 +33,7 @@ static enum mmul_status place_matrix(struct mmul_evaluator *e, const struct mmul
     return MMUL_OK;
 }
 
-// Finds a wish for what stands at a place of an object, such as "state.0.3"; false: there is none.
+// Finds the requested placement for a path such as "state.0.3". Returns false if there is none.
 typedef bool find_wish(const struct mmul_evaluator *e, const char *path, void *context,
                        struct mmul_placement_wish *wish);
 
@@ -46,7 +47,7 @@ struct placing {
     char path[PATH_BYTES];
 };
 
-// The object, or all that its tuples hold; what is no matrix stays as it is.
+// Places the object, or all matrices in its tuples. Other kinds stay unchanged.
 static enum mmul_status place_all(struct placing *p, size_t length, struct mmul_object *x) {
     struct mmul_placement_wish wish;
     if (x->kind == MMUL_OBJECT_MATRIX)
@@ -68,9 +69,9 @@ static enum mmul_status place_all(struct placing *p, size_t length, struct mmul_
     return status;
 }
 
-// ----------------------------------------------------------------------------------- by the text
+// ------------------------------------------------------------------------------------ place(...)
 
-// A rank, or a tuple of them.
+// Reads a rank or a tuple of ranks.
 static enum mmul_status take_ranks(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int ranks[static MMUL_TUPLE_MOST], int *count) {
     const struct mmul_object *given = &argument->object;
@@ -125,9 +126,9 @@ enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_
     return place_all(&p, 0, result);
 }
 
-// ----------------------------------------------------------------------------------- by a file
+// ------------------------------------------------------------------------------ placement file
 
-// What an entry says of a tuple holds for all in it of which none says more.
+// An entry for a tuple applies to all its elements without an entry of their own.
 static bool is_named(const struct mmul_evaluator *e, const char *path, void *context,
                      struct mmul_placement_wish *wish) {
     char name[PATH_BYTES];
@@ -147,7 +148,7 @@ enum mmul_status mmul_place_named(struct mmul_evaluator *e, const struct mmul_no
     if (e->script->placements == NULL)
         return MMUL_OK;
     const int length = snprintf(p.path, sizeof p.path, "%s", name);
-    if ((size_t)length >= sizeof p.path) // no pattern of a file fits what is cut
+    if ((size_t)length >= sizeof p.path) // longer than any name in a file
         return MMUL_OK;
     return place_all(&p, (size_t)length, object);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Statements: loops are unrolled, functions are defined, and a program is carried out from its first line to its last.
+// Statements: assignments, loops, branches and function definitions. Python loops are unrolled;
+// loop(...) runs as jobs or, for --check, is evaluated for one iteration. Entry point for a
+// program.
 #include <limits.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static enum mmul_status bind_name(struct mmul_evaluator *e, const struct mmul_no
     return status == MMUL_OK ? mmul_evaluator_bind(e, name, &placed) : status;
 }
 
-// A name, or several names for the elements of a tuple.
+// Binds a name, or a tuple of names to the elements of a tuple.
 static enum mmul_status bind(struct mmul_evaluator *e, const struct mmul_node *target,
                              const struct mmul_node *value, const struct mmul_object *object) {
     if (target->kind != MMUL_NODE_TUPLE)
@@ -50,7 +52,7 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
     return status == MMUL_OK ? bind(e, target, node->last, &object) : status;
 }
 
-// The bounds of range(...): of one, two or three whole numbers; of loop(...): of one or two.
+// Evaluates the bounds of range(...), one to three integers, or of loop(...), one or two.
 static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mmul_node *call,
                                        int64_t bounds[3]) {
     const bool is_loop = strcmp(call->first->text, "loop") == 0;
@@ -77,14 +79,15 @@ static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mm
     return bounds[2] != 0 ? MMUL_OK : mmul_evaluator_fail(e, call, "the step of range is 0");
 }
 
-// Behind the block of a loop: has it come to a break?
+// Returns true if the loop body ended with a break, and resets the control flow.
 static bool take_break(struct mmul_evaluator *e) {
     const bool breaks = e->flow == MMUL_FLOW_BREAK;
     e->flow = MMUL_FLOW_ON;
     return breaks;
 }
 
-// A turn of a loop: what it carries is what it was at its beginning, but for the elements.
+// Evaluates one iteration. Carried values must have the same structure at its beginning and end;
+// only their elements may differ.
 static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct mmul_node *node,
                                       int64_t i, struct mmul_carried *carried) {
     const struct mmul_object index = mmul_object_from_integer(i);
@@ -103,7 +106,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     struct mmul_carried carried = {NULL};
     if (e->script->run == NULL)
         return mmul_evaluator_fail(e, node, "a loop is carried out by `mpimatmul run`");
-    const int64_t turn = e->turn; // of the loop around
+    const int64_t turn = e->turn; // iteration of the enclosing loop
     bool breaks = false;
     mmul_jobs_enter(e, node);
     enum mmul_status status = mmul_job_run(e, node, NULL);
@@ -128,8 +131,8 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
     return status;
 }
 
-// Does the condition of an `if` in the block come out in this turn as in none before? One that needs more than the
-// turn's number and what there is now counts as one that does not.
+// Returns true if a condition in the block takes a value in this iteration that it never had. A
+// condition that depends on computed values counts as unchanged.
 static bool chooses_otherwise(struct mmul_evaluator *e, const struct mmul_node *block) {
     bool is_other = false;
     for (const struct mmul_node *s = block->first; !is_other && s != NULL; s = s->next) {
@@ -144,7 +147,7 @@ static bool chooses_otherwise(struct mmul_evaluator *e, const struct mmul_node *
     return is_other;
 }
 
-// The next turn with such a condition; `end`: none.
+// Finds the next iteration with such a condition; `end` if there is none.
 static int64_t find_other_turn(struct mmul_evaluator *e, const struct mmul_node *node, int64_t from,
                                int64_t end) {
     enum { MOST = 100000 };
@@ -160,7 +163,8 @@ static int64_t find_other_turn(struct mmul_evaluator *e, const struct mmul_node 
     return end;
 }
 
-// One turn is planned like the others. Of a first reading more are made, until types stay what they are.
+// Evaluates one iteration, which stands for all in the plan. A first reading evaluates more, until
+// the types no longer change.
 static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_node *node,
                                    const int64_t bounds[3]) {
     struct mmul_carried carried = {NULL};
@@ -185,7 +189,7 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
             mmul_foreseen_is_pending(e->script->foreseen, node->at)) {
             choices = chosen;
             is_over = false;
-            i--; // the same turn, with another choice
+            i--; // repeat the iteration with the other branch
         } else if (is_over) {
             const int64_t other = find_other_turn(e, node, i + 1, bounds[1]);
             is_over = other == bounds[1];
@@ -199,7 +203,8 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     return status;
 }
 
-// Over the elements of a tuple. Loops inside are jobs of their own, after which the next element is still wanted.
+// Iterates over the elements of a tuple. Loops inside run as jobs, so the tuple is pinned: its
+// later elements must survive them.
 static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul_node *node,
                                      bool *returned, struct mmul_object *result) {
     const struct mmul_node *over = node->first->next;
@@ -272,7 +277,7 @@ static enum mmul_status branch(struct mmul_evaluator *e, const struct mmul_node 
     return block != NULL ? mmul_evaluate_block(e, block, returned, result) : MMUL_OK;
 }
 
-// Defaults are evaluated where the function is defined, into a tuple beside it.
+// Defines a function. Defaults are evaluated now, as in Python, and stored in a tuple beside it.
 static enum mmul_status define(struct mmul_evaluator *e, const struct mmul_node *node) {
     struct mmul_object function = {.kind = MMUL_OBJECT_FUNCTION, .function = node};
     struct mmul_object defaults[MMUL_TUPLE_MOST];
@@ -349,7 +354,7 @@ static bool has_loop(const struct mmul_node *node) {
     return false;
 }
 
-// Where the last statement at the top of the text that has a loop in it ends.
+// Returns the end of the last top-level statement that contains a loop.
 static int find_last_loop(const struct mmul_node *root) {
     int end = -1;
     for (const struct mmul_node *s = root->first; s != NULL; s = s->next)
@@ -371,7 +376,7 @@ enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mm
         status = mmul_jobs_end(e);
     e->frame = e->top = NULL;
     if (status != MMUL_OK)
-        mmul_job_views_free(e->script); // those of a turn go with it
+        mmul_job_views_free(e->script); // the views are in memory that ends with the job
     mmul_jobs_fini(e);
     return status;
 }
