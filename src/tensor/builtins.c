@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table of functions. What they make of numbers is computed here; what they make of matrices is the engine's.
+// The table of built-in functions. Also computes elementwise functions of plain numbers; the engine
+// computes those of matrices.
 #include "tensor/builtins.h"
 
 #include <math.h>

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT
 //
-// The table of functions (builtins.c), and what its rows do.
+// The table of built-in functions (builtins.c) and the functions of its rows, by file.
 #pragma once
 
 #include "tensor/evaluator.h"
 
-struct mmul_left_out; // of tensor/apart.h
+// Declared in tensor/script.h.
+struct mmul_left_out;
 
-// A function of the language. parameters: as its user writes them, "x, axis=None".
+// A built-in function. parameters: its signature as users write it, "x, axis=None".
 struct mmul_builtin {
     const char *name, *parameters;
     enum mmul_status (*apply)(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                               const struct mmul_node *call, const struct mmul_argument *arguments,
                               struct mmul_object *result);
-    const char *operation;      // of the engine; NULL: not one
-    double (*number)(double x); // what it makes of a number; NULL: refuses numbers
+    const char *operation;      // operation of the engine; NULL for none
+    double (*number)(double x); // result for a number; NULL if numbers are refused
 };
 #define MMUL_BUILTIN(function)                                                        \
     enum mmul_status function(struct mmul_evaluator *, const struct mmul_builtin *,   \
                               const struct mmul_node *, const struct mmul_argument *, \
                               struct mmul_object *)
 
-// The table, of *count rows.
+// Returns the table; *count is its number of rows.
 const struct mmul_builtin *mmul_builtins(int *count);
 
-// builtins_rows.c: elements, rows, reductions, and what has several of them
+// builtins_rows.c: elements, rows, reductions, and functions made of several operations
 MMUL_BUILTIN(mmul_builtin_unary);
 MMUL_BUILTIN(mmul_builtin_isnan);
 MMUL_BUILTIN(mmul_builtin_binary);
@@ -42,17 +43,18 @@ MMUL_BUILTIN(mmul_builtin_cumsum);
 MMUL_BUILTIN(mmul_builtin_attention);
 MMUL_BUILTIN(mmul_builtin_linear);
 
-// Over all elements: a matrix of one.
+// Reduces over all elements to a 1 x 1 matrix.
 enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_node *at,
                                  const char *operation, const struct mmul_object *x,
                                  struct mmul_object *result);
 
-// An axis of x, from 0; what has one axis has no first one here, and is refused with the function's name.
+// Reads an axis of x, counted from 0. Refuses axis 0 of a matrix with one numpy axis, which is a
+// row here; the error names the function.
 enum mmul_status mmul_take_axis_of(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_argument *argument,
                                    const struct mmul_object *x, int *axis);
 
-// builtins_functions.c: parts, repeats, diagonals, sums of products by axes
+// builtins_functions.c: slices, repeats, diagonals, einsum
 MMUL_BUILTIN(mmul_builtin_argmax);
 MMUL_BUILTIN(mmul_builtin_flip);
 MMUL_BUILTIN(mmul_builtin_stack);
@@ -64,13 +66,13 @@ MMUL_BUILTIN(mmul_builtin_triu);
 MMUL_BUILTIN(mmul_builtin_diag);
 MMUL_BUILTIN(mmul_builtin_einsum);
 
-// builtins_numbers.c: numbers that are known
+// builtins_numbers.c: numbers known during evaluation
 MMUL_BUILTIN(mmul_builtin_extreme);
 MMUL_BUILTIN(mmul_builtin_round);
 MMUL_BUILTIN(mmul_builtin_int);
 MMUL_BUILTIN(mmul_builtin_float);
 
-// builtins_shape.c: elements that go elsewhere
+// builtins_shape.c: functions that rearrange or generate elements
 MMUL_BUILTIN(mmul_builtin_reshape);
 MMUL_BUILTIN(mmul_builtin_permute);
 MMUL_BUILTIN(mmul_builtin_concat);
@@ -84,14 +86,14 @@ MMUL_BUILTIN(mmul_builtin_eye);
 MMUL_BUILTIN(mmul_builtin_filled);
 MMUL_BUILTIN(mmul_builtin_len);
 
-// builtins_learning.c: losses, what they are made of, and gradients
+// builtins_learning.c: losses, their parts, and gradients
 MMUL_BUILTIN(mmul_builtin_one_hot);
 MMUL_BUILTIN(mmul_builtin_add_at);
 MMUL_BUILTIN(mmul_builtin_loss);
 MMUL_BUILTIN(mmul_builtin_dropout);
 MMUL_BUILTIN(mmul_builtin_grad);
 
-// builtins_training.c: optimisers, rates
+// builtins_training.c: optimizers and learning rates
 MMUL_BUILTIN(mmul_builtin_state);
 MMUL_BUILTIN(mmul_builtin_adamw);
 MMUL_BUILTIN(mmul_builtin_sgd);
@@ -99,11 +101,11 @@ MMUL_BUILTIN(mmul_builtin_nesterov);
 MMUL_BUILTIN(mmul_builtin_clip_grad_norm);
 MMUL_BUILTIN(mmul_builtin_schedule);
 
-// apart.c: what nodes do apart
+// apart.c: local training on each node
 MMUL_BUILTIN(mmul_builtin_apart);
 MMUL_BUILTIN(mmul_builtin_average);
 
-// builtins_data.c: windows of a text, numbers in a row
+// builtins_data.c: windows of a text, ranges of numbers
 MMUL_BUILTIN(mmul_builtin_tokens);
 MMUL_BUILTIN(mmul_builtin_encode);
 MMUL_BUILTIN(mmul_builtin_decode);
@@ -111,27 +113,28 @@ MMUL_BUILTIN(mmul_builtin_batch);
 MMUL_BUILTIN(mmul_builtin_arange);
 MMUL_BUILTIN(mmul_builtin_linspace);
 
-// builtins_files.c: what goes in and out
+// builtins_files.c: input and output files
 MMUL_BUILTIN(mmul_builtin_load);
 MMUL_BUILTIN(mmul_builtin_save);
 
-// builtins_checkpoint.c: a state that a later run goes on from
+// builtins_checkpoint.c: a saved state from which a later run continues
 MMUL_BUILTIN(mmul_builtin_checkpoint);
 MMUL_BUILTIN(mmul_builtin_restore);
 
-// builtins_views.c: what is to be seen
+// builtins_views.c: printed output and checks
 
-// A matrix of one element comes to *number with the program at hand.
+// Fetches a one-element matrix into *number when the current program runs.
 enum mmul_status mmul_view_number(struct mmul_evaluator *e, const struct mmul_node *at,
                                   const struct mmul_object *x, double *number);
 
-// Gradients are to be finite, or no step is made: sums (1 x n) has a number for each matrix of the argument, in order.
+// Requires finite gradients: if any is not, the step fails or is skipped. sums (1 x n) has one
+// number per matrix of the argument, in order.
 enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_argument *gradient,
                                     const struct mmul_object *sums);
 
-// Steps that nodes have left out apart are to be told: marks (nodes x n) is the sum of what nodes' ranks have, of all
-// of the list.
+// Reports steps that nodes skipped inside apart(). marks (nodes x n) is the sum over all ranks,
+// with one column per matrix of the list.
 enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct mmul_left_out *all,
                                     const struct mmul_object *marks);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A state, matrices in tuples of tuples, in one .safetensors file, and back: tensors are named by their places,
-// "0.3.1", and the turn that comes next stands beside them. The file is written again and again, each time as a whole.
+// checkpoint and restore: a state, which is matrices in nested tuples, in one .safetensors file.
+// Tensors are named by position, "0.3.1"; the metadata holds the next iteration. Each checkpoint
+// replaces the whole file.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +19,20 @@ enum { NAME_BYTES = 512 };
 
 // ------------------------------------------------------------------------------------------ states
 
-// What is done with each matrix of a state. made: what stands in its place in the state that is made.
+// A traversal of a state with a function per matrix. made: the object that replaces the matrix in
+// the result.
 struct walk {
     const struct mmul_node *at;
     enum mmul_status (*each)(struct mmul_evaluator *e, struct walk *walk, const char *name,
                              const struct mmul_object *x, struct mmul_object *made);
     const char *path;
-    struct mmul_target target;       // of a checkpoint
-    struct mmul_script_output *last; // what the one before has left
+    struct mmul_target target;       // destination of a checkpoint
+    struct mmul_script_output *last; // output entries of the previous checkpoint, to be reused
     int64_t turn;
-    int index;                          // of the next matrix of a checkpoint
-    const struct mmul_tensors *tensors; // of a file that is restored
-    bool *seen;                         // which of them are in the state
-    int64_t next;                       // the likely place of the next one
+    int index;                          // index of the next matrix
+    const struct mmul_tensors *tensors; // contents of the restored file
+    bool *seen;                         // tensors that the state contains
+    int64_t next;                       // expected index of the next tensor
 };
 
 static enum mmul_status walk_state(struct mmul_evaluator *e, struct walk *w, const char *name,
@@ -68,7 +70,8 @@ static enum mmul_status take_file(struct mmul_evaluator *e, const struct mmul_ar
 
 // ------------------------------------------------------------------------------------- checkpoints
 
-// What the checkpoint of an earlier job has left is taken, so that a thousand need no more room than one.
+// Reuses the entries of an earlier checkpoint, so that a thousand checkpoints need the memory of
+// one.
 static enum mmul_status take_last(struct mmul_evaluator *e, struct walk *w) {
     struct mmul_script_output **place = &e->script->outputs;
     while (*place != NULL) {
@@ -114,7 +117,8 @@ static enum mmul_status create_output(struct mmul_evaluator *e, const struct wal
     return mmul_target_copy_text(e, &made->file);
 }
 
-// The type in which a matrix of a state is saved: that of a restored one, also where nothing before asks for it.
+// Returns the type in which a matrix of the state is saved. A later restore must find the same
+// type, even if nothing in this program requires float64 yet.
 static enum mmul_dtype choose_type(struct mmul_evaluator *e, struct walk *w,
                                    const struct mmul_object *x) {
     const struct mmul_hold_place place = {w->at->at.begin, false, "", w->index++};
@@ -193,7 +197,7 @@ static bool find_tensor(struct walk *w, const char *name) {
     return false;
 }
 
-// Where the state is of float32, doubles go: it has become that by what it met before it was saved.
+// A float64 tensor may restore a float32 state, which became float64 before it was saved.
 static bool fits(enum mmul_dtype stored, enum mmul_dtype wanted) {
     return stored == wanted || (stored == MMUL_F64 && wanted == MMUL_F32);
 }
@@ -216,7 +220,7 @@ static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk
     return MMUL_OK;
 }
 
-// It is a matrix of the program, and open until the job is over.
+// Loads a tensor as a matrix of the program. The file stays open until the job ends.
 static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, const char *name,
                                     const struct mmul_object *x, struct mmul_object *made) {
     struct mmul_script_lent *lent = NULL;
@@ -227,7 +231,7 @@ static enum mmul_status read_tensor(struct mmul_evaluator *e, struct walk *w, co
                                    name);
     if (MMUL_ALLOCATE(lent, 1, "a checkpoint", e->err) != MMUL_OK)
         return e->err->status;
-    lent->next = e->script->lent; // which owns it now
+    lent->next = e->script->lent; // the script owns it from here
     e->script->lent = lent;
     const size_t bytes = strlen(w->path) + strlen(name) + 2;
     path = mmul_arena_allocate(e->arena, bytes, e->err);
@@ -269,7 +273,7 @@ static enum mmul_status restore_all(struct mmul_evaluator *e, struct walk *w,
     return status;
 }
 
-// From one open file.
+// Restores a state from one file, opened once.
 static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
                                 const struct mmul_object *initial, struct mmul_object *state) {
     struct mmul_tensors *tensors = NULL;
@@ -288,7 +292,7 @@ static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
     return status;
 }
 
-// Notes for the user what is restored, if anything is.
+// Records the message about the restored iteration, if a file was restored.
 static enum mmul_status note_restored(struct mmul_evaluator *e, const struct walk *w,
                                       bool is_there) {
     struct mmul_arena *arena = &e->script->arena;

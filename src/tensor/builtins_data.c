@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A text of tokens, its letters, and what a turn sees of it, or of the rows of tables: chosen by seed and turn alone,
-// so that there is no state to keep. Root has the text and sends what is seen.
+// Training data: texts of tokens, encode and decode, batches, and ranges of numbers. A batch
+// depends on its seed and iteration only, so no generator state must be saved. Root holds the text
+// and sends only the windows of each batch.
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -43,7 +44,8 @@ static enum mmul_status map_file(struct mmul_inputs *inputs, const char *path,
     return mmul_guard_create(text->mapped, text->bytes, &text->guard, err);
 }
 
-// The code point at `at` of UTF-8, of *length bytes; -1: it is none (RFC 3629: shortest forms, no surrogates).
+// Decodes the UTF-8 code point at `at` and its length. Returns -1 if it is invalid (RFC 3629:
+// shortest forms only, no surrogates).
 static int decode(const unsigned char *at, int64_t left, int *length) {
     static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char first = *at;
@@ -60,7 +62,7 @@ static int decode(const unsigned char *at, int64_t left, int *length) {
     return point < least[*length] || point >= CODE_POINTS || is_surrogate ? -1 : point;
 }
 
-// Sorted code points are the vocabulary, so that it is the text's.
+// Numbers the distinct characters by code point, so that the vocabulary depends on the text alone.
 static enum mmul_status read_chars(const char *path, struct mmul_script_text *text,
                                    struct mmul_error *err) {
     const unsigned char *bytes = text->mapped;
@@ -133,7 +135,7 @@ enum mmul_status mmul_builtin_tokens(struct mmul_evaluator *e, const struct mmul
         status = MMUL_ALLOCATE(text, 1, "a text", e->err);
     if (status != MMUL_OK)
         return status;
-    text->next = e->script->texts; // which owns it now
+    text->next = e->script->texts; // the script owns it from here
     e->script->texts = text;
     text->path = path;
     status = mmul_target_copy_text(e, &text->path);
@@ -161,15 +163,16 @@ void mmul_script_texts_free(struct mmul_script *script) {
     }
 }
 
-// ------------------------------------------------------------------------------ numbers of root's
+// ----------------------------------------------------------------------- numbers in root's memory
 
-// A matrix of the program, of root's numbers, which are there until the job is over and go then.
+// Adds a matrix backed by numbers in root's memory. Takes ownership of `numbers`, which live until
+// the job ends.
 static enum mmul_status lend_made(struct mmul_evaluator *e, const struct mmul_node *at,
                                   struct mmul_shape shape, enum mmul_dtype dtype, void *numbers,
                                   struct mmul_object *matrix) {
     struct mmul_script_lent *lent = NULL;
     int value = -1;
-    e->operations++; // it makes a matrix, as a function does
+    e->operations++; // counts as an operation, because it makes a matrix
     if (MMUL_ALLOCATE(lent, 1, "numbers", e->err) != MMUL_OK) {
         mmul_free(numbers);
         return e->err->status;
@@ -184,7 +187,7 @@ static enum mmul_status lend_made(struct mmul_evaluator *e, const struct mmul_no
     return MMUL_OK;
 }
 
-// The same, `count` x `length`, to be filled in.
+// As lend_made, for a count x length matrix of integers that the caller fills in.
 static enum mmul_status lend(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
                              int64_t length, int32_t **numbers, struct mmul_object *matrix) {
     int32_t *made = NULL;
@@ -204,14 +207,14 @@ void mmul_script_lent_free(struct mmul_script *script) {
     }
 }
 
-// ----------------------------------------------------------------------------------------- letters
+// -------------------------------------------------------------------------------------- characters
 
 static int compare_points(const void *x, const void *y) {
     const int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
     return (a > b) - (a < b);
 }
 
-// The id of the letter at `at`, of *length bytes; -1: the text has none.
+// Returns the id of the character at `at` and its length; -1 if the text lacks it.
 static int32_t find_letter(const struct mmul_script_text *text, const char *at, int *length) {
     const unsigned char *bytes = (const unsigned char *)at;
     const int32_t *found = NULL;
@@ -240,7 +243,7 @@ static enum mmul_status take_tokens(struct mmul_evaluator *e, const struct mmul_
     return MMUL_OK;
 }
 
-// The ids of letters, 1 x n.
+// Encodes characters as ids, 1 x n.
 enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -268,7 +271,7 @@ enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul
     return MMUL_OK;
 }
 
-// A format that print alone shows: what the ids are is not known while the text is read.
+// Returns a format for print: the ids are not known during evaluation.
 enum mmul_status mmul_builtin_decode(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -308,7 +311,7 @@ const char *mmul_script_letter(const struct mmul_script_text *text, double id,
 
 // ----------------------------------------------------------------------------------------- batches
 
-// The w-th of a turn, of [0, most): multiply-shift (Lemire 2019, without rejection).
+// Draws window w of an iteration from [0, most) by multiply-shift (Lemire 2019, without rejection).
 static int64_t choose(uint64_t seed, int64_t turn, int64_t count, int64_t w, int64_t most) {
     const uint64_t drawn = mmul_random_at(seed, (uint64_t)(turn * count + w));
     return (int64_t)((unsigned __int128)drawn * (uint64_t)most >> 64);
@@ -316,10 +319,11 @@ static int64_t choose(uint64_t seed, int64_t turn, int64_t count, int64_t w, int
 
 struct batch {
     int64_t count, seed, turn;
-    int64_t begin, end; // of these windows, or rows: the node's at hand, or all
+    // Range of windows or rows to build: those of the current node, or all.
+    int64_t begin, end;
 };
 
-// Windows, and the same one later.
+// Returns windows of the text, and the same windows one token later.
 static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node *call,
                                 const struct mmul_argument *arguments, const struct batch *b,
                                 struct mmul_object *result) {
@@ -357,7 +361,7 @@ static enum mmul_status reshape(struct mmul_evaluator *e, const struct mmul_node
     return mmul_apply(e, at, &call, x, result);
 }
 
-// Rows of a table and what is said of each: labels (1, n), or rows of another table.
+// Returns random rows of a table with their labels: (1, n), or rows of a second table.
 static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_node *call,
                                   const struct mmul_argument *arguments, const struct batch *b,
                                   struct mmul_object *result) {
@@ -393,7 +397,7 @@ static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_no
     return status == MMUL_OK ? mmul_evaluator_tuple(e, pair, 2, result) : status;
 }
 
-// Of `count` windows, or rows, those of the node at hand. Fails where there are fewer than nodes that take part.
+// Splits `count` windows or rows among the nodes. Fails if a node gets none.
 static enum mmul_status cut_apart(struct mmul_evaluator *e, const struct mmul_node *at,
                                   int64_t count, int64_t *begin, int64_t *end) {
     const struct mmul_apart *a = e->apart;
@@ -435,7 +439,7 @@ enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_
                    : of_tables(e, call, arguments, &b, result);
 }
 
-// -------------------------------------------------------------------------------- numbers in a row
+// ------------------------------------------------------------------------------- ranges of numbers
 
 static enum mmul_status lend_range(struct mmul_evaluator *e, const struct mmul_node *call,
                                    const struct mmul_object bounds[3], int64_t count,
@@ -460,7 +464,7 @@ static enum mmul_status lend_range(struct mmul_evaluator *e, const struct mmul_n
                      : lend_made(e, call, row, MMUL_F64, reals, result);
 }
 
-// numpy's: from 0, or from the first of two; as a row.
+// As numpy's arange, from 0 or from the first of two numbers. Returns a row.
 enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -493,7 +497,7 @@ enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul
     return status;
 }
 
-// numpy's: as many numbers, the first and the last of which are given.
+// As numpy's linspace: `num` numbers including both ends. Returns a row.
 enum mmul_status mmul_builtin_linspace(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                        const struct mmul_node *call,
                                        const struct mmul_argument *arguments,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Functions that numpy has: parts of matrices, repeats, diagonals, sums of products by axes. Axes are numpy's; what has
-// one axis is a row (1, n) here.
+// Functions known from numpy: argmax, flip, stack, split, tile, repeat, diagonals and einsum. Axes
+// are numpy's; an array with one axis is a row (1, n) here.
 #include <string.h>
 
 #include "base/status.h"
@@ -12,9 +12,9 @@ static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_bui
                                builtin->name, (long long)x->object.shape.cols);
 }
 
-// ------------------------------------------------------------------------------- places, whole axes
+// ----------------------------------------------------------------------------- indices, whole axes
 
-// The axis stays, unless keepdims=False.
+// The reduced axis stays with size 1, unless keepdims=False.
 enum mmul_status mmul_builtin_argmax(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -45,7 +45,7 @@ static void turn_axis(struct mmul_parameters *with, int axis) {
     with->end[axis] = with->step[axis] = -1;
 }
 
-// Along all axes, one, or those of a tuple.
+// Reverses all axes, one axis, or those of a tuple.
 enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -74,7 +74,7 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
     return mmul_apply(e, call, &made, x, result);
 }
 
-// ------------------------------------------------------------------------------------- put together
+// ----------------------------------------------------------------------------------------- joining
 
 static enum mmul_status check_alike(struct mmul_evaluator *e,
                                     const struct mmul_argument *matrices) {
@@ -93,7 +93,7 @@ static enum mmul_status check_alike(struct mmul_evaluator *e,
     return MMUL_OK;
 }
 
-// Along an axis that is new. Rows of one axis lie below each other, or, along axis 1, beside each other as columns.
+// Joins along a new axis. One-axis arrays become rows, or columns for axis 1.
 enum mmul_status mmul_builtin_stack(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -131,7 +131,8 @@ enum mmul_status mmul_builtin_stack(struct mmul_evaluator *e, const struct mmul_
     return status;
 }
 
-// Where parts begin and end along an axis of a size: as many of one size, or between these places.
+// Computes the bounds of the parts of an axis: either a number of equal parts, or a tuple of split
+// positions.
 static enum mmul_status take_parts(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int64_t size, int64_t bounds[static MMUL_TUPLE_MOST + 1],
                                    int *count) {
@@ -170,7 +171,7 @@ static enum mmul_status take_parts(struct mmul_evaluator *e, const struct mmul_a
     return MMUL_OK;
 }
 
-// A tuple of slices. What has one axis is split along that.
+// Returns a tuple of slices. A one-axis array is split along that axis.
 enum mmul_status mmul_builtin_split(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -198,7 +199,7 @@ enum mmul_status mmul_builtin_split(struct mmul_evaluator *e, const struct mmul_
     return status == MMUL_OK ? mmul_evaluator_tuple(e, parts, count, result) : status;
 }
 
-// ------------------------------------------------------------------------------------------ repeats
+// ----------------------------------------------------------------------------------------- repeats
 
 enum mmul_status mmul_builtin_tile(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
@@ -226,7 +227,7 @@ enum mmul_status mmul_builtin_tile(struct mmul_evaluator *e, const struct mmul_b
     return status;
 }
 
-// Without an axis all elements in a row, as numpy has it.
+// Without an axis, all elements are repeated in one row, as in numpy.
 enum mmul_status mmul_builtin_repeat(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -262,7 +263,7 @@ enum mmul_status mmul_builtin_repeat(struct mmul_evaluator *e, const struct mmul
     return status;
 }
 
-// All elements of a by all of b.
+// All products of an element of a and an element of b.
 enum mmul_status mmul_builtin_outer(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -280,7 +281,7 @@ enum mmul_status mmul_builtin_outer(struct mmul_evaluator *e, const struct mmul_
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- diagonals
+// --------------------------------------------------------------------------------------- diagonals
 
 static enum mmul_status take_diagonal(struct mmul_evaluator *e, const struct mmul_argument *k,
                                       int64_t *number) {
@@ -302,7 +303,7 @@ enum mmul_status mmul_builtin_triu(struct mmul_evaluator *e, const struct mmul_b
     return status == MMUL_OK ? mmul_apply(e, call, &made, &arguments[0].object, result) : status;
 }
 
-// Of one axis a matrix, of a matrix its diagonal, which has one axis.
+// A one-axis array gives a diagonal matrix; a matrix gives its diagonal with one axis.
 enum mmul_status mmul_builtin_diag(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -322,9 +323,10 @@ enum mmul_status mmul_builtin_diag(struct mmul_evaluator *e, const struct mmul_b
     return status;
 }
 
-// ------------------------------------------------------------------------------------------- einsum
+// ------------------------------------------------------------------------------------------ einsum
 
-// One term of "ij,jk->ik": a letter for each axis. Letters are labels of the engine's axes, counted from 1.
+// Reads one term of "ij,jk->ik". Each letter labels one of the engine's axes; 0 marks an axis
+// without letter.
 static enum mmul_status read_term(struct mmul_evaluator *e, const struct mmul_node *at,
                                   const char **text, int64_t labels[static MMUL_AXES_MOST],
                                   int *count) {
@@ -357,7 +359,7 @@ static bool has_label(const int64_t labels[static MMUL_AXES_MOST], int64_t label
     return found;
 }
 
-// Without '->' letters that stand in one term alone, by the alphabet.
+// Chooses the result without '->': the letters that occur in one term only, in alphabetical order.
 static enum mmul_status choose_result(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const struct mmul_parameters *with,
                                       int64_t labels[static MMUL_AXES_MOST], int *count) {
@@ -396,7 +398,7 @@ static enum mmul_status read_result(struct mmul_evaluator *e, const struct mmul_
     return status;
 }
 
-// Equal letters have equal sizes.
+// Checks that equal letters have equal sizes.
 static enum mmul_status check_sizes(struct mmul_evaluator *e, const struct mmul_node *call,
                                     const struct mmul_parameters *with,
                                     const struct mmul_object both[2]) {

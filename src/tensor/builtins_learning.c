@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Losses and what they are made of; gradients, of one matrix or of tuples of them in tuples.
+// Losses, the functions they are made of, and grad for a matrix or nested tuples of matrices. The
+// engine computes the gradients; this file only keeps the structure of the tuples.
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/builtins.h"
@@ -18,7 +19,7 @@ static enum mmul_status take_matrices(struct mmul_evaluator *e,
     return MMUL_OK;
 }
 
-// An axis more. Indices of one axis give as many rows.
+// Adds an axis. One-axis indices give one row each.
 enum mmul_status mmul_builtin_one_hot(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                       const struct mmul_node *call,
                                       const struct mmul_argument *arguments,
@@ -46,7 +47,7 @@ enum mmul_status mmul_builtin_add_at(struct mmul_evaluator *e, const struct mmul
     return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
 }
 
-// One number, of two matrices.
+// Computes one number from two matrices.
 enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -81,7 +82,7 @@ enum mmul_status mmul_builtin_dropout(struct mmul_evaluator *e, const struct mmu
 
 // -------------------------------------------------------------------------------------- gradients
 
-// The matrices of a tuple, one after the other: how many there are; where `values` is not NULL they go there.
+// Counts the matrices in nested tuples. Stores their values in order if `values` is not NULL.
 static int list_matrices(struct mmul_evaluator *e, const struct mmul_object *x, int *values) {
     int count = 0;
     if (x->kind == MMUL_OBJECT_MATRIX && values != NULL)
@@ -93,7 +94,7 @@ static int list_matrices(struct mmul_evaluator *e, const struct mmul_object *x, 
     return count;
 }
 
-// What stands where a matrix is expected; NULL: nothing else does.
+// Returns the first object that is no matrix; NULL if there is none.
 static const struct mmul_object *find_other(const struct mmul_object *x) {
     const struct mmul_object *other = NULL;
     if (x->kind != MMUL_OBJECT_TUPLE)
@@ -103,7 +104,7 @@ static const struct mmul_object *find_other(const struct mmul_object *x) {
     return other;
 }
 
-// A tuple like x, of the next of `values`.
+// Builds a tuple shaped like x from the next of `values`.
 static enum mmul_status like(struct mmul_evaluator *e, const struct mmul_object *x,
                              const int **values, struct mmul_object *made) {
     struct mmul_object items[MMUL_TUPLE_MOST];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Python's functions of numbers that are known while a text is read: max, min, round, int, float. Of matrices max and
-// min are reductions (builtins_rows.c).
+// Python's functions for numbers known during evaluation: max, min, round, int, float. For
+// matrices, max and min are reductions (builtins_rows.c).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,10 @@
 #include "base/status.h"
 #include "tensor/builtins.h"
 
-// -------------------------------------------------------------------------------- largest, smallest
+// ------------------------------------------------------------------------------- largest, smallest
 
-// The numbers of max(3, 4), or of a tuple. False: x is a matrix, or an argument has a name, as axis=0.
+// Lists the numbers of max(3, 4) or of a tuple. Returns false for a matrix or a named argument, as
+// axis=0.
 static bool list_numbers(const struct mmul_node *call, const struct mmul_argument *arguments,
                          struct mmul_object numbers[static MMUL_TUPLE_MOST], int *count) {
     const struct mmul_object *x = &arguments[0].object;
@@ -27,7 +28,7 @@ static bool list_numbers(const struct mmul_node *call, const struct mmul_argumen
     return true;
 }
 
-// The first one of those that none is beyond, as Python.
+// Returns the first extreme element, as Python does.
 static enum mmul_status choose(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                const struct mmul_node *call, const struct mmul_object *numbers,
                                int count, struct mmul_object *result) {
@@ -67,7 +68,7 @@ enum mmul_status mmul_builtin_extreme(struct mmul_evaluator *e, const struct mmu
     return MMUL_ERR_DATA;
 }
 
-// -------------------------------------------------------------------------------------- conversions
+// ------------------------------------------------------------------------------------- conversions
 
 static enum mmul_status fail_kind(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                   const struct mmul_argument *argument) {
@@ -86,12 +87,14 @@ static enum mmul_status make_whole(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
-// Halves go to the even neighbour; with digits the decimal number that is nearest to x. Of a matrix each element.
+// Rounds halves to even; with digits, to the decimal number nearest to x. Works elementwise on a
+// matrix.
 enum mmul_status mmul_builtin_round(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
-    enum { DIGITS_MOST = 323 }; // all that a double has
+    // Decimal places of the smallest normal steps of a double.
+    enum { DIGITS_MOST = 323 };
     const struct mmul_object *x = &arguments[0].object;
     const bool has_digits = arguments[1].object.kind != MMUL_OBJECT_NONE;
     char text[DIGITS_MOST + 320];
@@ -129,7 +132,7 @@ enum mmul_status mmul_builtin_int(struct mmul_evaluator *e, const struct mmul_bu
     return mmul_object_is_whole(x) ? MMUL_OK : make_whole(e, call, trunc(x->real), result);
 }
 
-// "inf", "-inf" and "nan" are the numbers that have no other name; one element stays what it is.
+// Accepts "inf", "-inf" and "nan", which have no literal. A one-element matrix stays as it is.
 enum mmul_status mmul_builtin_float(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,

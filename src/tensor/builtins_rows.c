@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Elements, rows, reductions; attention and linear. Of numbers alone the result is a number.
+// Functions on elements and rows, reductions, attention and linear. Plain numbers give plain
+// numbers.
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ enum mmul_status mmul_builtin_unary(struct mmul_evaluator *e, const struct mmul_
     return MMUL_OK;
 }
 
-// Of a number True or False.
+// A plain number gives True or False.
 enum mmul_status mmul_builtin_isnan(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
@@ -83,7 +84,7 @@ enum mmul_status mmul_builtin_where(struct mmul_evaluator *e, const struct mmul_
     return MMUL_OK;
 }
 
-// The bound that an argument says; None: there is none.
+// Reads a bound; None means no bound.
 static enum mmul_status take_clip(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                   const char *what, double otherwise, struct mmul_object *bound) {
     double number = otherwise;
@@ -146,7 +147,7 @@ enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_bu
     return apply_rows(e, call, &row, arguments, result);
 }
 
-// An axis of x, from 0; what has one axis in a file has no first one here.
+// Reads an axis of x, counted from 0. Refuses axis 0 of a matrix that has one axis in numpy.
 enum mmul_status mmul_take_axis_of(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_argument *argument,
                                    const struct mmul_object *x, int *axis) {
@@ -192,7 +193,7 @@ enum mmul_status mmul_builtin_sort(struct mmul_evaluator *e, const struct mmul_b
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
 
-// With None in place of w and b, nothing is multiplied or added.
+// w and b may be None; the scale or the shift is then omitted.
 enum mmul_status mmul_builtin_norm(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -211,7 +212,7 @@ enum mmul_status mmul_builtin_norm(struct mmul_evaluator *e, const struct mmul_b
     return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
 }
 
-// The engine's has values and columns side by side.
+// The engine returns values and indices side by side; the language returns a tuple of both.
 enum mmul_status mmul_builtin_topk(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -247,7 +248,7 @@ enum mmul_status mmul_builtin_rope(struct mmul_evaluator *e, const struct mmul_b
 
 // ------------------------------------------------------------------------------------ reductions
 
-// axis: from the end; 0: all of them.
+// axis: counted from the end; 0 means all axes.
 static enum mmul_status reduce(struct mmul_evaluator *e, const struct mmul_node *at,
                                const char *operation, int axis, const struct mmul_object *x,
                                struct mmul_object *result) {
@@ -302,7 +303,7 @@ enum mmul_status mmul_builtin_cumsum(struct mmul_evaluator *e, const struct mmul
                              : status;
 }
 
-// ---------------------------------------------------------------------------------- several steps
+// ----------------------------------------------------------------------------- several operations
 
 enum mmul_status mmul_builtin_attention(struct mmul_evaluator *e,
                                         const struct mmul_builtin *builtin,

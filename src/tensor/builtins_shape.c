@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Elements that go elsewhere, and matrices that are made by position.
+// Functions that rearrange elements, and functions that generate matrices from positions or random
+// numbers.
 #include <string.h>
 
 #include "base/memory.h"
@@ -7,14 +8,14 @@
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 
-// Sizes by numpy's axes as a shape of the engine.
+// Converts sizes of numpy's axes to a shape of the engine.
 static struct mmul_shape shape_of(const int64_t *sizes, int count) {
     int64_t all[MMUL_AXES_MOST] = {1, 1, 1, 1};
     memcpy(all + MMUL_AXES_MOST - count, sizes, (size_t)count * sizeof *sizes);
     return (struct mmul_shape){all[0], all[1], all[2], all[3]};
 }
 
-// Two to four sizes, of at least 1.
+// Reads two to four sizes.
 static enum mmul_status take_shape(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int64_t sizes[static MMUL_AXES_MOST], int *count) {
     enum mmul_status status = mmul_take_sizes(e, argument, "shape", sizes, count);
@@ -25,7 +26,7 @@ static enum mmul_status take_shape(struct mmul_evaluator *e, const struct mmul_a
     return status;
 }
 
-// Numpy's -1: the size that is left.
+// Replaces numpy's -1 by the size that is left, and checks all sizes.
 static enum mmul_status fill_in(struct mmul_evaluator *e, const struct mmul_node *at,
                                 const struct mmul_object *x, int64_t *sizes, int count) {
     int64_t have[MMUL_AXES_MOST], all = 1, others = 1;
@@ -33,7 +34,7 @@ static enum mmul_status fill_in(struct mmul_evaluator *e, const struct mmul_node
     char shape[96];
     mmul_object_sizes(x, have);
     for (int i = 0; i < MMUL_AXES_MOST; i++)
-        all *= have[i]; // the engine has counted it
+        all *= have[i]; // no overflow: the engine has checked the shape
     for (int i = 0; i < count; i++) {
         if (sizes[i] == -1 && open >= 0)
             return mmul_evaluator_fail(e, at, "only one size can be -1, what is left for it");
@@ -103,7 +104,7 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
     return mmul_apply(e, call, &made, x, result);
 }
 
-// numpy would join them along their one axis, or refuse them.
+// Refuses rows of one numpy axis without axis=-1: numpy would join them along that axis, or refuse.
 static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_node *at, int axis,
                                  const struct mmul_object *row) {
     mmul_evaluator_fail(e, at, "concat along axis %d of one axis, which is a row (1 x %lld) here",
@@ -159,7 +160,7 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
     return MMUL_OK;
 }
 
-// torch's sizes: those of the indices, and that of a row. Indices of one axis give as many rows.
+// The shape is that of torch: the axes of the indices, then a row of the table.
 enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -227,7 +228,7 @@ enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mm
                              : status;
 }
 
-// torch's rand.
+// Draws from [0, 1), as torch's rand.
 enum mmul_status mmul_builtin_rand(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -244,7 +245,7 @@ enum mmul_status mmul_builtin_normal(struct mmul_evaluator *e, const struct mmul
     return draw(e, call, MMUL_GENERATE_NORMAL, &arguments[0], &arguments[1], result);
 }
 
-// low + (high - low) times the draws of rand.
+// low + (high - low) * rand
 enum mmul_status mmul_builtin_uniform(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                       const struct mmul_node *call,
                                       const struct mmul_argument *arguments,
@@ -273,7 +274,7 @@ enum mmul_status mmul_builtin_uniform(struct mmul_evaluator *e, const struct mmu
     return status;
 }
 
-// n x m, 1 on the diagonal k: a part of the identity that has more rows, or columns.
+// n x m with ones on diagonal k, cut from a larger identity.
 enum mmul_status mmul_builtin_eye(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                   const struct mmul_node *call,
                                   const struct mmul_argument *arguments,
@@ -308,7 +309,7 @@ enum mmul_status mmul_builtin_eye(struct mmul_evaluator *e, const struct mmul_bu
                                                  : status;
 }
 
-// numpy's zeros and ones, of one size a row.
+// zeros and ones of numpy. A single size gives a row.
 enum mmul_status mmul_builtin_filled(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -337,7 +338,7 @@ enum mmul_status mmul_builtin_len(struct mmul_evaluator *e, const struct mmul_bu
         *result = mmul_object_from_integer(x->count);
         return MMUL_OK;
     }
-    if (x->kind == MMUL_OBJECT_STRING) { // in characters
+    if (x->kind == MMUL_OBJECT_STRING) { // counted in characters
         int64_t count = 0;
         for (const char *c = x->text; *c != '\0'; c++)
             count += ((unsigned char)*c & 0xC0) != 0x80;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Optimisers, of tuples of parameters in tuples, and what they learn at: rates by turn, gradients that are not too
-// long. All of it is operations on matrices that are there already.
+// Optimizers for parameters in nested tuples, gradient clipping and learning-rate schedules.
+// Everything is composed of existing operations, so the engine needs no code for an optimizer.
 #include <math.h>
 #include <string.h>
 
@@ -12,15 +12,15 @@
 #include "tensor/jobs.h"
 #include "tensor/script.h"
 
-// ---------------------------------------------------------------------------------------- writing
+// ---------------------------------------------------------------------------- emitting operations
 
-// One operation after the other; after the first one that fails all do nothing.
+// Emits operations one by one. After the first failure all calls do nothing.
 struct writer {
     struct mmul_evaluator *e;
     const struct mmul_node *at;
     enum mmul_status status;
-    struct mmul_object
-        may_step; // of a step: one number, 0 where it is not to be made; None: it is made
+    // 1 x 1: 0 if the step must be skipped. None: the step is always made.
+    struct mmul_object may_step;
 };
 
 static struct mmul_object number(double x) {
@@ -59,7 +59,7 @@ static struct mmul_object mixed(struct writer *w, struct mmul_object x, double a
     return two(w, "add", two(w, "multiply", x, number(a)), two(w, "multiply", y, number(b)));
 }
 
-// A row more of x; None: y is the first one.
+// Appends y to the row x; None for x starts the row.
 static struct mmul_object beside(struct writer *w, struct mmul_object x, struct mmul_object y) {
     struct mmul_call call = {.operation = "concat", .operand_count = 2, .with.axis = -1};
     struct mmul_object row = {.axes = 2};
@@ -81,16 +81,16 @@ static struct mmul_object sum_of(struct writer *w, struct mmul_object x) {
     return reduced(w, "sum", x);
 }
 
-// ------------------------------------------------------------------------------------- structures
+// ---------------------------------------------------------------------------------- nested states
 
-// What an optimiser does with a parameter: its gradient and what it remembers of it, and all that anew.
+// One parameter of an optimizer with its gradient and its state, before and after the step.
 enum { REMEMBERED = 2 };
 struct kept {
     struct mmul_object parameter, gradient, remembered[REMEMBERED];
 };
 typedef void optimiser(struct writer *w, const void *how, struct kept *kept);
 
-// All stays what it was, to the bit, where no step may be made.
+// Updates one parameter. If the step is skipped, `where` keeps every old value bit by bit.
 static void step(struct writer *w, optimiser *each, const void *how, struct kept *kept) {
     const struct kept before = *kept;
     each(w, how, kept);
@@ -108,7 +108,8 @@ static enum mmul_status fail_structure(struct writer *w, const char *what) {
                                            "%s has another structure than the parameters", what);
 }
 
-// x and, of the same structure, its gradients and what is remembered; anew. Parts that are not there are not looked at.
+// Applies `each` to nested tuples of parameters, gradients and state, all of one structure, and
+// replaces them by the results. Unused slots of the state are ignored.
 static void walk(struct writer *w, optimiser *each, const void *how, int remembered,
                  struct kept *kept) {
     enum { PARTS = 2 + REMEMBERED };
@@ -155,7 +156,7 @@ static void walk(struct writer *w, optimiser *each, const void *how, int remembe
         w->status = mmul_evaluator_tuple(w->e, parts + i * count, count, made[i]);
 }
 
-// A state: (parameters, remembered, ...).
+// Reads a state tuple (parameters, remembered, ...).
 static enum mmul_status take_state(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int remembered, struct kept *kept) {
     const struct mmul_object *state = &argument->object;
@@ -176,9 +177,10 @@ static enum mmul_status give_state(struct writer *w, const struct kept *kept, in
                                 : w->status;
 }
 
-// ---------------------------------------------------------------------------------------- gradients
+// --------------------------------------------------------------------------------------- gradients
 
-// A number of a matrix: the sum of its elements, their largest size, the sum of the squares of x times a scale.
+// Reduces a matrix to one number: sum of elements, largest absolute value, or sum of squares of x *
+// scale.
 typedef struct mmul_object number_of(struct writer *w, struct mmul_object x,
                                      const struct mmul_object *scale);
 
@@ -200,7 +202,7 @@ static struct mmul_object sum_of_squares(struct writer *w, struct mmul_object x,
     return sum_of(w, two(w, "multiply", scaled, scaled));
 }
 
-// The numbers of all matrices of x in a row, behind `row`.
+// Appends one number per matrix in x to `row`.
 static struct mmul_object list_numbers(struct writer *w, const struct mmul_object *x, number_of *of,
                                        const struct mmul_object *scale, struct mmul_object row) {
     if (x->kind == MMUL_OBJECT_MATRIX)
@@ -214,7 +216,7 @@ static void scale(struct writer *w, const void *how, struct kept *kept) {
     kept->gradient = two(w, "multiply", kept->gradient, *(const struct mmul_object *)how);
 }
 
-// torch's clip_grad_norm_: times most / (norm + 1e-6), where that is less than 1.
+// As torch's clip_grad_norm_: scales by most / (norm + 1e-6) if that is below 1.
 enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
                                              const struct mmul_builtin *builtin,
                                              const struct mmul_node *call,
@@ -230,7 +232,7 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
     const struct mmul_object sizes = list_numbers(&w, &kept.gradient, largest_size, NULL, none);
     const struct mmul_object by = one(&w, "scale_for_squares", sizes);
     const struct mmul_object squares = list_numbers(&w, &kept.gradient, sum_of_squares, &by, none);
-    // Both times the scale: the norm itself may be beyond the largest number.
+    // Both sides are multiplied by the scale, because the norm itself may overflow.
     const struct mmul_object root = one(&w, "sqrt", sum_of(&w, squares));
     const struct mmul_object least = two(&w, "multiply", by, number(1e-6));
     const struct mmul_object quotient =
@@ -242,7 +244,8 @@ enum mmul_status mmul_builtin_clip_grad_norm(struct mmul_evaluator *e,
     return w.status;
 }
 
-// Are gradients finite? Where the norm is known, its squares are: of what went into it, since behind it all are NaN.
+// Arranges the check for finite gradients. After clip_grad_norm the stored squares are checked,
+// since one bad element makes all clipped gradients NaN.
 static void look_at(struct writer *w, const struct mmul_argument *gradient,
                     const struct mmul_object *parameters) {
     const struct mmul_object *g = &gradient->object, *clipped = &w->e->clipped;
@@ -253,15 +256,15 @@ static void look_at(struct writer *w, const struct mmul_argument *gradient,
         is_clipped ? w->e->squares
                    : list_numbers(w, g, sum_of_elements, NULL,
                                   (struct mmul_object){.kind = MMUL_OBJECT_NONE});
-    if (w->status != MMUL_OK || sums.kind != MMUL_OBJECT_MATRIX) // what else it is, walk says
+    if (w->status != MMUL_OK || sums.kind != MMUL_OBJECT_MATRIX) // walk reports other kinds
         return;
     if (w->e->apart == NULL && w->e->script->only_checked)
         w->status = mmul_checked_mean(w->e, parameters, false);
-    if (w->e->apart == NULL) // else what nodes' mean makes of it is looked at
+    if (w->e->apart == NULL) // else the mean over the nodes is checked later
         w->status = mmul_view_gradient(w->e, w->at, gradient, &sums);
     else if (w->e->script->skips_nan)
         w->status = mmul_apart_mark(w->e, w->at, gradient, &sums);
-    if (w->e->script->skips_nan) // 0 times what is not finite is NaN, which is equal to nothing
+    if (w->e->script->skips_nan) // 0 times a non-finite number is NaN, which equals nothing
         w->may_step = two(w, "equal", sum_of(w, two(w, "multiply", sums, number(0))), number(0));
 }
 
@@ -269,8 +272,9 @@ static void look_at(struct writer *w, const struct mmul_argument *gradient,
 
 static void begin_state(struct writer *w, const void *how, struct kept *kept) {
     const int *remembered = how;
+    // The product with 0 gets the parameter's type.
     for (int i = 0; i < *remembered; i++)
-        kept->remembered[i] = two(w, "multiply", kept->parameter, number(0)); // of its type
+        kept->remembered[i] = two(w, "multiply", kept->parameter, number(0));
 }
 
 enum mmul_status mmul_builtin_state(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -288,7 +292,7 @@ struct adamw {
     double rate, first, second, epsilon, decay, first_part, second_part;
 };
 
-// Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; torch's AdamW.
+// Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; equals torch's AdamW.
 static void adamw(struct writer *w, const void *how, struct kept *kept) {
     const struct adamw *a = how;
     const struct mmul_object g = kept->gradient;
@@ -358,7 +362,8 @@ struct sgd {
     bool nesterov;
 };
 
-// torch's: v = momentum v + g; then v, or g + momentum v, times the rate.
+// As torch's SGD: v = momentum v + g; the step is v, or g + momentum v for Nesterov, times the
+// rate.
 static void sgd(struct writer *w, const void *how, struct kept *kept) {
     const struct sgd *s = how;
     struct mmul_object g = kept->gradient;
@@ -397,7 +402,8 @@ enum mmul_status mmul_builtin_sgd(struct mmul_evaluator *e, const struct mmul_bu
     return give_state(&w, &kept, 1, result);
 }
 
-// An outer step (Douillard et al., "DiLoCo", 2023): its gradient is what parameters were less what they have become.
+// The outer step of DiLoCo (Douillard et al., 2023). The gradient is the old parameters minus the
+// new ones.
 static void nesterov(struct writer *w, const void *how, struct kept *kept) {
     kept->gradient = two(w, "subtract", kept->parameter, kept->gradient);
     sgd(w, how, kept);
@@ -423,9 +429,9 @@ enum mmul_status mmul_builtin_nesterov(struct mmul_evaluator *e, const struct mm
     return give_state(&w, &kept, 1, result);
 }
 
-// -------------------------------------------------------------------------------------------- rates
+// ------------------------------------------------------------------------------------------- rates
 
-// Up to `high` in `warm` turns, then down to `low` in the others: along a cosine, or a line.
+// Rises linearly to `high` in `warm` iterations, then falls to `low` along a cosine or a line.
 enum mmul_status mmul_builtin_schedule(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                        const struct mmul_node *call,
                                        const struct mmul_argument *arguments,

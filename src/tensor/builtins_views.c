@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is to be seen, or has to be so: print, assert_close, gradients. Of a matrix only a corner and sums come to root,
-// of one with one element that.
+// print, assert_close and the checks of gradients. Root receives only a corner and statistics of a
+// matrix, or the value of a one-element matrix.
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_nod
     return MMUL_OK;
 }
 
-// Brings a small matrix to root's memory.
+// Schedules a small matrix for transfer to root's memory.
 static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *at,
                               struct mmul_script_view *view, const struct mmul_object *x,
                               double *to) {
@@ -45,11 +45,11 @@ static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *
 
 // ------------------------------------------------------------------------------------------ print
 
-// Where the parts of a line are added.
+// The printed line under construction.
 struct line {
     struct mmul_evaluator *e;
     struct mmul_script_view *view;
-    struct mmul_script_part *last; // NULL: there is none yet
+    struct mmul_script_part *last; // NULL while the line is empty
 };
 
 static struct mmul_script_part *add_part(struct line *line, enum mmul_script_part_kind kind) {
@@ -168,7 +168,7 @@ enum mmul_status mmul_builtin_print(struct mmul_evaluator *e, const struct mmul_
                                     struct mmul_object *result) {
     const struct mmul_argument *end = &arguments[MMUL_ARGUMENTS_MOST];
     struct line line = {.e = e};
-    bool is_flushed = true; // all lines are
+    bool is_flushed = true; // ignored: every line is flushed
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     enum mmul_status status = add_view(e, call, &line.view);
