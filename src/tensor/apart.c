@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// DiLoCo (Douillard et al. 2023), its copies weighted by what they have seen.
+// Local training (DiLoCo, Douillard et al. 2023). apart() runs iterations on each node without
+// communication. average() takes the mean of the copies, weighted by the data each node has seen.
+// This file also collects the steps that nodes skipped because of non-finite gradients.
 #include "tensor/apart.h"
 
 #include <string.h>
@@ -18,7 +20,7 @@ static int count_nodes(const struct mmul_evaluator *e) {
     return mmul_context_nodes(e->script->context);
 }
 
-// Who there is, once.
+// Queries the nodes and their shares before the first apart().
 static enum mmul_status begin(struct mmul_evaluator *e) {
     struct mmul_script *script = e->script;
     const int count = count_nodes(e);
@@ -44,17 +46,18 @@ static enum mmul_status begin(struct mmul_evaluator *e) {
 
 // ---------------------------------------------------------------------------------------- programs
 
-// A program per node, and what is held of the first one's, and so of all.
+// One program per node. All nodes hold the same numbers, so the list of the first node serves all.
 struct programs {
     struct mmul_program **of; // owned, by node
     int count;
-    struct mmul_holds holds, others; // of the first one; of the one at hand behind it
+    struct mmul_holds holds, others; // holds of the first node, and of the current later node
     struct mmul_apart apart;
     struct all {
         struct mmul_program *program;
         struct mmul_job_leaf *leaves;
         int job, uses, operations;
-    } all; // the evaluator's before that
+        // State of the evaluator before the node programs.
+    } all;
 };
 
 static enum mmul_status open(struct mmul_evaluator *e, struct programs *p) {
@@ -67,7 +70,7 @@ static enum mmul_status open(struct mmul_evaluator *e, struct programs *p) {
     return MMUL_ALLOCATE(p->of, p->count, "programs of nodes", e->err);
 }
 
-// What is read and made from now on is of a node's program.
+// Directs the evaluation to a new program for `node`.
 static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, int node) {
     if (mmul_program_create(&p->of[node], e->err) != MMUL_OK)
         return e->err->status;
@@ -79,12 +82,12 @@ static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, in
     e->program = p->of[node];
     e->leaves = NULL;
     e->operations = 0;
-    e->job = -++e->script->node_jobs; // no other one's
+    e->job = -++e->script->node_jobs; // negative, so unlike any other job
     return MMUL_OK;
 }
 
-// Of the node at hand: x is held, whole on its ranks, under the number that all nodes have for it. is_result: of the
-// call, whose types are foreseen.
+// Makes the current node hold x, whole on its ranks, under the number shared by all nodes.
+// is_result: x is the result of the call, so its types were noted by the first reading.
 static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
                              const struct mmul_node *at, const struct mmul_object *x,
                              bool is_result, struct mmul_object *held) {
@@ -116,7 +119,7 @@ static void close(struct mmul_evaluator *e, struct programs *p) {
     e->operations = p->all.operations;
 }
 
-// All summands, as a value of the program at hand.
+// Imports the summands of all nodes into the current program.
 static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node *at,
                                const struct mmul_object *x, struct mmul_object *made) {
     struct mmul_object summands = *x;
@@ -129,7 +132,7 @@ static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node 
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------- steps that are left out
+// ----------------------------------------------------------------------------------- skipped steps
 
 enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,
                                  const struct mmul_argument *gradient,
@@ -146,7 +149,7 @@ enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_nod
     *marked = (struct mmul_left_out){.at = at->at, .gradient = gradient->object, .marks.axes = 2};
     enum mmul_status status = mmul_evaluator_copy_text(
         e, mmul_source_quote(e->source, gradient->node->at, quoted), &marked->text);
-    if (status == MMUL_OK) // 0 times what is not finite is NaN, which is equal to nothing
+    if (status == MMUL_OK) // 0 times a non-finite number is NaN, which equals nothing
         status = mmul_apply(e, at, &nothing, (const struct mmul_object[]){*sums, zero}, &product);
     if (status == MMUL_OK)
         status = mmul_apply(e, at, &differs, (const struct mmul_object[]){product, zero},
@@ -159,7 +162,7 @@ enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_nod
     return status;
 }
 
-// The list of all turns, in the order of turns; in memory that lasts until the program at hand has run.
+// The records of all iterations, in order, in memory that lasts until the current program has run.
 struct list {
     struct mmul_arena *arena;
     struct mmul_left_out **end;
@@ -180,7 +183,8 @@ static enum mmul_status append_left_out(struct mmul_evaluator *e, struct list *l
     return mmul_copy_structure(e, list->arena, &marked->gradient, &made->gradient);
 }
 
-// What the node at hand has marked in a turn stays there; the list has the first node's, which stand for all.
+// Holds the marks of the current node on its ranks. Only the first node's records enter the list,
+// since all nodes have the same ones.
 static enum mmul_status hold_marked(struct mmul_evaluator *e, struct programs *p,
                                     const struct mmul_node *at, struct list *list, int64_t turn) {
     enum mmul_status status = MMUL_OK;
@@ -194,7 +198,8 @@ static enum mmul_status hold_marked(struct mmul_evaluator *e, struct programs *p
     return status;
 }
 
-// All marks of the node at hand in its row, of which each of its ranks has a part.
+// Joins all marks of the current node in its own row of a nodes x n matrix. Each rank of the node
+// holds a part of the row.
 static enum mmul_status join_marks(struct mmul_evaluator *e, const struct mmul_node *at,
                                    const struct mmul_left_out *all, struct mmul_object *joined) {
     const int node = e->apart->node, nodes = e->apart->nodes;
@@ -223,7 +228,7 @@ static enum mmul_status join_marks(struct mmul_evaluator *e, const struct mmul_n
     return status == MMUL_OK ? mmul_apply(e, at, &times, both, joined) : status;
 }
 
-// What nodes have left out comes to root with the program at hand.
+// Sends the skipped steps of all nodes to root with the current program.
 static enum mmul_status tell_left_out(struct mmul_evaluator *e, const struct mmul_node *call) {
     const struct mmul_left_out *all = e->left_out;
     struct mmul_object joined, held = {.kind = MMUL_OBJECT_NONE}, again, marks;
@@ -232,7 +237,8 @@ static enum mmul_status tell_left_out(struct mmul_evaluator *e, const struct mmu
     if (all == NULL)
         return MMUL_OK;
     enum mmul_status status = open(e, &p);
-    e->next_arena = e->arena; // the program at hand reads what is held
+    // The current program reads the held values, so they go to its memory.
+    e->next_arena = e->arena;
     for (int node = 0; status == MMUL_OK && node < p.count; node++) {
         status = turn_to(e, &p, node);
         if (status == MMUL_OK)
@@ -252,7 +258,7 @@ static enum mmul_status tell_left_out(struct mmul_evaluator *e, const struct mmu
     return status == MMUL_OK ? mmul_view_left_out(e, call, all, &marks) : status;
 }
 
-// ------------------------------------------------------------------------------------------- turns
+// -------------------------------------------------------------------------------------- iterations
 
 struct turns {
     const struct mmul_node *call, *function;
@@ -261,7 +267,7 @@ struct turns {
     struct list left_out;
 };
 
-// The function, as a node has it.
+// Evaluates the function for one node.
 static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct turns *t,
                                       struct mmul_object *result) {
     struct mmul_object function;
@@ -301,7 +307,7 @@ static enum mmul_status run_turn(struct mmul_evaluator *e, struct turns *t) {
     return status;
 }
 
-// What a turn leaves goes from one of two memories to the other.
+// Runs the iterations. Two arenas alternate, so that memory does not grow with their number.
 static enum mmul_status run_turns(struct mmul_evaluator *e, struct turns *t, int64_t turns) {
     struct mmul_arena arenas[2] = {0}, *outside = e->arena, *outside_next = e->next_arena;
     struct mmul_holds none = {NULL};
@@ -328,7 +334,7 @@ static enum mmul_status run_turns(struct mmul_evaluator *e, struct turns *t, int
     return status;
 }
 
-// By windows, where batches gave any, else by what nodes can do.
+// Computes the weights of the nodes: by windows seen, or by compute shares if batch() was not used.
 static enum mmul_status find_parts(struct mmul_evaluator *e, const int64_t *before,
                                    const double **parts) {
     const int count = count_nodes(e);
@@ -345,7 +351,7 @@ static enum mmul_status find_parts(struct mmul_evaluator *e, const int64_t *befo
     return MMUL_OK;
 }
 
-// x, of which every node has one of its own that counts so much in their mean; NULL: there is one.
+// Marks x as different per node with the given weights in the mean; NULL removes the mark.
 static enum mmul_status give_parts(struct mmul_evaluator *e, const struct mmul_object *x,
                                    const double *parts, struct mmul_object *made) {
     struct mmul_object items[MMUL_TUPLE_MOST];
@@ -360,7 +366,8 @@ static enum mmul_status give_parts(struct mmul_evaluator *e, const struct mmul_o
     return mmul_evaluator_tuple(e, items, x->count, made);
 }
 
-// What nodes are to read is on all of them: the state, and what functions know by name.
+// Replicates to all nodes what their programs read: the state and the global names used in
+// functions.
 static enum mmul_status spread_all(struct mmul_evaluator *e, const struct mmul_node *call,
                                    struct mmul_object *state) {
     const struct mmul_object given = *state;
@@ -403,8 +410,8 @@ static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int
     return status == MMUL_OK ? tell_left_out(e, t->call) : status;
 }
 
-// A turn is planned, on all nodes together; what it may not read, or do, is what it may not when it runs. Of a first
-// reading more are made, until types stay what they are.
+// For --check: evaluates one iteration as if all nodes formed one, with the same restrictions as in
+// a run. A first reading evaluates more, until the types no longer change.
 static enum mmul_status check_apart(struct mmul_evaluator *e, struct turns *t, int64_t turns,
                                     struct mmul_object *result) {
     static const double all = 1;
@@ -468,7 +475,7 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
 
 // ----------------------------------------------------------------------------------------- average
 
-// A tuple like x, or a matrix: each as `each` makes it.
+// Applies `each` to a matrix or to all matrices in nested tuples.
 static enum mmul_status map(struct mmul_evaluator *e, const struct mmul_node *at,
                             enum mmul_status (*each)(struct mmul_evaluator *,
                                                      const struct mmul_node *,
@@ -495,7 +502,7 @@ static enum mmul_status check(struct mmul_evaluator *e, const struct mmul_node *
                : mmul_evaluator_fail(e, at, "average is of what apart has made: this is one value");
 }
 
-// The node's summand, of which every one of its ranks has a part.
+// Computes the node's summand; each of its ranks contributes an equal part.
 static enum mmul_status weigh(struct mmul_evaluator *e, const struct mmul_node *at,
                               const struct mmul_object *x, struct mmul_object *made) {
     struct mmul_call call = {.operation = "multiply", .operand_count = 2};
@@ -523,7 +530,8 @@ enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmu
                                                              : e->err->status;
     }
     enum mmul_status status = open(e, &p);
-    e->next_arena = e->arena; // the program at hand reads what is held
+    // The current program reads the held values, so they go to its memory.
+    e->next_arena = e->arena;
     for (int node = 0; status == MMUL_OK && node < p.count; node++) {
         status = turn_to(e, &p, node);
         if (status == MMUL_OK)

@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: MIT
 //
-// What nodes do apart: turns of a function, on a copy of a state that every node has for itself. Root reads the
-// function once for each node and turn; a node's program is built, and held from, like a job (tensor/jobs.h), but what
-// it makes every node has under the same number.
+// Local training with apart(): each node runs several iterations of a function on its own copy of a
+// state. Root evaluates the function once per node and iteration. A node's program is built and its
+// results are held like those of a job (tensor/jobs.h), but every node holds them under the same
+// number.
 #pragma once
 
 #include "tensor/evaluator.h"
 
-// The node whose program is made at the moment.
+// The node for which a program is being built.
 struct mmul_apart {
     int node, nodes;
-    const double *shares;                       // of all nodes: what each can do of all
-    int64_t *windows;                           // that batches have given each of them so far
-    struct mmul_left_out *marked, *last_marked; // of the program that is being made
+    const double *shares; // each node's share of the compute power; they add up to 1
+    int64_t *windows;     // windows that batch() gave each node so far
+    struct mmul_left_out *marked, *last_marked; // records of the program being built
 };
 
-// Of the node at hand: sums (1 x n) has a number for each matrix of the argument, finite as they are.
+// Marks a gradient of the current node that may be non-finite. sums (1 x n): one number per matrix
+// of the argument, finite if and only if the matrix is.
 enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,
                                  const struct mmul_argument *gradient,
                                  const struct mmul_object *sums);
 
-// Of the node at hand: sums (1 x n) has a number for each matrix of the argument, finite as they are.
+// Marks a gradient of the current node that may be non-finite. sums (1 x n): one number per matrix
+// of the argument, finite if and only if the matrix is.
 enum mmul_status mmul_apart_mark(struct mmul_evaluator *e, const struct mmul_node *at,
                                  const struct mmul_argument *gradient,
                                  const struct mmul_object *sums);
 
-// Of `count` windows, or rows, those of the node at hand. Fails where there are fewer than nodes that take part.
+// Splits `count` windows or rows among the nodes and returns the range of the current one. Fails if
+// a node gets none.
 enum mmul_status mmul_apart_cut(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
                                 int64_t *begin, int64_t *end);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What --check says of loops. Plans nothing: the turn is part of the program.
+// Costs of loops and apart() for --check. Plans nothing itself: the one iteration is part of the
+// program's plan.
 #include "tensor/checked_loops.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static void add_carried(struct mmul_text *text, const struct mmul_binding *b) {
         mmul_text_add(text, " (%d %s)", count, count == 1 ? "matrix" : "matrices");
 }
 
-// In the order in which the text names them first: bindings begin with the last one.
+// Bindings are listed latest first, so reverse order is text order.
 static enum mmul_status list_carried(struct mmul_evaluator *e, const struct mmul_node *node,
                                      const char **list) {
     struct mmul_carried carried = {NULL};
@@ -106,7 +107,7 @@ enum mmul_status mmul_checked_mean(struct mmul_evaluator *e, const struct mmul_o
     return status;
 }
 
-// ------------------------------------------------------------------------------------- what is told
+// ------------------------------------------------------------------------------------------ report
 
 struct cost {
     double seconds, bytes;
@@ -135,8 +136,8 @@ static struct cost cost_of_means(const struct mmul_script *script,
     return sum;
 }
 
-// All turns that nodes do apart in a part of the program, and the means that they take, in place of the one turn of
-// each that is planned.
+// Replaces the cost of the one planned iteration of each apart() by that of all its iterations and
+// of the means they take. Returns true if there is any.
 static bool put_apart(const struct mmul_script *script, const struct mmul_program_plan *plan,
                       int begin, int end, struct cost *cost) {
     bool is_apart = false;
@@ -159,7 +160,8 @@ static const char *bytes_text(double bytes, char text[static 32]) {
     return mmul_bytes_format((int64_t)(bytes + 0.5), text);
 }
 
-// Of a loop in which nodes make their steps together: with their mean every so many turns.
+// Prints the cost of a loop of joint steps, had the nodes trained apart with a mean every TURNS
+// iterations.
 static void print_wish(const struct mmul_script *script, const struct mmul_program_plan *plan,
                        const struct mmul_script_loop *loop, struct cost now, FILE *stream) {
     enum { TURNS = 20 };

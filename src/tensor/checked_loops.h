@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: MIT
 //
-// Loops that run, and what nodes do apart, where a text is only checked: one turn of each stands in the program, and
-// what is known of all turns is told beside the plan (mmul_script_print_loops).
+// Loops and apart() for --check. The program contains one iteration of each; this module scales its
+// cost to all iterations and prints it beside the plan (mmul_script_print_loops).
 #pragma once
 
 #include "tensor/evaluator.h"
 
 struct mmul_script_loop {
     int line;
-    int64_t first, end;         // its turns
-    bool may_break;             // they may be fewer
-    int value_begin, value_end; // values of the turn that is planned
-    const char *carried;        // names, with sizes
+    int64_t first, end;         // range of iterations
+    bool may_break;             // the loop may end early
+    int value_begin, value_end; // values of the planned iteration
+    const char *carried;        // names of carried values, with sizes
     struct mmul_script_loop *next;
 };
 
-// What nodes do apart: the turn that is planned, which all of them make together there.
+// A call of apart(): the planned iteration, evaluated as if all nodes worked together.
 struct mmul_script_apart {
     int line;
     int64_t turns;
     int value_begin, value_end;
-    int matrices; // of its state
+    int matrices; // number of matrices in its state
     struct mmul_script_apart *next;
 };
 
-// A matrix whose mean nodes take (average), or would take if they trained apart (an optimiser's parameter).
+// A matrix that average() takes the mean of, or that it would if the nodes trained apart (a
+// parameter of an optimizer).
 struct mmul_script_mean {
-    int value, at; // where in the program: so many values were there
+    // The value, and the number of values that the program had before it.
+    int value, at;
     bool is_taken;
     struct mmul_script_mean *next;
 };
@@ -36,11 +38,11 @@ enum mmul_status mmul_checked_apart_begin(struct mmul_evaluator *e, const struct
 void mmul_checked_apart_end(struct mmul_evaluator *e, struct mmul_script_apart *apart,
                             const struct mmul_object *state);
 
-// Of all matrices of x.
+// Adds all matrices of x.
 enum mmul_status mmul_checked_mean(struct mmul_evaluator *e, const struct mmul_object *x,
                                    bool is_taken);
 
-// Around the one turn.
+// Encloses the evaluation of the one iteration.
 enum mmul_status mmul_checked_loop_begin(struct mmul_evaluator *e, const struct mmul_node *node,
                                          const int64_t bounds[2], struct mmul_script_loop **loop);
 void mmul_checked_loop_end(struct mmul_evaluator *e, struct mmul_script_loop *loop);

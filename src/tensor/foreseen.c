@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Notes values of the first reading of a text in the order of the text, and chooses their types when it is over.
+// Collects the types of values in text order during the first reading, and chooses them at its end.
 #include "tensor/foreseen.h"
 
 #include <stdio.h>
@@ -15,13 +15,13 @@ enum type { FITS_BOTH, FLOAT32, FLOAT64 };
 
 struct note {
     struct mmul_hold_place place;
-    int group; // notes of one moment
+    int group; // notes taken at the same moment
     int value;
     enum type type;
-    int before;       // the same matrix at the beginning of the turn; -1: not known
-    const char *file; // of a checkpoint; NULL: none
-    bool is_restored; // from that file; false: it is written
-    bool is_double;   // the type that was chosen
+    int before;       // index of the same matrix before the iteration; -1 if unknown
+    const char *file; // file of a checkpoint; NULL for none
+    bool is_restored; // restored from the file; false: written to it
+    bool is_double;   // result: the chosen type is float64
 };
 
 struct line {
@@ -36,12 +36,12 @@ struct choice {
 };
 
 struct mmul_foreseen {
-    struct mmul_arena arena; // of names and lines
+    struct mmul_arena arena; // holds names and lines
     struct note *notes;      // owned
     int count, capacity, groups;
-    struct choice *choices, *tried; // of these the branches alone
+    struct choice *choices, *tried; // `tried` only uses `branch`
     struct line *rounded;           // paths
-    struct line *changes;           // in their order
+    struct line *changes;           // in order of appearance
 };
 
 bool mmul_foreseen_is_needed(const struct mmul_node *node) {
@@ -78,7 +78,7 @@ static enum mmul_status add_line(struct mmul_foreseen *f, struct line **end, con
     return made->text != NULL ? MMUL_OK : err->status;
 }
 
-// ------------------------------------------------------------------------------ the first reading
+// ---------------------------------------------------------------------------------- first reading
 
 static enum mmul_status grow(struct mmul_foreseen *f, struct mmul_error *err) {
     struct note *more = NULL;
@@ -123,7 +123,8 @@ enum mmul_status mmul_foreseen_note(struct mmul_evaluator *e, const struct mmul_
     struct mmul_hold_place place = {at->at.begin, is_behind, "", 0};
     enum mmul_status status = MMUL_OK;
     f->groups++;
-    e->steps = 0; // a job of its own, later
+    // Each group becomes a job of its own, with its own limits.
+    e->steps = 0;
     e->operations = 0;
     if (given != NULL)
         status = note_object(e, given, &place);
@@ -155,7 +156,7 @@ enum mmul_status mmul_foreseen_note_state(struct mmul_evaluator *e, const struct
     return MMUL_OK;
 }
 
-// Where the notes of a group begin, those before index `end` that are of this loop.
+// Returns the first note of the latest group of this loop before index `end`.
 static int find_group(const struct mmul_foreseen *f, int at, int end) {
     int last = end - 1;
     while (last >= 0 && f->notes[last].place.at != at)
@@ -202,7 +203,7 @@ enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_
     const int from = find_group(f, at->at.begin, now);
     enum mmul_status status = mmul_foreseen_note(e, at, true, given);
     *is_settled = true;
-    // Names are in the order of the text from the last one on.
+    // Bindings are listed latest first, so reverse order is text order.
     for (int i = f->count - 1; status == MMUL_OK && from >= 0 && i >= now; i--) {
         struct note *n = &f->notes[i];
         int j = from;
@@ -213,7 +214,7 @@ enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_
                 strcmp(f->notes[j].place.name, n->place.name) != 0))
             j++;
         if (j == now || f->notes[j].group != f->notes[from].group) {
-            *is_settled = false; // a number that has become a matrix
+            *is_settled = false; // a number became a matrix
             continue;
         }
         n->before = j;
@@ -291,7 +292,7 @@ static bool is_of_one_place(struct mmul_hold_place x, struct mmul_hold_place y) 
     return x.at == y.at && x.index == y.index && strcmp(x.name, y.name) == 0;
 }
 
-// Is the matrix that note `n` has behind a turn wanted in float64 at the beginning of any turn of its loop?
+// Returns true if the matrix of note `n` must be float64 at the beginning of any iteration.
 static bool is_wanted_double(const struct mmul_foreseen *f, const struct mmul_program *program,
                              const struct note *n) {
     for (int i = 0; i < f->count; i++) {
@@ -309,7 +310,7 @@ static bool has_become_double(const struct mmul_program *program, const struct n
            (n->type == FITS_BOTH && program->values[n->value].dtype == MMUL_F64);
 }
 
-// Is the matrix that note `n` writes to a checkpoint float64 where the text restores that?
+// Returns true if the matrix that note `n` writes to a checkpoint is float64 where it is restored.
 static bool is_restored_double(const struct mmul_foreseen *f, const struct mmul_program *program,
                                const struct note *n) {
     for (int i = 0; i < f->count; i++) {
@@ -321,8 +322,9 @@ static bool is_restored_double(const struct mmul_foreseen *f, const struct mmul_
     return false;
 }
 
-// The next turn reads what a turn leaves. It may be like any turn of the first reading, which leaves turns out: so the
-// value wants what any turn wants at its beginning. A later run restores what a checkpoint writes.
+// Propagates float64 backwards: from the beginning of an iteration to the end of the previous one,
+// and from a restore to its checkpoint. The first reading skips iterations, so any of those it
+// evaluated may be the next one.
 static bool carry_over(const struct mmul_foreseen *f, const struct mmul_program *program,
                        unsigned char *wants) {
     bool is_new = false;
@@ -367,7 +369,7 @@ enum mmul_status mmul_foreseen_end(struct mmul_foreseen *foreseen, struct mmul_s
     return status;
 }
 
-// ----------------------------------------------------------------------------- the second reading
+// --------------------------------------------------------------------------------- second reading
 
 bool mmul_foreseen_is_double(const struct mmul_foreseen *foreseen, struct mmul_hold_place place) {
     for (int i = 0; foreseen != NULL && place.name != NULL && i < foreseen->count; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From one program to the next. Nothing here evaluates a node.
+// The transition from one program to the next: held values, names, carried structure, outputs.
+// Nothing here evaluates a node.
 #include "tensor/jobs.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 // ----------------------------------------------------------------------------------------- values
 
-// Held values that the program at hand has as leaves already.
+// A held value that the current program has loaded.
 struct mmul_job_leaf {
     int64_t held;
     int value;
@@ -89,7 +90,7 @@ static enum mmul_status find_hold(struct mmul_evaluator *e, struct mmul_holds *h
     return MMUL_OK;
 }
 
-// A copy in the next job's memory, whose matrices are held. name: of what is bound; NULL: an element of that.
+// Copies the elements of a tuple to the next job's memory and holds its matrices.
 static enum mmul_status hold_items(struct mmul_evaluator *e, struct mmul_holds *holds,
                                    const struct mmul_object *x, struct mmul_object *held) {
     struct mmul_object *items =
@@ -120,7 +121,7 @@ enum mmul_status mmul_hold_object(struct mmul_evaluator *e, struct mmul_holds *h
     return x->items != NULL ? hold_items(e, holds, x, held) : MMUL_OK;
 }
 
-// Does any expression behind the beginning of the loop at hand, or in a function, read it?
+// Returns true if an expression behind position `from`, or any function, reads the name.
 static bool is_read(const struct mmul_node *node, const char *name, int from) {
     from = node->kind == MMUL_NODE_DEF ? 0 : from;
     if (node->kind == MMUL_NODE_NAME && node->at.begin >= from && strcmp(node->text, name) == 0)
@@ -213,7 +214,7 @@ enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_h
     return MMUL_OK;
 }
 
-// ----------------------------------------------------------------------------------- on every node
+// ------------------------------------------------------------------------ replicated on every node
 
 static enum mmul_status spread_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
                                       const struct mmul_object *x, struct mmul_object *spread) {
@@ -250,11 +251,11 @@ enum mmul_status mmul_job_spread(struct mmul_evaluator *e, const struct mmul_nod
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------------- what is carried
+// ----------------------------------------------------------------------------------- carried names
 
 enum first { NEITHER, READ, ASSIGNED };
 
-// What a turn does first with a name of before the loop.
+// Returns how an iteration first uses a name that was bound before the loop.
 static enum first find_first(const struct mmul_node *node, const char *name) {
     enum first first = NEITHER, other = NEITHER;
     switch (node->kind) {
@@ -288,7 +289,7 @@ static bool is_parameter(const struct mmul_node *function, const char *name) {
     return false;
 }
 
-// Functions may read it wherever they are called, but for those that have one of their own.
+// A function may read a global name wherever it is called, unless the name is local to it.
 bool mmul_functions_read(const struct mmul_evaluator *e, const char *name) {
     for (const struct mmul_node *s = e->tree->root->first; s != NULL; s = s->next)
         if (s->kind == MMUL_NODE_DEF && !is_parameter(s, name) &&
@@ -393,8 +394,8 @@ enum mmul_status mmul_carried_end_turn(struct mmul_evaluator *e, const struct mm
 
 // -------------------------------------------------------------------------------------------- jobs
 
-// Where the outermost `for` around a place begins, or the place: one over range(...) or a tuple repeats what stands
-// before a loop inside of it.
+// Returns the start of the outermost `for` around a place, or the place itself. A Python `for`
+// repeats the text before a loop(...) inside it, so that text is read again.
 static int find_outermost_for(const struct mmul_node *around, int place) {
     while (around->kind != MMUL_NODE_FOR && around->first != NULL) {
         const struct mmul_node *inner = around->first;
@@ -414,18 +415,20 @@ void mmul_jobs_enter(struct mmul_evaluator *e, const struct mmul_node *loop) {
 }
 
 void mmul_jobs_leave(struct mmul_evaluator *e) {
+    // Named values stay in the script's memory until the end.
     if (--e->loops == 0)
-        e->arena = &e->script->arena; // what names have stays where it is until the end
+        e->arena = &e->script->arena;
 }
 
-// A file's value belongs to one program alone, so the file itself remembers what that program has done.
+// Remembers in the file entry that its elements were rounded, because the program is destroyed now.
 static void note_rounded(struct mmul_evaluator *e) {
     for (struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
         if (f->job == e->job)
             f->is_rounded |= mmul_program_is_rounded(e->program, f->value);
 }
 
-// The job had the output. A checkpoint is what is left if the program is stopped from now on.
+// Marks an output as written. After a checkpoint, an interrupted program can restart from it, so
+// the message for that case is stored.
 static void note_written(const struct mmul_script *script, struct mmul_script_output *o) {
     char text[256];
     if (o->is_checkpoint && o->output != NULL) {
@@ -471,7 +474,7 @@ enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn) {
 
 static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
     struct mmul_script *script = e->script;
-    script->is_over = e->uses == 0; // lines alone
+    script->is_over = e->uses == 0; // only text is printed, no matrix is used
     if (script->run(script->run_context, script, e->err) == MMUL_OK)
         return MMUL_OK;
     return turn != NULL ? mmul_job_name_turn(e, *turn) : e->err->status;
@@ -488,7 +491,8 @@ enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *
     if (status == MMUL_OK)
         status = begin_program(e);
     mmul_free(holds.all);
-    if (status == MMUL_OK) { // all that is left has gone over
+    // Everything that survives has been copied.
+    if (status == MMUL_OK) {
         struct mmul_arena *over = e->arena;
         mmul_arena_fini(over);
         e->arena = e->next_arena;

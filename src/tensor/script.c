@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From a text to a program, and what is to be seen of it when it has run.
+// Creates a script from its text, and prints its results: lines, warnings, skipped steps, saved
+// files. The evaluation itself is in evaluate.h and its files.
 #include "tensor/script.h"
 
 #include <errno.h>
@@ -56,8 +57,8 @@ static enum mmul_status read_text(const char *path, struct mmul_script *script,
 static enum mmul_status create(const struct mmul_script_request *request, struct mmul_script *later,
                                struct mmul_script **script, struct mmul_error *err);
 
-// Types of what jobs hold, from a first reading of the text. Where that fails the second one says so in its place, or
-// goes on: with files that only a turn writes.
+// Runs the first reading to find the types of held values. A failure is ignored: the second reading
+// reports it in its place, or succeeds, for example with files that an earlier iteration writes.
 static enum mmul_status read_first(const struct mmul_script_request *request,
                                    struct mmul_script *script, struct mmul_error *err) {
     struct mmul_script *first = NULL;
@@ -122,7 +123,8 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
                            mmul_source_name(&script->source));
     struct mmul_error ignored;
-    if (script->is_first_reading) // also of what stands before a failure
+    // Also used after a failure, for the part of the text before it.
+    if (script->is_first_reading)
         mmul_foreseen_end(script->foreseen, script, &ignored);
     if (needs_types && status == MMUL_OK)
         status = tell_types(script, err);
@@ -132,7 +134,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     return status;
 }
 
-// later: the script whose first reading it is; NULL: none's.
+// later: the script that this first reading prepares; NULL for none.
 static enum mmul_status create(const struct mmul_script_request *request, struct mmul_script *later,
                                struct mmul_script **script, struct mmul_error *err) {
     const struct mmul_script_request all = *request;
@@ -175,7 +177,7 @@ static enum mmul_status create(const struct mmul_script_request *request, struct
     made->source.text = all.text != NULL ? all.text : made->text;
     if (status == MMUL_OK)
         status = build(&all, made, err);
-    made->source.name = NULL; // the caller's
+    made->source.name = NULL; // borrowed from the request
     if (status == MMUL_OK && all.path != NULL)
         status = mmul_copy_text(all.path, (char **)&made->source.name, err);
     if (status == MMUL_OK)
@@ -235,7 +237,7 @@ bool mmul_script_writes_stdout(const struct mmul_script *script) {
 const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index,
                                             bool *is_rounded) {
     const struct mmul_script_file *file = script->files;
-    while (file != NULL && (file->matrix == NULL || index-- > 0)) // what is kept is no file
+    while (file != NULL && (file->matrix == NULL || index-- > 0)) // persistent sets are no files
         file = file->next;
     if (file != NULL && is_rounded != NULL)
         *is_rounded = file->is_rounded;
@@ -262,14 +264,14 @@ void mmul_script_hand_over(struct mmul_script *script) {
     script->is_handed_over = true;
 }
 
-// --------------------------------------------------------------------------------- what is seen
+// --------------------------------------------------------------------------------------- output
 
-// NaN has no sign for a reader.
+// Removes the sign of NaN, which would only confuse a reader.
 static double shown(double x) {
     return isnan(x) ? fabs(x) : x;
 }
 
-// Of a sum, which is finite as the matrix is, and of a mark.
+// Tests a sum, which is finite if and only if the matrix is; is_marked tests a mark.
 static bool is_not_finite(double sum) {
     return !isfinite(sum);
 }
@@ -278,8 +280,8 @@ static bool is_marked(double mark) {
     return mark != 0;
 }
 
-// The first matrix of x whose sum says that it is wrong, as the text would write it: "g[1][0]". False: none is. *sums:
-// those of what comes behind x.
+// Finds the first matrix of x with a bad number and appends its index, as in "g[1][0]", to `text`.
+// Returns false if there is none. *sums advances past the numbers of x.
 static bool find_wrong(const struct mmul_object *x, bool (*is_wrong)(double), const double **sums,
                        char *text, size_t bytes) {
     if (x->kind == MMUL_OBJECT_MATRIX)
@@ -312,7 +314,7 @@ static bool calls(const struct mmul_source *source, const char *function) {
 static enum mmul_status accept_view(const struct mmul_script *script,
                                     const struct mmul_script_view *view, struct mmul_error *err) {
     char text[128];
-    // Not "greater than": NaN is close to nothing.
+    // Written as "not <=", so that NaN is never close.
     if (view->kind == MMUL_VIEW_CLOSE && !(view->difference <= view->tolerance))
         mmul_fail(err, MMUL_ERR_WRONG,
                   "not close: the largest difference is %.6g, the tolerance %.6g",
@@ -349,7 +351,8 @@ static void tell_skipped(const struct mmul_script *script, const char *where, st
              gradient);
 }
 
-// Of the steps that nodes have left out apart the one of this index, which counts down to 0 there: turn after turn.
+// Finds the skipped step number *index on all nodes, in order of iterations, and formats it. *index
+// is reduced by the number of steps passed.
 static bool find_left_out(const struct mmul_script *script, const struct mmul_script_view *view,
                           int *index, char line[static 256]) {
     const double *marks = view->sums;
@@ -402,7 +405,7 @@ bool mmul_script_restored(struct mmul_script *script, const char **line) {
     return *line != NULL;
 }
 
-// Lines are printed in order, so what arrives belongs to one of the next.
+// Lines are printed in order, so an arriving value belongs to the next line or a later one.
 void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output) {
     for (struct mmul_script_view *view = script->next_view; view != NULL; view = view->next)
         for (struct mmul_script_awaited **a = &view->awaited; *a != NULL; a = &(*a)->next)
@@ -460,17 +463,18 @@ static void print_corner(const struct mmul_script_part *part, FILE *stream) {
         fputs("          ...\n", stream);
 }
 
-// Of a checkpoint the first tensor stands for it.
+// True if a later entry of the list has the same checkpoint file, so one line serves all its
+// tensors.
 static bool is_listed(const struct mmul_script_output *tensor) {
     return tensor->next != NULL && strcmp(tensor->next->file, tensor->file) == 0;
 }
 
-// Names in the order of the text, so many of them in a line as have room there.
+// Prints the outputs in text order, several per line if they fit.
 static void print_outputs(const struct mmul_script *script, int ranks, FILE *stream) {
     enum { COLUMNS = 120, GAP = 2 };
     const struct mmul_script_output *last = NULL;
     size_t column = 0;
-    while (last != script->outputs) { // the list begins with the last one
+    while (last != script->outputs) { // the list holds the latest first
         const struct mmul_script_output *o = script->outputs;
         while (o->next != last)
             o = o->next;
@@ -500,7 +504,7 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
         fputc('\n', stream);
 }
 
-// What nodes have seen apart, as REFERENCE_APART of tests/reference.py takes it.
+// Prints the windows per node in the form that REFERENCE_APART of tests/reference.py expects.
 static void print_windows(const struct mmul_script *script, FILE *stream) {
     int64_t all = 0;
     for (int i = 0; i < script->node_count; i++)

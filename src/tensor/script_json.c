@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a program has printed and saved, and its metrics, for other programs.
+// JSON for other programs: the lines and files of a script, and its metrics, one line per value.
 #include <math.h>
 #include <string.h>
 
@@ -48,7 +48,8 @@ static json_t *letters_json(const struct mmul_script_part *part) {
     return entry;
 }
 
-// Words between two matrices, with the numbers among them once more; both are empty then.
+// Closes the text between two matrices as an entry, with its numbers repeated as JSON numbers.
+// Resets `words` and `numbers`.
 static void end_words(json_t *printed, struct mmul_text *words, json_t **numbers) {
     const char *text = mmul_text_get(words);
     text += strspn(text, " ");
@@ -98,7 +99,7 @@ static void add_line(json_t *printed, const struct mmul_script_view *view,
     json_decref(numbers);
 }
 
-// What a part that is no text has measured.
+// Returns the measurement of a part that is no text.
 static json_t *measure_json(const struct mmul_script_part *part) {
     if (part->kind == MMUL_PART_NUMBER)
         return json_pack("{so}", "value", mmul_json_number(part->number));
