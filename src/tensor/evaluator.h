@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The state of an evaluation (tensor/evaluate.h), with the operations on it that expressions,
-// statements and built-in functions share. They report errors with positions, bind names and add
-// operations to the program. Nothing here evaluates a node.
+// statements and built-in functions share: error reports with positions, bindings of names, new
+// operations of the program. Nothing here evaluates a node.
 #pragma once
 
 #include "tensor/object.h"
