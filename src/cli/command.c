@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The list of commands, and how a command line becomes a call. What the words mean is the
-// commands' own business.
+// The list of commands, and the translation of a command line into a call. Each command interprets
+// its own operands and options.
 #include "cli/command.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ const struct command *const *mmul_commands(int *count) {
     return commands;
 }
 
-// The nearest is so by letters, or because one word begins with the other ("multiply", "benchmark").
+// Suggests the nearest command by spelling, or one with a common prefix ("multiply", "benchmark").
 static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
     const char *names[COMMAND_COUNT + 5] = {"--help", "--version", "help", "version", NULL};
     const char *nearest = strcmp(word, "matmul") == 0 ? "mul" : NULL;
@@ -57,8 +57,8 @@ enum mmul_status mmul_command_find(const char *word, const struct command **comm
     return fail_unknown(word, err);
 }
 
-// How the command is called, with the operands that were given in front of those that are missing: names that a shell
-// takes as they are, else those of --help.
+// Hints at the usage line. Operands that were given replace their placeholders, if a shell would
+// accept them unquoted.
 static enum mmul_status hint_usage(const struct call *call, struct mmul_error *err) {
     const struct command *command = call->command;
     const char *missing = command->operands;
@@ -103,7 +103,7 @@ static enum mmul_status check_operands(const struct call *call, struct mmul_erro
     return MMUL_OK;
 }
 
-// A word that is an option of another command.
+// Refuses an option of another command with the reason why it does not apply.
 static enum mmul_status refuse_options(const struct command *command, int argc, char **argv,
                                        struct mmul_error *err) {
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {

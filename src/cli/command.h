@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A command is a row of data and a function; a call is one use of it.
+// Commands as data: a command is a row and a function, a call is one use of it.
 //
 // Commands return a status and fill the error; only main prints errors and exits.
 #pragma once
@@ -17,44 +17,48 @@ struct option_refusal {
 
 struct command {
     const char *name;
-    const char *operands; // as shown: "A B"
+    const char *operands; // shown in the usage line: "A B"
     int operands_least, operands_most;
     const char *summary; // one line of `mpimatmul --help`
-    const char *notes;   // what its own --help adds below the options
-    const char *doing;   // what is to be seen of a long one: "comparing"; NULL: "setting up"
+    const char *notes;   // text of its own --help, below the options
+    const char *doing;   // shown by the progress display: "comparing"; NULL for "setting up"
     const enum option_id *options;
-    const struct option_refusal
-        *refused;       // options of others, and why not here, to a name of NULL; NULL: none
-    bool needs_mpi;     // run on every rank, as a collective call; else on root alone
-    bool shows_devices; // unused ones, too: drivers are asked, whatever is known of them
-    // What options and operands say together, before MPI starts and without touching files; NULL:
-    // nothing to check. Fails with MMUL_ERR_USAGE.
+    // Options of other commands with the reason why they do not apply, up to a NULL name. NULL for
+    // none.
+    const struct option_refusal *refused;
+    bool needs_mpi; // runs on every rank as a collective call; otherwise on root only
+    // Also lists unused devices, so drivers are queried even if cached answers exist.
+    bool shows_devices;
+    // Checks combinations of options and operands before MPI starts, without touching files. NULL
+    // for no check. Fails with MMUL_ERR_USAGE.
     enum mmul_status (*check)(const struct call *call, struct mmul_error *err);
-    // Of a command that needs MPI: all ranks return at the same place, and a failure is either
-    // everybody's already or root's alone after the last collective call: main agrees at the end.
+    // Runs the command. If needs_mpi, all ranks return after the same collective call. A failure is
+    // then either known to all ranks or happened on root after that call; main agrees on it at the
+    // end.
     enum mmul_status (*run)(const struct call *call, struct mmul_error *err);
 };
 
 struct call {
-    const struct command *command; // NULL when the word on the command line is none
+    const struct command *command; // NULL if the first word is no command
     struct options options;
     char *const *operands; // borrowed from argv
     int operand_count;
-    bool is_root;                 // of MPI, or alone: opens files and prints
-    int ranks;                    // of the job, when MPI is there
-    double begin_seconds;         // of the process, on the monotonic clock
-    struct mmul_context *context; // of commands that need MPI
-    struct progress *progress;    // borrowed; moves while the command runs, where it has --progress
+    bool is_root;                 // rank 0 of MPI, or alone: opens files and prints
+    int ranks;                    // number of ranks, once MPI has started
+    double begin_seconds;         // start of the process on the monotonic clock
+    struct mmul_context *context; // only for commands that need MPI
+    struct progress *progress;    // borrowed; active while the command runs, if it has --progress
 };
 
-// All commands in the order of --help; *count of them.
+// Returns all commands in the order of --help; *count is their number.
 const struct command *const *mmul_commands(int *count);
 
-// Fails with MMUL_ERR_USAGE, and the nearest one.
+// Finds a command. Fails with MMUL_ERR_USAGE, naming the nearest command.
 enum mmul_status mmul_command_find(const char *word, const struct command **command,
                                    struct mmul_error *err);
 
-// argv of main to call. Fails with MMUL_ERR_USAGE, call->command being set as far as it is known.
+// Parses the arguments of main. Fails with MMUL_ERR_USAGE; call->command is set if it was
+// recognized.
 enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struct mmul_error *err);
 
 extern const struct command mmul_command_mul, mmul_command_gen, mmul_command_info,

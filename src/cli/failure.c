@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text of failures. The program sees the library's public header only, so it has its own pair.
+// Formats failures. Commands include only the public headers, so they have their own versions of
+// the library's internal functions.
 #include "cli/failure.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Help text. Every option line ends with its default and, where it has one, its environment name.
+// Help texts. Every option line ends with its default and, if it has one, its environment variable.
 #include "cli/help.h"
 
 #include <string.h>
@@ -59,7 +59,8 @@ void mmul_help_print_program(FILE *stream) {
         stream);
 }
 
-// What stands behind an option's name. Many words are shown beside it.
+// Returns the placeholder after an option's name. A long list of choices is shown in the help
+// column instead.
 static const char *argument_of(const struct option_row *row) {
     enum { WORDS_MOST = 32 };
     bool is_long = row->kind == OPTION_CHOICE && strlen(row->argument) > WORDS_MOST;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --help and --version print; made from the tables of commands and options.
+// The output of --help and --version, generated from the tables of commands and options.
 #pragma once
 
 #include "cli/command.h"

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The handlers. mpirun turns what it gets into SIGTERM for every rank. It would wait for a second before it kills
-// them, but the first that ends wakes it up: so root says what became of the output and stays for a moment, while
-// the others remove their parts of kept values, and a tick later those that they were about to begin. In that moment
-// root's other threads go on, and find out which ranks do not answer (exec/conduct/farewell.h). A handler gets
-// no argument of ours, so what it needs are mutable globals, written before it is installed. It may run on any
-// thread.
+// The signal handlers. mpirun turns a signal into SIGTERM for every rank. A second later, or as
+// soon as the first rank ends, mpirun kills the others. So root prints the state of the output and
+// stays for a moment. The other ranks remove their parts of persistent values, and one tick later
+// those they were about to begin. Meanwhile root's other threads find out which ranks do not answer
+// (exec/conduct/farewell.h).
+//
+// A handler gets no argument of ours and may run on any thread. All data for it is in mutable
+// globals, which are written before it is installed.
 #include "cli/interrupt.h"
 
 #include <fcntl.h>
@@ -33,19 +35,21 @@ static const struct {
 
 static pid_t owner;
 static bool prints, has_others, has_bar;
-static _Atomic int first; // the signal that began the end; 0: none
-static _Atomic int ticks; // since then
+static _Atomic int first; // signal that began the shutdown; 0 for none
+static _Atomic int ticks; // timer ticks since then
 static _Atomic bool has_ended, goes_on;
-static _Atomic int said_to = -1; // where the first line of the end went; -1: it was not said
+// Descriptor of the stream with the first message, -1 before it is printed.
+static _Atomic int said_to = -1;
 
 static void say(int stream, const char *before, const char *text, const char *after) {
     char line[512];
     snprintf(line, sizeof line, "%s%s%s", before, text, after);
     const ssize_t ignored = write(stream, line, strlen(line));
-    (void)ignored; // nobody is left to be told
+    (void)ignored; // no way left to report an error
 }
 
-// Root has said what became of the output. Only a handler speaks from here on, so other threads lose their streams.
+// Called after root printed the state of the output. Redirects the streams of other threads to
+// /dev/null; only the handler still prints.
 static void silence_others(void) {
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     atomic_store(&said_to, dup(STDERR_FILENO));
@@ -53,7 +57,7 @@ static void silence_others(void) {
     dup2(nowhere, STDERR_FILENO);
 }
 
-// Root, a moment after the first line: what is known about ranks that do not answer.
+// Ends root shortly after the first line and names the ranks that do not answer.
 static void end_root(void) {
     const struct mmul_ending_note *note = mmul_ending_explanation();
     const int stream = atomic_load(&said_to);
@@ -64,7 +68,7 @@ static void end_root(void) {
     _exit(MMUL_ERR_STOPPED);
 }
 
-// At once: mpirun may end it in the middle.
+// Prints first: mpirun may kill the process at any time.
 static void end_process(int number, enum mmul_abandoned abandoned) {
     char line[128] = "";
     if (!prints || atomic_load(&has_ended))
@@ -95,7 +99,7 @@ static void begin_grace(void) {
 
 static void handle(int number) {
     int none = 0;
-    if (getpid() != owner) { // a child has the handlers, and ends as others do
+    if (getpid() != owner) { // a child inherits the handlers, but ends normally
         signal(number, SIG_DFL);
         raise(number);
         return;
@@ -106,7 +110,7 @@ static void handle(int number) {
     if (leaves && atomic_load(&goes_on) && abandoned == MMUL_ABANDONED_FINISHED)
         abandoned = MMUL_ABANDONED_REST;
     if (abandoned != MMUL_ABANDONED_FINISHED)
-        mmul_outputs_end(); // other threads go on until this one has ended the process
+        mmul_outputs_end(); // stops writes of other threads until the process ends
     if (is_first && (!prints || abandoned == MMUL_ABANDONED_FINISHED))
         begin_grace();
     else if (is_first || number != SIGALRM || atomic_load(&said_to) >= 0 ||
@@ -132,7 +136,7 @@ void mmul_interrupt_begin(bool is_first, bool is_several) {
 }
 
 void mmul_interrupt_end(void) {
-    while (atomic_load(&said_to) >= 0) // the end has begun, and is the handler's
+    while (atomic_load(&said_to) >= 0) // the handler is already ending the process
         pause();
     atomic_store(&has_ended, true);
 }

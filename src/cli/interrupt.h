@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
-// SIGINT, SIGTERM and SIGHUP: one line, no temporary file, exit code 75.
+// Handling of SIGINT, SIGTERM and SIGHUP: prints one line, leaves no temporary file, exits with 75.
 #pragma once
 
 #include <stdbool.h>
 
-// From here on they end the process so. Those that were ignored stay ignored. is_first: this is the process that says
-// so; where it is one of several it stays 0.5 seconds longer, and the others leave two seconds later, unless the job
-// has ended by then. A result that has been put in its place is kept, and its process left time to end by itself.
+// Installs the handlers. Ignored signals stay ignored. is_first: this process prints the message;
+// if it is one of several, it exits 0.5 seconds later. The other processes exit after two seconds,
+// unless the job has ended by then. A result that already has its final name is kept, and the
+// process may end normally.
 void mmul_interrupt_begin(bool is_first, bool is_several);
 
-// Is more to come than the outputs at hand: turns of a loop? Then those that are in their places are not all.
+// Tells the handlers if more outputs will follow, as in a loop. The finished outputs are then not
+// all.
 void mmul_interrupt_goes_on(bool does);
 
-// What is going to be said has been said: from here on they leave the process two seconds to end.
+// Marks the end of the program's own output. A signal after that leaves the process two seconds to
+// end.
 void mmul_interrupt_end(void);

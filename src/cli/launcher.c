@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Launchers are known by the variables they give their processes. A process without one would start
-// a daemon of Open MPI's for the case that it spawns others, which this program never does, and look
-// for networks that lead nowhere: two thirds of a small command's time. With Open MPI 5 that look may
-// even last for ever (open-mpi issue 14383).
+// Launchers are recognized by the variables that they set. A process without a launcher would start
+// a daemon of Open MPI, in case it spawns processes, which this program never does. MPI would also
+// search for networks. Both take two thirds of a small command's time. With Open MPI 5 that search
+// may even hang (open-mpi issue 14383).
 #include "cli/launcher.h"
 
 #include <ctype.h>
@@ -23,8 +23,9 @@ static const char *first_set(const char *const *names) {
     return NULL;
 }
 
-// Slurm's own default of SLURM_PMIX_FENCE has no barrier between a few nodes (scripts/environment.sh); whatever else
-// is set there was somebody's choice. Ranks that mpirun started inside of a job by Slurm have mpirun's barrier.
+// Slurm's default for SLURM_PMIX_FENCE has no barrier between a few nodes (scripts/environment.sh);
+// any other value was set on purpose. Ranks started by mpirun inside a Slurm job use mpirun's
+// barrier.
 static int count_unmet_nodes(void) {
     const char *nodes = getenv("SLURM_STEP_NUM_NODES");
     bool by_srun = getenv("OMPI_COMM_WORLD_RANK") == NULL && getenv("PMIX_RANK") != NULL &&
@@ -38,14 +39,14 @@ struct launcher mmul_launcher_find(void) {
     // Open MPI's mpirun; PMIx: prterun, srun --mpi=pmix, jsrun.
     static const char *const joining[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", NULL};
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
-    // Not every Open MPI can join those of other launchers.
+    // Not every build of Open MPI can connect ranks of other launchers.
     static const char *const others[] = {"PMI_RANK", "FLUX_TASK_RANK", NULL};
     const char *rank = first_set(joining), *size = first_set(sizes);
     const char *contexts = getenv("OMPI_NUM_APP_CTX");
     bool joins = rank != NULL;
     if (rank == NULL)
         rank = first_set(others);
-    // srun without any of them; but not a batch script, which has a rank and is no step.
+    // srun without PMI. A batch script has a rank, too, but is no job step.
     if (rank == NULL && getenv("SLURM_STEP_ID") != NULL)
         rank = getenv("SLURM_PROCID");
     return (struct launcher){.is_present = rank != NULL,
@@ -55,10 +56,10 @@ struct launcher mmul_launcher_find(void) {
                              .unmet_nodes = count_unmet_nodes()};
 }
 
-// --------------------------------------------------------------------------- what the user has set
+// ---------------------------------------------------------------------------- settings of the user
 
-// Whether `value` of a parameter is at odds with our `choice`: any value is, but a list of what to
-// leave out that does not name it ("^ucx": Debian's own file has those).
+// Returns true if `value` of a parameter conflicts with our `choice`. Every value does, except an
+// exclusion list without our choice ("^ucx", which Debian's own file contains).
 static bool is_contrary(const char *value, const char *choice) {
     size_t length = strlen(choice);
     if (*value != '^')
@@ -70,7 +71,7 @@ static bool is_contrary(const char *value, const char *choice) {
     return false;
 }
 
-// Lines `name = value` and comments.
+// Reads lines `name = value` and comments.
 static bool file_is_contrary(const char *path, const char *name, const char *choice) {
     char line[1024];
     bool contrary = false;
@@ -88,7 +89,7 @@ static bool file_is_contrary(const char *path, const char *name, const char *cho
     return contrary;
 }
 
-// The user's file and the machine's, or those that the environment names instead.
+// Checks the user's file and the system's, or the files named by the environment.
 static bool files_are_contrary(const char *name, const char *choice) {
     static const char *const named[] = {"OMPI_MCA_mca_base_param_files", "OMPI_MCA_mca_param_files",
                                         NULL};
@@ -110,12 +111,14 @@ static bool files_are_contrary(const char *name, const char *choice) {
 // ------------------------------------------------------------------------------------- settings
 
 struct setting {
-    const char *variable, *parameter, *value; // parameter: of Open MPI's files; NULL: not one
-    bool without_fabric;                      // only on a machine that has none
+    // `parameter` is the name in Open MPI's files; NULL if it has none.
+    const char *variable, *parameter, *value;
+    bool without_fabric; // only on a machine without a fabric
 };
 
-// One process talks to nobody but itself, and needs no folder for that; hwloc would load every OpenCL and X driver
-// into it, and libxml2, and read the configuration of every PCI device: a third of the time of a small product.
+// A single process communicates only with itself and needs no session folder. hwloc would load
+// every OpenCL and X driver and libxml2, and read the configuration of every PCI device: a third of
+// the time of a small product.
 static const struct setting alone[MMUL_SETTINGS_MOST] = {
     {"OMPI_MCA_ess_singleton_isolated", "ess_singleton_isolated", "1", false},
     {"OMPI_MCA_orte_create_session_dirs", "orte_create_session_dirs", "0", false},
@@ -125,19 +128,20 @@ static const struct setting alone[MMUL_SETTINGS_MOST] = {
     {"HWLOC_PLUGINS_PATH", NULL, "/nonexistent", false},
 };
 
-// Over TCP Open MPI pulls large messages: its requests wait behind what goes the other way, and a cable carries
-// as much in both directions as it does in one. Two hosts at 1 Gbit/s, 4096^3: 0.92 s, 0.80 s with messages
-// pushed; one more copy, which costs 3 % at 10 Gbit/s.
+// Over TCP Open MPI pulls large messages. The requests queue behind data of the other direction, so
+// both directions together get no more bandwidth than one. Two hosts at 1 Gbit/s, 4096^3: 0.92 s
+// pulled, 0.80 s pushed. Pushing costs one more copy, 3 % at 10 Gbit/s.
 //
-// Looking for a fabric takes two libraries a tenth of a second each, in which they watch the processor's clock. On a
-// machine without one Open MPI chooses ob1 after that, so nobody is given another partner than before.
+// The search for a fabric takes two libraries a tenth of a second each, in which they calibrate
+// against the processor's clock. On a machine without a fabric Open MPI selects ob1 after the
+// search anyway.
 static const struct setting together[MMUL_SETTINGS_MOST] = {
     {"OMPI_MCA_btl_tcp_flags", "btl_tcp_flags", "send", false},
     {"OMPI_MCA_pml", "pml", "ob1", true},
 };
 
-// InfiniBand, Omni-Path, their like of clouds; Slingshot. Who has chosen among drivers of fabrics has one, too. The
-// rule is that of scripts/environment.sh, for ranks whose user did not source that.
+// Detects InfiniBand, Omni-Path, their cloud variants and Slingshot. A user's choice of an MTL
+// counts as a fabric. Same rule as scripts/environment.sh, for users that did not source that file.
 static bool has_fabric(void) {
     static const char *const folders[] = {"/sys/class/infiniband", "/sys/class/cxi",
                                           "/dev/infiniband"};
@@ -178,6 +182,6 @@ void mmul_settings_end(const struct mpi_settings *settings) {
 void mmul_launcher_send_at_once(void) {
     enum { FIRST = 3, MANY = 64 };
     const int on = 1;
-    for (int fd = FIRST; fd < MANY; fd++) // what is no such socket refuses
+    for (int fd = FIRST; fd < MANY; fd++) // fails harmlessly for other descriptors
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }

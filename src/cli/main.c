@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// mpimatmul: the program. Reads the command line, runs one command, prints what failed and exits
-// with the status as the code. Nothing else prints failures or exits.
+// mpimatmul, the program: parses the command line, runs one command, prints a failure and exits
+// with its status. No other file prints failures or exits.
 //
-// A command that needs MPI runs on every rank; a failure of any rank is agreed on and printed by
-// root alone, before MPI ends: afterwards mpirun may end the other ranks. Other commands are root's,
-// but the ranks start MPI all the same, to find out whether they were given the same one: what one
-// rank does alone would leave another one waiting for ever. Questions (--help, --version) are
-// answered before that.
+// A command that needs MPI runs on every rank. The ranks agree on a failure of any rank, and root
+// prints it before MPI ends, because mpirun may end the other ranks afterwards. Other commands run
+// on root alone. The ranks still start MPI for them, to check that all were given the same command.
+// A rank working alone would leave another one waiting forever. --help and --version are answered
+// before all that.
 #include <assert.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,8 +26,9 @@
 #include "cli/session.h"
 #include "cli/source_line.h"
 
-// A file opened while stdout is closed would get its number, and our tables with it. Tables and help
-// texts fit into the buffer as a rule: only the write at the end can say why it fails.
+// Reserves descriptors 0 to 2: a file opened while stdout is closed would otherwise get its number
+// and receive our tables. Tables and help usually fit the buffer, so only the final write can
+// report an error.
 static void keep_standard_streams(void) {
     static char buffer[64 << 10];
     for (int fd = 0; fd <= 2; fd++)
@@ -35,19 +36,20 @@ static void keep_standard_streams(void) {
             abort();
     if (!isatty(STDOUT_FILENO))
         setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-    signal(SIGPIPE, SIG_IGN); // a closed pipe and a file limit are write errors with our code
+    // A closed pipe or a file limit becomes a write error with our exit code.
+    signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
 
-// Open MPI prints a page of text and exits when files run out while it starts, and a program may load
-// and save thousands of tensors. A soft limit is ours to raise.
+// Raises the soft limit on open files. Open MPI prints a page of text and exits if files run out
+// during its start. A program may load and save thousands of tensors.
 static enum mmul_status check_open_files(struct mmul_error *err) {
     enum { NEEDED = 32, ENOUGH = 65536 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= ENOUGH)
         return MMUL_OK;
     limit.rlim_cur = limit.rlim_max < ENOUGH ? limit.rlim_max : ENOUGH;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); // what it may be from now on is what it is
+    (void)setrlimit(RLIMIT_NOFILE, &limit); // the limit that is in effect is read below
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= NEEDED)
         return MMUL_OK;
     return mmul_cli_fail(err, MMUL_ERR_SYSTEM,
@@ -55,8 +57,8 @@ static enum mmul_status check_open_files(struct mmul_error *err) {
                          (long long)limit.rlim_cur, NEEDED);
 }
 
-// Threads get as much stack as the limit said when the process began, and one that is too small ends it without a
-// word. Here, too, a soft limit is ours to raise.
+// Raises the soft stack limit. Threads get the limit from the start of the process, and a stack
+// overflow ends the process without a message.
 static enum mmul_status check_stack(struct mmul_error *err) {
     enum { NEEDED = 1 << 20, ENOUGH = 8 << 20 };
     struct rlimit limit;
@@ -81,11 +83,12 @@ static enum mmul_status check_stack(struct mmul_error *err) {
                                      strerror(code));
 }
 
-// call: NULL where there is none, and no program of which a line could be shown.
+// Prints a failure and returns the exit code. call: NULL if there is none, and so no source line to
+// show.
 static int report(const struct call *call, const struct mmul_error *err) {
     if (err->status == MMUL_OK)
         return EXIT_SUCCESS;
-    fflush(stdout); // on a terminal the failure stands last
+    fflush(stdout); // on a terminal the failure is the last line
     mmul_print_line(stderr, "mpimatmul: %s", err->text);
     if (call != NULL && call->command == &mmul_command_run && call->operand_count > 0)
         mmul_print_source_line(stderr, call->operands[0], err->text);
@@ -95,7 +98,7 @@ static int report(const struct call *call, const struct mmul_error *err) {
     return (int)err->status;
 }
 
-// --help anywhere before "--" wins over everything else that may be wrong.
+// Returns true for "help" or --help before "--". Help takes precedence over any other error.
 static bool asks_for_help(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "help") == 0)
         return true;
@@ -113,8 +116,8 @@ static bool asks_for_version(int argc, char **argv) {
     return false;
 }
 
-// "help", "help WORD", "WORD --help": of the command, or of the program. Only in the second form the
-// word has to be one.
+// Prints help for "help", "help WORD" and "WORD --help", of a command or of the program. Only "help
+// WORD" requires WORD to be a command.
 static int print_help(int argc, char **argv) {
     bool is_command = strcmp(argv[1], "help") == 0;
     const char *word = argv[is_command ? 2 : 1];
@@ -140,7 +143,7 @@ static int print_version(void) {
     return report(NULL, &err);
 }
 
-// A long command is seen to go on, until it ends the progress to print.
+// Runs a command with a progress display until the command ends the display to print its results.
 static void run_command(struct call *call, struct mmul_error *err) {
     const struct command *command = call->command;
     const struct option_value *values = call->options.values;
@@ -170,10 +173,10 @@ static int run_alone(struct call *call, struct mmul_error *err) {
     return report(call, err);
 }
 
-// MPI cannot start, so the ranks cannot agree on a line. Root prints it at once, and mpirun then ends the others. One
-// of these prints it later if root's host has a larger limit.
+// Reports that this rank cannot start MPI, so the ranks cannot agree on one message. Root prints at
+// once and mpirun ends the others. If only another rank fails, it prints after a delay.
 static int report_without_mpi(const struct launcher *launcher, const struct mmul_error *err) {
-    const struct timespec later = {.tv_sec = 3}; // mpirun takes one to end them
+    const struct timespec later = {.tv_sec = 3}; // mpirun needs about one second to end them
     if (launcher->is_first || nanosleep(&later, NULL) == 0)
         report(NULL, err);
     return (int)err->status;
@@ -186,7 +189,7 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
     call->is_root = launcher->is_first;
     if (mmul_process_check_files(&no_start) != MMUL_OK)
         return report_without_mpi(launcher, &no_start);
-    if (launcher->unmet_nodes > 0) // before MPI starts, which may be the end
+    if (launcher->unmet_nodes > 0) // before MPI starts, which may crash the job
         mmul_print_remark(call,
                           "warning: srun's %d nodes may not wait for each other when MPI starts, "
                           "and one start in many crashes then: export SLURM_PMIX_FENCE=ring first",
@@ -209,13 +212,13 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     struct mmul_error err = {0};
     mmul_call_parse(argc, argv, &call, &err);
     if (call.options.values[OPT_PROBE].number != 0)
-        return run_alone(&call, &err); // started by a doctor, which may itself be of a job
+        return run_alone(&call, &err); // started by a doctor, which may itself be part of a job
     bool is_local = call.command != NULL && !call.command->needs_mpi;
     if (err.status == MMUL_OK && !is_local && check_open_files(&err) == MMUL_OK &&
         check_stack(&err) == MMUL_OK)
         err.status = mmul_process_check(&err);
     if (is_local && !launcher->is_several && !launcher->is_first)
-        return EXIT_SUCCESS; // nobody can be asked what the others do
+        return EXIT_SUCCESS; // without MPI the ranks cannot compare their commands
     if ((is_local && !launcher->is_several) || (err.status != MMUL_OK && !launcher->is_present))
         return run_alone(&call, &err);
     return run_on_all_ranks(launcher, &call, &err);
@@ -226,8 +229,8 @@ static enum mmul_status answered(const struct call *call, struct mmul_error *err
     return err->status;
 }
 
-// At once, and without MPI; but where the other processes were given another command line, they
-// are told so.
+// Answers a question at once, without MPI. If mpirun started several command lines, all ranks still
+// compare theirs, so that the other processes report the mismatch.
 static int answer(const char *question, int code, const struct launcher *launcher) {
     static const enum option_id no_options[] = {OPT_END};
     const struct command command = {.name = question, .options = no_options, .run = answered};
@@ -253,15 +256,16 @@ int main(int argc, char **argv) {
     struct mmul_error no_room;
     keep_standard_streams();
     int code = run(argc, argv);
-    // A thread of OpenBLAS may be stuck, and its library would wait for it; one that was left behind in a driver
-    // would crash in what the driver's exit handlers have freed, or hold a lock of a stream of its own.
+    // Skips the exit handlers in two cases. A stuck thread of OpenBLAS would make its library wait
+    // forever. A thread abandoned in a driver would crash in memory that the exit handlers freed,
+    // or hold a stream's lock.
     if (mmul_process_check(&no_room) != MMUL_OK || mmul_process_has_abandoned_threads()) {
         fflush(stdout);
         fflush(stderr);
         _exit(code);
     }
 #ifdef MMUL_DEBUG
-    assert(mmul_live_bytes() == 0); // on failures too
+    assert(mmul_live_bytes() == 0); // also after failures
 #endif
     return code;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one table of options. A line of --help is a row: keep `help` short enough for 100 columns.
+// The table of options. Each row is a line of --help: keep `help` short enough for 100 columns.
 #include <float.h>
 #include <stddef.h>
 

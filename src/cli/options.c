@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Option values from the command line, the environment and the table, and back to text. getopt_long
-// finds the words; what they mean is checked afterwards, once, wherever they came from.
+// Converts options to values and back to text. getopt_long only finds the words. Values are checked
+// afterwards in one place, for the command line, the environment and the defaults alike.
 #include "cli/options.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ static enum mmul_status parse_flag(const char *text, const char *what, int64_t *
     return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not on or off", what, text);
 }
 
-// The place of `text` in "one|two|three".
+// Finds the index of `text` in "one|two|three".
 static enum mmul_status parse_choice(const struct option_row *row, const char *text,
                                      const char *what, int64_t *number, struct mmul_error *err) {
     size_t length = strlen(text);
@@ -63,7 +63,7 @@ static enum mmul_status parse_real(const struct option_row *row, const char *tex
     return MMUL_OK;
 }
 
-// auto is 0 and off is -1.
+// auto becomes 0 and off becomes -1.
 static enum mmul_status parse_share(const struct option_row *row, const char *text,
                                     const char *what, double *real, struct mmul_error *err) {
     *real = strcmp(text, "off") == 0 ? -1 : 0;
@@ -88,7 +88,7 @@ static enum mmul_status parse_dtype(const char *text, const char *what, bool is_
                                     int64_t *number, struct mmul_error *err) {
     enum mmul_dtype dtype;
     struct mmul_error ignored = {0};
-    enum mmul_dtype last = is_file ? MMUL_F64 : MMUL_BF16; // whole numbers are behind them
+    enum mmul_dtype last = is_file ? MMUL_F64 : MMUL_BF16; // integer types follow these
     if (mmul_dtype_parse(text, &dtype, &ignored) != MMUL_OK || dtype > last)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not float32, float16%s bfloat16%s",
                              what, text, is_file ? "," : " or", is_file ? " or float64" : "");
@@ -106,8 +106,8 @@ static enum mmul_status parse_format(const char *text, const char *what, int64_t
     return MMUL_OK;
 }
 
-// A file of weights is read later, by the process that uses it. The library calls its subject
-// "weights", which here has a better name.
+// Checks a list of weights. A file of weights is read later, by the process that uses it. The
+// library's error starts with "weights: ", which is replaced by the option's name.
 static enum mmul_status check_weights(const char *text, const char *what, struct mmul_error *err) {
     static const char subject[] = "weights: ";
     if (strcmp(text, "auto") == 0 || strcmp(text, "equal") == 0 || text[0] == '@')
@@ -158,17 +158,17 @@ static enum mmul_status parse_value(const struct option_row *row, const char *te
     return MMUL_OK;
 }
 
-// ---------------------------------------------------------------------------------- finding words
+// -------------------------------------------------------------------------------- finding options
 
 struct getopt_tables {
     struct option names[OPT_COUNT];
     char letters[2 * OPT_COUNT + 2];
 };
 
-// getopt returns the option's id for long and short forms alike when it is made of these.
+// Long and short forms both return the option's id.
 static void fill_getopt_tables(const enum option_id *accepted, struct getopt_tables *tables) {
     char *letter = tables->letters;
-    *letter++ = ':'; // a missing value is told from an unknown option
+    *letter++ = ':'; // reports a missing value separately from an unknown option
     int count = 0;
     for (; *accepted != OPT_END; accepted++) {
         const struct option_row *row = mmul_option_row(*accepted);
@@ -193,7 +193,7 @@ static enum option_id id_of_letter(const enum option_id *accepted, int letter) {
     return *accepted;
 }
 
-// The unknown word is "--wieghts", "--wieghts=1" (then letter is 0) or one letter of "-xyz".
+// The unknown word is "--wieghts", "--wieghts=1" (letter 0) or one letter of "-xyz".
 static enum mmul_status fail_unknown(const char *command, const char *word, int letter,
                                      const enum option_id *accepted, struct mmul_error *err) {
     char name[64];
@@ -222,7 +222,7 @@ static enum mmul_status fail_without_value(const char *command, int found,
                          row->name, row->argument);
 }
 
-// Sets text and source of what argv gives; the last one of a repeated option counts.
+// Stores text and source of the options in argv; the last of a repeated option counts.
 static enum mmul_status read_command_line(struct options *options, int argc, char **argv,
                                           struct mmul_error *err) {
     struct getopt_tables tables;
@@ -244,7 +244,7 @@ static enum mmul_status read_command_line(struct options *options, int argc, cha
     }
 }
 
-// Where the value comes from, then what it is.
+// Chooses the source of the value, then parses it.
 static enum mmul_status settle(const struct option_row *row, struct option_value *value,
                                struct mmul_error *err) {
     char what[80];
@@ -278,7 +278,7 @@ enum mmul_status mmul_options_parse(struct options *options, const enum option_i
 
 // ---------------------------------------------------------------------------------- value to text
 
-// One spelling per value: "1.0" and "1" agree, so do "4GiB" and "4096M".
+// Writes one spelling per value: "1.0" and "1" agree, and so do "4GiB" and "4096M".
 static void print_value(const struct option_row *row, const struct option_value *value,
                         FILE *stream) {
     if (value->text == NULL)
@@ -332,9 +332,9 @@ void mmul_options_print(const struct options *options, FILE *stream) {
 }
 
 bool mmul_option_is_variable(const char *name, char nearest[static 64]) {
-    // The Python package's, of a job in which programs may be started, too.
+    // Variables of the Python package, which may be set in a job that also starts programs.
     static const char *const of_python[] = {"MPIMATMUL_LIBRARY", "MPIMATMUL_WAIT_SECONDS"};
-    const size_t prefix = strlen("MPIMATMUL_"); // would make all of them alike
+    const size_t prefix = strlen("MPIMATMUL_"); // the common prefix would make all names similar
     char names[OPT_COUNT][64];
     const char *list[OPT_COUNT + 1] = {NULL};
     int count = 0;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// Options as data. One table (option_table.c) has a row per option; it drives the parser, the
-// environment, --help and the text that must agree between ranks. A command lists the rows it takes.
+// Options as data. One table (option_table.c) has a row per option. The table drives the parser,
+// the environment variables, --help and the text that must agree between ranks. A command lists its
+// rows.
 //
-// A value comes from the command line, else from MPIMATMUL_<NAME> in the environment (rows that
-// allow it; empty counts as not set), else from the row's default.
+// A value comes from the command line, else from MPIMATMUL_<NAME> in the environment, else from the
+// row's default. The environment counts if the row allows it and the variable is not empty.
 #pragma once
 
 #include "mpimatmul_local.h"
 
-// Two rows may share a name where commands mean different defaults by it; no command takes both.
+// Two rows may share a name if commands need different defaults; no command takes both.
 enum option_id {
-    OPT_END, // ends a command's list
+    OPT_END, // ends the list of a command
     OPT_OUTPUT,
     OPT_JOIN_OUTPUT,
     OPT_LINE_OUTPUT,
@@ -102,47 +103,48 @@ enum option_id {
     OPT_COUNT
 };
 
-// In a list: what a command that multiplies takes of the check.
+// Options about verification, for the lists of commands that multiply.
 #define OPT_VERIFYING OPT_VERIFY, OPT_VERIFY_SEED
 
 enum option_kind {
-    OPTION_FLAG,       // --name, or --name=on|off to undo the environment
-    OPTION_TEXT,       // anything but empty
+    OPTION_FLAG,       // --name, or --name=on|off to override the environment
+    OPTION_TEXT,       // any text except ""
     OPTION_CHOICE,     // one of the words of `argument`, separated by '|'
-    OPTION_INTEGER,    // from least to most
-    OPTION_REAL,       // from least to most
+    OPTION_INTEGER,    // between `least` and `most`
+    OPTION_REAL,       // between `least` and `most`
     OPTION_SIZE,       // 512MiB
     OPTION_DTYPE,      // an element type of results
-    OPTION_FILE_DTYPE, // one that files can hold as well
-    OPTION_FORMAT,     // a file format that is written
-    OPTION_SHARE,      // auto, off or a number from least to most
+    OPTION_FILE_DTYPE, // an element type that files can hold
+    OPTION_FORMAT,     // a format for output files
+    OPTION_SHARE,      // auto, off or a number between `least` and `most`
     OPTION_WEIGHTS,    // auto, equal, @FILE or a list of numbers
 };
 
-// Where an option may differ from rank to rank, and where it may come from.
+// Sources and scope of an option.
 enum option_traits {
     OPTION_ENVIRONMENT = 1, // MPIMATMUL_<NAME> is read
-    OPTION_PER_RANK = 2,    // ranks may differ
+    OPTION_PER_RANK = 2,    // may differ between ranks
 };
 
 struct option_row {
     const char *name;
-    char letter; // of the short form, 0: none
+    char letter; // short form; 0 for none
     enum option_kind kind;
     unsigned traits;      // enum option_traits
-    const char *argument; // as shown by --help; the words of a choice; NULL for a flag
-    const char *initial;  // default, parsed like a given value; NULL: the value stays 0
-    const char *shown;    // default in words where `initial` is NULL
+    const char *argument; // placeholder in --help, or the words of a choice; NULL for a flag
+    const char *initial;  // default, parsed like a given value; NULL leaves 0
+    const char *shown;    // description of the default if `initial` is NULL
     const char *help;
-    double least, most; // OPTION_INTEGER, OPTION_REAL
+    double least, most; // bounds for OPTION_INTEGER and OPTION_REAL
 };
 
 enum option_source { OPTION_DEFAULT, OPTION_FROM_ENVIRONMENT, OPTION_FROM_COMMAND_LINE };
 
 struct option_value {
     enum option_source source;
-    const char *text; // borrowed from argv, the environment or the table; NULL: default in words
-    int64_t number; // flag 0 or 1, place of a choice, integer, bytes, enum mmul_dtype, mmul_format
+    const char *text; // borrowed from argv, environment or table; NULL for a default without text
+    // Flag (0 or 1), index of a choice, integer, bytes, enum mmul_dtype or mmul_format.
+    int64_t number;
     double real;
 };
 
@@ -151,26 +153,27 @@ struct options {
     struct option_value values[OPT_COUNT];
 };
 
-// The row of an option other than OPT_END.
+// Returns the row of an option other than OPT_END.
 const struct option_row *mmul_option_row(enum option_id id);
 
-// "MPIMATMUL_TRANSPOSE_A" for "transpose-a". Returns `text`.
+// Converts "transpose-a" to "MPIMATMUL_TRANSPOSE_A". Returns `text`.
 char *mmul_option_environment(const struct option_row *row, char text[static 64]);
 
-// Parses argv[1] ... argv[argc - 1]; argv[0] is the command's name. Operands are moved to the end
-// of argv, the first of them is at *first_operand. Every accepted option has a value afterwards.
-// Fails with MMUL_ERR_USAGE.
+// Parses argv[1] to argv[argc - 1]; argv[0] is the command's name. Moves operands to the end of
+// argv, with the first one at *first_operand. Every accepted option has a value afterwards. Fails
+// with MMUL_ERR_USAGE.
 enum mmul_status mmul_options_parse(struct options *options, const enum option_id *accepted,
                                     int argc, char **argv, int *first_operand,
                                     struct mmul_error *err);
 
-// Lines `name=value` of the options that must agree between ranks, after `heading`, in one
-// spelling however they were given. Freed by the caller with free(); NULL without memory.
+// Returns `heading` and a line `name=value` for each option that must agree between ranks. Equal
+// values have equal spelling. Freed by the caller with free(); NULL if memory runs out.
 char *mmul_options_agreed(const struct options *options, const char *heading);
 
-// One line per option that the command line or the environment gives: its value, and which of them.
+// Prints a line for each option from the command line or the environment, with its value and
+// source.
 void mmul_options_print(const struct options *options, FILE *stream);
 
-// Is `name`, "MPIMATMUL_...", the variable of an option (of any command)? When not, `nearest` is the one that may be
-// meant, or "".
+// Returns true if `name`, "MPIMATMUL_...", is the variable of an option of any command. Otherwise
+// `nearest` is a similar variable, or "".
 bool mmul_option_is_variable(const char *name, char nearest[static 64]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Starting and ending MPI around a command. Options are parsed before; a rank whose options are
-// wrong comes here all the same, because the others would wait for it for ever.
+// Starts and ends MPI around a command. Options are parsed before. A rank with wrong options still
+// joins, because the other ranks would wait for it forever.
 #include "cli/session.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void tell_of_waiting(void *context, const char *what) {
     mmul_print_remark(context, "waiting for %s, %g s at most", what, probe_limit_seconds);
 }
 
-// Devices that nobody would use are looked for only where they are shown.
+// Queries only the devices that the command uses or shows.
 static enum mmul_status probe(struct session *session, struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *device = values[OPT_DEVICE].text != NULL ? values[OPT_DEVICE].text : "cpu";
@@ -28,7 +28,7 @@ static enum mmul_status probe(struct session *session, struct call *call, struct
         .device = shows && strcmp(device, "auto") == 0 ? NULL : device,
         .waiting = tell_of_waiting,
         .context = call};
-    call->is_root = session->launcher->is_first; // MPI may see it otherwise
+    call->is_root = session->launcher->is_first; // MPI may later decide otherwise
     return mmul_probe_create(&options, &session->probe, err);
 }
 
@@ -48,7 +48,7 @@ static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_
     return mmul_agree(MPI_COMM_WORLD, err);
 }
 
-// The command and its operands have to be the same everywhere too.
+// Builds the text that must be equal on all ranks: command, operands and options.
 static char *agreed_text(const struct call *call) {
     char *heading = NULL, *agreed = NULL;
     size_t length = 0;
@@ -72,7 +72,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
         mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate memory for the options");
     enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
     if (status == MMUL_OK) {
-        // Who takes no device needs no cores either.
+        // A rank without a device binds no cores.
         const bool needs_mpi = call->command->needs_mpi && values[OPT_DEVICE].text != NULL;
         const struct mmul_context_options options = {
             .device = needs_mpi ? values[OPT_DEVICE].text : "cpu",
@@ -91,7 +91,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
 
 enum mmul_status mmul_session_begin(struct session *session, struct call *call,
                                     struct mmul_error *err) {
-    if (err->status == MMUL_OK && call->command->needs_mpi) // a local command opens none
+    if (err->status == MMUL_OK && call->command->needs_mpi) // local commands open no device
         err->status = probe(session, call, err);
     enum mmul_status status = start_mpi(!session->launcher->is_present, call, err);
     if (status == MMUL_OK)
