@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mul with something done to its result before that is written: then it is a program of `run`.
+// mul with operations on its result, or with persistent sets of shards, becomes a program of `run`.
+// This file builds the text of that program.
 #include "cli/epilogue.h"
 
 #include <stdio.h>
@@ -13,10 +14,10 @@
 static const enum option_id asks[] = {OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OPT_NORMALIZE_ROWS,
                                       OPT_TOPK};
 
-// What a program has no room for.
+// Options that a program does not support.
 static const enum option_id others[] = {OPT_MATRIX_FORMAT, OPT_SPLIT, OPT_SPLIT_RULE, OPT_DRY_RUN};
 
-// What is kept, or to be kept, is a value of a program; NULL: nothing is.
+// Returns the first operand or output that is a persistent set; NULL if there is none.
 static const char *find_kept(const struct call *call) {
     const struct option_value *values = call->options.values;
     const char *const paths[] = {call->operand_count > 0 ? call->operands[0] : NULL,
@@ -35,7 +36,8 @@ bool mmul_epilogue_is_asked(const struct call *call) {
     return is_asked;
 }
 
-// A program computes in the type of its files, and its files may have 16 bits; what is kept has not.
+// Checks --dtype. A program computes in the type of its files and can write 16-bit files, but
+// persistent sets are float32 or float64.
 static enum mmul_status check_dtype(const struct call *call, const char *asked,
                                     struct mmul_error *err) {
     const struct option_value *values = call->options.values;
@@ -74,7 +76,7 @@ enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error 
     return asked[0] != '\0' ? check_dtype(call, asked, err) : MMUL_OK;
 }
 
-// product = alpha op(A) op(B) + beta C. Errors call it so, and files by their names.
+// Adds product = alpha op(A) op(B) + beta C. Errors use this name, and the files' own names.
 static void add_product(const struct call *call, struct mmul_line *line) {
     const struct option_value *values = call->options.values;
     char number[80];
@@ -84,7 +86,7 @@ static void add_product(const struct call *call, struct mmul_line *line) {
     mmul_line_add(line, values[OPT_TRANSPOSE_A].number != 0 ? ".T @ " : " @ ");
     mmul_line_add_load(line, call->operands[1]);
     mmul_line_add(line, values[OPT_TRANSPOSE_B].number != 0 ? ".T" : "");
-    if (alpha == 0) { // NaN and infinities of A and B do not count then
+    if (alpha == 0) { // as in BLAS, NaN and infinities of A and B are ignored
         mmul_line_add(line, "\nproduct = where(abs(product) < 1, 0, 0)");
     } else if (alpha != 1) {
         snprintf(number, sizeof number, "\nproduct = product * %.17g", alpha);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// What mul does to its result before that is written: + bias, activation, + residual, rows of length 1, the
-// largest of each row, in this order.
+// mul with operations on its result before it is written: + bias, activation, + residual, rows
+// scaled to length 1, the largest of each row, in this order.
 #pragma once
 
 #include "cli/command.h"
 
 bool mmul_epilogue_is_asked(const struct call *call);
 
-// Fails with MMUL_ERR_USAGE: options that do not go together.
+// Checks that the options fit together. Fails with MMUL_ERR_USAGE.
 enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error *err);
 
-// Collective: the whole command then.
+// Runs the whole command as a program. Collective.
 enum mmul_status mmul_epilogue_run(const struct call *call, struct mmul_error *err);

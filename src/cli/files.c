@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the names of files say: formats of outputs and the standard streams.
+// Checks of file names: formats of outputs and the standard streams.
 #include "cli/files.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ enum mmul_status mmul_files_check_output(const struct call *call, const char *pa
     enum mmul_format ignored;
     if (path == NULL || mmul_kept_name(path) != NULL)
         return MMUL_OK;
-    // mpirun's pipes look like terminals to those that it starts.
+    // mpirun's pipes look like terminals to its processes.
     if (mmul_path_is_stdout(path) && isatty(STDOUT_FILENO) && !mmul_launcher_find().is_present) {
         mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write a matrix to a terminal");
         return mmul_cli_hint(err, "give a file's name, or let standard output be a pipe");
@@ -61,7 +61,7 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
     else if (exists && S_ISFIFO(there.st_mode))
         errno = ENXIO;
     else if (!exists && errno != ENOENT)
-        ; // a link to itself, say: errno tells
+        ; // for example a circular link: errno tells
     else if (access(exists ? path : folder, W_OK) == 0)
         return MMUL_OK;
     return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': %s", what, path,
@@ -71,7 +71,7 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
 enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,
                                           struct mmul_error *err) {
     enum mmul_status status = mmul_inputs_create(inputs, err);
-    if (status == MMUL_OK) // the second word of refuse|nan
+    if (status == MMUL_OK) // index of the word in refuse|nan
         mmul_inputs_set_missing(*inputs, call->options.values[OPT_MISSING].number != 0);
     return status;
 }
@@ -90,7 +90,7 @@ enum mmul_status mmul_files_find_format(const struct call *call, const char *pat
                                         enum mmul_format *format, struct mmul_error *err) {
     struct mmul_matrix *matrix = NULL;
     *format = MMUL_FORMAT_BIN;
-    if (mmul_kept_name(path) != NULL) // on the ranks
+    if (mmul_kept_name(path) != NULL) // stored on the ranks
         return MMUL_OK;
     enum mmul_status status = mmul_files_open(call, path, &matrix, err);
     if (status == MMUL_OK)

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: MIT
-// The names of matrix files on the command line: what may be said before any of them is opened.
+// Names of matrix files on the command line: checks before any file is opened, and derived names.
 #pragma once
 
 #include "cli/command.h"
 
-// Does `path` say in which format it is to be written, or --format? `path` NULL: no output yet.
-// Fails with MMUL_ERR_USAGE, MMUL_ERR_CREATE (a terminal).
+// Checks that the format of `path` is known from its ending or --format. NULL is allowed. Fails
+// with MMUL_ERR_USAGE, or MMUL_ERR_CREATE for a terminal.
 enum mmul_status mmul_files_check_output(const struct call *call, const char *path,
                                          struct mmul_error *err);
 
-// Standard input can be read once. NULL among the paths is legal. Fails with MMUL_ERR_USAGE.
+// Checks that standard input is used at most once. Paths may be NULL. Fails with MMUL_ERR_USAGE.
 enum mmul_status mmul_files_check_inputs(const struct call *call, const char *const *paths,
                                          int count, struct mmul_error *err);
 
-// The same of a command whose operands are all inputs.
+// As above, for a command with input operands only.
 enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_error *err);
 
-// Can a text be written to `path`, beside a result? `what`: "the report". What can go wrong goes wrong before the work
-// and not after it. Fails with MMUL_ERR_CREATE.
+// Checks early that a text can be written to `path`, so that a long run does not fail at its end.
+// what: the text's name, such as "the report". Fails with MMUL_ERR_CREATE.
 enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                                          struct mmul_error *err);
 
-// A set of inputs that is read as --missing says; a matrix of one file alone. Fail as mmul_inputs_create and
-// mmul_matrix_open.
+// Creates a set of inputs that follows --missing, or opens a single matrix. Fail as
+// mmul_inputs_create and mmul_matrix_open.
 enum mmul_status mmul_files_create_inputs(const struct call *call, struct mmul_inputs **inputs,
                                           struct mmul_error *err);
 enum mmul_status mmul_files_open(const struct call *call, const char *path,
                                  struct mmul_matrix **matrix, struct mmul_error *err);
 
-// The format of a matrix file, .npy where that is only read. Fails as mmul_matrix_open.
+// Returns the format of a matrix file, or .npy if its format is read-only. Fails as
+// mmul_matrix_open.
 enum mmul_status mmul_files_find_format(const struct call *call, const char *path,
                                         enum mmul_format *format, struct mmul_error *err);
 
-// Of a result: as given, else <A><between><B><after> in the current folder, with the format's ending. b: NULL: without.
-// Fails with MMUL_ERR_USAGE (too long).
+// Builds the name of a result: as given, else <A><between><B><after> in the current folder, with
+// the ending of the format. b: NULL to omit it. Fails with MMUL_ERR_USAGE if the name is too long.
 struct mmul_result_name {
     const char *given, *a, *between, *b, *after;
     enum mmul_format format;
@@ -41,5 +42,5 @@ struct mmul_result_name {
 enum mmul_status mmul_files_name_result(const struct mmul_result_name *name, char *path,
                                         size_t capacity, struct mmul_error *err);
 
-// Where tables go: standard output, unless the matrix is written there.
+// Returns the stream for tables: standard output, or stderr if the matrix goes to standard output.
 FILE *mmul_files_tables(const char *output);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// File names as strings of Python.
+// Builds program texts; quotes file names as Python strings.
 #include "cli/line.h"
 
 #include "cli/failure.h"
@@ -11,7 +11,7 @@ void mmul_line_add(struct mmul_line *line, const char *text) {
     line->text[line->length] = '\0';
 }
 
-// As a string of Python.
+// Appends a string literal of Python.
 static void add_quoted(struct mmul_line *line, const char *text) {
     mmul_line_add(line, "\"");
     for (; *text != '\0'; text++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What multiplication is asked for. Whether shapes fit is the library's question.
+// The request for a product, built from options and operands. The library checks the shapes.
 #include "cli/operands.h"
 
 #include "cli/failure.h"
@@ -25,7 +25,7 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
                                                     MMUL_SPLIT_AUTO};
     static const enum mmul_split_rule rules[] = {MMUL_SPLIT_EXACT, MMUL_SPLIT_HUNDRED};
     const struct option_value *values = call->options.values;
-    const double tail = values[OPT_TAIL].real; // off: negative
+    const double tail = values[OPT_TAIL].real; // negative for off
     const struct option_value *asked = &values[OPT_DTYPE];
     return (struct mmul_matmul){
         .transpose_a = values[OPT_TRANSPOSE_A].number != 0,
@@ -40,7 +40,7 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
         .weights = values[OPT_WEIGHTS].text,
         .split = splits[values[OPT_SPLIT].number],
         .split_rule = rules[values[OPT_SPLIT_RULE].number],
-        .io = (enum mmul_io)values[OPT_IO].number, // the words in the order of the type
+        .io = (enum mmul_io)values[OPT_IO].number, // words and enum have the same order
         .tail = tail > 0   ? MMUL_TAIL_SHARE
                 : tail < 0 ? MMUL_TAIL_OFF
                            : MMUL_TAIL_AUTO,
@@ -56,8 +56,8 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
     };
 }
 
-// What is converted as it is read. The result's type tells in what is computed; where shapes do not fit
-// there is none, and nothing will be read.
+// Reports inputs that are converted when read. The result's type gives the type of the computation.
+// If the shapes do not fit there is no result, and nothing will be read.
 static void tell_conversions(const struct call *call, const struct mmul_matmul *args) {
     const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     struct mmul_shape shape;
@@ -87,7 +87,7 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs 
         status = mmul_inputs_open_matrix(inputs, c_in, &args->c_in, err);
     if (status == MMUL_OK)
         tell_conversions(call, args);
-    // A zero that is given is meant; one that is not may well be a bias that was to be added.
+    // An explicit 0 is intended. A missing --beta may be a mistake: the bias is not added.
     if (status == MMUL_OK && c_in != NULL &&
         call->options.values[OPT_BETA].source == OPTION_DEFAULT)
         mmul_print_data_warning(call, "'%s' is not added: --beta is 0 unless given, 1 adds it",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Printing, in the few shapes the commands share. Failures are not printed here but in main.
+// Printing functions shared by the commands. Failures are printed in main.
 #include "cli/print.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ void mmul_print_line(FILE *stream, const char *format, ...) {
     va_end(arguments);
 }
 
-// Where a bar stands.
+// Clears the progress bar, if there is one.
 static void begin_line(const struct call *call) {
     if (call->progress != NULL)
         mmul_progress_clear(call->progress);
@@ -129,7 +129,7 @@ void mmul_print_json_string(const char *text, FILE *stream) {
         else if (*at < 0x20 || *at == 0x7F)
             fprintf(stream, "\\u%04x", *at);
         else if (*at == 0xC2 && at[1] < 0xA0)
-            fprintf(stream, "\\u%04x", at[1]); // a control character of two bytes
+            fprintf(stream, "\\u%04x", at[1]); // a control character encoded as two bytes
         else if (*at == '"' || *at == '\\')
             fprintf(stream, "\\%c", *at);
         else
@@ -148,7 +148,7 @@ void mmul_print_json_number(double value, FILE *stream) {
 
 // ----------------------------------------------------------------------------------------- tables
 
-// Length of the cell at `text`; cells of the last column end with the row.
+// Returns the length of the cell at `text`; a cell of the last column ends with the row.
 static size_t cell_length(const char *text, bool is_last) {
     return strcspn(text, is_last ? "\n" : "\t\n");
 }

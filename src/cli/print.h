@@ -1,57 +1,61 @@
 // SPDX-License-Identifier: MIT
-// Where text goes: results to stdout (tables, JSON), remarks to stderr unless --quiet.
+// Output of commands: results (tables, JSON) go to stdout, remarks to stderr unless --quiet.
 #pragma once
 
 #include "cli/command.h"
 
-// A line, in which control characters (a file's name may hold any byte) become '?'.
+// Prints a line and replaces control characters by '?', because a file name may contain any byte.
 void mmul_print_line(FILE *stream, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// "mpimatmul: ..." on stderr, on root and without --quiet only.
+// Prints "mpimatmul: ..." on stderr; only on root and without --quiet.
 void mmul_print_remark(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// "mpimatmul: warning: ..." on stderr, on root: about the data, which --quiet does not hide.
+// Prints "mpimatmul: warning: ..." on stderr, on root. For warnings about data, which --quiet
+// keeps.
 void mmul_print_data_warning(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Such a warning: `count` finite values became infinite in `dtype`. Nothing when there are none.
+// Warns that `count` finite values became infinite in `dtype`. Prints nothing for 0.
 void mmul_print_overflows(const struct call *call, const char *name, int64_t count,
                           enum mmul_dtype dtype);
 
-// A notice: the first line of this input is a header. Nothing of others, and of NULL.
+// Prints a notice if the first line of the input is a header. NULL is allowed.
 void mmul_print_header(const struct call *call, const struct mmul_matrix *input);
 
-// "mpimatmul: warning: ..." for each line.
+// Prints "mpimatmul: warning: ..." for each line.
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count);
 
-// The same of a report. Warnings about data, such as an input that was written to, are printed in spite of --quiet.
+// Prints the warnings of a report. Warnings about data, such as an input that changed during the
+// run, are printed even with --quiet.
 void mmul_print_report_warnings(const struct call *call, const struct mmul_report *report,
                                 bool are_about_data);
 
-// Collective: warnings that came up since the context was created, where no report tells them.
+// Prints warnings that arose since the context was created, for commands without a report.
+// Collective.
 enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_error *err);
 
-// What the environment says: variables that no option reads; with --verbose also the options that
-// are not at their default.
+// Warns about MPIMATMUL_ variables that no option reads. With --verbose also prints the options
+// that differ from their defaults.
 void mmul_print_options(const struct call *call);
 
-// With --verbose: where the speeds of a plan are from, and why stored ones were not used.
+// With --verbose, prints the origin of a plan's speeds and why stored ones were not used.
 void mmul_print_speed_origin(const struct call *call);
 
-// A string of JSON, quotes included; bytes that are not UTF-8 become U+FFFD.
+// Prints a JSON string with quotes; bytes that are not UTF-8 become U+FFFD.
 void mmul_print_json_string(const char *text, FILE *stream);
 
-// A number of JSON in full precision; null for NaN and infinities, which JSON has not.
+// Prints a JSON number in full precision; NaN and infinities become null.
 void mmul_print_json_number(double value, FILE *stream);
 
-// Rows of cells ('\t' between cells, '\n' after a row, the heading first) with columns aligned:
-// alignment has 'l' or 'r' per column, `gap` stands between two. The last column may hold tabs.
+// Prints aligned columns. `tabbed` has '\t' between cells and '\n' after each row, the heading
+// first. alignment: 'l' or 'r' per column. `gap` separates columns. Cells of the last column may
+// contain tabs.
 void mmul_print_table(const char *tabbed, const char *alignment, const char *gap, FILE *stream);
 
-// A text of the library's, when `status` of making it is MMUL_OK; frees it (NULL: there is none).
-// By address, so that the call that makes it may be the first argument. Returns `status`.
+// Prints a text made by the library if `status` is MMUL_OK, and frees it (NULL is allowed). Takes
+// the address, so that the call that makes the text may be the first argument. Returns `status`.
 enum mmul_status mmul_print_made(enum mmul_status status, char **text, FILE *stream);
 
-// Fails with MMUL_ERR_IO when something printed on stdout did not get there.
+// Flushes stdout. Fails with MMUL_ERR_IO if any earlier output was lost.
 enum mmul_status mmul_print_flush(struct mmul_error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Drawing progress on stderr.
+// Draws progress on stderr.
 #include "cli/progress.h"
 
 #include <limits.h>
@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-// A line soon, so that a user knows how long it takes; then now and then. A bar moves.
+// The first plain line comes soon, so that a user sees an estimate; later ones are rare.
 static const double plain_first_seconds = 2, plain_seconds = 5, bar_seconds = 0.1;
 
-// Who ticks lets others speak first.
+// Delay before the thread speaks, so that regular reports come first.
 static const double tick_seconds = 0.5;
 
 double mmul_progress_now(void) {
@@ -64,23 +64,26 @@ static void format_state(const struct mmul_progress *is, char *text, size_t capa
     snprintf(text + length, capacity - (size_t)length, ", %s left", left);
 }
 
-enum { WIDTH = 24 }; // of a bar
+// Columns of a bar.
+enum { WIDTH = 24 };
 
-// In one line of the terminal: of a longer one what is left on the line before would stay.
+// Draws within one line of the terminal. The overflow of a longer text would stay on the previous
+// line.
 static void draw(struct progress *progress, const char bar[static WIDTH], const char *state) {
-    enum { AROUND = 4 }; // "[", "] ", and a column that stays free
+    // "[", "] " and one free column.
+    enum { AROUND = 4 };
     struct winsize size;
     if (progress->is_held)
         return;
     const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     const int room = is_known ? size.ws_col - WIDTH - AROUND : INT_MAX;
     fprintf(stderr, "\r[%.*s] %.*s\033[K", WIDTH, bar, room > 0 ? room : 0,
-            state); // \033[K clears what an older line left
+            state); // \033[K clears the rest of an older line
     fflush(stderr);
     progress->is_drawn = true;
 }
 
-// What has been done of it, 0 to 1, where a line or a bar is due.
+// Prints a line or a bar if one is due. share: completed part, from 0 to 1.
 static void tell(struct progress *progress, double now, const char *state, double share) {
     char bar[WIDTH];
     if (now < progress->next_seconds)
@@ -128,9 +131,9 @@ void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn
     pthread_mutex_unlock(&progress->lock);
 }
 
-// ------------------------------------------------------------------------------------------ ticking
+// ------------------------------------------------------------------------------- background thread
 
-// Nobody has told of anything for a while: what goes on, and for how long.
+// Shows the current activity and its duration after a period without reports.
 static void say(struct progress *progress, double now) {
     char state[192], seconds[32], bar[WIDTH];
     mmul_progress_seconds(now - progress->begin_seconds, seconds, sizeof seconds);
@@ -164,7 +167,7 @@ static void *tick(void *context) {
     return NULL;
 }
 
-// Signals are for the other threads.
+// The thread blocks all signals, so that other threads receive them.
 void mmul_progress_tick(struct progress *progress, const char *doing) {
     sigset_t all, before;
     if (progress->style == PROGRESS_NONE)

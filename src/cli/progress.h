@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How far a command is: a bar on a terminal, a line every few seconds elsewhere. While nobody tells of anything
-// (drivers build kernels, a large file is compared) a thread of its own says what goes on, and for how long.
+// Progress of a command on stderr: a bar on a terminal, otherwise a line every few seconds. A
+// thread prints the current activity and its duration while the library reports nothing, for
+// example while a driver builds kernels.
 #pragma once
 
 #include <pthread.h>
@@ -12,49 +13,49 @@ enum progress_style { PROGRESS_NONE, PROGRESS_BAR, PROGRESS_PLAIN };
 
 struct progress {
     enum progress_style style;
-    double begin_seconds; // clock: of the command
-    double loop_seconds;  // clock: of the loop at hand
-    // Under `lock`, where a thread ticks:
-    double next_seconds; // clock: when the next line, or redraw, is due
-    bool is_drawn;       // a bar stands on the terminal
-    bool is_held;        // none may: a line that is not over does
-    char doing[96];      // what was told of last: "multiply 45 %"
+    double begin_seconds; // start of the command (clock)
+    double loop_seconds;  // start of the current loop (clock)
+    // Protected by `lock` while the thread runs:
+    double next_seconds; // time of the next line or redraw (clock)
+    bool is_drawn;       // a bar is on the terminal
+    bool is_held;        // no bar may be drawn, because a printed line is not finished
+    char doing[96];      // last reported activity: "multiply 45 %"
     bool is_ticking;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ends;
 };
 
-// Seconds on the monotonic clock.
+// Returns seconds on the monotonic clock.
 double mmul_progress_now(void);
 
-// "3 h 25 min", "2 min 5 s", "4 s"; nothing of what is not known (NAN).
+// Formats "3 h 25 min", "2 min 5 s" or "4 s"; "" for NAN.
 void mmul_progress_seconds(double seconds, char *text, size_t capacity);
 
-// `choice` is the place in "auto|bar|plain|none": auto is a bar when stderr is a terminal. Stays where it is until it
-// is ended.
+// Initializes the display. `choice` is the index in "auto|bar|plain|none"; auto draws a bar if
+// stderr is a terminal. The struct must not move until mmul_progress_fini.
 void mmul_progress_init(struct progress *progress, int choice);
 
-// From now on there is always something to be seen: `doing`, until there is more to tell.
+// Starts the thread that shows `doing` until there is more to report.
 void mmul_progress_tick(struct progress *progress, const char *doing);
 
-// What goes on now.
+// Sets the current activity.
 void mmul_progress_enter(struct progress *progress, const char *doing);
 
-// The library's callback; `context` is the struct progress.
+// Callback for the library's reports; `context` is the struct progress.
 void mmul_progress_show(void *context, const struct mmul_progress *progress);
 
-// A turn of a text's loop begins.
+// Reports the start of a loop iteration.
 void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn *turn);
 
-// The library's callback for a line that cannot wait.
+// Callback for a message of the library that must appear at once.
 void mmul_progress_notice(void *context, const char *text);
 
-// No bar from now on, or bars again: a bar would remove a line of the terminal that is not over.
+// Suspends or resumes the bar. A bar would erase an unfinished line of output.
 void mmul_progress_hold(struct progress *progress, bool is_held);
 
-// Removes a bar, so that what is printed next starts on an empty line.
+// Removes the bar, so that the next output starts on an empty line.
 void mmul_progress_clear(struct progress *progress);
 
-// The same for good: nothing is drawn any more.
+// Ends the display and removes the bar.
 void mmul_progress_fini(struct progress *progress);

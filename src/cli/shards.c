@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where shards are when nobody says so. Whether the folder is safe is checked where it is used.
+// The default folder of shards. Callers check that the folder is safe.
 #include "cli/shards.h"
 
 #include "cli/failure.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads the line again instead of carrying it along: failures come from the parser, from the planning and from runs on
-// any rank, and all that they have in common is the place in front of them.
+// Reads the source line again from the file. Failures come from the parser, the planner and any
+// rank, and share only the position in front of the message.
 #include "cli/source_line.h"
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static bool begins_character(char c) {
     return ((unsigned char)c & 0xC0) != 0x80;
 }
 
-// Where it says PATH:LINE:COLUMN: at its beginning or behind the name of a rank.
+// Finds PATH:LINE:COLUMN at the beginning of the message or behind the name of a rank.
 static bool find_place(const char *failure, const char *path, int *line, int *column) {
     const size_t length = strlen(path);
     for (const char *at = failure; (at = strstr(at, path)) != NULL; at++)
@@ -26,7 +26,7 @@ static bool find_place(const char *failure, const char *path, int *line, int *co
     return false;
 }
 
-// Owned by the caller, without its end; NULL: there is no such line.
+// Returns a line without its newline; owned by the caller. NULL if there is no such line.
 static char *read_line(const char *path, int number) {
     char *line = NULL;
     size_t room = 0;
@@ -53,7 +53,7 @@ static int width_of(const char *line) {
     return width;
 }
 
-// The byte at which a character, from 0, begins; that of the end where there are fewer.
+// Returns the byte offset of a character, counted from 0; the end of the line if it has fewer.
 static size_t byte_of(const char *line, int character) {
     size_t at = 0;
     while (line[at] != '\0' && (!begins_character(line[at]) || character-- > 0))
@@ -61,7 +61,7 @@ static size_t byte_of(const char *line, int character) {
     return at;
 }
 
-// Leaves what is around `column` (from 0, which becomes its place in what is left), in at most so many columns.
+// Shortens the line to `most` columns around *column and adjusts *column, which counts from 0.
 static void cut(char *line, int *column, int most) {
     enum { DOTS = 2 };
     for (char *c = line; *c != '\0'; c++)
@@ -96,8 +96,8 @@ void mmul_print_source_line(FILE *stream, const char *path, const char *failure)
         cut(line, &column, WIDTH - INDENT);
     fprintf(stream, "%*s", INDENT, "");
     for (const char *at = line, *next = line; *at != '\0'; at = next) {
-        char character
-            [8]; // what a terminal would obey is shown as elsewhere, but for tabs, which stand in both lines
+        // Control characters are replaced as elsewhere, except tabs, which appear in both lines.
+        char character[8];
         do
             next++;
         while (!begins_character(*next));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The line of a program that a failure is about, as Python shows it.
+// Prints the source line that a failure refers to, as Python does.
 #pragma once
 
 #include <stdio.h>
 
-// Prints the line that `failure` names, as "PATH:LINE:COLUMN: ...", and a caret below its column; of a line of more
-// than 120 columns what is around that one. Prints nothing where it names none, or the line is blank or cannot be read:
-// `path` may be a pipe.
+// Prints the line that `failure` names as "PATH:LINE:COLUMN: ...", with a caret below the column. A
+// line wider than 120 columns is cut around the caret. Prints nothing if no line is named, or if
+// the line is blank or unreadable: `path` may be a pipe.
 void mmul_print_source_line(FILE *stream, const char *path, const char *failure);
