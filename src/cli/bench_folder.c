@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The temporary folder of bench. A killed run must not leave gigabytes in /dev/shm, so a small
-// process waits for the end of this one and removes the folder then: after a normal end as well.
+// The temporary folder of bench. A killed run must not leave gigabytes in /dev/shm. So a small
+// keeper process waits for the end of this process and then removes the folder, also after a normal
+// end.
 #include "cli/bench_folder.h"
 
 #include <dirent.h>
@@ -15,19 +16,20 @@
 
 #include "cli/failure.h"
 
-// The folder holds plain files only.
+// The folder contains only plain files.
 static void remove_folder(const char *path) {
     DIR *folder = opendir(path);
     struct dirent *entry;
     while (folder != NULL && (entry = readdir(folder)) != NULL)
-        unlinkat(dirfd(folder), entry->d_name, 0); // not "." and "..", which are folders
+        unlinkat(dirfd(folder), entry->d_name, 0); // fails for "." and "..", which are folders
     if (folder != NULL)
         closedir(folder);
     rmdir(path);
 }
 
-// A session of its own: what ends a job's process group must not end the keeper. Nothing of the
-// parent's stays open: whoever reads its output or listens to its sockets sees it end.
+// Waits for the parent's end in a session of its own, so that signals to a job's process group
+// spare the keeper. Closes all inherited descriptors, so that readers of the parent's output and
+// sockets see it end.
 static void keep_and_exit(const char *path, int fd) {
     char byte;
     setsid();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table of bench in its three forms. Numbers are medians; what a reader needs to know about
-// them (what is counted, how far the runs lay apart) stands in the same row.
+// Prints the table of bench as Markdown, CSV or JSON. Numbers are medians. Each row also shows the
+// work included and the spread of the runs.
 #include "cli/bench_rows.h"
 
 #include <math.h>
@@ -9,10 +9,10 @@
 
 #include "cli/print.h"
 
-// Runs further apart than this say more about the machine's other work than about us.
+// ^A larger spread between runs points to other load on the machine.
 static const double UNSTABLE_RATIO = 1.2;
 
-// A column of the phases; `key` is that of the report's JSON.
+// A column for a phase; `key` is its name in the report's JSON.
 static const struct phase {
     const char *key, *heading;
     size_t offset;
@@ -46,9 +46,9 @@ double mmul_bench_median(const double *values, int count) {
 }
 
 struct summary {
-    double median, least, most, flops, speedup; // speedup NaN: nothing to compare with
+    double median, least, most, flops, speedup; // `speedup` is NaN without a baseline
     bool unstable;
-    double phases[PHASES]; // NaN: the row has none
+    double phases[PHASES]; // NaN if the row has no phases
 };
 
 static double median_of_phase(const struct bench_row *row, size_t offset) {
@@ -88,7 +88,7 @@ static const char *plural(int count) {
 
 // -------------------------------------------------------------------------------------- markdown
 
-// Bars are columns of their own, so that the table is aligned on a terminal too.
+// Writes bars as separate columns, so that the table is also aligned on a terminal.
 static void print_cell(double value, int decimals, FILE *stream) {
     if (isnan(value))
         fputs("-", stream);
@@ -117,7 +117,7 @@ static void print_markdown_row(const struct bench_row *row, bool verbose, FILE *
     fprintf(stream, "%s\t|\n", s.unstable ? "unstable" : "");
 }
 
-// Cells separated by tabs, for mmul_print_table.
+// Writes cells separated by tabs, for mmul_print_table.
 static void print_markdown_cells(const struct bench_table *table, FILE *stream) {
     bool verbose = table->verbose;
     fprintf(stream, "|\tsize\t|\twhat\t|\t%smedian s\t|\tmin s\t|\tmax s\t|\t",
@@ -134,7 +134,8 @@ static void print_markdown_cells(const struct bench_table *table, FILE *stream) 
 }
 
 static void print_markdown(const struct bench_table *table, FILE *stream) {
-    // Bar, size, bar, what, bar; with --verbose also counted, bar. Then numbers, bars between.
+    // Columns: bar, size, bar, what, bar, and with --verbose also counted, bar. Then numbers with
+    // bars between.
     const char *alignment = table->verbose ? "lllllll"
                                              "rlrlrlrlrl"
                                              "rlrlrlrlrlrlrl"

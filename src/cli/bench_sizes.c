@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sizes of bench from text and back. What fits into memory is decided when it is measured.
+// Sizes of bench, from text and back. Memory limits are found out when a size is measured.
 #include "cli/bench_sizes.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ enum mmul_status mmul_bench_sizes_parse(const char *text, struct bench_sizes *si
                                         struct mmul_error *err) {
     struct bench_sizes found = {.count = 0};
     for (bool is_last = false; !is_last;) {
-        char word[64]; // room for every size; what is longer stays none when it is cut
+        // Fits every valid size. A longer word is cut and stays invalid.
+        char word[64];
         int length = (int)strcspn(text, ",");
         is_last = text[length] == '\0';
         snprintf(word, sizeof word, "%.*s%s", length < 50 ? length : 50, text,

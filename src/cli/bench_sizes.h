@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sizes of --sizes.
+// The sizes in --sizes.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -16,15 +16,15 @@ struct bench_sizes {
     int count;
 };
 
-// "1024,4096x14336x4096": cubes, or M x K x N. Fails with MMUL_ERR_USAGE.
+// Parses "1024,4096x14336x4096": cubes, or M x K x N. Fails with MMUL_ERR_USAGE.
 enum mmul_status mmul_bench_sizes_parse(const char *text, struct bench_sizes *sizes,
                                         struct mmul_error *err);
 
-// Of A, B and C at four bytes an element.
+// Returns the bytes of A, B and C at four bytes per element.
 double mmul_bench_size_bytes(struct bench_size size);
 
-// 2 m k n.
+// Returns 2 m k n.
 double mmul_bench_size_flops(struct bench_size size);
 
-// "4096 x 14336 x 4096". Returns `text`.
+// Formats "4096 x 14336 x 4096". Returns `text`.
 char *mmul_bench_size_format(struct bench_size size, char text[static 72]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench: products of generated files, size by size, each as mul would do it, and OpenBLAS alone
-// beside them. It measures and judges nothing; bench/run compares with other programs.
+// bench: times products of generated files for several sizes, run as mul would, and OpenBLAS alone
+// beside them. Only measures; bench/run compares with other programs.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -27,9 +27,9 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return mmul_bench_sizes_parse(call->options.values[OPT_SIZES].text, &sizes, err);
 }
 
-// ------------------------------------------------------------------------------------ root alone
+// ------------------------------------------------------------------------------------- root only
 
-// An --output that cannot be written is found out before the measuring, which may take long.
+// Checks --output and creates the folder before the measurements, which may take long.
 static enum mmul_status prepare(struct bench *bench, struct mmul_error *err) {
     const char *output = bench->call->options.values[OPT_TABLE_OUTPUT].text;
     double bytes = 0;
@@ -51,7 +51,7 @@ static enum mmul_status prepare(struct bench *bench, struct mmul_error *err) {
                : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the table");
 }
 
-// The next row of the table.
+// Adds a row to the table.
 static enum mmul_status add_row(struct bench *bench, enum bench_what what, struct bench_size size,
                                 struct mmul_error *err) {
     struct bench_row *row = &bench->table.rows[bench->table.count];
@@ -86,7 +86,7 @@ static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul
                                    struct mmul_error *err) {
     struct mmul_shape shape;
     enum mmul_dtype dtype;
-    unlink(bench->c); // each run pays for fresh memory, none for taking the old one apart
+    unlink(bench->c); // each run pays for new memory, none for freeing the old file
     enum mmul_status status = mmul_matrix_open(bench->a, &args->a, err);
     if (status == MMUL_OK)
         status = mmul_matrix_open(bench->b, &args->b, err);
@@ -101,7 +101,7 @@ static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul
 
 // ------------------------------------------------------------------------------------- all ranks
 
-// One product, files in to file out. *phases is set on root.
+// Multiplies once, from input files to output file. *phases is set on root.
 static enum mmul_status multiply(const struct bench *bench, struct mmul_phases *phases,
                                  struct mmul_error *err) {
     struct mmul_matmul args = mmul_operands_args(bench->call);
@@ -115,7 +115,7 @@ static enum mmul_status multiply(const struct bench *bench, struct mmul_phases *
         status = mmul_plan_create(bench->call->context, &args, &plan, err);
     if (status == MMUL_OK) {
         status = mmul_run(bench->call->context, &args, plan, &report, err);
-        args.output = NULL; // consumed
+        args.output = NULL; // the run took ownership
     }
     if (status == MMUL_OK && bench->call->is_root)
         *phases = mmul_report_phases(report);
@@ -194,7 +194,7 @@ static enum mmul_status store(const struct bench *bench, const char *path, struc
     return status;
 }
 
-// Root.
+// Prints or stores the table. Root only.
 static enum mmul_status tell(struct bench *bench, struct mmul_error *err) {
     const struct option_value *values = bench->call->options.values;
     char *cluster = NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// calibrate: how fast every device and every link is, measured at leisure and stored for the plans
-// to come.
+// calibrate: measures the speed of every device and link thoroughly, and stores the results for
+// later plans.
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "mpimatmul.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// compare: two runs side by side.
+// compare: shows two runs side by side.
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// convert: between file formats and element types. The ending of OUT chooses the format.
+// convert: converts between file formats and element types. The ending of OUT chooses the format.
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
         return status;
     const enum mmul_dtype dtype =
         options.has_dtype ? options.dtype : mmul_format_holds(format, info.stored);
-    // Elements that lose digits without having been asked to are worth a line.
+    // An unrequested loss of precision is reported.
     if (info.stored != info.delivered && !options.has_dtype && dtype != info.stored)
         mmul_print_remark(call, "notice: '%s' is %s and becomes %s", call->operands[0],
                           mmul_dtype_name(info.stored), mmul_dtype_name(dtype));
@@ -38,7 +38,7 @@ static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
     return status;
 }
 
-// True if OUT may hold several tensors, and names none.
+// Returns true if OUT may hold several tensors and does not name one.
 static bool takes_all_tensors(const char *out, enum mmul_format asked) {
     struct mmul_error ignored;
     enum mmul_format format;
@@ -49,7 +49,7 @@ static bool takes_all_tensors(const char *out, enum mmul_format asked) {
            mmul_output_file_length(out, &several, &tensor) == strlen(out);
 }
 
-// A warning with the first tensors that are left out.
+// Warns about tensors that are left out, naming the first ones.
 static enum mmul_status tell_left_out(const struct call *call, const struct mmul_tensors *tensors,
                                       struct mmul_error *err) {
     enum { NAMED = 4 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// devices: every rank with its host, cores and device, and every device that is not used, with the
-// reason; with --test also whether each is right, and how fast. The context knows it all.
+// devices: lists every rank with its host, cores and device, and every unused device with the
+// reason. With --test, also checks and times each device. All data comes from the context.
 #include "cli/failure.h"
 #include "cli/print.h"
 #include "cli/progress.h"
@@ -10,7 +10,7 @@ static bool wants_json(const struct call *call) {
     return call->options.values[OPT_JSON].number != 0;
 }
 
-// The results are shown also when one is a failure.
+// Tests the devices. Results are printed even if one failed.
 static enum mmul_status test(const struct call *call, struct mmul_error *err) {
     const double timeout = call->options.values[OPT_DEVICE_TIMEOUT].real;
     int failed = 0, tested = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// diff: how far two matrices are apart, and whether that is within a tolerance. A difference is a
-// result with an exit code of its own.
+// diff: compares two matrices within a tolerance. A difference has an exit code of its own and is
+// no error of the program.
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"
@@ -53,7 +53,7 @@ static void print_json(const struct sides *sides) {
     fputs("\n}\n", stdout);
 }
 
-// "[0, 2, 17, 3]": batch, depth, row, column of an element counted in C order.
+// Prints "[0, 2, 17, 3]": batch, depth, row and column of an element counted in C order.
 static void print_place(struct mmul_shape shape, int64_t element) {
     int64_t col = element % shape.cols, rest = element / shape.cols;
     int64_t row = rest % shape.rows, matrix = rest / shape.rows;
@@ -61,7 +61,7 @@ static void print_place(struct mmul_shape shape, int64_t element) {
            (long long)(matrix % shape.depth), (long long)row, (long long)col);
 }
 
-// "0.001", or "0.001 + 1e-05 |x|". Returns `text`.
+// Formats "0.001", or "0.001 + 1e-05 |x|". Returns `text`.
 static char *tolerance_format(const struct sides *sides, char text[static 64]) {
     int length = snprintf(text, 64, "%.9g", sides->tolerance);
     if (sides->relative > 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// doctor: can a job run on these machines? Answers when MPI itself cannot start. With --probe it is
-// the other end: what the doctor on the first machine starts on every machine.
+// doctor: checks if a job can run on these machines, even if MPI cannot start. With --probe it is
+// the remote side, started on every machine by the doctor on the first one.
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "cli/launcher.h"
 #include "cli/print.h"
 
-// mpirun looks for a name on the other machines' PATH, and takes a path as it is: so do we.
+// Returns the program's name for the other machines. Like mpirun, a plain name is searched in their
+// PATH and a path is used as it is.
 static const char *program_name(char path[static PATH_MAX]) {
     const char *called = program_invocation_name;
     if (strchr(called, '/') == NULL || realpath(called, path) == NULL)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen: a matrix from a seed. Elements come from the library; this file says where they go.
+// gen: writes a matrix generated from a seed. The library generates the elements.
 #include <string.h>
 #include <sys/random.h>
 
@@ -18,7 +18,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return status == MMUL_OK ? mmul_files_check_output(call, call->operands[0], err) : status;
 }
 
-// Without --seed a fresh one, short enough to be typed again.
+// Chooses a random seed if --seed is missing, short enough to be typed again.
 static enum mmul_status choose_seed(const struct call *call, uint64_t *seed,
                                     struct mmul_error *err) {
     uint32_t fresh = 0;
@@ -33,7 +33,8 @@ static enum mmul_status choose_seed(const struct call *call, uint64_t *seed,
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const enum mmul_generator kind = (enum mmul_generator)values[OPT_KIND].number; // in that order
+    // Same order as the enum.
+    const enum mmul_generator kind = (enum mmul_generator)values[OPT_KIND].number;
     uint64_t seed = 0;
     struct mmul_output_request request = {
         .path = call->operands[0],
@@ -43,7 +44,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         .dimensions = 1,
     };
     for (const char *x = values[OPT_DIMS].text; (x = strchr(x, 'x')) != NULL; x++)
-        request.dimensions++; // as many as are asked for
+        request.dimensions++; // one axis per 'x' and one more
     enum mmul_status status = mmul_shape_parse(values[OPT_DIMS].text, &request.shape, err);
     if (status == MMUL_OK)
         status = choose_seed(call, &seed, err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// info: what is in matrix files: header, statistics, a corner.
+// info: prints header, statistics and a corner of matrix files, or the list of tensors in a file.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,14 @@ enum { CORNER_ROWS = 4, CORNER_COLS = 6 };
 
 struct entry {
     const char *path;
-    char *shown;                  // the path without control characters, released with free()
-    struct mmul_error error;      // MMUL_OK: what follows is known
-    struct mmul_tensors *tensors; // of a file that may hold several; else NULL, and this:
+    char *shown;             // the path without control characters; released with free()
+    struct mmul_error error; // MMUL_OK: the fields below are valid
+    // Set for a file that may hold several tensors. Otherwise NULL, and the fields below are used.
+    struct mmul_tensors *tensors;
     struct mmul_matrix_info info;
     struct mmul_statistics statistics;
-    double corner[CORNER_ROWS * CORNER_COLS]; // of the first matrix; corner_rows x corner_cols
+    // Corner of the first matrix, corner_rows x corner_cols.
+    double corner[CORNER_ROWS * CORNER_COLS];
     int corner_rows, corner_cols;
 };
 
@@ -106,7 +108,7 @@ static void print_tensor(const struct mmul_tensor *tensor, FILE *stream) {
     free(name);
 }
 
-// Of a PyTorch file: what else is in it.
+// Prints the objects in a PyTorch file that are no tensors.
 static void print_skipped(const struct mmul_tensors *tensors) {
     enum { SHOWN_CLASSES = 8 };
     const struct mmul_tensors_skipped *classes;
@@ -172,7 +174,7 @@ static enum mmul_status print_matrices(const struct entry *entries, int count, b
     return MMUL_OK;
 }
 
-// First all that are one matrix each, then the lists.
+// Prints files with a single matrix first, then the lists of tensors.
 static enum mmul_status print_tables(const struct entry *entries, int count, bool is_quick,
                                      struct mmul_error *err) {
     int matrices = 0;
@@ -279,8 +281,8 @@ static void print_json(const struct entry *entries, int count, bool is_quick) {
     puts("]");
 }
 
-// A line for each file that could not be read, the last of them being main's to print. The code is
-// that of the first. Returns how many files were read.
+// Prints a line for each unreadable file except the last, which main prints. The exit code is that
+// of the first one. Returns the number of files that were read.
 static int tell_failures(const struct call *call, const struct entry *entries, int count,
                          struct mmul_error *err) {
     int read = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// join: shard files back into one matrix.
+// join: combines shard files into one matrix.
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"

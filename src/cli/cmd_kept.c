@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// kept: sets of shards in the folders of all ranks, and how to be rid of them.
+// kept: lists or removes persistent sets of shards in the folders of all ranks.
 #include "cli/failure.h"
 #include "cli/print.h"
 #include "mpimatmul.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mul: C = alpha op(A) op(B) + beta C over all ranks. Root opens the files and prints; the
-// collective calls of the library do the rest.
+// mul: C = alpha op(A) op(B) + beta C over all ranks. Root opens the files and prints. Planning and
+// running are collective calls of the library.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +19,10 @@ struct job {
     struct mmul_plan *plan;
     struct mmul_report *report;
     char output_path[PATH_CAPACITY];
-    struct mmul_shape shape; // of C
+    struct mmul_shape shape; // shape of C
 };
 
-// What is written beside the result; `what` as in "the report".
+// A file written beside the result. Messages call it `what`, as in "the report".
 struct beside {
     enum option_id option;
     const char *what;
@@ -66,7 +66,7 @@ static enum mmul_status refuse_same_file(const struct call *call, const struct j
                                       beside->what, path, is);
 }
 
-// What can go wrong with the report goes wrong before the work and not after it.
+// Checks the path before the work, so that a long run does not fail at its end.
 static enum mmul_status check_path(const struct call *call, const struct job *job,
                                    const struct beside *beside, struct mmul_error *err) {
     const char *report = call->options.values[beside->option].text;
@@ -77,7 +77,8 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
     return mmul_files_check_beside(report, beside->what, err);
 }
 
-// Of a result without a name; .npy where A's format has not the type, or is only read.
+// Returns the format of a result without a given name: A's format, or .npy if that format lacks the
+// type or is read-only.
 static enum mmul_format natural_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
     const enum mmul_format format = mmul_matrix_info(input).format;
     const bool has_not = dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype;
@@ -90,7 +91,7 @@ static enum mmul_status refuse_format(const struct job *job, struct mmul_error *
     return mmul_cli_hint(err, "all others have; --dtype float32 computes in float32");
 }
 
-// Axes of the result, as numpy counts them.
+// Returns the number of axes of the result in numpy.
 static int axes_of(const struct mmul_matmul *args) {
     const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     int most = 0;
@@ -101,7 +102,7 @@ static int axes_of(const struct mmul_matmul *args) {
     return most;
 }
 
-// Root: everything that can be wrong with the files.
+// Opens all files and checks everything about them. Root only.
 static enum mmul_status prepare(const struct call *call, struct job *job, struct mmul_error *err) {
     const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
     enum mmul_dtype dtype = MMUL_F32;
@@ -149,7 +150,7 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
         const char *path = call->options.values[all_beside[i].option].text;
         if (path == NULL)
             continue;
-        // Again: now the result stands under its name, and a link to it may be found out.
+        // Checked again: the result now has its final name, so a link to it can be detected.
         status = refuse_same_file(call, job, &all_beside[i], err);
         if (status == MMUL_OK)
             status = all_beside[i].store(job->report, path, err);
@@ -162,7 +163,7 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
     return status;
 }
 
-// Root, after a run that went well.
+// Prints the results of a successful run and writes the files beside it. Root only.
 static enum mmul_status tell(const struct call *call, struct job *job, struct mmul_error *err) {
     FILE *tables = mmul_files_tables(job->output_path);
     const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
@@ -197,7 +198,7 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
     mmul_print_speed_origin(call);
     mmul_progress_enter(call->progress, "warming up");
     status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
-    job->args.output = NULL; // consumed
+    job->args.output = NULL; // the run took ownership
     mmul_progress_fini(call->progress);
     return status == MMUL_OK && call->is_root ? tell(call, job, err) : status;
 }
@@ -206,7 +207,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct job job = {.args = mmul_operands_args(call)};
     if (values[OPT_DRY_RUN].number != 0) {
-        mmul_progress_fini(call->progress); // a plan is printed
+        mmul_progress_fini(call->progress); // the plan is printed now
         return mmul_command_plan.run(call, err);
     }
     if (mmul_epilogue_is_asked(call))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan: what mul would do with the same options on the same ranks, or what a job described in a
-// file would do on the machines described there. Nothing is computed or written.
+// plan: shows how mul would run with these options on these ranks. With --simulate, shows how a
+// described job would run on described machines. Computes and writes nothing.
 #include "cli/failure.h"
 #include "cli/operands.h"
 #include "cli/print.h"
@@ -25,7 +25,7 @@ static enum mmul_status print_plan(const struct call *call, const struct mmul_pl
     return MMUL_OK;
 }
 
-// Root alone: nothing of this job's own ranks matters.
+// Simulates a described job. Root only, since this job's own ranks do not matter.
 static enum mmul_status simulate(const struct call *call, struct mmul_error *err) {
     const struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_simulation *simulation = NULL;
@@ -42,7 +42,8 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
     return status;
 }
 
-// mul -o C.bin writes what the operands' type makes of it, or --dtype. A failure stays in err.
+// Sets args as mul -o C.bin would, where the operands or --dtype give the type. A failure stays in
+// err.
 static void expect_output(const struct call *call, struct mmul_matmul *args,
                           struct mmul_error *err) {
     const struct option_value *asked = &call->options.values[OPT_DTYPE];
@@ -50,7 +51,7 @@ static void expect_output(const struct call *call, struct mmul_matmul *args,
     enum mmul_dtype dtype;
     if (mmul_matmul_result(args, &shape, &dtype, err) != MMUL_OK)
         return;
-    if (asked->source != OPTION_DEFAULT) // of mul --dry-run
+    if (asked->source != OPTION_DEFAULT) // from mul --dry-run
         dtype = (enum mmul_dtype)asked->number;
     args->output_in_place = dtype == MMUL_F32 || dtype == MMUL_F64;
 }
@@ -76,7 +77,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
-// Either A and B, or a file that describes them.
+// Checks that either A and B or a description is given.
 static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     bool described = call->options.values[OPT_SIMULATE].text != NULL;
     if (described && call->operand_count > 0) {

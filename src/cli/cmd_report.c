@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// report: what a run has left behind as one HTML file.
+// report: converts the files that a run has written to one HTML page.
 #include <string.h>
 
 #include "cli/failure.h"
@@ -8,7 +8,7 @@
 
 enum { PATH_CAPACITY = 4096 };
 
-// As given, else <RUN>.html in the current folder, without RUN's .json.
+// Returns the given path, or <RUN>.html in the current folder, without RUN's .json.
 static enum mmul_status name_page(const struct call *call, char path[static PATH_CAPACITY],
                                   struct mmul_error *err) {
     const char *given = call->options.values[OPT_PAGE_OUTPUT].text, *run = call->operands[0],

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// run: a program as a text. Root reads it and opens its files; planning and running are collective.
+// run: a program given as text. Root reads the text and opens its files; planning and running are
+// collective. A text with loops makes several programs, called parts here. Root announces each
+// part, because only root knows the text.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,24 +18,26 @@
 
 struct job {
     const struct call *call;
-    const char *path; // of the text; NULL: it has none
-    struct mmul_programs_summary
-        parts;                  // what ran before the last one: what stands before loops, turns
-    struct mmul_script *script; // root's
+    const char *path; // path of the text; NULL if it has none
+    // Totals of the parts before the last one.
+    struct mmul_programs_summary parts;
+    struct mmul_script *script; // root only
     struct mmul_program_plan *plan;
     struct mmul_values *values;
-    struct progress *progress;          // the call's
-    bool records;                       // what is written beside the results
-    bool is_silent;                     // what it prints is part of the JSON in the end
-    struct mmul_placements *placements; // root's; NULL: none
-    FILE *metrics;                      // root's; NULL: not asked for, or not yet begun
-    int metrics_errnum;     // of the first write to them that failed; 0: none, or not known
-    struct mmul_page *page; // root's; NULL: not asked for, or not yet begun
-    FILE *lines;            // root's: of the page, the same as the metrics, into ...
-    char *told; // ... this, so many bytes, of which the metrics have those of the beginning
+    struct progress *progress;          // borrowed from the call
+    bool records;                       // files beside the results need recorded events
+    bool is_silent;                     // output becomes part of the JSON
+    struct mmul_placements *placements; // root only; NULL for none
+    FILE *metrics;                      // root only; NULL if not requested or not opened yet
+    int metrics_errnum;     // errno of the first failed write of metrics; 0 if none or unknown
+    struct mmul_page *page; // root only; NULL if not requested or not begun
+    // Root only: metrics for the page, written to `told`.
+    FILE *lines;
+    // Memory stream of `told_bytes` bytes, the first `copied_bytes` of which are in the metrics.
+    char *told;
     size_t told_bytes, copied_bytes;
-    bool is_recorded; // root's: what is written beside them has been, of the last turn
-    bool has_begun;   // root's: files beside the results have been looked at
+    bool is_recorded; // root only: the files beside the results were written for the last iteration
+    bool has_begun;   // root only: the files beside the results were checked
 };
 
 const struct option_refusal mmul_run_refused[] = {
@@ -54,7 +58,7 @@ static bool is_on(const struct call *call, enum option_id option) {
     return call->options.values[option].number != 0;
 }
 
-// What is written beside the results: when all has run, or, store NULL, meanwhile.
+// A file written beside the results: by `store` at the end, or during the run if `store` is NULL.
 struct beside {
     enum option_id option;
     const char *what;
@@ -72,7 +76,7 @@ static const char *beside_path(const struct call *call, int i) {
     return call->options.values[all_beside[i].option].text;
 }
 
-// Root.
+// Checks the paths of all such files. Root only.
 static enum mmul_status check_beside(const struct call *call, const struct job *job,
                                      struct mmul_error *err) {
     for (int i = 0; i < BESIDE_COUNT; i++) {
@@ -107,14 +111,15 @@ static void tell_number(void *context, const char *name, double value) {
     mmul_context_tell_number(job->call->context, name, value);
 }
 
-// A descriptor that is open already is written through a copy of it. NULL: errno says why.
+// Opens a stream for a path. An open descriptor (such as /dev/fd/3) is duplicated. NULL: errno has
+// the reason.
 static FILE *open_stream(const char *path) {
     const int descriptor = mmul_path_descriptor(path);
     const int copy = descriptor >= 0 ? fcntl(descriptor, F_DUPFD_CLOEXEC, 3) : -1;
     return copy >= 0 ? fdopen(copy, "w") : fopen(path, "we");
 }
 
-// Root. Before anything runs, as far as the text has been read.
+// Opens the files beside the results once, before anything runs. Root only.
 static enum mmul_status begin_beside(const struct call *call, struct job *job,
                                      struct mmul_error *err) {
     const char *path = call->options.values[OPT_METRICS].text;
@@ -133,7 +138,7 @@ static enum mmul_status begin_beside(const struct call *call, struct job *job,
                                strerror(errno));
 }
 
-// Its first failure is told: what is printed is there all the same.
+// Closes the metrics and reports their first failure. The printed output is complete anyway.
 static enum mmul_status end_metrics(const struct call *call, struct job *job,
                                     struct mmul_error *err) {
     FILE *metrics = job->metrics;
@@ -148,7 +153,7 @@ static enum mmul_status end_metrics(const struct call *call, struct job *job,
     return mmul_cli_fail_write(err, what, has_failed ? job->metrics_errnum : errno);
 }
 
-// Root. With all that was printed, when all has run.
+// Writes the page with all printed values after the run. Root only.
 static enum mmul_status end_page(const struct call *call, struct job *job, struct mmul_error *err) {
     if (job->page == NULL)
         return MMUL_OK;
@@ -175,12 +180,12 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
     return status;
 }
 
-// Tables go to stderr where a matrix goes to standard output.
+// Returns the stream for tables: stderr if a matrix goes to standard output.
 static FILE *stream_of(const struct job *job) {
     return mmul_script_writes_stdout(job->script) ? stderr : stdout;
 }
 
-// What the program prints is printed when it is there.
+// Prints the lines of the program as soon as their values have arrived.
 static void print_lines(struct job *job) {
     FILE *stream = job->is_silent ? NULL : stream_of(job);
     if (!mmul_script_is_due(job->script))
@@ -206,7 +211,7 @@ static void print_lines(struct job *job) {
     }
 }
 
-// Lines that need no program.
+// Prints lines that need no program.
 static enum mmul_status print_alone(struct job *job, struct mmul_error *err) {
     print_lines(job);
     return mmul_script_accept(job->script, err);
@@ -220,7 +225,7 @@ static void take_value(void *context, const struct mmul_output *output) {
 
 static struct mmul_program_options options_of(const struct call *call, struct job *job) {
     const struct option_value *values = call->options.values;
-    const double tail = values[OPT_TAIL].real; // off: negative
+    const double tail = values[OPT_TAIL].real; // negative for off
     struct mmul_script_turn turn;
     const bool in_loop = call->is_root && mmul_script_turn(job->script, &turn);
     return (struct mmul_program_options){
@@ -255,7 +260,8 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
     return mmul_program_plan_create(call->context, program, &options, &job->plan, err);
 }
 
-// --check: what there is, where, what moves and what it takes; also with --quiet, as `plan` does, for it is the answer.
+// Prints the plan for --check. --quiet does not suppress it, since the plan is the requested
+// result.
 static enum mmul_status show_plan(const struct call *call, const struct job *job,
                                   struct mmul_error *err) {
     char *text = NULL;
@@ -276,7 +282,7 @@ static enum mmul_status show_json(const struct job *job, struct mmul_error *err)
         stream_of(job));
 }
 
-// Of the text, as far as it has been read.
+// Prints warnings about the text read so far.
 static void warn_of_text(const struct call *call, const struct job *job) {
     const char *line;
     if (mmul_script_restored(job->script, &line))
@@ -300,7 +306,7 @@ static void warn(const struct call *call, const struct job *job) {
         mmul_print_data_warning(call, "%s", line);
 }
 
-// mul's --dtype, where it was given: but for float64 all is computed in float32.
+// Returns true for a --dtype of mul other than float64: everything is then computed in float32.
 static bool computes_in_float32(const struct option_value *dtype) {
     return dtype->source != OPTION_DEFAULT && dtype->number != MMUL_F64;
 }
@@ -320,8 +326,8 @@ static void tell_of_types(const struct call *call, const struct job *job) {
 
 // ------------------------------------------------------------------------------------------- parts
 
-// What root says while it reads a text: there is a part to be run, or one that nodes run apart; there are no more; nor
-// is there a last one.
+// Announcements from root while it reads a text: a part to run, local programs of nodes to run, the
+// last part, or OVER if there is no last part.
 enum word { PART, APART, LAST, OVER };
 
 static enum mmul_status say(const struct call *call, enum word *word, struct mmul_error *err) {
@@ -341,7 +347,7 @@ static enum mmul_status run_planned(const struct call *call, struct job *job,
     return mmul_program_run(call->context, job->plan, &job->values, err);
 }
 
-// Root. What is written beside the results is of one turn, the last one.
+// Writes the files beside the results after the last iteration only. Root only.
 static enum mmul_status record_turn(const struct call *call, struct job *job,
                                     struct mmul_error *err) {
     struct mmul_script_turn turn;
@@ -352,7 +358,7 @@ static enum mmul_status record_turn(const struct call *call, struct job *job,
     return write_beside(call, job, err);
 }
 
-// Collective. One of several programs of the text.
+// Plans and runs one of several programs of the text. Collective.
 static enum mmul_status run_part(const struct call *call, struct job *job, struct mmul_error *err) {
     enum mmul_status status = make_plan(call, job, err);
     if (status == MMUL_OK)
@@ -370,7 +376,7 @@ static enum mmul_status run_part(const struct call *call, struct job *job, struc
     return status;
 }
 
-// Root's, while it reads the text; the others are told.
+// Callback on root while it reads the text. Announces the part to the other ranks, then runs it.
 static enum mmul_status run_script_part(void *context, struct mmul_script *script,
                                         struct mmul_error *err) {
     struct job *job = context;
@@ -392,7 +398,8 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
     return status == MMUL_OK ? run_part(call, job, err) : status;
 }
 
-// Collective. nodes NULL: root has programs for them, others do not know; else what they can do.
+// Runs local programs of nodes. Collective. nodes not NULL on root: only queries the nodes'
+// capacity. The other ranks learn the choice by broadcast.
 static enum mmul_status run_apart(const struct call *call, struct job *job,
                                   const struct mmul_program *const *programs,
                                   struct mmul_apart_node *nodes, struct mmul_error *err) {
@@ -416,7 +423,8 @@ static enum mmul_status run_script_apart(void *context, struct mmul_script *scri
     return status == MMUL_OK ? run_apart(job->call, job, programs, nodes, err) : status;
 }
 
-// Root. An entry that fits no name is a slip of the pen, but for what a text has only sometimes.
+// Reports notices and unused entries of the placement file. Root only. An unused entry is probably
+// a typo, but some names occur in only some runs.
 static void tell_of_placements(const struct call *call, const struct job *job) {
     const char *notice, *pattern;
     for (int i = 0; (notice = mmul_placements_notice(job->placements, i)) != NULL; i++)
@@ -426,7 +434,8 @@ static void tell_of_placements(const struct call *call, const struct job *job) {
                           call->options.values[OPT_PLACEMENT].text);
 }
 
-// Collective. The text, on root; with it the parts of which others know only that they are there.
+// Reads the text on root and runs its parts. Collective. The other ranks only learn that a part
+// follows.
 static enum mmul_status read_text(const struct call *call,
                                   const struct mmul_script_request *request, struct job *job,
                                   enum word *word, struct mmul_error *err) {
@@ -440,11 +449,11 @@ static enum mmul_status read_text(const struct call *call,
         mmul_interrupt_goes_on(false);
     }
     if (call->is_root && err->status != MMUL_OK)
-        job->script = NULL; // it is gone
+        job->script = NULL; // the failed call destroyed the script
     struct mmul_error broken = {.status = MMUL_OK};
     enum mmul_status status = say(call, word, &broken);
     while (status == MMUL_OK && !call->is_root && (*word == PART || *word == APART)) {
-        // Who fails in a part has failed on all ranks, and root says so next.
+        // A failure in a part is known to all ranks, and root announces the end next.
         (void)(*word == PART ? run_part(call, job, err) : run_apart(call, job, NULL, NULL, err));
         status = say(call, word, &broken);
     }
@@ -453,14 +462,14 @@ static enum mmul_status read_text(const struct call *call,
     return err->status;
 }
 
-// Root, in the end.
+// Prints notices about header lines at the end.
 static void tell_of_headers(const struct call *call, const struct mmul_script *script) {
     const struct mmul_matrix *matrix;
     for (int i = 0; script != NULL && (matrix = mmul_script_input(script, i, NULL)) != NULL; i++)
         mmul_print_header(call, matrix);
 }
 
-// Of several programs: all of them, before the last one's own lines.
+// Prints totals of several programs, before the report of the last one.
 static void tell_of_all(const struct job *job) {
     struct mmul_programs_summary all = job->parts;
     FILE *stream = stream_of(job);
@@ -543,13 +552,13 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
-    all.no_sync = is_on(call, OPT_SYNC);           // the second word of on|off
-    all.skips_nan = is_on(call, OPT_ON_NAN);       // of stop|skip
-    all.missing_is_nan = is_on(call, OPT_MISSING); // of refuse|nan
+    all.no_sync = is_on(call, OPT_SYNC);           // index in on|off
+    all.skips_nan = is_on(call, OPT_ON_NAN);       // index in stop|skip
+    all.missing_is_nan = is_on(call, OPT_MISSING); // index in refuse|nan
     const struct option_value *dtype = &call->options.values[OPT_DTYPE];
     all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
     all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
-    all.common_types &= !all.use_float32; // that asks for the result's type, too
+    all.common_types &= !all.use_float32; // float32 was requested for the result, too
     const char *placement = call->options.values[OPT_PLACEMENT].text;
     if (call->is_root && err->status == MMUL_OK && placement != NULL)
         mmul_placements_read(placement, &job.placements, err);
@@ -561,7 +570,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     mmul_script_destroy(job.script);
     mmul_placements_destroy(job.placements);
     if (job.metrics != NULL)
-        fclose(job.metrics); // of a run that failed
+        fclose(job.metrics); // still open after a failure
     if (job.lines != NULL)
         fclose(job.lines);
     free(job.told);
@@ -583,7 +592,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
         const char *equals = strchr(call->operands[i], '=');
         if (equals != NULL && equals != call->operands[i])
             continue;
-        // Of a long one both ends.
+        // A long setting is shown by its beginning and end.
         const size_t length = strlen(call->operands[i]);
         const bool is_long = length > 60;
         mmul_cli_fail(err, MMUL_ERR_USAGE, "run: expected NAME=VALUE, found '%.*s%s%s'",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// split: a matrix into shard files, by rows or columns, equally or by weights.
+// split: divides a matrix into shard files by rows or columns, equally or by weights.
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-// How many parts, and a weight for each; *weights is released with free().
+// Chooses the number of parts and a weight for each; *weights is released with free().
 static enum mmul_status choose_weights(const struct call *call, int *parts, double **weights,
                                        struct mmul_error *err) {
     const struct option_value *values = call->options.values;
@@ -61,7 +61,7 @@ static enum mmul_status print_shards(const char *path, const struct mmul_matrix_
                                      const struct mmul_split_options *split,
                                      struct mmul_error *err) {
     const struct mmul_shape shape = info->shape;
-    // Of types that a .bin has not they are .npy.
+    // Types that .bin lacks are written as .npy.
     bool is_bin = mmul_format_holds(MMUL_FORMAT_BIN, info->stored) == info->stored;
     const char *ending = mmul_format_ending(is_bin ? MMUL_FORMAT_BIN : MMUL_FORMAT_NPY);
     char name[256], *text = NULL;

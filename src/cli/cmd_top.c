@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// top: jobs of this user on this machine while they run, without a word to them.
+// top: shows running jobs of this user on this machine. Reads the files that jobs publish, without
+// contacting the jobs.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// tune: parameters of CLBlast's kernels for one OpenCL device of this machine, from its tuners or
-// from the files they have left, kept for later runs.
+// tune: finds parameters of CLBlast's kernels for one OpenCL device of this machine and stores them
+// for later runs. The parameters come from CLBlast's tuners or from files that they left.
 #include <stdlib.h>
 
 #include "cli/failure.h"
 #include "cli/print.h"
 
-// The first device that `auto` would take.
+// Chooses the first device that `auto` would use.
 static enum mmul_status choose_device(char name[static 16], struct mmul_error *err) {
     struct mmul_probe *probe = NULL;
     const struct mmul_device_info *devices = NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// verify: is C = alpha op(A) op(B)? The library's check, on three files, without multiplying.
+// verify: checks C = alpha op(A) op(B) on three files with the library's check, without
+// multiplying.
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/operands.h"

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Straight lines between points, a dot in each column of dots, and as many above each other as join it to the next one.
+// Draws straight lines between points: one dot per column of dots, plus vertical dots that connect
+// it to its neighbor.
 #include "cli/curve.h"
 
 #include <math.h>
 #include <stddef.h>
 
-enum { DOTS_ACROSS = 2, DOTS_DOWN = 4 }; // of a cell of Braille
+// Dots of a Braille cell.
+enum { DOTS_ACROSS = 2, DOTS_DOWN = 4 };
 
 struct picture {
     const struct curve *curve;
     wchar_t *cells;
-    int across, down;  // dots of a cell
-    int width, height; // dots of all
+    int across, down;  // dots per cell
+    int width, height; // dots of the picture
 };
 
 static void set_dot(const struct picture *p, int x, int y) {
-    // Unicode's order of the dots, by row and column.
+    // Bits of Unicode's Braille patterns, by row and column.
     static const int bits[DOTS_DOWN][DOTS_ACROSS] = {
         {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     wchar_t *cell = &p->cells[y / p->down * p->curve->columns + x / p->across];
@@ -25,7 +27,7 @@ static void set_dot(const struct picture *p, int x, int y) {
         *cell = L'*';
 }
 
-// The range of the finite points; returns how many there are.
+// Finds the range of the finite points and returns their number.
 static int find_range(const struct curve *c, double *least, double *most) {
     int finite = 0;
     *least = INFINITY;
@@ -40,7 +42,7 @@ static int find_range(const struct curve *c, double *least, double *most) {
     return finite;
 }
 
-// y at some x, from the point before to the one behind it.
+// Interpolates y at x between the neighboring points.
 static double value_at(const struct curve *c, double x) {
     int before = -1;
     for (int i = 0; i < c->count; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Commands that are a program of one line: add, sub, transpose, map, reduce, topk. What they compute, and with
-// what, is in the text that they make of their words.
+// Commands that are programs of one line: add, sub, transpose, map, reduce, topk. Each builds its
+// text from its operands; the library computes.
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 #include "cli/run_script.h"
 #include "mpimatmul.h"
 
-// -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format. Saves `result` there.
+// Runs the line and saves `result` to -o, or to <A>_<what>[_<B>] in the current folder with the
+// ending of A's format.
 static enum mmul_status run_line(const struct call *call, struct mmul_line *line, const char *what,
                                  const char *const operands[2], struct mmul_error *err) {
     char path[MMUL_LINE_PATH] = "", between[64];
@@ -28,7 +29,7 @@ static enum mmul_status run_line(const struct call *call, struct mmul_line *line
     return mmul_line_run(call, line, err);
 }
 
-// ---------------------------------------------------------------------------------- add, sub, ...
+// ---------------------------------------------------------------------------- add, sub, transpose
 
 static enum mmul_status run_pair(const struct call *call, struct mmul_error *err) {
     struct mmul_line line = {.length = 0};
@@ -54,7 +55,7 @@ static const char *const maps[] = {
     "normalize", "rms_norm", "layer_norm", "argmax", "argmin",   "sort",  "argsort", NULL};
 static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std", NULL};
 
-// OP, one of a list of words.
+// Checks OP against a list of words.
 static enum mmul_status check_word(const struct call *call, const char *const *words,
                                    struct mmul_error *err) {
     const char *word = call->operands[0], *nearest = mmul_nearest(word, words);
@@ -79,7 +80,7 @@ static enum mmul_status check_reduce(const struct call *call, struct mmul_error 
     return check_word(call, reductions, err);
 }
 
-// OP(A), and `more` behind it.
+// Runs OP(A) with further arguments from `more`.
 static enum mmul_status run_word(const struct call *call, const char *more,
                                  struct mmul_error *err) {
     struct mmul_line line = {.length = 0};
@@ -106,7 +107,7 @@ static enum mmul_status run_reduce(const struct call *call, struct mmul_error *e
 
 // ------------------------------------------------------------------------------------------- topk
 
-// One expression, so that errors speak of files.
+// Adds the rows as one expression, so that errors mention files.
 static void add_rows(const struct call *call, struct mmul_line *line, const char *path) {
     const bool is_normalized = call->options.values[OPT_NORMALIZE_ROWS].number != 0;
     mmul_line_add(line, is_normalized ? "normalize(" : "");

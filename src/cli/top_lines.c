@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers with their units, in as few characters as say enough.
+// Formats numbers with units in few characters.
 #include "cli/top_lines.h"
 
 #include <math.h>
@@ -9,14 +9,14 @@
 
 #include "cli/progress.h"
 
-// Silence that is worth a word.
+// ^Silence of a job that is reported.
 static const double LONG_SILENCE_SECONDS = 5;
 
 const char *const mmul_top_headings[TOP_COLUMNS] = {
     "rank", "host", "device", "computes", "GFLOP/s", "share", "done", "memory", "temp", "power"};
 const char mmul_top_alignment[TOP_COLUMNS + 1] = "rlllrrrrrr";
 
-// Nothing where a value is not known.
+// Appends text; does nothing if `value` is unknown (NaN).
 static void add(double value, char *text, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static void add(double value, char *text, size_t capacity, const char *format, ...) {

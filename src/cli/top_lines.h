@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// What is said of a job, as text: on the screen of `top` and in its table alike. What is not known is "-".
+// Text about a job, shared by the screen and the table of `top`. Unknown values are "-".
 #pragma once
 
 #include "mpimatmul_local.h"
 
-// "multiply 45 %, 350.2 GFLOP/s, 4 s left, 12 s so far"; of who has been silent for long that, too.
+// Formats "multiply 45 %, 350.2 GFLOP/s, 4 s left, 12 s so far", and the silence of a job that has
+// not reported for long.
 void mmul_top_state(const struct mmul_job_state *job, char text[static 256]);
 
-// "turn 7 of 2000, 0.85 turns/s, 13.6 windows/s"; "" outside of loops.
+// Formats "turn 7 of 2000, 0.85 turns/s, 13.6 windows/s"; "" outside of loops.
 void mmul_top_turn(const struct mmul_job_state *job, char text[static 128]);
 
-// "loss 2.34567  accuracy 0.91"; "": nothing was printed yet.
+// Formats "loss 2.34567  accuracy 0.91"; "" if nothing was printed yet.
 void mmul_top_numbers(const struct mmul_job_state *job, char text[static 1024]);
 
-// Of a rank a cell for each column; headings, and the alignment of the columns ('l' or 'r').
+// One cell per column for each rank, with headings and column alignment ('l' or 'r').
 enum top_column {
     TOP_RANK,
     TOP_HOST,

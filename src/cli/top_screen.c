@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is drawn, from above: the job, how far it is, its loop, what it has printed, a table of its ranks, its curve,
-// the keys. All of it is drawn anew each time; ncurses sends what has changed.
+// The screen, from top to bottom: job, progress, loop, printed numbers, table of ranks, curve,
+// keys. Everything is redrawn each time; ncurses sends only the differences.
 #include "cli/top_screen.h"
 
 #include <langinfo.h>
@@ -20,22 +20,22 @@
 enum { TICK_MILLISECONDS = 500, LINE_MOST = 1024, CURVE_ROWS_LEAST = 4, CURVE_ROWS_MOST = 12 };
 
 struct screen {
-    struct mmul_jobs *jobs; // owned: as shown
-    char id[24];            // of the job that is shown; "": none yet
-    bool has_ended;         // it is not there any more
-    int first_rank;         // of the table's
+    struct mmul_jobs *jobs; // owned; the data shown
+    char id[24];            // job shown; "" if none yet
+    bool has_ended;         // the job shown has ended
+    int first_rank;         // first rank shown in the table
     bool is_utf8;
 };
 
-static volatile sig_atomic_t stopped_by; // a signal; 0: none yet
+static volatile sig_atomic_t stopped_by; // signal that ends the screen; 0 for none
 
 static void stop(int number) {
     stopped_by = number;
 }
 
-// ---------------------------------------------------------------------------------------- writing
+// ------------------------------------------------------------------------------------------- text
 
-// As many columns as there are: of a longer text both ends stay, with ".." between.
+// Writes at most `width` columns. A longer text keeps both ends, with ".." between them.
 static void put(int row, int column, int width, const char *text) {
     wchar_t line[LINE_MOST];
     if (width <= 0 || row < 0 || row >= LINES)
@@ -63,7 +63,7 @@ static void put_right(int row, int column, int width, const char *text) {
 
 // ------------------------------------------------------------------------------------------ ranks
 
-// Columns of numbers are as wide as they ever are; those of words share the rest.
+// Number columns have fixed widths; text columns share the rest.
 static void find_widths(int widths[TOP_COLUMNS]) {
     static const int fixed[TOP_COLUMNS] = {4, 8, 6, 9, 7, 5, 5, 9, 5, 6};
     int rest = COLS - (TOP_COLUMNS - 1);
@@ -84,7 +84,7 @@ static void put_cells(int row, const int widths[TOP_COLUMNS], const struct top_c
             put(row, at, widths[c], cells->text[c]);
 }
 
-// Returns the row behind them.
+// Returns the row after the table.
 static int draw_ranks(struct screen *screen, const struct mmul_job_state *job, int row, int rows) {
     int widths[TOP_COLUMNS];
     struct top_cells cells = {0};
@@ -112,7 +112,7 @@ static int draw_ranks(struct screen *screen, const struct mmul_job_state *job, i
     return row;
 }
 
-// ------------------------------------------------------------------------------------- everything
+// ----------------------------------------------------------------------------------------- screen
 
 static void draw_bar(const struct mmul_job_state *job, int row) {
     char bar[64] = "", state[256];
@@ -167,7 +167,7 @@ static void draw_job(struct screen *screen, const struct mmul_job_state *job) {
     mmul_top_numbers(job, text);
     if (text[0] != '\0')
         put(row++, 0, COLS, text);
-    // A heading and a rank at least, a line between; then what is left for a curve.
+    // The table needs a heading, one rank and a blank line; the curve gets the rest.
     int curve = job->curve_count > 1 ? end - row - job->rank_count - 2 : 0;
     const int most = end - row - 5;
     curve = job->curve_count > 1 && curve < CURVE_ROWS_LEAST + 1 ? CURVE_ROWS_LEAST + 1 : curve;
@@ -215,7 +215,7 @@ static void choose(struct screen *screen, int place) {
     screen->first_rank = 0;
 }
 
-// As things are now. A job that has ended is shown as it was last, until there is another one to be chosen.
+// Refreshes the jobs. A job that ended keeps its last state until another job is selected.
 static enum mmul_status look(struct screen *screen, struct mmul_error *err) {
     struct mmul_jobs *now = NULL;
     if (mmul_jobs_find(&now, err) != MMUL_OK)
@@ -232,7 +232,7 @@ static enum mmul_status look(struct screen *screen, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-// The next of those that there are; after one that has ended the first.
+// Selects the next job, or the first one after a job that ended.
 static enum mmul_status turn_to_next(struct screen *screen, struct mmul_error *err) {
     struct mmul_jobs *now = NULL;
     if (mmul_jobs_find(&now, err) != MMUL_OK)
@@ -247,7 +247,7 @@ static enum mmul_status turn_to_next(struct screen *screen, struct mmul_error *e
     return MMUL_OK;
 }
 
-// False: to leave.
+// Handles a key. Returns false to leave.
 static bool attend(struct screen *screen, int key, struct mmul_error *err) {
     const int page = LINES > 12 ? LINES - 12 : 1;
     switch (key) {
@@ -308,7 +308,7 @@ enum mmul_status mmul_top_screen(const char *id, struct mmul_error *err) {
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "top: no terminal '%s' is known here",
                              getenv("TERM") != NULL ? getenv("TERM") : "");
     }
-    // The terminal is to be as it was, whatever ends this; then it ends as others do.
+    // Restores the terminal after any of these signals, then lets the signal act normally.
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &ours, &before[i]);
     const enum mmul_status status = show(&screen, err);
