@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The command `mpimatmul` of a wheel that has the program in it (scripts/make-wheel): becomes that program. Beside the
-package, not in it, so that a start does not wait for numpy."""
+"""The command `mpimatmul` of a wheel that contains the program (scripts/make-wheel). Replaces this
+process by the program. Lives beside the package, so that a start does not import numpy."""
 import ctypes
 import os
 import re
@@ -11,7 +11,8 @@ _UNAVAILABLE = 69
 
 
 def _package_of(reason):
-    """Which of what the library needs the loader speaks of, and the package that has it; or nothing."""
+    """Returns the missing library that the loader's message names, and the package that contains
+    it. Returns (None, "?") for an unknown one."""
     with open(os.path.join(_PACKAGE, "needs"), encoding="utf-8") as needs:
         for name, package in map(str.split, needs):
             if re.search(rf"(^|/){re.escape(name)}:", reason):
@@ -20,7 +21,7 @@ def _package_of(reason):
 
 
 def main():
-    """Tries the library, of which the loader would say less, and starts the program."""
+    """Loads the library first, for a better message than the loader's, then runs the program."""
     library, program = os.path.join(_PACKAGE, "lib", "libmpimatmul.so.0"), os.path.join(_PACKAGE, "bin", "mpimatmul")
     try:
         ctypes.CDLL(library)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""mpimatmul: matrices on whatever machines are at hand, one MPI rank per GPU or CPU.
+"""mpimatmul: matrices on a cluster of mixed machines, one MPI rank per GPU or CPU.
 
     import mpimatmul as mm                    # python3 script.py, or mpirun ... python3 script.py
     x, w = mm.load("x.npy"), mm.load("w.npy")
     y = mm.relu(x @ w) @ w.T                  # nothing is computed yet
     mm.save("y.npy", y)                       # one job: relu(x @ w) stays on the ranks
 
-All ranks run the same script. Names are those of programs (`mpimatmul run`): a program file is also a script,
-`python3 -m mpimatmul FILE`.
+All ranks run the same script. Names are those of programs (`mpimatmul run`); a program file is also
+a script, `python3 -m mpimatmul FILE`.
 
-Functions marked collective are called by all ranks. Who waits in one for a rank that does not come says so after
-MPIMATMUL_WAIT_SECONDS (10); one that has ended ends the job. MPIMATMUL_LIBRARY names the library,
-MPIMATMUL_SHARD_DIR the folder of kept values.
+A function marked collective must be called by all ranks. A rank that waits in one for longer than
+MPIMATMUL_WAIT_SECONDS (10) prints a message; a rank that has ended ends the job. MPIMATMUL_LIBRARY
+is the path of the library, MPIMATMUL_SHARD_DIR the folder of persistent values.
 """
 from . import _names, _report, debug, nn, optim
 from ._begin import init, rank, size

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""python3 -m mpimatmul FILE: a program of `mpimatmul run` under Python, computed in one job at its end."""
+"""python3 -m mpimatmul FILE: runs a program of `mpimatmul run` under Python, as one job at its
+end."""
 import functools
 import os
 import sys
@@ -28,14 +29,14 @@ def _fail(status, text, hint=""):
 
 
 def _place(error, path):
-    """The line of the program that is to blame: the innermost one."""
+    """Returns the innermost line of the program that led to the error."""
     lines = [line for file, line in ((f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__))
              if file == path]
     return f"{os.path.basename(path)}:{lines[-1]}: " if lines else ""
 
 
 def main():
-    """As the usage says."""
+    """Runs the command line as described in USAGE."""
     if sys.argv[1:] in (["--help"], ["-h"]):
         sys.stdout.write(USAGE)
         return
@@ -46,7 +47,7 @@ def main():
         sys.exit((sys.stderr.write(USAGE.splitlines()[0] + "\n"), 64)[1])
     path = sys.argv[1]
     names = {name: getattr(mpimatmul, name) for name in mpimatmul.__all__}
-    for name in ("argmax", "argmin"):  # of programs they keep their axis
+    for name in ("argmax", "argmin"):  # programs keep the axis
         names[name] = functools.partial(names[name], keepdims=True)
     try:
         with open(path, encoding="utf-8") as file:
@@ -55,7 +56,7 @@ def main():
         _fail(66, f"cannot open '{path}': {error.strerror}")
     except SyntaxError as error:
         _fail(65, f"{os.path.basename(path)}:{error.lineno}:{error.offset}: {error.msg}")
-    except ValueError as error:  # not UTF-8, NUL bytes
+    except ValueError as error:  # not UTF-8, or NUL bytes
         _fail(65, f"'{path}' is no program: {error}")
     try:
         with mpimatmul.program():

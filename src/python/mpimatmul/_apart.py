@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What nodes compute apart, each on its own ranks, with no traffic between them. A value that they have so is one here,
-which stands for all: whoever reads it on a node has that node's."""
+"""Local training for DiLoCo: every node computes on its own ranks, without traffic between nodes.
+A per-node value is one Python object; a read on a node returns the node's own copy."""
 import ctypes as c
 
 from . import _library as lib
@@ -14,7 +14,7 @@ _REPLICATE, _EXACT = 4, 0  # enum mmul_placement_kind, mmul_split_rule
 
 
 class Nodes:
-    """Who there is, and what each can do of all. Collective."""
+    """The nodes of the job and their shares of the compute power. Collective."""
 
     def __init__(self):
         s = session()
@@ -25,7 +25,8 @@ class Nodes:
         self.shares, self.ranks = [node.share for node in found], [node.ranks for node in found]
 
     def cut(self, batch):
-        """Root's arrays, of equally many rows: of each node its own of them, as values, and how many, on root."""
+        """Splits root's arrays of equal length among the nodes. Returns each node's rows as values,
+        and on root their numbers."""
         if not batch or any(isinstance(x, Value) for x in batch):
             raise Error(64, "a batch is of arrays, one at least: every node gets rows of its own of them")
         offsets = (c.c_int64 * (self.count + 1))()
@@ -46,7 +47,8 @@ class Nodes:
                 [offsets[node + 1] - offsets[node] for node in range(self.count)])
 
     def average(self, values, seen):
-        """Of values that nodes have apart their mean, weighted, as values that all have. Collective."""
+        """Returns the weighted mean of per-node values as values shared by all nodes.
+        Collective."""
         every = max(sum(seen), 1)
         summands = compute([[v * (part / every / ranks) for v in values] for part, ranks in zip(seen, self.ranks)])
         return [Value(v.shape, lambda program, _, v=v: program.load_held(v.held, session().context), stored=v.stored)
@@ -54,7 +56,7 @@ class Nodes:
 
 
 def everywhere(value):
-    """The value, whole on every node once it is computed: what nodes have apart is."""
+    """Returns the value replicated on every node. A per-node value is returned unchanged."""
     if value.is_apart or value.is_everywhere:
         return value
     made = place(value, "replicate")
@@ -63,7 +65,7 @@ def everywhere(value):
 
 
 class _NodeProgram(Program):
-    """That of one node."""
+    """The program of one node."""
 
     def load_leaf(self, leaf):
         try:
@@ -73,7 +75,8 @@ class _NodeProgram(Program):
                         'x = mm.persist(mm.place(x, "replicate")), before the first step') from error
 
     def hold_whole(self, value, number):
-        """It stays on all ranks, under a number that the nodes before have for it; 0: they have none."""
+        """Holds the value on all ranks of the node. number: the number that earlier nodes got, or 0
+        for a new one."""
         placed, held = c.c_int(), c.c_int64(number)
         check(library.mmul_program_place, self.handle, self.add(value), _REPLICATE, self.word("value").encode(),
               c.byref(placed))
@@ -82,8 +85,8 @@ class _NodeProgram(Program):
 
 
 def compute(values):
-    """Computes values, of each node as many, and leaves them there: those of the first one, which stand for all.
-    Collective."""
+    """Computes per-node values, equally many for each node, and leaves them on the nodes. Returns
+    the first node's values, which stand for all. Collective."""
     s, programs, options = session(), [], program_options()
 
     def build():

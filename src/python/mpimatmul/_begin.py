@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The one session of the process: begun when it is first needed, by the ranks together; and what they do together."""
+"""The session of the process, which starts on first use by all ranks together, and the decorator
+for collective functions."""
 import ctypes as c
 import functools
 import os
@@ -14,9 +15,11 @@ OPTIONS = {"weights": None, "float32": False, "record": False, "placements": Non
 
 
 def init(device=None, threads=0, weights=None, dtype=None, record=False, placement=None):
-    """Collective; called by itself with these defaults when it is first needed. `device` as of `mul --device`. dtype
-    "float32": what is float64 is read as float32. record: for `debug.worker_statistics`.
-    placement: root's file that says where values are to be, by the names of `signal`."""
+    """Starts the session. Collective. Called automatically with the defaults on first use.
+
+    device: as for `mul --device`. dtype "float32": float64 inputs are read as float32. record:
+    collects data for `debug.worker_statistics`. placement: root's file with requested placements,
+    by the names of `signal`."""
     global _session
     if dtype not in (None, "float32"):
         raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
@@ -41,21 +44,22 @@ def _read_placements(path):
 
 def session():
     found = _session or init()
-    if not found.is_here:  # MPI and the context have not come along
+    if not found.is_here:  # MPI and the context do not survive fork()
         raise Error(64, "values are computed by the process that has begun with it: this is a child of fork()",
                     "start children by multiprocessing's spawn, or fork before the first value")
-    if found.thread != threading.get_ident():  # MPI's calls and the context's are of one thread
+    if found.thread != threading.get_ident():  # MPI and the context belong to one thread
         raise Error(64, "values are computed by the thread that has begun with it")
     return found
 
 
 def begun():
-    """The session, where one has begun in this process; else None."""
+    """Returns the session if it has started in this process, else None."""
     return _session if _session and _session.is_here else None
 
 
 def collective(kind):
-    """A function that all ranks call, or another one of its kind, which meets the same calls of the others."""
+    """Decorates a function that all ranks call. Functions of one kind may be mixed between
+    ranks."""
     def decorate(function):
         @functools.wraps(function)
         def call(*args, **kwargs):
@@ -66,10 +70,10 @@ def collective(kind):
 
 
 def rank():
-    """Number of this rank, from 0, which is root; 0 where there is one."""
+    """Returns the number of this rank, from 0. Rank 0 is root."""
     return session().rank
 
 
 def size():
-    """How many ranks run the script."""
+    """Returns the number of ranks."""
     return session().size

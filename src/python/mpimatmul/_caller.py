@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The script that calls us: its places and its words for values, and tracebacks that end in it."""
+"""Information about the calling script: its line, its names for values, and tracebacks that end in
+it."""
 import contextlib
 import functools
 import os
@@ -14,19 +15,20 @@ def _is_ours(frame):
 
 
 def frame():
-    """The innermost one that is not ours, or None."""
+    """Returns the innermost frame outside of this package, or None."""
     found = sys._getframe(1)  # pylint: disable=protected-access
     while found is not None and found.f_globals.get("__package__") == _OURS:
         found = found.f_back
     return found
 
 
-_fixed = None  # what place() is meanwhile
+_fixed = None  # cached result of place()
 
 
 @contextlib.contextmanager
 def at_this_line():
-    """with at_this_line(): what is made inside is made by the line that is under way now, without a look each time."""
+    """with at_this_line(): all values made inside get the current line of the script, found only
+    once."""
     global _fixed
     before, _fixed = _fixed, place()
     try:
@@ -36,7 +38,7 @@ def at_this_line():
 
 
 def place():
-    """The line of the script that is under way: "script.py:12"."""
+    """Returns the current line of the script: "script.py:12"."""
     if _fixed is not None:
         return _fixed
     found = frame()
@@ -49,7 +51,7 @@ def _shown(file, line):
 
 
 def depth():
-    """The script's, as the caller counts frames: 1 is the caller."""
+    """Returns the frame depth of the script as seen by the caller; 1 is the caller."""
     found, count = sys._getframe(1), 1  # pylint: disable=protected-access
     while found is not None and _is_ours(found):
         found, count = found.f_back, count + 1
@@ -57,7 +59,8 @@ def depth():
 
 
 def things(kind):
-    """Those of a kind that the script has names for where it is: (name, thing), local ones first."""
+    """Yields (name, object) for all objects of a kind that the script can name here, local names
+    first."""
     found = frame()
     if found is None:
         return
@@ -69,7 +72,7 @@ def things(kind):
 
 
 def names(kind):
-    """Of values, by id() of what is computed with: what the script calls them where it is."""
+    """Returns the script's names for values, by id() of the computed value."""
     known = {}
     for name, value in things(kind):
         known.setdefault(id(value.current()), name)
@@ -77,7 +80,7 @@ def names(kind):
 
 
 def _outside(trace):
-    """A traceback without what is ours, and what that has called in Python's own modules."""
+    """Returns the traceback without frames of this package and of Python modules it called."""
     if trace is None:
         return None
     rest = _outside(trace.tb_next)
@@ -87,7 +90,8 @@ def _outside(trace):
 
 
 def trim(error):
-    """Makes the exception, and those that it comes from, look as if the script had raised them."""
+    """Removes internal frames from the exception and its causes, as if the script had raised
+    them."""
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Steps that are replayed. The first calls of a structure run the ordinary way and are traced: which leaves the job of
-the step has, where they come from, which numbers it is told, and where its results go. When two calls in a row made the
-same job, the next ones change leaves and numbers of that program (mmul_program_change) and run it again, without any
-Python of the step.
+"""Replays a step of a script. The first calls of a structure run normally and are traced. A trace
+records the leaves of the step's job and their sources, the numbers, and the destinations of the
+results. After two equal jobs in a row, later calls only change leaves and numbers of that program
+(mmul_program_change). They run it again without the step's Python code.
 
-A replay repeats the job and nothing else, so what else a step does is looked for: _reach.py knows what it reads, and
-the trace what it has changed. All ranks replay a call, or none does.
+A replay repeats the job and nothing else, so other effects of a step must be found. _reach.py finds
+what the step reads, the trace finds what it changes. Either all ranks replay a call or none does.
 """
 import ctypes as c
 import functools
@@ -22,16 +22,16 @@ from ._program import program_options, release
 from ._reach import Reach, is_plain
 from ._values import Value, arrays, persist
 
-_STRUCTURES = 64  # of one step
-_TRACES = 6  # of one structure that differ, one after the other
-_RECORDS = 8  # of one structure, for what a step reads around it
+_STRUCTURES = 64  # limit per step
+_TRACES = 6  # limit of differing traces in a row, per structure
+_RECORDS = 8  # limit per structure, for variants of the surrounding state
 _SAYS = {"evaluate": "reads or prints a value", "item": "reads a value", "array": "makes an array",
          "load": "loads a file", "save": "saves",
          "keep": "keeps rows", "local": "reads a value"}
 
 
 class _Token:
-    """The ranks hold a value as long as this is there."""
+    """Keeps a value held by the ranks. The value is released together with this object."""
     __slots__ = ("number",)
 
     def __init__(self, number):
@@ -42,7 +42,7 @@ class _Token:
 
 
 def _like(template):
-    """Another value of the same structure, of which nothing is known yet."""
+    """Returns a new value with the structure of the template, without data."""
     made = Value.__new__(Value)
     variables = made.__dict__
     variables.update(template.__dict__)
@@ -51,9 +51,10 @@ def _like(template):
 
 
 class Late(Value):
-    """A value of a replayed step that its job has not held: what it is made of is made when somebody asks for it."""
+    """An intermediate value of a replayed step that its job does not hold. The operands are built
+    on first use."""
 
-    def __init__(self, template, replayed):  # pylint: disable=super-init-not-called # it is what the template is
+    def __init__(self, template, replayed):  # pylint: disable=super-init-not-called # a copy
         own = self.__dict__
         own.update(template.__dict__)
         for name in _NOT_OWN:
@@ -93,25 +94,28 @@ for _name in _LAZY:
 
 
 class _Replayed:
-    """Values of one replay by those of the trace."""
+    """Maps values of the trace to values of one replay."""
 
     def __init__(self, known, said, turned):
-        self.said, self.turned = said, turned  # numbers of optimizers; by how much turns of dropout are other ones
-        self.known = known  # by id() of those of the trace: leaves, and what is held
-        self.late = weakref.WeakValueDictionary()  # the same of those that lead here: no circle keeps what is held
+        # Numbers of optimizers; offsets between the dropout iterations of replay and trace.
+        self.said, self.turned = said, turned
+        self.known = known  # by id() of the traced value: leaves and held values
+        # Intermediate values, by id() as well. Weak references avoid a cycle that would keep held
+        # values.
+        self.late = weakref.WeakValueDictionary()
 
     def new(self, template):
         found = self.known.get(id(template))
         if found is None:
             found = self.late.get(id(template))
         if found is None and not template.operands and template.gradients is None:
-            return template  # a leaf of no call
+            return template  # a leaf that does not change between calls
         if found is None:
             found = self.late[id(template)] = Late(template, self)
         return found
 
     def numbers_in(self, template):
-        """Its operands, of which the numbers are those of the replay."""
+        """Returns the operands of the template, with the numbers of this replay."""
         operands = list(template.operands)
         for i, of in template._given:
             operands[i] = self.said[of]
@@ -128,19 +132,20 @@ class _Replayed:
 
 
 class Recorder:
-    """What is seen of a step while it runs the ordinary way."""
+    """Observes a step while it runs normally."""
 
     def __init__(self):
         self.reason, self.program = None, None
-        self.arrays, self.held = [], []  # leaves of jobs, and their numbers there
+        # Leaves of the job with their numbers in the program.
+        self.arrays, self.held = [], []
 
     def watch(self, kind, name):
-        """What ranks do together."""
+        """Called for every collective operation."""
         if kind != "persist":
             self.reason = self.reason or _SAYS.get(kind, f"calls {name}()")
 
     def take(self, program):
-        """A job is about to run."""
+        """Called before a job runs."""
         if self.program is not None:
             self.reason = self.reason or "computes in more than one job"
             return
@@ -149,15 +154,15 @@ class Recorder:
 
 
 class _Source:
-    """Where a leaf of the step comes from, and where its next value goes: an argument, a parameter, or what an
-    optimizer remembers."""
+    """The source of a leaf, which is also the destination of its next value: an argument, a
+    parameter, or the state of an optimizer."""
     __slots__ = ("kind", "of", "name", "before")
 
     def __init__(self, kind, of, name=None, before=None):
         self.kind, self.of, self.name, self.before = kind, of, name, before
 
     def now(self, given):
-        """The value that it is; given: values among the arguments."""
+        """Returns the current value. given: the values among the arguments."""
         if self.kind == "parameter":
             return self.of._leaf
         if self.kind == "argument":
@@ -180,29 +185,30 @@ def _sources(reach, given):
 
 
 def _states(reach):
-    """What optimizers remember, by the optimizer's number, the parameter's and its name."""
+    """Returns the state of the optimizers, by optimizer number, parameter number and name."""
     return {(k, i, name): value for k, o in enumerate(reach.optimizers) for i, state in enumerate(o.state)
             for name, value in state.items()}
 
 
 class Record:
-    """A traced step, and its replay."""
+    """A traced step and its replay."""
 
     def __init__(self, reach, given):
         self.reach, self.sources = reach, _sources(reach, given)
         self.states, self.turns = _states(reach), [o.turn for o in reach.optimizers]
         self.slots = [(s.of._leaf.slot, s.of._leaf.slot.grad) for s in self.sources if s.kind == "parameter"]
-        self.layers = {}  # dropout: its turn before
+        self.layers = {}  # dropout layers with their iteration before the trace
         self.result, self.program, self.reason, self.signature = None, None, None, None
-        self.doubt = "is another one at every call"  # where that stays so
+        self.doubt = "is another one at every call"  # reason if the step differs at every call
         self.said = {}
         for module in reach.layers():
             self.layers[module] = module._turn
 
-    # ------------------------------------------------------------------------------- after the trace
+    # ------------------------------------------------------------------------------ after the trace
 
     def end(self, recorder, result):
-        """The step has run: what its replay needs. reason says why it can have none."""
+        """Collects the data for a replay after the step has run. `reason` says why no replay is
+        possible."""
         self.result, self.program = result, recorder.program
         self.reason = recorder.reason or self.reach.reason or self.reach.changed()
         if self.program is None or self.reason is not None:
@@ -214,7 +220,7 @@ class Record:
             self.sources.append(_Source("state", owner, name, self.states.get((k, i, name))))
         self.passed = [o.turn - turn for o, turn in zip(self.reach.optimizers, self.turns)]
         self.drawn = {module: module._turn - turn for module, turn in self.layers.items()}
-        # Where results go: (source, value of the trace); and gradients that stay.
+        # Destinations of results as (source, value of the trace), and gradients that remain.
         self.targets = [(s, s.now(())) for s in self.sources if s.kind in ("parameter", "state")
                         and s.now(()) is not s.before]
         self.grads = [(slot, slot.grad) for slot, before in self.slots if slot.grad is not before]
@@ -222,7 +228,8 @@ class Record:
             self._bind(recorder)
 
     def _bind(self, recorder):
-        """Root: the program's leaves, numbers and results by what they come from and go to."""
+        """Root: maps leaves, numbers and results of the program to their sources and
+        destinations."""
         program, places = self.program, {}
         for n, s in enumerate(self.sources):
             if s.before is not None:
@@ -231,7 +238,7 @@ class Record:
         for bound, leaves in ((self.held, recorder.held), (self.matrices, recorder.arrays)):
             for leaf, number in leaves:
                 n = places.get(id(leaf))
-                if n is None:  # a parameter that was loaded is made of such a one, once
+                if n is None:  # a loaded parameter is made of such a value once
                     self.doubt = "reads a value that is neither an argument nor a parameter"
                     return
                 if self.sources[n].kind != "constant":
@@ -269,7 +276,7 @@ class Record:
         return thing
 
     def _make_changes(self):
-        """The memory in which root tells the library."""
+        """Allocates the structs that pass changes to the library. Root only."""
         self.c_numbers = (lib.NumberChange * len(self.numbers))(*((v, i, 0) for v, i, _ in self.numbers))
         self.c_draws = (lib.DrawChange * len(self.draws))(*((v, d[0]._seed, 0) for v, d in self.draws))
         self.c_matrices = (lib.MatrixChange * len(self.matrices))(*((v, None) for _, v in self.matrices))
@@ -280,17 +287,17 @@ class Record:
             number_count=len(self.numbers), draw_count=len(self.draws), matrix_count=len(self.matrices),
             held_count=len(self.held), hold_count=len(self.holds), holds=self.c_holds)
         self.turns_of = {id(o): n for n, o in enumerate(self.reach.optimizers)}
-        # By optimizer and the turn of the step that it makes, counted from the one before: which numbers.
+        # Indices of numbers, by optimizer and step relative to the previous one.
         self.asked = {}
         for at, (_, _, (owner, index, turn)) in enumerate(self.numbers):
             n = self.turns_of[id(owner)]
             self.asked.setdefault((n, turn - self.turns[n]), []).append((at, index))
 
-    # ------------------------------------------------------------------------------------- a replay
+    # --------------------------------------------------------------------------------------- replay
 
     def fits(self, given):
-        """Local. Is all that the step reads what it was? Root: and the program is changed to compute with what there is
-        now."""
+        """Returns true if everything that the step reads is unchanged. On root, also changes the
+        program to the current values. Local."""
         if not self.reach.holds():
             return False
         self.now = [s.now(given) for s in self.sources]
@@ -327,20 +334,20 @@ class Record:
         return is_done.value
 
     def end_of_it(self):
-        """It is replayed no more."""
+        """Ends the use of this record for replays."""
         if session().rank == 0:
             self.close()
         self.program.clean()
 
     def close(self):
-        """Root: matrices of the replay before."""
+        """Closes the matrices of the previous replay. Root only."""
         for each in self.c_matrices:
             if each.matrix:
                 library.mmul_matrix_close(c.c_void_p(each.matrix))
                 each.matrix = None
 
     def run(self):
-        """Collective: the job, and what the step has left by then. What the step returns."""
+        """Runs the job, applies the effects of the step and returns its result. Collective."""
         s, options = session(), program_options()
         plan, values = c.c_void_p(), c.c_void_p()
 
@@ -361,14 +368,15 @@ class Record:
             if not s.is_left(clean):
                 clean()
             else:
-                self.reason = "left"  # the library is still at it
+                self.reason = "left"  # the library still uses the record
         return self._leave(s)
 
     def _leave(self, s):
         known = {id(source.before): value for source, value in zip(self.sources, self.now)
                  if source.before is not None and value is not None}
         turned = {layer: layer._turn - turn for layer, turn in self.layers.items()}
-        replayed, stays = _Replayed(known, self.said, turned), []  # stays: until results are made
+        # `stays` holds values until the results exist.
+        replayed, stays = _Replayed(known, self.said, turned), []
         if s.rank == 0:
             for template, number in zip(self.holds, self.c_holds):
                 if template.leaves:
@@ -408,7 +416,7 @@ _TYPES = {"?": lib.BOOL, "q": lib.I64, "l": lib.I64, "d": lib.F64, "f": lib.F32}
 
 
 class _Looking:
-    """In place of a program: a file that was written to says so."""
+    """Stands in for a program while a file checks that it was not modified."""
 
     @staticmethod
     def load_shared(*_):
@@ -416,13 +424,13 @@ class _Looking:
 
 
 class _Structure:
-    """Of the arguments of a step: what is known of it."""
+    """Records for one structure of a step's arguments."""
 
     def __init__(self):
         self.records, self.seen, self.unlike, self.reason, self.objects = [], set(), 0, None, ()
 
     def find(self, given):
-        """The record that fits now, or None."""
+        """Returns the record that fits now, or None."""
         if self.reason is None:
             for record in self.records:
                 if record.reason is None and record.fits(given):
@@ -430,7 +438,7 @@ class _Structure:
         return None
 
     def note(self, record):
-        """A step of it was traced. True: it is replayed from now on."""
+        """Adds a traced step. Returns true if the step is replayed from now on."""
         if record.reason is not None:
             self.reason = record.reason
             return False
@@ -449,7 +457,7 @@ class _Structure:
 
 
 class Compiled:
-    """A step that is replayed where it can be."""
+    """A step that is replayed if possible."""
 
     def __init__(self, function):
         functools.update_wrapper(self, function)
@@ -473,7 +481,8 @@ class Compiled:
         structure = self._structures.get(key)
         if structure is None:
             structure = self._structures[key] = _Structure()
-            structure.objects = taken.objects  # they stay, so that their numbers are theirs
+            # Keeps the objects alive, so that their id() stays unique.
+            structure.objects = taken.objects
             if len(self._structures) > _STRUCTURES:
                 structure.reason = "has ever new shapes or constants among its arguments"
         record = structure.find(given)
@@ -518,13 +527,13 @@ class Compiled:
 
 
 class _Taken:
-    """Arguments of a call: values among them, and what they are like."""
+    """The arguments of a call: the values among them, and a key that describes all of them."""
 
     def __init__(self):
         self.arrays, self.given, self.key, self.objects = [], [], [], []
 
     def take(self, thing):
-        """Notes it; what stands for it until all arrays are values."""
+        """Records an argument. Returns its placeholder until all arrays have become values."""
         if isinstance(thing, Value) and thing.current() is thing:
             self.given.append(thing)
             return thing
@@ -546,7 +555,7 @@ class _Taken:
         return thing
 
     def end(self, arguments, named):
-        """Collective where there are arrays, or values that are still to be computed: they are values, and computed."""
+        """Turns arrays into values and computes pending values. Collective if there are any."""
         if self.arrays:
             s = session()
             with s.together("array", "array"):
@@ -564,7 +573,7 @@ class _Taken:
 
 
 class _Place:
-    """In place of the value of an array among arguments."""
+    """Placeholder for an array among the arguments."""
     __slots__ = ("index",)
 
     def __init__(self, index):
@@ -582,8 +591,9 @@ def _placed(thing, given):
 
 
 def compile(step):  # pylint: disable=redefined-builtin
-    """A step that is traced once per structure and replayed from then on (torch.compile, jax.jit): a function of
-    values, arrays, constants and layers that ends with one `optimizer.step()` or `persist`.
+    """Compiles a step: traced once per structure, then replayed (compare torch.compile, jax.jit).
+    Collective. The step is a function of values, arrays, constants and layers that ends with one
+    `optimizer.step()` or `persist`.
 
         @mm.compile
         def step(x, y):
@@ -596,14 +606,16 @@ def compile(step):  # pylint: disable=redefined-builtin
         for x, y in batches:                  # arrays, or values
             loss = step(x, y)
 
-    A structure is shapes and types of the values, and all constants: those among the arguments, and those that the
-    step reads around it, such as `model.training`. Another one is traced anew: two calls that make the same job are
-    traced, the next one is a replay. Leaves, parameters, what optimizers remember and their numbers (lr, momentum,
-    betas, weight_decay, the step's number) are read at each call; dropout draws anew. A float among the arguments is a
-    constant: a rate that changes belongs to the optimizer.
+    The structure consists of shapes and types of the values, and of all constants: arguments and
+    surrounding state that the step reads, such as `model.training`. Each new structure is traced.
+    After two calls with the same job, the next call is a replay. Leaves, parameters, optimizer
+    state and its numbers (lr, momentum, betas, weight_decay, the step's number) are read at each
+    call, and dropout draws anew. A float argument is a constant, so a changing rate belongs in the
+    optimizer.
 
-    Arrays among the arguments become values (`array`); values that are still to be computed are computed first, in a
-    job of their own. A step that reads or prints a value, makes or loads one, changes variables, or draws random
-    numbers of Python is not replayed: it runs the ordinary way, with one warning that says why. What Python itself does
-    in a step, such as appending to a file by a method, happens when it is traced, and not in a replay. Collective."""
+    Arrays among the arguments become values (`array`). Pending values are computed first, in a job
+    of their own. A step is not replayed if it reads or prints a value, makes or loads one, changes
+    variables, or draws random numbers of Python. A step that cannot be replayed runs normally, with
+    one warning that names the reason. Other Python effects, such as a method that appends to a
+    file, happen during the trace but not in a replay."""
     return Compiled(step)

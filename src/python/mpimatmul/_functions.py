@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Functions that numpy has: parts of values, repeats, diagonals, truth values, sums of products by axes."""
+"""Functions known from numpy: flip, stack, split, tile, repeat, diagonals, truth values and
+einsum."""
 import math
 import operator
 
@@ -38,7 +39,7 @@ def _whole(name, given, least=None):
 
 
 def flip(x, axis=None):
-    """From the last element to the first, along all axes, one, or those of a tuple."""
+    """Reverses the elements along all axes, one axis, or those of a tuple."""
     x = as_value(x)
     axes = range(-x.ndim, 0) if axis is None else [_along("flip", x, a) for a in _sizes("axis", axis)]
     if len(set(axes)) < len(axes):
@@ -47,7 +48,7 @@ def flip(x, axis=None):
 
 
 def stack(values, axis=0):
-    """One behind the other along an axis that is new."""
+    """Joins values along a new axis."""
     values = [as_value(v) for v in values]
     if not values:
         raise Error(64, "stack of nothing")
@@ -67,7 +68,8 @@ def stack(values, axis=0):
 
 
 def split(x, indices_or_sections, axis=None):
-    """Parts along an axis (None: the first one): so many of one size, or between these places. A tuple."""
+    """Splits a value along an axis (None: the first). Returns a tuple of equal parts, or of the
+    parts between split positions."""
     x = as_value(x)
     along = (-1 if x.is_row else -x.ndim) if axis is None else _along("split", x, axis)
     size = x.shape[along]
@@ -87,7 +89,7 @@ def split(x, indices_or_sections, axis=None):
 
 
 def tile(x, reps):
-    """The whole, so often along each axis."""
+    """Repeats the whole value along each axis."""
     x, reps = as_value(x), _sizes("reps", reps)
     if len(reps) > 4 or min(reps, default=0) < 1:
         raise Error(64, f"reps is {reps}: expected 1 to 4 numbers of at least 1")
@@ -97,7 +99,7 @@ def tile(x, reps):
 
 
 def repeat(x, repeats, axis=None):
-    """Each element so often, along an axis (None: all of them, in a row)."""
+    """Repeats each element along an axis (None: all elements, as one row)."""
     x, count = as_value(x), _whole("repeats", repeats, 1)
     is_row = x.is_row or axis is None
     along = -1 if axis is None else _along("repeat", x, axis)
@@ -107,7 +109,7 @@ def repeat(x, repeats, axis=None):
 
 
 def outer(a, b):
-    """Products of all pairs of elements."""
+    """Returns the products of all pairs of elements."""
     made = apply("outer", [as_value(a), as_value(b)], ndim=2)
     made.is_row = False
     return made
@@ -129,7 +131,7 @@ tril = _triangle("tril", "above")
 
 
 def diag(x, k=0):
-    """Of one axis a matrix with it on diagonal k; of a matrix its diagonal k, which has one axis."""
+    """Returns a matrix with the given row on diagonal k, or diagonal k of a matrix as a row."""
     x = as_value(x)
     if x.ndim != 2:
         raise Error(64, f"diag of {x.ndim} axes: expected 1 or 2")
@@ -139,7 +141,7 @@ def diag(x, k=0):
 
 
 def eye(n, m=None, k=0):
-    """n x m (None: n), 1 on diagonal k, 0 elsewhere."""
+    """Returns an n x m matrix (None: n x n) with ones on diagonal k and zeros elsewhere."""
     n, m, k = _whole("n", n, 1), _whole("m", n if m is None else m, 1), _whole("k", k)
     if k >= m or -k >= n:
         return generate((n, m), "zeros")
@@ -149,17 +151,17 @@ def eye(n, m=None, k=0):
 
 
 def linspace(start, stop, num=50):
-    """numpy's numbers, as a row: the first and the last are given. Collective."""
+    """Returns numpy's linspace as a row, both ends included. Collective."""
     return array(numpy.linspace(start, stop, _whole("num", num, 1)))
 
 
 def normal(shape, seed=1):
-    """Of mean 0 and standard deviation 1, as `generate` has them."""
+    """Draws from the normal distribution with mean 0 and standard deviation 1, as `generate`."""
     return generate(shape, "normal", seed)
 
 
 def uniform(shape, seed=1, low=0.0, high=1.0):
-    """Uniform in [low, high)."""
+    """Draws uniformly from [low, high)."""
     if not low <= high:
         raise Error(64, f"uniform from {low:g} to {high:g}: expected low <= high")
     made = rand(shape, seed)
@@ -168,7 +170,7 @@ def uniform(shape, seed=1, low=0.0, high=1.0):
 
 
 def _terms(subscripts, values):
-    """The letters of two operands and of the result."""
+    """Returns the letters of both operands and of the result."""
     text = subscripts.replace(" ", "")
     terms, arrow, result = text.partition("->")
     terms = terms.split(",")
@@ -194,7 +196,8 @@ def _terms(subscripts, values):
 
 
 def einsum(subscripts, a, b):
-    """Sums over products of elements: "ij,jk->ik" is a product of matrices, "bij,bkj->kbi" one of stacks, turned."""
+    """Sums products of elements over labeled axes. "ij,jk->ik" is a matrix product, "bij,bkj->kbi"
+    a product of stacks with transposed operands."""
     a, b = as_value(a), as_value(b)
     one, other, result = _terms(subscripts, (a, b))
     sizes = dict(zip(one, a.shape[a.ndim - len(one):]))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A value as notebooks show it: what this rank knows of it without asking another one, and without computing."""
+"""The HTML of a value in notebooks: the facts known on this rank, without communication or
+computing."""
 import math
 
 from ._begin import begun
@@ -8,8 +9,8 @@ _ESCAPED = {ord(sign): f"&{name};" for sign, name in (("&", "amp"), ("<", "lt"),
 
 
 def shown(value):
-    """HTML: its sizes, type and whereabouts, and the first rows and columns where they have been computed and root is
-    asked."""
+    """Returns HTML with shape, type and location. On root also the first rows and columns, if
+    computed."""
     v = value.current()
     facts = [" &times; ".join(map(str, v.shape)), str(v.dtype), *(fact.translate(_ESCAPED) for fact in _whereabouts(v))]
     head = f"<div><b>{type(value).__name__}</b> {', '.join(facts)}</div>"
@@ -37,7 +38,7 @@ def _whereabouts(v):
 
 
 def _table(v):
-    """Of the first matrix."""
+    """Returns a table of the first matrix."""
     rows, cols = v.corner.shape
     has_more = rows < v.shape[-2] or math.prod(v.shape[:-2]) > 1
     lines = [[f"{x:d}" if v.integers else f"{x:.6g}" for x in row.tolist()] for row in v.corner]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Losses, what they are made of, and gradients."""
+"""Losses, the functions they are made of, and gradients."""
 import ctypes as c
 import math
 
@@ -12,46 +12,48 @@ from ._values import Value, apply, as_value, no_grad
 
 
 def one_hot(ids, v):
-    """An axis more, of size v: 1 at the index, 0 elsewhere; of what has one axis (n, v). Indices are whole numbers from
-    0 to v - 1; others are refused."""
+    """Adds an axis of size v with 1 at the index and 0 elsewhere. A one-axis value becomes (n, v).
+    Indices are whole numbers from 0 to v - 1; others are refused."""
     ids = _indices(ids)
     v, = _sizes("v", v)
     return apply("one_hot", [ids], ndim=2 if ids.is_row else ids.ndim + 1, count=v)
 
 
 def add_at(table, ids, rows):
-    """The table with rows added at its rows `ids`, in their order."""
+    """Adds rows to a copy of the table, at its rows `ids`, in their order."""
     return apply("add_at", [table, ids, rows], ndim=2)
 
 
 def cross_entropy(logits, ids):
-    """The mean over all rows of logits (..., n, v) of -log softmax at the index; ids (..., n), or (1, n) for (n, v)."""
+    """Returns the mean over all rows of -log softmax at the index. logits: (..., n, v). ids: (...,
+    n), or (1, n) for logits (n, v)."""
     return apply("cross_entropy", [logits, ids], ndim=2)
 
 
 def mse(x, y):
-    """The mean of the squares of x - y."""
+    """Returns the mean of the squares of x - y."""
     return apply("mse", [x, y], ndim=2)
 
 
 def binary_cross_entropy(logits, y):
-    """The mean of -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits))."""
+    """Returns the mean of -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits))."""
     return apply("binary_cross_entropy", [logits, y], ndim=2)
 
 
 def stop_gradient(x):
-    """x, through which no gradient goes."""
+    """Returns x without passing gradients to it."""
     return apply("stop_gradient", [x])
 
 
 def dropout(x, p, seed, turn):
-    """x / (1 - p), or 0 with probability p: seed, turn and the element's position say which."""
+    """Returns x / (1 - p), or 0 with probability p. Drawn from seed, iteration and the element's
+    position."""
     return apply("dropout", [x, p, seed, turn])
 
 
 def loop(first, end=None):
-    """The numbers of range(first, end), or range(first): programs carry it out turn by turn, and so does Python.
-    `mpimatmul top` shows how far the outermost one is."""
+    """Iterates over range(first, end), or range(first). A program runs each iteration as a job of
+    its own. `mpimatmul top` shows the progress of the outermost loop."""
     global _is_looping
     turns = range(first) if end is None else range(first, end)
     if _is_looping:
@@ -77,7 +79,8 @@ def _tell_turn(turn):
 
 
 class _Gradients:
-    """Of one y by several values: made all at once in a program that needs one of them."""
+    """Gradients of one y by several values. Built together in the first program that needs one of
+    them."""
 
     def __init__(self, y, xs):
         self.y, self.operands = y, [y, *xs]
@@ -85,7 +88,7 @@ class _Gradients:
             cross(value, self)
 
     def value(self, i):
-        """That of the i-th."""
+        """Returns the gradient of the i-th value."""
         made = Value(self.operands[1 + i].shape, lambda program, ids: self.made(program, ids)[i], self.operands)
         made.gradients, made.is_row, made._parameters = self, self.operands[1 + i].is_row, (i,)
         return made
@@ -102,11 +105,12 @@ class _Gradients:
 
 
 def _between(y, xs):
-    """What y is made of that is made of one of xs: values, without recursion."""
+    """Returns the values between y and xs: those that y depends on and that depend on one of xs.
+    Works without recursion."""
     made_so, seen, waiting, found = {id(x) for x in xs}, set(), [y], []
     while waiting:
         v = waiting.pop()
-        if v is None:  # operands of the next one are known
+        if v is None:  # all operands of the next value are known
             v = waiting.pop()
             for o in v.operands:
                 if id(o) in made_so:
@@ -130,7 +134,8 @@ def _like(x, values):
 
 
 def grad(y, x):
-    """The gradient of y, which has one element, by a value, or by those of a tuple of them in tuples."""
+    """Returns the gradient of y, a value with one element, by a value or by nested tuples of
+    values."""
     leaves = _flat(x)
     if not leaves or not all(isinstance(v, Value) for v in (y, *leaves)):
         raise Error(64, "grad is of a value by values, or tuples of them")
@@ -142,8 +147,8 @@ def grad(y, x):
 
 
 def _backward(self):
-    """Adds the gradients of this value, which has one element, to `grad` of all leaves that require one and that it is
-    made of. Computes nothing; all ranks call it."""
+    """Adds the gradients of this one-element value to `grad` of all leaves that require one.
+    Computes nothing. Called by all ranks."""
     leaves = [leaf for leaf in self.leaves.values() if leaf.slot is not None]
     if not leaves:
         name = _caller.names(Value).get(id(self), "a value")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The shared library and Open MPI as ctypes see them: structs of the public headers, and one context.
+"""The ctypes view of the shared library and Open MPI: structs of the public headers, and the
+session with its context.
 
-Every struct of options says its own size, so one that has grown since is still understood by the library.
+Every struct of options carries its own size, so the library also accepts an older, smaller one.
 """
 import atexit
 import ctypes as c
@@ -18,26 +19,27 @@ from . import _caller
 from ._meeting import Meeting, say, wait_seconds
 
 OPERANDS = 6
-NUMBER = -2147483647  # an operand that is parameters.numbers[i]
+NUMBER = -2147483647  # an operand with the value parameters.numbers[i]
 F32, F64, I32, I64, BOOL = 0, 3, 4, 5, 11  # enum mmul_dtype
 _BRIEF_SECONDS, _BRIEF_MOST = 0.02, 4096
 SERIALIZED = 2  # MPI_THREAD_SERIALIZED: any thread, one at a time
 
 
 class Error(Exception):
-    """What the library says: the text of an error line, `hint` and the exit code that the program would have."""
-    __module__ = __package__  # where scripts find it
+    """An error of the library: the text of the error line, `hint`, and the exit code of the
+    program."""
+    __module__ = __package__  # public path for scripts
 
     def __init__(self, status, text, hint=""):
         super().__init__(text)
         self.status, self.hint = status, hint
-        self.names_layer = False  # of a module, whose call has failed
-        if hint and hasattr(self, "add_note"):  # Python 3.11: tracebacks end with it
+        self.names_layer = False  # true once the message names the failing layer
+        if hint and hasattr(self, "add_note"):  # Python 3.11: shown at the end of tracebacks
             self.add_note(f"  hint: {hint}")
 
 
 class ArgumentError(Error, ValueError):
-    """The same of an argument that torch answers with a ValueError."""
+    """An invalid argument for which torch raises ValueError."""
     __module__ = __package__
 
 
@@ -164,7 +166,7 @@ class ProgramChanges(c.Structure):
                 ("holds", c.POINTER(c.c_int64))]
 
 
-# Structs that C must see in the same way; the tests compare sizes and places of fields.
+# Structs with the layout of C. The tests compare sizes and offsets of fields.
 STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, "mmul_value_part": Part,
            "mmul_parameters": Parameters, "mmul_call": Call, "mmul_generated": Generated,
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
@@ -176,7 +178,7 @@ STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, 
 
 
 def sized(struct, **fields):
-    """A struct of options that says how large it is here."""
+    """Returns a struct of options that carries its own size."""
     return struct(struct_bytes=c.sizeof(struct), **fields)
 
 
@@ -184,8 +186,9 @@ NAME = "libmpimatmul.so.0"
 
 
 def _places():
-    """Where the library may be: what MPIMATMUL_LIBRARY says; in the prefix or build folder that this package is in;
-    where the loader looks; beside the program in PATH; where pkg-config knows it."""
+    """Yields possible paths of the library, in this order: MPIMATMUL_LIBRARY alone if set, the
+    prefix or build folder around this package, the loader's search path, the folder of the program
+    in PATH, pkg-config."""
     here = pathlib.Path(__file__).resolve()
     if os.environ.get("MPIMATMUL_LIBRARY"):
         yield os.environ["MPIMATMUL_LIBRARY"]
@@ -220,7 +223,7 @@ def _load_library():
 
 
 def _load():
-    # Open MPI's plugins look for its symbols among those that everybody sees.
+    # Open MPI's plugins need its symbols in the global scope.
     try:
         mpi = c.CDLL(ctypes.util.find_library("mpi") or "libmpi.so.40", mode=c.RTLD_GLOBAL)
     except OSError as error:
@@ -255,15 +258,17 @@ libc = c.CDLL(None)
 
 
 def raise_error(error):
-    """What a struct mmul_error says; a name in it may be cut, or be no UTF-8."""
+    """Raises the error of a struct mmul_error. Names in its text may be truncated or invalid
+    UTF-8."""
     raise Error(error.status, error.text.decode(errors="replace"), error.hint.decode(errors="replace"))
 
 
-_SPARE = []  # structs of errors that nobody uses, in which none was ever said
+_SPARE = []  # unused error structs without a message, for reuse
 
 
 def check(call, *arguments):
-    """Calls a function of the library whose last argument is a struct mmul_error; raises what it says."""
+    """Calls a function of the library whose last argument is a struct mmul_error. Raises its
+    error."""
     error = _SPARE.pop() if _SPARE else ErrorText()
     if call(*arguments, c.byref(error)) != 0:
         raise_error(error)
@@ -272,7 +277,7 @@ def check(call, *arguments):
 
 
 def text_of(call, *arguments):
-    """What a function of the library writes to memory that it allocates."""
+    """Returns a text that a function of the library allocates."""
     text = c.c_char_p()
     check(call, *arguments, c.byref(text))
     try:
@@ -282,14 +287,14 @@ def text_of(call, *arguments):
 
 
 def placement(values, number):
-    """Where a value of a program that has run was, as "rows 0 32 64"."""
+    """Returns the placement of a value after its program has run, as "rows 0 32 64"."""
     room = c.create_string_buffer(96)
     return library.mmul_values_placement(values, number, c.byref(c.c_int()), room).decode()
 
 
 class _Job(threading.Thread):
-    """A computation on a thread of its own, so that the script's own sees signals. Whoever leaves it before its end
-    leaves it what it uses."""
+    """A computation on its own thread, so that the script's thread can handle signals. If the
+    script leaves it early, the job keeps its resources and frees them at its end."""
 
     def __init__(self, work, clean):
         super().__init__(daemon=True)
@@ -300,7 +305,8 @@ class _Job(threading.Thread):
     def run(self):
         try:
             self.work()
-        except BaseException as failure:  # pylint: disable=broad-except # it is raised where the job is awaited
+        # Raised again where the job is awaited.
+        except BaseException as failure:  # pylint: disable=broad-except
             self.failure = failure
         with self.lock:
             self.over.set()
@@ -308,15 +314,15 @@ class _Job(threading.Thread):
             self.clean()
 
     def leave(self):
-        """False: it is over."""
+        """Detaches from the job. Returns false if the job is already over."""
         with self.lock:
             self.is_left = not self.over.is_set()
         return self.is_left
 
 
 class _Together:
-    """A call that all ranks make, from the meeting before it to its end. A signal that Python has a handler for waits
-    until then, where other ranks would wait in vain for what this one was about to do."""
+    """A call that all ranks make, from their meeting to its end. SIGINT with a Python handler is
+    delayed until the end, because the other ranks would otherwise block in the interrupted call."""
 
     def __init__(self, session, kind, name, mark):
         self.session, self.kind, self.name, self.mark, self.held = session, kind, name, mark, None
@@ -328,7 +334,7 @@ class _Together:
             return None
         if s.watch is not None:
             s.watch(self.kind, self.name)
-        if s.left is not None:  # a context does one thing at a time
+        if s.left is not None:  # a context runs one operation at a time
             s.left.join()
             s.left = None
         try:
@@ -363,31 +369,33 @@ class _Together:
 
 
 class Session:
-    """MPI, begun here unless somebody did (mpi4py), and the context of all ranks."""
+    """MPI, which is started here unless mpi4py or other code did so, and the context of all
+    ranks."""
 
     def __init__(self, device=None, threads=0):
         begun, level = c.c_int(), c.c_int()
         self.probe, self.context, self.meeting = c.c_void_p(), c.c_void_p(), None
-        self.is_here, self.thread = True, threading.get_ident()  # is_here: not in a child of fork()
+        # is_here: false in a child of fork()
+        self.is_here, self.thread = True, threading.get_ident()
         self.depth, self.interrupt, self.left = 0, None, None
-        self.brief = set()  # likenesses of computations that took a moment
-        self.watch = None  # called with kind and name of what ranks do together
-        self.report = None  # root: of the last program that has run and was recorded, as JSON
+        self.brief = set()  # kinds of computations that recently took little time
+        self.watch = None  # called with kind and name of each collective operation
+        self.report = None  # root: JSON report of the last recorded program
         mpi.MPI_Initialized(c.byref(begun))
         library.mmul_process_end_with_launcher()
         wish = device.encode() if device else None
         probing = sized(ProbeOptions, limit_seconds=30.0, device=wish)
-        if not begun.value:  # drivers are asked in a child process, which must come first
+        if not begun.value:  # drivers are queried in a child process, which must precede MPI
             check(library.mmul_probe_create, c.byref(probing), c.byref(self.probe))
             self._begin_mpi()
-            atexit.register(self._finalize)  # also where there is no context in the end
+            atexit.register(self._finalize)  # also if no context is created
         mpi.MPI_Query_thread(c.byref(level))
         self.may_move = level.value >= SERIALIZED
         self.world = c.c_void_p(c.addressof(c.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
         self.meeting = Meeting(mpi, self.world)
         self.rank, self.size = self.meeting.rank, self.meeting.size
         atexit.register(self.close)
-        # A child has what MPI and drivers have left to be done at the end, too, and nobody to do it with.
+        # A child of fork() must not run the exit handlers of MPI and drivers.
         os.register_at_fork(after_in_child=self._be_in_child)
         for number in (n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL):
             library.mmul_outputs_abandon_at(int(number))
@@ -397,31 +405,34 @@ class Session:
             check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
 
     def _begin_mpi(self):
-        """All ranks wait in there for each other, without a word."""
+        """Starts MPI. All ranks wait for each other inside MPI_Init_thread, so a timer reports a
+        long wait."""
         place, seconds = _caller.place(), wait_seconds()
         rank = os.environ.get("OMPI_COMM_WORLD_RANK", "")
         try:
             check(library.mmul_process_check_files)
         except Error:
-            time.sleep(0 if rank == "0" else 3)  # root shows it, and mpirun takes a second to end the others
+            # Root prints the error, and mpirun needs a second to end the other ranks.
+            time.sleep(0 if rank == "0" else 3)
             raise
 
         def tell():
             say(f"rank {rank} has waited {seconds:g} s in init() ({place}) for ranks that have not begun")
         timer = threading.Timer(seconds, tell)
         timer.daemon = True
-        if rank in ("0", "1"):  # one of them is not the only one that is late
+        if rank in ("0", "1"):  # at least one of the two is not the late rank
             timer.start()
         mpi.MPI_Init_thread(None, None, SERIALIZED, c.byref(c.c_int()))
         timer.cancel()
 
     def together(self, kind, name, mark=""):
-        """Collective: `with` it around what all ranks do; kind: the same on all of them; name: the script's for it.
-        mark: a word to the others; what it gives are the notes of all ranks, or None where there is one."""
+        """Returns a context manager for a collective call. kind: equal on all ranks. name: the
+        script's name for the call. mark: a word for the other ranks. `as` gives the notes of all
+        ranks, or None for a single rank."""
         return _Together(self, kind, name, mark)
 
     def agree(self, error=None):
-        """Collective: the error that a rank has alone, or None, becomes everybody's."""
+        """Agrees on an error: one that any rank has is raised on all. Collective."""
         said = ErrorText()
         if error is None and self.interrupt is not None:
             error = Error(75, f"rank {self.rank} was interrupted")
@@ -432,14 +443,16 @@ class Session:
             raise_error(said)
 
     def on_root(self, work):
-        """Collective: what work() returns on root, None elsewhere; its error is everybody's."""
+        """Runs work() on root. Returns its result on root and None elsewhere; an error is raised on
+        all ranks. Collective."""
         result, error, cause = None, None, None
         if self.rank == 0:
             try:
                 result = work()
             except Error as failure:
                 error = failure
-            except Exception as failure:  # numpy's, ctypes' and those of root's own objects: nobody else may wait
+            # Errors of numpy, ctypes or root's objects must also end the wait of other ranks.
+            except Exception as failure:
                 cause = failure
                 error = Error(71 if isinstance(failure, MemoryError) else 65, str(failure) or type(failure).__name__)
         try:
@@ -449,14 +462,15 @@ class Session:
         return result
 
     def broadcast(self, data):
-        """Collective: root's ctypes object to all."""
+        """Sends root's ctypes object to all ranks. Collective."""
         check(library.mmul_context_broadcast, self.context, c.byref(data), c.c_int64(c.sizeof(data)))
         return data
 
     def compute(self, work, clean, likeness=None):
-        """work(), which is long. A rank alone sees signals meanwhile: then this returns at once, by their exception;
-        what was to be written is not, and work() ends by itself, and then clean(). What was as good as over when the
-        last one of its likeness had begun sees them at its end: a thread would take longer than many a step."""
+        """Runs a long work(). A single rank stays open to signals. The exception of a signal is
+        raised at once and output in progress is discarded, while work() and then clean() finish in
+        the background. A computation that was short the last time (same likeness) runs without a
+        thread, which would cost more than a short step."""
         is_alone = self.size == 1 and self.may_move and threading.current_thread() is threading.main_thread()
         begin = time.monotonic()
         if is_alone and likeness not in self.brief:
@@ -485,7 +499,7 @@ class Session:
             raise job.failure
 
     def is_left(self, clean):
-        """compute(.., clean) was left before its end."""
+        """Returns true if compute(.., clean) was left before its end."""
         return self.left is not None and self.left.clean == clean
 
     def _be_in_child(self):
@@ -496,7 +510,7 @@ class Session:
         return self.left is not None and self.left.is_alive()
 
     def close(self):
-        """At the end of the process."""
+        """Called at the end of the process."""
         ended = c.c_int()
         if not self.is_here:
             libc.fflush(None)
@@ -505,9 +519,9 @@ class Session:
         if ended.value:
             return
         self.meeting.leave()
-        if self.is_busy():  # nothing may be taken from under what still computes
+        if self.is_busy():  # a running computation still uses the context
             libc.fflush(None)
-            libc.on_exit(c.cast(libc._exit, c.c_void_p), None)  # with the same status
+            libc.on_exit(c.cast(libc._exit, c.c_void_p), None)  # keeps the exit status
         elif self.context:
             library.mmul_context_destroy(self.context)
             self.context = c.c_void_p()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rates that change from step to step, by torch's names and formulas: mm.optim.lr_scheduler.
+"""Learning-rate schedules with torch's names and formulas: mm.optim.lr_scheduler.
 
     scheduler = mm.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=1000)
     for step in range(1000):
@@ -17,8 +17,8 @@ __getattr__ = _names.missing_from("mpimatmul.optim.lr_scheduler", __all__)
 
 
 class _Scheduler:
-    """Changes "lr" of all groups of an optimizer: once when it is made, then with every step(). What one scheduler has
-    set another one of the same optimizer goes on from."""
+    """Changes "lr" of all groups of an optimizer: on creation, then with every step(). Several
+    schedulers of one optimizer build on each other's rates."""
 
     def __init__(self, optimizer):
         self.optimizer, self.last_epoch = optimizer, -1
@@ -26,32 +26,33 @@ class _Scheduler:
         self.step()
 
     def step(self):
-        """The rates of the next epoch."""
+        """Sets the rates of the next epoch."""
         self.last_epoch += 1
         for i, group in enumerate(self.optimizer.param_groups):
             group["lr"] = self._next(group["lr"], self.base_lrs[i], i)
 
     def _next(self, lr, base, i):
-        """That of the i-th group: of what it is, and was in the beginning."""
+        """Returns the next rate of group i. lr: the current rate. base: the initial one."""
         raise NotImplementedError
 
     def get_last_lr(self):
-        """What the rates are, of each group."""
+        """Returns the current rate of each group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self):
-        """Numbers, for `load_state_dict` of another one with the same arguments; json has them."""
+        """Returns numbers for `load_state_dict` of a scheduler with the same arguments.
+        JSON-compatible."""
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "last_lr": self.get_last_lr()}
 
     def load_state_dict(self, state):
-        """What `state_dict` gave; the optimizer has its rates then."""
+        """Restores a state from `state_dict`, including the optimizer's rates."""
         self.last_epoch, self.base_lrs = state["last_epoch"], list(state["base_lrs"])
         for group, lr in zip(self.optimizer.param_groups, state["last_lr"]):
             group["lr"] = lr
 
 
 class LambdaLR(_Scheduler):
-    """The first rate times lr_lambda(epoch); several functions, one for each group."""
+    """The initial rate times lr_lambda(epoch), with one function for all groups or one for each."""
 
     def __init__(self, optimizer, lr_lambda):
         count = len(optimizer.param_groups)
@@ -65,7 +66,7 @@ class LambdaLR(_Scheduler):
 
 
 class StepLR(_Scheduler):
-    """Times gamma every step_size epochs."""
+    """Multiplies the rate by gamma every step_size epochs."""
 
     def __init__(self, optimizer, step_size, gamma=0.1):
         self.step_size, self.gamma = step_size, gamma
@@ -76,7 +77,7 @@ class StepLR(_Scheduler):
 
 
 class MultiStepLR(_Scheduler):
-    """Times gamma at each of the milestones."""
+    """Multiplies the rate by gamma at each milestone."""
 
     def __init__(self, optimizer, milestones, gamma=0.1):
         self.milestones, self.gamma = list(milestones), gamma
@@ -87,7 +88,7 @@ class MultiStepLR(_Scheduler):
 
 
 class ExponentialLR(_Scheduler):
-    """Times gamma with every epoch."""
+    """Multiplies the rate by gamma every epoch."""
 
     def __init__(self, optimizer, gamma):
         self.gamma = gamma
@@ -98,7 +99,7 @@ class ExponentialLR(_Scheduler):
 
 
 class LinearLR(_Scheduler):
-    """From start_factor times the first rate to end_factor times it in total_iters epochs."""
+    """From start_factor to end_factor times the initial rate, linearly in total_iters epochs."""
 
     def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5):
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
@@ -116,7 +117,7 @@ class LinearLR(_Scheduler):
 
 
 class CosineAnnealingLR(_Scheduler):
-    """Half a cosine from the first rate to eta_min in T_max epochs, and back in as many."""
+    """Half a cosine from the initial rate to eta_min in T_max epochs, and back in as many."""
 
     def __init__(self, optimizer, T_max, eta_min=0):  # pylint: disable=invalid-name # torch's
         self.T_max, self.eta_min = T_max, eta_min  # pylint: disable=invalid-name
@@ -129,6 +130,6 @@ class CosineAnnealingLR(_Scheduler):
         epoch = self.last_epoch
         if epoch == 0:
             return lr
-        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # it has been 0
+        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the previous rate was eta_min
             return lr + (base - self.eta_min) * (1 - math.cos(math.pi / self.T_max)) / 2
         return self._height(epoch) / self._height(epoch - 1) * (lr - self.eta_min) + self.eta_min

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Where ranks meet: before every call that all of them make they wait for each other here, where they see who is
-missing, and not in MPI, where nobody would.
+"""The meeting of ranks: before every collective call the ranks wait for each other here instead of
+in MPI, because only here missing ranks can be detected.
 
-A rank that ends says so to all others. Who waits for it then, or has waited for long, asks who else does; those answer,
-and the lowest says it for all:
+A rank that ends notifies all others. A rank that waits for it, or has waited long, asks which other
+ranks wait, too. The waiting ranks answer, and the lowest one prints the message for all:
 
     mpimatmul: rank 1 has ended, and rank 0 waits for it in numpy() (script.py:7)
     mpimatmul: rank 0 has waited 10 s in numpy() (script.py:7) for rank 1
 
-The first ends the job; the second does not: a rank that is slow is awaited for as long as it takes.
+The first message ends the job. The second one does not, because a slow rank may take any time.
 """
 import ctypes as c
 import os
@@ -18,11 +18,12 @@ import time
 STOPPED = 75  # MMUL_ERR_STOPPED
 _WAITING, _ENDED = 1, 2  # tags
 _ANY = -1
-_ANSWER_SECONDS = 0.5  # in which those who wait answer
+_ANSWER_SECONDS = 0.5  # time for waiting ranks to answer
 
 
 class _Note(c.Structure):
-    """What a rank says: its how manieth call, which one (all ranks the same), as the script has it."""
+    """A message between ranks: the number of the call, its kind (equal on all ranks), and the
+    script's name and line of it."""
     _fields_ = [("number", c.c_int64), ("seconds", c.c_double), ("kind", c.c_char * 32), ("mark", c.c_char * 32),
                 ("name", c.c_char * 64),
                 ("place", c.c_char * 128), ("reason", c.c_char * 256)]
@@ -37,7 +38,8 @@ class _Status(c.Structure):
 
 
 def wait_seconds():
-    """After how long a rank says that it waits: MPIMATMUL_WAIT_SECONDS, 10 without it."""
+    """Returns the time after which a waiting rank prints a message: MPIMATMUL_WAIT_SECONDS, or
+    10."""
     try:
         return max(float(os.environ.get("MPIMATMUL_WAIT_SECONDS", "")), 0.0)
     except ValueError:
@@ -45,14 +47,14 @@ def wait_seconds():
 
 
 def say(text):
-    """A line, as the program's."""
+    """Prints a line in the format of the program's messages."""
     sys.stdout.flush()
     sys.stderr.write(f"mpimatmul: {text}\n")
     sys.stderr.flush()
 
 
 def _ranks(ranks):
-    """"rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 9 others"."""
+    """Formats "rank 1", "ranks 1 and 2" or "ranks 1, 2, 3 and 9 others"."""
     known = [str(r) for r in ranks]
     if len(known) == 1:
         return f"rank {known[0]}"
@@ -62,7 +64,7 @@ def _ranks(ranks):
 
 
 class Meeting:
-    """All ranks of a communicator, on one of their own."""
+    """Exchanges notes between all ranks, on a communicator of its own."""
 
     def __init__(self, mpi, world):
         rank, size, self.comm = c.c_int(), c.c_int(), c.c_void_p()
@@ -72,11 +74,12 @@ class Meeting:
         self.mpi, self.rank, self.size = mpi, rank.value, size.value
         self.byte = c.c_void_p(c.addressof(c.c_char.in_dll(mpi, "ompi_mpi_byte")))
         self.number = 0
-        self.sent = []  # notes and requests, which must outlive the call
-        self.ended = {}  # rank: its last note
-        self.waiting = {}  # rank: its note, of this meeting
-        self.reason = ""  # why this rank ends
-        self.interrupted = 0  # times, by signals, in this meeting
+        # Notes and requests of sends, which must stay alive until the sends complete.
+        self.sent = []
+        self.ended = {}  # last note of each rank that has ended
+        self.waiting = {}  # note of each waiting rank in this meeting
+        self.reason = ""  # reason for this rank's end
+        self.interrupted = 0  # number of signals during this meeting
 
     def _tell(self, note, tag):
         for other in range(self.size):
@@ -103,8 +106,8 @@ class Meeting:
                 self.waiting[status.source] = note
 
     def leave(self):
-        """Collective: this rank calls nothing any more; returns when none does. Who waits in MPI_Finalize instead while
-        others end the job makes mpirun (4.1) crash now and then."""
+        """Announces the end of this rank and waits until all ranks have done so. Collective. A wait
+        in MPI_Finalize instead, while other ranks end the job, sometimes crashes mpirun (4.1)."""
         if self.size > 1:
             self._tell(_Note(number=self.number, reason=self.reason.encode()[:255]), _ENDED)
         nap = 1e-5
@@ -114,7 +117,7 @@ class Meeting:
             nap = min(1.5 * nap, 5e-3)
 
     def meet(self, kind, name, place, mark=""):
-        """Collective: the note of every rank, when all are there; None where there is one rank."""
+        """Waits for all ranks and returns their notes; None for a single rank. Collective."""
         if self.size == 1:
             return None
         self.number += 1
@@ -140,7 +143,7 @@ class Meeting:
             waited = now - begin
             if doomed_at is None and (self._gone() or self.interrupted > (waited < limit)):
                 doomed_at = now
-            # The first whose time is over says so, or two of them the lower one.
+            # The first rank past the limit asks the others. Of two such ranks the lower one prints.
             asks = waited >= limit and asked_at is None and not any(n.seconds > 0 for n in self.waiting.values())
             if asks:
                 asked_at = now
@@ -150,7 +153,7 @@ class Meeting:
             if doomed_at is not None and now - doomed_at >= _ANSWER_SECONDS:
                 self._end(own, now - doomed_at)
             elif asked_at is not None and asked_at > 0 and now - asked_at >= _ANSWER_SECONDS:
-                asked_at = 0  # said
+                asked_at = 0  # printed
                 self._warn(own, limit)
             time.sleep(0 if waited < 1e-3 else min(waited / 8, 2e-3))
 
@@ -158,7 +161,7 @@ class Meeting:
         return sorted({self.rank, *self.waiting})
 
     def _gone(self):
-        """Who has ended without having been here."""
+        """Returns the ranks that ended before this meeting."""
         return sorted(r for r, note in self.ended.items() if note.number < self.number)
 
     def _missing(self):
@@ -171,7 +174,8 @@ class Meeting:
                 f"{_ranks(self._missing())}")
 
     def _end(self, own, seconds):
-        """The job cannot go on. The lowest rank that waits says why; where it cannot, the others end it, too."""
+        """Ends the job. The lowest waiting rank prints the reason. Other ranks end the job
+        themselves if that rank does not."""
         gone, here = self._gone(), self._here()
         wait = f"{_ranks(here)} {'waits' if len(here) == 1 else 'wait'}"
         if not gone:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Names that a module has not: an error says which ones are near."""
+"""Errors for unknown names in a module, with suggestions."""
 import difflib
 
 
 def missing_from(module, names):
-    """A module's __getattr__: AttributeError with the nearest of its names, or with all of them."""
+    """Returns a module's __getattr__, which raises AttributeError with the nearest names, or with
+    all names."""
     def missing(name):
         said = f"module '{module}' has no attribute '{name}'"
         if name.startswith("_"):

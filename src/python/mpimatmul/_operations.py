@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The operations of programs, with numpy's names where numpy has them, else torch's; and the operators of values."""
+"""The operations of programs under numpy's names, else torch's, and the operators of values."""
 import builtins
 import ctypes as c
 import math
@@ -44,7 +44,7 @@ softplus = _unary("softplus", "log(1 + exp(x)), without overflow,",
 
 
 def gelu(x, approximate="none"):
-    """Gaussian error linear unit; approximate="tanh" as torch."""
+    """Gaussian error linear unit; approximate="tanh" as in torch."""
     if approximate not in ("none", "tanh"):
         raise Error(64, f"no gelu of '{approximate}': expected none, tanh")
     if is_number(x):
@@ -59,24 +59,24 @@ def _binary(name, x, y):
 
 
 def maximum(x, y):
-    """The larger one of every two elements."""
+    """Returns the elementwise maximum."""
     return builtins.max(x, y) if is_number(x) and is_number(y) else _binary("maximum", x, y)
 
 
 def minimum(x, y):
-    """The smaller one of every two elements."""
+    """Returns the elementwise minimum."""
     return builtins.min(x, y) if is_number(x) and is_number(y) else _binary("minimum", x, y)
 
 
 def where(condition, x, y):
-    """x where the condition is not 0, else y."""
+    """Returns x where the condition is not 0, else y."""
     if all(map(is_number, (condition, x, y))):
         return x if condition != 0 else y
     return apply("where", [condition, x, y])
 
 
 def clip(x, low=None, high=None):
-    """No element less than `low`, none more than `high`; numbers, or None."""
+    """Limits all elements to [low, high]. Bounds are numbers, or None for no bound."""
     low, high = -math.inf if low is None else low, math.inf if high is None else high
     if not is_number(low) or not is_number(high):
         raise Error(64, "clip: a bound is a number, or None", "minimum(maximum(x, low), high) is of values, too")
@@ -86,7 +86,7 @@ def clip(x, low=None, high=None):
 Value.T = property(lambda self: transpose(self), doc="The last two axes swapped.")
 Value.__neg__ = lambda self: neg(self)
 Value.__abs__ = lambda self: abs(self)
-# None is no number: a value differs from it as a whole.
+# A comparison with None concerns the whole value, so it gives a bool.
 Value.__eq__ = lambda self, other: False if other is None else _binary("equal", self, other)
 Value.__ne__ = lambda self, other: True if other is None else _binary("not_equal", self, other)
 Value.__hash__ = object.__hash__
@@ -98,7 +98,8 @@ for _name, _operation in (("add", "add"), ("sub", "subtract"), ("mul", "multiply
 
 
 def _times(self, other):
-    """A bool times a float is a float, as torch has it; what True and False are times is not to be True and False."""
+    """Converts bools to floats before they are multiplied by a float, as torch does. The result
+    would otherwise count as bools."""
     if isinstance(other, (float, numpy.floating)) and self.current().is_bool:
         self = self / 1
     return _binary("multiply", self, other)
@@ -108,7 +109,7 @@ Value.__mul__ = Value.__rmul__ = _times
 
 
 def _logical(sign, operation):
-    """An operator of True and False, which programs have not."""
+    """Returns an operator on bools, which programs lack."""
     def of_bools(self, other):
         both = (as_value(self), as_value(other))
         if not all(v.is_bool for v in both):
@@ -128,7 +129,7 @@ Value.__and__ = Value.__rand__ = _logical("&", lambda x, y: x * y)
 Value.__or__ = Value.__ror__ = _logical("|", maximum)
 Value.__xor__ = Value.__rxor__ = _logical("^", lambda x, y: x != y)
 
-# numpy's functions of every element that are ours by another name, or by an operator.
+# Elementwise functions of numpy that have another name here or are operators.
 _OF_NUMPY = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.inv, "logical_not": operator.inv,
              "bitwise_and": operator.and_, "logical_and": operator.and_, "bitwise_or": operator.or_,
              "logical_or": operator.or_, "bitwise_xor": operator.xor, "logical_xor": operator.xor,
@@ -141,8 +142,8 @@ _OF_NUMPY = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.i
 
 
 def _of_numpy(self, ufunc, method, *operands, out=None, **more):
-    """numpy's function of values, as a value: np.exp(x), and operators of an array and a value. `array += value` makes
-    a value of the name."""
+    """Applies a numpy function to values: np.exp(x), and operators of an array and a value. `array
+    += value` turns the name into a value."""
     called = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
     in_place = out is not None and len(operands) == 2 and out[0] is operands[0]
     if more or (out is not None and not in_place):
@@ -159,12 +160,12 @@ Value.__array_ufunc__ = _of_numpy
 
 
 def zeros(shape):
-    """Of these sizes; of one a row."""
+    """Returns zeros of this shape; a single size gives a row."""
     return _filled(shape, "zeros")
 
 
 def ones(shape):
-    """Of these sizes; of one a row."""
+    """Returns ones of this shape; a single size gives a row."""
     return _filled(shape, "ones")
 
 
@@ -176,7 +177,7 @@ def _filled(shape, kind):
 
 
 def arange(start, stop=None, step=1):
-    """numpy's numbers, from 0 without `stop`, as a row. Collective."""
+    """Returns numpy's arange as a row, from 0 without `stop`. Collective."""
     return array(numpy.arange(start, stop, step) if stop is not None else numpy.arange(0, start, step))
 
 
@@ -184,8 +185,9 @@ _PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4}
 
 
 def place(x, where_to, ranks=None):
-    """A wish: "rows", "cols", "grid" or "replicate"; without it the planner decides. ranks: the only ones that have
-    anything of it, a number or several; what is computed with it is computed there. x is a value, or tuples of them."""
+    """Requests a placement: "rows", "cols", "grid" or "replicate". Without a request the planner
+    decides. ranks: the only ranks (a number or several) that hold and use the value. x: a value or
+    nested tuples of values."""
     if isinstance(x, (tuple, list)):
         return tuple(place(part, where_to, ranks) for part in x)
     kind, x = _PLACEMENTS.get(where_to), as_value(x)
@@ -205,8 +207,8 @@ def place(x, where_to, ranks=None):
 
 
 def print(*things, **how):  # pylint: disable=redefined-builtin
-    """Python's, where values are computed, in one job, and shown with their sizes, on root; a 1 x 1 one is shown as its
-    number. Collective."""
+    """Prints like Python's print, with values computed in one job. Root prints. A value is shown
+    with its shape, a 1 x 1 value as a number. Collective."""
     values = [thing for thing in things if isinstance(thing, Value)]
     found = iter(evaluate_named("print", values) if values else ())
     shown = [_shown(thing, next(found)) if isinstance(thing, Value) else thing for thing in things]
@@ -223,7 +225,8 @@ def _shown(value, found):
 
 
 def _bounds(key, shape):
-    """Begin, end and step of every axis from slices and numbers as numpy writes them, and whether it stays."""
+    """Returns begin, end, step and "axis stays" per axis, from slices and numbers in numpy's
+    notation."""
     for i in [i for i, k in enumerate(key) if k is Ellipsis][:1]:
         key = key[:i] + (slice(None),) * (len(shape) - len(key) + 1) + key[i + 1:]
     if len(key) > len(shape):
@@ -232,7 +235,7 @@ def _bounds(key, shape):
 
 
 def _slice_indices(k, n):
-    """Those of a slice of numpy's, of whole numbers."""
+    """Returns the indices of a slice of integers."""
     try:
         found = k.indices(n)
     except (TypeError, ValueError) as problem:
@@ -254,14 +257,14 @@ def _bound(k, n):
 
 
 def _are_indices(key):
-    """A value, array or list of whole numbers."""
+    """Returns true for a value, an array or a list, which select rows."""
     if isinstance(key, list):
         key = numpy.asarray(key)
     return isinstance(key, Value) or (isinstance(key, numpy.ndarray) and key.ndim > 0)
 
 
 def _rows_at(x, ids):
-    """x[ids], as `take`: of one axis its elements."""
+    """Returns x[ids] as `take`; a one-axis x gives its elements."""
     if not isinstance(ids, Value):
         ids = numpy.asarray(ids)
         last = x.shape[1] if x.is_row else x.shape[0]
@@ -270,7 +273,8 @@ def _rows_at(x, ids):
     if ids.is_bool:
         raise Error(64, "cannot take [bools] of a value: how many there are is not known before it runs",
                     "where(mask, x, other) has the sizes of x")
-    if ids.stored is not None and not ids.integers and ids.operation is None:  # others are compared when they are there
+    # Other values are checked once they are computed
+    if ids.stored is not None and not ids.integers and ids.operation is None:
         raise Error(64, f"cannot take [a value of {ids.dtype}] of a value: expected whole numbers")
     if not x.is_row:
         return take(x, ids)
@@ -293,7 +297,7 @@ def _slice(x, key):
 
 
 def _without(x, dropped):
-    """Without axes, which have size 1; what has one axis left is a row here."""
+    """Removes axes of size 1. A result with one axis stays a row."""
     if not any(dropped):
         return x
     left = [n for n, is_dropped in zip(x.shape, dropped) if not is_dropped]
@@ -306,12 +310,12 @@ Value.__getitem__ = _slice
 
 
 def transpose(x):
-    """The last two axes swapped."""
+    """Swaps the last two axes."""
     return apply("transpose", [x])
 
 
 def _flag(name, given):
-    """A truth value, as programs take it."""
+    """Converts a flag of a program to bool."""
     if not isinstance(given, (int, numpy.integer, numpy.bool_)) or given not in (0, 1):
         raise Error(64, f"{name} is {given!r}, expected True, False, 1 or 0")
     return bool(given)
@@ -324,31 +328,32 @@ def linear(x, w, b=None):
 
 
 def softmax(x, causal=False, axis=-1):
-    """exp(x) over its sum, of every row, or along another axis; causal: of row i the first i + 1 elements alone,
-    counted such that the last row has all."""
+    """Returns exp(x) over its sum, per row or along another axis. causal: row i uses only its first
+    i + 1 elements, with rows counted such that the last row uses all."""
     x = as_value(x)
     return apply("softmax", [x], causal=_flag("causal", causal), axis=_axis(axis, x.ndim))
 
 
 def rms_norm(x, w=None, eps=1e-6):
-    """Rows over the root of the mean of their squares (plus eps), times w."""
+    """Divides rows by the root of the mean of their squares (plus eps), then multiplies by w."""
     return apply("rms_norm", [x] + [w] * (w is not None), epsilon=eps)
 
 
 def layer_norm(x, w=None, b=None, eps=1e-5):
-    """Rows less their mean, over the root of their variance (plus eps), times w, plus b."""
+    """Subtracts the mean of each row and divides by the root of its variance (plus eps), then times
+    w, plus b."""
     if w is None and b is not None:
         raise Error(64, "layer_norm adds b where it has w")
     return apply("layer_norm", [x] + [v for v in (w, b) if v is not None], epsilon=eps)
 
 
 def normalize(x):
-    """Rows of length 1."""
+    """Scales rows to length 1."""
     return apply("normalize", [x])
 
 
 def topk(x, k):
-    """The k largest of each row, falling, and their columns."""
+    """Returns the k largest elements of each row in descending order, and their column indices."""
     k, = _sizes("k", k)
     both = apply("topk", [x], count=k)
     values, places = both[..., :k], both[..., k:]
@@ -357,14 +362,14 @@ def topk(x, k):
 
 
 def _axis(axis, ndim):
-    """Counted from the end, as the library does."""
+    """Checks an axis and counts it from the end, as the library does."""
     if not -ndim <= operator.index(axis) < ndim:
         raise Error(64, f"axis {axis} of {ndim} axes: expected {-ndim} to {ndim - 1}")
     return axis - ndim if axis >= 0 else axis
 
 
 def _along(name, x, axis):
-    """The same; what has one axis has no first one here."""
+    """As _axis, but refuses axis 0 of a one-axis value, which is a row here."""
     along = _axis(axis, x.ndim)
     if x.is_row and axis >= 0:
         raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
@@ -390,7 +395,7 @@ def _reduction(name, what):
     def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
         if name in ("sum", "max", "min") and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
-        if dtype is not None or out is not None:  # as numpy's own functions ask for it
+        if dtype is not None or out is not None:  # numpy's own functions pass these arguments
             raise Error(64, f"{name}: in the type of the operand: no dtype, out")
         x, axis = as_value(x), more[0] if more else axis
         if axis is None and x.are_pairs and name in ("sum", "mean"):
@@ -415,25 +420,25 @@ logsumexp = _reduction("logsumexp", "log(sum(exp(x))), without overflow,")
 
 
 def sort(x, axis=-1, descending=False):
-    """Along an axis all elements in order, NaN behind all."""
+    """Sorts along an axis; NaN comes last."""
     x = as_value(x)
     return apply("sort", [x], axis=_along("sort", x, axis), descending=_flag("descending", descending))
 
 
 def argsort(x, axis=-1, descending=False):
-    """The places along an axis that elements in order are from; of equal ones the first comes first."""
+    """Returns the indices that sort along an axis. Equal elements keep their order."""
     x = as_value(x)
     return apply("argsort", [x], axis=_along("argsort", x, axis), descending=_flag("descending", descending))
 
 
 def cumsum(x, axis):
-    """Sums of all elements up to this one, along an axis."""
+    """Returns the sums of all elements up to each one, along an axis."""
     x = as_value(x)
     return apply("cumsum", [x], axis=_axis(axis, x.ndim))
 
 
 def _sizes(name, given):
-    """Whole numbers, one or several."""
+    """Returns one or several integers as a tuple."""
     try:
         return tuple(map(operator.index, given if hasattr(given, "__iter__") else (given,)))
     except TypeError:
@@ -441,7 +446,7 @@ def _sizes(name, given):
 
 
 def reshape(x, shape):
-    """The same elements in C order; one size may be -1."""
+    """Returns the same elements in C order with another shape; one size may be -1."""
     x, shape = as_value(x), _sizes("shape", shape)
     known = builtins.max(math.prod(n for n in shape if n != -1), 1)
     shape = tuple(math.prod(x.shape) // known if n == -1 else n for n in shape)
@@ -452,7 +457,7 @@ def reshape(x, shape):
 
 
 def flatten(x, start_dim=0, end_dim=-1):
-    """Axes start_dim to end_dim as one; all of them: a row, which has one axis."""
+    """Merges axes start_dim to end_dim. Merging all axes gives a row."""
     x = as_value(x)
     first, last = (_axis(axis, x.ndim) + x.ndim for axis in (start_dim, end_dim))
     if first > last:
@@ -464,7 +469,7 @@ def flatten(x, start_dim=0, end_dim=-1):
 
 
 def permute(x, axes):
-    """Axis i of the result is axis axes[i] of x."""
+    """Permutes axes: axis i of the result is axis axes[i] of x."""
     x, axes = as_value(x), _sizes("axes", axes)
     if sorted(axes) != list(range(x.ndim)):
         raise Error(64, f"cannot permute {x.ndim} axes to {axes}")
@@ -473,7 +478,7 @@ def permute(x, axes):
 
 
 def concat(values, axis=0):
-    """One behind the other along an axis."""
+    """Joins values along an axis."""
     values = [as_value(v) for v in values]
     if not values:
         raise Error(64, "concat of nothing")
@@ -489,14 +494,15 @@ def concat(values, axis=0):
 
 
 def take(table, ids):
-    """Rows of a table by whole numbers, with torch's sizes: ids (..., n) give (..., n, d), so (1, n) gives (1, n, d),
-    and what has one axis (an array of one, arange, x[i], and what is computed of it alone) n rows."""
+    """Returns rows of a table by integers, with torch's shapes: ids (..., n) give (..., n, d), so
+    (1, n) gives (1, n, d). One-axis ids (a one-axis array, arange, x[i], and results of such values
+    alone) give (n, d)."""
     ids = _indices(ids)
     return apply("take", [table, ids], ndim=2 if ids.is_row else ids.ndim + 1)
 
 
 def _indices(ids):
-    """Of what has an axis more in the end."""
+    """Checks indices for a result that has one more axis."""
     ids = as_value(ids)
     if ids.ndim > 3:
         raise Error(64, f"ids has 4 axes ({' x '.join(map(str, ids.shape))}), expected 1 to 3: the result has one more",
@@ -505,16 +511,20 @@ def _indices(ids):
 
 
 def rope(x, base=10000.0, interleaved=False):
-    """Pairs of columns turned by the row's position."""
+    """Rotates pairs of columns by an angle that depends on the row's position."""
     return apply("rope", [x], base=base, interleaved=_flag("interleaved", interleaved))
 
 
 def attention(q, k, v, causal=False, mask=None, scale=None):
-    """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q). A mask of
-    bools (an array or file of them, a comparison) is True where a query may attend to a key, as for torch's
-    scaled_dot_product_attention, and no gradient goes to it; floats are added; other whole numbers are refused.
-    nn.MultiheadAttention takes the opposite, as torch's does. causal: the last query sees all keys, each one before it
-    one key less, as a cache of keys needs it (torch aligns the first query with the first key)."""
+    """Returns softmax(scale q k^T + mask) v. k and v may have fewer heads. scale None: 1 /
+    sqrt(columns of q).
+
+    A mask of bools (an array, a file, a comparison) is True where a query may attend to a key, as
+    in torch's scaled_dot_product_attention, and gets no gradient. A mask of floats is added. Other
+    integers are refused. nn.MultiheadAttention uses the opposite meaning, as torch's does.
+
+    causal: the last query sees all keys, and each earlier query one key less, as a key cache needs
+    it. torch aligns the first query with the first key instead."""
     q = as_value(q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=_flag("causal", causal), scale=scale)
@@ -522,18 +532,18 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
 
 @collective("assert_close")
 def assert_close(x, y, tolerance):
-    """Raises Error (79) where |x - y| > tolerance. Collective."""
+    """Raises Error (79) if any |x - y| > tolerance. Collective."""
     off = evaluate(max(abs(as_value(x) - y)))[0]
     largest = session().broadcast(c.c_double(0 if off is None else off.item())).value
     if not largest <= tolerance:
         raise Error(79, f"values differ by {largest:g}, more than {tolerance:g}")
 
 
-# ---------------------------------------------------------------- methods, with numpy's and torch's names and arguments
+# --------------------------------------------- methods with numpy's and torch's names and arguments
 
 
 def _method(function):
-    """A function of a value first, as a method of it."""
+    """Returns a method of Value for a function whose first argument is a value."""
     def method(self, *arguments, **named):
         return function(self, *arguments, **named)
     method.__name__, method.__doc__ = function.__name__, function.__doc__
@@ -542,7 +552,7 @@ def _method(function):
 
 
 def _sizes_method(function):
-    """The same, where sizes may come one by one: x.reshape(2, -1)."""
+    """As _method, for sizes that may also be separate arguments: x.reshape(2, -1)."""
     def method(self, *sizes):
         return function(self, sizes[0] if len(sizes) == 1 else sizes)
     method.__name__, method.__doc__ = function.__name__, function.__doc__
@@ -559,7 +569,7 @@ for _function in (reshape, permute):
 
 
 def _where(self, condition, other):
-    """This value where the condition is not 0, else the other."""
+    """Returns this value where the condition is not 0, else the other."""
     return where(condition, self, other)
 
 

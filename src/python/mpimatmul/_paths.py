@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names of files, and the tensors in them, as the library has them."""
+"""Paths of files, and of tensors inside files, in the library's notation."""
 import ctypes as c
 import os
 
@@ -7,7 +7,7 @@ from ._library import F64, Error, check, library
 
 
 def as_path(path):
-    """As the file system has it."""
+    """Returns the path as bytes."""
     path = os.fsencode(path)
     if b"\0" in path:
         raise Error(64, "a NUL byte cannot be in a file's name")
@@ -15,7 +15,7 @@ def as_path(path):
 
 
 def check_type(path, dtype):
-    """Doubles are held or refused."""
+    """Refuses float64 for a format that cannot hold it."""
     kind = c.c_int()
     check(library.mmul_output_format, path, 0, c.byref(kind))
     if dtype == F64 and library.mmul_format_holds(kind, dtype) != dtype:
@@ -24,7 +24,7 @@ def check_type(path, dtype):
 
 
 def split(path):
-    """An output's file, however it is spelled, and the tensor of it."""
+    """Returns the real path of an output's file and the name of the tensor in it."""
     several, tensor = c.c_bool(), c.c_char_p()
     length = library.mmul_output_file_length(path, c.byref(several), c.byref(tensor))
     return os.path.realpath(path[:length]), tensor.value

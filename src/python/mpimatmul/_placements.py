@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where values are to be: on which ranks, and what a file of placements says of names."""
+"""Requested placements of values: by ranks, and by names in a placement file."""
 import contextlib
 import ctypes as c
 
@@ -7,12 +7,13 @@ from . import _library as lib
 from ._begin import OPTIONS
 from ._library import check, library
 
-_signals = []  # names that are under way
+_signals = []  # active names, innermost last
 
 
 @contextlib.contextmanager
 def signal(name):
-    """with signal(name): values that are made inside go by that name in the file of `init(placement=FILE)`."""
+    """with signal(name): values made inside have that name in the file of
+    `init(placement=FILE)`."""
     _signals.append(str(name))
     try:
         yield
@@ -25,7 +26,7 @@ def current_signal():
 
 
 def place_as(program, value, wish):
-    """The value of a program as it is wished."""
+    """Adds the requested placement to a value of a program and returns the placed value."""
     placed = c.c_int()
     check(library.mmul_program_place_as, program.handle, value, c.byref(wish), program.word("place").encode(),
           c.byref(placed))
@@ -33,7 +34,7 @@ def place_as(program, value, wish):
 
 
 def wished(program, name, value):
-    """Where the file of placements wants what goes by this name."""
+    """Applies the placement that the placement file requests for this name."""
     wish = lib.PlacementWish()
     if name is None or not OPTIONS["placements"] or not library.mmul_placements_find(
             OPTIONS["placements"], name.encode(), c.byref(wish)):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Programs of the library: what they are built of, how they are, and how they run. A script that computes in small
-steps spends its time here, so what every step asks again is remembered: sizes, and what the library is told of an
-operation."""
+"""Programs of the library: expressions, construction and execution. A script of small steps spends
+its time here. So shapes and descriptions of operations are cached, because every step needs them
+again."""
 import ctypes as c
 import functools
 import os
@@ -14,12 +14,13 @@ from ._begin import OPTIONS, begun, session
 from ._library import Error, check, library
 from ._placements import current_signal, wished
 
-_REMEMBERED = 4096  # operations
-recorder = None  # of a step that `compile` traces (_compile.Recorder); None: nobody traces
+_REMEMBERED = 4096  # limit of cached operations
+recorder = None  # set while `compile` traces a step (_compile.Recorder), else None
 
 
 class Given(float):
-    """A number that a replayed step computes anew; of: who says it (_compile.Recorder.numbers)."""
+    """A number that a replayed step computes again. of: its owner and index
+    (_compile.Record.numbers)."""
     __slots__ = ("of",)
 
     def __new__(cls, number, of):
@@ -29,45 +30,49 @@ class Given(float):
 
 
 class Expression:
-    """What is computed when it is wanted: `make(program, numbers of operands)` appends it to a program. Operands are
-    expressions and numbers of Python, float; `operation` is the library's name of it, where it is one."""
+    """A deferred computation. `make(program, numbers of operands)` appends it to a program.
+    Operands are expressions and floats. `operation` is the library's name, if there is one."""
 
-    _given = ()  # places of operands that are Given numbers, and who says them
-    _parameters = ()  # of its operation
-    _draws = None  # dropout: the layer and the turn that its draws are of
-    _memory = None  # root: the copy of an array that it is
+    _given = ()  # indices of Given operands, with their owners
+    _parameters = ()  # parameters of the operation
+    _draws = None  # dropout: the layer and iteration of the draws
+    _memory = None  # root: copy of the array behind this value
 
     def __init__(self, shape, make, operands=(), integers=False, name=None, stored=None, operation=None):
         self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
-        self.name, self.operation = name, operation  # name: of its file; None: it has none
-        # "f4", "f8", or None: whole numbers, which fit both
+        self.name, self.operation = name, operation  # `name` is that of the file, or None
+        # "f4", "f8", or None for integers, which fit both
         self.stored = _stored_of(operands) if operands else stored
         self.signal = current_signal()
         self.place = _caller.place()
-        self.placement = None  # root: where it was when it stayed or was fetched last, as "rows 0 32 64"
-        # Root: it, or what it is in the middle of, has been computed; the number under which the ranks hold it;
-        # gradients that go through it, which have to know what it is made of; those that it is one of.
+        self.placement = None  # root: placement when last held or fetched, as "rows 0 32 64"
+        # Root: `is_computed` after a program computed the value or a later one; `held` is the
+        # number under which the ranks hold it; `crossed` are gradients that pass through it and so
+        # need its operands; `gradients` is the group of gradients it belongs to.
         self.is_computed, self.held, self.crossed, self.gradients = False, None, (), None
-        self.is_apart = self.is_everywhere = False  # all ranks: every node has one of its own, or all of this one
-        # All ranks: what backward() gives gradients to. A leaf has a slot for its own, others have leaves.
+        # All ranks: the value differs per node, or is whole on every node.
+        self.is_apart = self.is_everywhere = False
+        # All ranks: the leaves that backward() gives gradients to. A leaf has a slot for its
+        # gradient, other values list their leaves.
         self.leaves, self.slot = {}, None
         there = begun()
-        if there and there.rank != 0:  # programs are root's
+        if there and there.rank != 0:  # only root builds programs
             self.make, self.operands = None, ()
 
     def current(self):
-        """What is computed with: itself, but for parameters."""
+        """Returns the expression to compute with: itself, except for parameters."""
         return self
 
 
 def cross(value, gradients):
-    """They go through it."""
+    """Records that the gradients pass through the value."""
     value.crossed = value.crossed or weakref.WeakSet()
     value.crossed.add(gradients)
 
 
 def stay(value, number):
-    """Root: the ranks hold it under that number, as long as this expression is there."""
+    """Marks the value as held by the ranks under this number, as long as the expression exists.
+    Root only."""
     value.held = number
     weakref.finalize(value, _RELEASED.append, number).atexit = False
 
@@ -82,28 +87,30 @@ def _stored_of(operands):
     return found
 
 
-_RELEASED = deque()  # numbers of held values that nobody has any more; the library is told before the next program
+# Numbers of held values without references. The library is told before the next program.
+_RELEASED = deque()
 
 
 def release(s):
-    """Tells the library of them."""
+    """Releases the values in _RELEASED."""
     while _RELEASED:
         library.mmul_context_release(s.context, c.c_int64(_RELEASED.popleft()))
 
 
 def stack(shape):
-    """numpy's shape as the four sizes of a stack."""
+    """Returns numpy's shape as four sizes."""
     return (1,) * (4 - len(shape)) + tuple(shape)
 
 
 def as_shape(sizes):
-    """The same as the library has it."""
+    """Returns numpy's shape as a struct of the library."""
     return lib.Shape(*stack(sizes))
 
 
 @functools.lru_cache(_REMEMBERED)
 def _call(name, operand_count, parameters):
-    """What the library is told of an operation, but for its operands. parameters: pairs of a name and what it is."""
+    """Returns a cached description of an operation without its operands. parameters: pairs of name
+    and value."""
     call = lib.sized(lib.Call, operation=name.encode(), operand_count=operand_count)
     for field, given in parameters:
         if field in ("begin", "end", "step", "axes"):
@@ -123,11 +130,11 @@ class Building:
             library.mmul_program_use_float32(self.handle)
 
     def dtype(self, value):
-        """F64 or F32; what fits both is F32."""
+        """Returns F64 or F32; a type that fits both counts as F32."""
         return library.mmul_program_value_dtype(self.handle, value)
 
     def is_bool(self, value):
-        """True and False alone?"""
+        """Returns true if the value consists of bools."""
         return library.mmul_program_is_bool(self.handle, value)
 
     def __enter__(self):
@@ -137,15 +144,15 @@ class Building:
         library.mmul_program_destroy(self.handle)
 
     def generate(self, shape, kind=0, seed=1, name=None):
-        """A value whose elements are known by their positions."""
+        """Adds a value whose elements are computed from their positions."""
         value = c.c_int()
         check(library.mmul_program_generate, self.handle, lib.Generated(kind, seed, as_shape(shape)),
               os.fsencode(name) if name is not None else None, c.byref(value))
         return value.value
 
     def apply(self, name, operands, parameters, shown=None, place=None):
-        """The value of an operation. parameters: pairs of a name and what it is; `shown`: what the script calls the
-        result; `place`: its line that made it."""
+        """Adds an operation. parameters: pairs of name and value. shown: the script's name of the
+        result. place: the line that made it."""
         call, value = _call(name, len(operands), parameters), c.c_int()
         call.origin = place.encode() if place else None
         for i, operand in enumerate(operands):
@@ -156,15 +163,15 @@ class Building:
         return value.value
 
 
-# Operations whose results hold elements of these kinds, in the sizes of their operands.
+# Functions that make a value of a kind with the shape of their operand.
 _OF_KIND = {"bools": lambda program, x, name: program.apply("equal", [x, x], (), name),
             "integers": lambda program, x, name: program.apply("argsort", [x], (), name)}
 
 
 def try_operation(name, operands, kinds, parameters, names):
-    """Sizes of a stack, and whether it is whole numbers, and True and False alone, of a result. operands: their sizes,
-    or numbers; kinds: "bools", "integers" or None, of each; names: those of the operands, where there are any, for
-    errors."""
+    """Tries an operation in a program of its own. Returns the result's four sizes, and if it holds
+    integers, and if it holds bools. operands: sizes or numbers. kinds: "bools", "integers" or None
+    per operand. names: of the operands for errors, or None."""
     with Building() as program:
         numbers = []
         for i, v in enumerate(operands):
@@ -178,7 +185,7 @@ def try_operation(name, operands, kinds, parameters, names):
 
 @functools.lru_cache(_REMEMBERED)
 def known_result(name, operands, kinds, parameters):
-    """The same, remembered; None: it fails."""
+    """As try_operation, cached. Returns None if the operation fails."""
     try:
         return try_operation(name, operands, kinds, parameters, None)
     except Error:
@@ -186,27 +193,27 @@ def known_result(name, operands, kinds, parameters):
 
 
 def program_options(keep=False):
-    """As `init` was told."""
+    """Returns the program options chosen with `init`."""
     weights = OPTIONS["weights"]
     return lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep,
                      record=OPTIONS["record"])
 
 
 class Program(Building):
-    """A whole program, with root's files and arrays."""
+    """A complete program with root's files and arrays."""
 
     def __init__(self):
         super().__init__()
         self.matrices, self.outputs, self.made, self.loaded = [], [], {}, []
         self.plan, self.values = c.c_void_p(), c.c_void_p()
-        self.read = []  # expressions that it is made of, which the library reads
-        self.fetched = []  # arrays that it writes, and whose they are
-        self.shared = {}  # what several expressions are made by
-        self.holds = []  # expressions that stay on the ranks, and their numbers
-        self.gradients = set()  # that are made
+        self.read = []  # expressions in the program, which the library reads
+        self.fetched = []  # arrays that the program writes, with their expressions
+        self.shared = {}  # numbers made together for several expressions
+        self.holds = []  # expressions that stay on the ranks, with their numbers
+        self.gradients = set()  # groups of gradients in the program
         self.names, self.under_way = None, None
-        self.is_left = False  # the library is still at it
-        self.is_recorded = False  # it is run again, by a replay
+        self.is_left = False  # the library still runs it
+        self.is_recorded = False  # kept for replays
 
     def __exit__(self, *_):
         if not self.is_left and not self.is_recorded:
@@ -222,7 +229,8 @@ class Program(Building):
             library.mmul_matrix_close(matrix)
 
     def add(self, value):
-        """The number of an expression, which is made with what it is made of, each once."""
+        """Returns the number of an expression. Adds it with its operands if necessary, each
+        once."""
         if id(value) not in self.made:
             self._make(self._settled([value]))
         return self.made[id(value)]
@@ -238,25 +246,28 @@ class Program(Building):
             self.made[id(v)] = number if v.signal is None else wished(self, v.signal, number)
 
     def expect(self, values):
-        """Adds several: through what gradients among them go is made of what it is made of, also where the ranks hold
-        it, and is so from the beginning."""
+        """Adds several expressions at once. Values that gradients among them pass through are built
+        from their operands from the beginning, even if the ranks hold them."""
         self._make(self._settled(values))
 
     def _settled(self, values):
-        """What is still to be made of them, in order, and all gradients that are."""
+        """Returns the expressions still to be added, in order. Also collects all groups of
+        gradients."""
         known, order, has_crossed = -1, [], True
-        while known < len(self.gradients) and has_crossed:  # they may go through what was taken for a leaf
+        # A new group may pass through a value taken for a leaf.
+        while known < len(self.gradients) and has_crossed:
             known = len(self.gradients)
             order, has_crossed = self._order(values)
         return order
 
     def _order(self, values):
-        """What is still to be made, operands first, and whether a leaf among it is one that gradients may go through;
-        gradients among it are known then. Without recursion: programs may be long."""
+        """Returns the missing expressions with operands first, and if a leaf among them may lie on
+        the path of gradients. Collects the groups of gradients. Works without recursion, because
+        programs may be long."""
         order, seen, waiting, has_crossed = [], set(), [*reversed(values)], False
         while waiting:
             v = waiting.pop()
-            if v is None:  # operands of the next one are in order
+            if v is None:  # all operands of the next value are in order
                 order.append(waiting.pop())
             elif id(v) not in seen and id(v) not in self.made:
                 seen.add(id(v))
@@ -270,25 +281,25 @@ class Program(Building):
         return order, has_crossed
 
     def is_leaf(self, value):
-        """What the ranks hold is one, unless a gradient has to go through it."""
+        """Returns true for a held value, unless a gradient must pass through it."""
         if value.held is None:
             return False
         if not value.crossed and not value.leaves:
-            value.operands = ()  # for nobody any more
+            value.operands = ()  # no longer needed by anything
         return self.gradients.isdisjoint(value.crossed)
 
     def operands_of(self, value):
         return () if self.is_leaf(value) else value.operands
 
     def word(self, kind):
-        """What the script calls the value that is being made."""
+        """Returns the script's name for the value that is being added."""
         if self.under_way is None:
             return kind
         name, place = self.words()
         return name or f"{kind} of {place}"
 
     def words(self):
-        """That, or None, and the line that made it."""
+        """Returns that name or None, and the line that made the value."""
         v = self.under_way
         if self.names is None:
             self.names = _caller.names(Expression)
@@ -301,7 +312,7 @@ class Program(Building):
         return self.load_shared(matrix, value, name)
 
     def load_shared(self, matrix, value, name):
-        """Of a matrix that somebody else closes, after the program."""
+        """Loads a matrix that its owner closes after the program."""
         check(library.mmul_program_load, self.handle, matrix, c.byref(value))
         self.loaded.append((value.value, name))
         return value.value
@@ -312,7 +323,7 @@ class Program(Building):
                 warnings.warn(f"'{name}' is float64 and is read as float32", stacklevel=_caller.depth())
 
     def fetch(self, value, array, dtype):
-        """Root: its elements go to an array."""
+        """Copies the elements of a value to an array. Root only."""
         output = c.c_void_p()
         check(library.mmul_output_borrow, array.ctypes.data_as(c.c_void_p), as_shape(value.shape), dtype,
               c.byref(output))
@@ -320,14 +331,14 @@ class Program(Building):
         self.fetched.append((value, array))
 
     def save(self, value, output):
-        self.outputs.append(output)  # ours until the program runs
+        self.outputs.append(output)  # owned here until the program runs
         check(library.mmul_program_save, self.handle, self.add(value), output)
 
     def keep(self, value, name):
         check(library.mmul_program_keep, self.handle, self.add(value), name, c.c_bool(False))
 
     def load_leaf(self, leaf):
-        """What the ranks hold."""
+        """Loads a held value."""
         if leaf.is_apart:
             raise Error(65, f"every node has a value of its own of '{self.word('value')}'",
                         "an outer step of DiLoCo makes one of them")
@@ -343,18 +354,20 @@ class Program(Building):
         return value.value
 
     def hold(self, value):
-        """Root: it stays where it is when the program has run, unless it does already or is made of nothing."""
+        """Holds a computed value after the run, unless it is held already or has no operands. Root
+        only."""
         if value.operands and value.held is None:
             self.hold_leaf(value)
 
     def hold_leaf(self, value):
-        """Root: the same of what is made of nothing, or of a file."""
+        """Holds a value without operands or from a file. Root only."""
         number = c.c_int64()
         check(library.mmul_program_hold, self.handle, self.add(value), c.byref(number))
         self.holds.append((value, number.value))
 
     def hold_again(self, values):
-        """Root: so does what is computed a second time, of `values` and of what new ones are made of."""
+        """Holds all values that are computed for the second time: those of `values` and operands of
+        new values. Root only."""
         again = {id(v): v for v in values if v.is_computed}
         for v in self.read:
             if not v.is_computed:
@@ -363,13 +376,14 @@ class Program(Building):
             self.hold(value)
 
     def hold_losses(self):
-        """Root: so does that of which gradients are made: scripts show it."""
+        """Holds the values whose gradients were made, because scripts usually print them. Root
+        only."""
         made = [v.gradients.y for v in self.read if v.gradients is not None and v.gradients in self.gradients]
         for value in {id(v): v for v in made}.values():
             self.hold(value)
 
     def run(self, keep=False):
-        """Collective."""
+        """Plans and runs the program. Collective."""
         s = session()
         if recorder is not None:
             recorder.take(self)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What a function of the script reads beside its arguments: names of its module, variables around it, attributes of
-objects. `compile` replays a step as long as all of that is what it was.
+"""Finds everything that a function of the script reads besides its arguments: module names,
+variables of enclosing functions, attributes of objects. `compile` replays a step as long as none of
+it changes.
 
-The walk follows what the code names: a name of the module, a variable of the enclosing function, an attribute whose
-name occurs in the code. Attributes of this package's own layers count without that."""
+The search follows names in the code: a module name, a variable of the enclosing function, or an
+attribute whose name occurs in the code. All attributes of this package's own layers count."""
 import builtins
 import random
 import types
@@ -14,7 +15,7 @@ from ._values import Value
 from .nn import Dropout, Module, Parameter
 from .optim import DiLoCo, _Optimizer
 
-_MOST = 20000  # entries; more are not followed
+_MOST = 20000  # limit of entries; the search stops there
 _MISSING = object()
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, numpy.generic, numpy.dtype)
 _SPEAKS = {builtins.print: "prints", builtins.input: "reads from the terminal", builtins.open: "opens a file"}
@@ -22,7 +23,7 @@ _OURS = __package__
 
 
 def is_plain(thing):
-    """Is it a constant, that is the same where it is equal?"""
+    """Returns true for a constant, for which equality means identity."""
     return isinstance(thing, _PLAIN)
 
 
@@ -43,8 +44,8 @@ def _names_of(code):
 
 
 class Reach:
-    """Of a function and of objects among its arguments, as things are now. reason: why a step with them cannot be
-    replayed, or None."""
+    """The surrounding state of a function and of objects among its arguments. reason: why a step
+    with them cannot be replayed, or None."""
 
     def __init__(self, function, objects):
         self.reason, self.parameters, self.optimizers, self.values = None, [], [], []
@@ -59,7 +60,7 @@ class Reach:
         self._before = self._drawn()
 
     def holds(self):
-        """Is all of it what it was?"""
+        """Returns true if nothing has changed."""
         for variables, name, then in self._entries:
             now = variables.get(name, _MISSING)
             if now is not then and not _same(now, then):
@@ -73,7 +74,7 @@ class Reach:
         return all(optimizer._form() == form for optimizer, form in self._forms)
 
     def changed(self):
-        """After a step: what it has changed that a replay would not change, in words, or None."""
+        """Returns a description of a change by the step that a replay would not repeat, or None."""
         for variables, name, then in self._entries:
             if not _same(variables.get(name, _MISSING), then):
                 return f"changes '{name}'"
@@ -82,13 +83,13 @@ class Reach:
         return "draws random numbers" if self._drawn() != self._before else None
 
     def layers(self):
-        """Those that draw: dropout."""
+        """Returns the layers that draw random numbers: dropout."""
         return [thing for thing in self._seen.values() if isinstance(thing, Dropout)]
 
     def _drawn(self):
         return [repr(state()) for state in (*self._global_draws, *self._draws)]
 
-    # ---------------------------------------------------------------------------------- the walk
+    # ------------------------------------------------------------------------------------ search
 
     def _visit(self, first):
         waiting = [first]
@@ -96,13 +97,14 @@ class Reach:
             thing = waiting.pop()
             if is_plain(thing) or id(thing) in self._seen:
                 continue
-            self._seen[id(thing)] = thing  # and it stays, so that the number is its own
+            # Keeps the object alive, so that its id() stays unique.
+            self._seen[id(thing)] = thing
             if len(self._seen) > _MOST:
                 self.reason = "reaches too many objects"
             waiting += self._look(thing)
 
     def _look(self, thing):
-        """Notes a thing; what it leads to."""
+        """Records an object and returns the objects it leads to."""
         if isinstance(thing, Parameter):
             self.parameters.append(thing)
         elif isinstance(thing, Value):
@@ -140,7 +142,8 @@ class Reach:
         return []
 
     def _note_methods(self, kind):
-        """Those that the step may call, by their names: not what makes an object."""
+        """Collects the methods that the step may call by name, except constructors and
+        destructors."""
         self._methods += [(name, f) for base in kind.__mro__ if not _is_ours(base) and base is not object
                           for name, f in vars(base).items()
                           if isinstance(f, types.FunctionType) and name not in ("__init__", "__new__", "__del__")]
@@ -167,7 +170,7 @@ class Reach:
         return [thing for thing in found if thing is not _MISSING]
 
     def _follow_attributes(self):
-        """Those whose names occur, until no more names come."""
+        """Follows attributes whose names occur in the code, until no new names appear."""
         done = set()
         is_more = True
         while is_more and self.reason is None:

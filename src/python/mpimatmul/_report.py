@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions that nobody caught: shown as the script's own, and on one rank where all have them."""
+"""Uncaught exceptions: shown without frames of this package, and on one rank if all ranks have the
+same one."""
 import sys
 
 from . import _begin, _caller
@@ -7,11 +8,11 @@ from ._library import Error, mpi
 
 
 def begin():
-    """Stands in front of what shows exceptions now."""
+    """Installs the exception hook in front of the current one."""
     before = sys.excepthook
 
     def show(kind, error, trace):
-        """Ours come on all ranks, and root shows them; others end the job."""
+        """An Error occurs on all ranks and is shown by root. Any other exception ends the job."""
         session = _begin.begun()
         alone = session is None or session.size == 1
         _caller.trim(error)

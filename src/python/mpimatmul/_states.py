@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Named values in a file, as of models and optimisers, and of parts in the memory of the ranks."""
+"""Named values in a file, such as the state of models and optimizers, and values from parts in the
+memory of the ranks."""
 import ctypes as c
 import os
 import warnings
@@ -14,7 +15,8 @@ from ._values import as_value, hold_kept, load, loads, save_all
 
 
 def matched(state, own, owner):
-    """The values of a state, by the names of `own`: it has those of the owner, and no others, in their shapes."""
+    """Returns the values of a state by the names of `own`. Checks that names and shapes are those
+    of the owner."""
     for name in own:
         if name not in state:
             raise Error(65, f"the state has no '{name}', which the {owner} has", _SAME)
@@ -37,8 +39,8 @@ def _sizes(value):
 
 
 def save_file(tensors, path):
-    """Writes a dict of names and values to a .safetensors file, as safetensors' own function does: a bias has one axis
-    there. Collective."""
+    """Writes a dict of names and values to a .safetensors file, like the function of the
+    safetensors package. A one-axis value, such as a bias, has one axis in the file. Collective."""
     path = as_path(path)
     if not path.endswith(b".safetensors"):
         raise Error(64, f"cannot take '{os.fsdecode(path)}': the file of a state ends in .safetensors")
@@ -48,7 +50,8 @@ def save_file(tensors, path):
 
 
 def _names(inputs, path):
-    """Root: of a file whose checksums hold, the names of the tensors that can be values; a warning names the others."""
+    """Returns the names of tensors that can become values, after the file's checksums were
+    verified. Warns about the others. Root only."""
     file, tensors, names, left = os.fsdecode(path), c.c_void_p(), [], []
     check(library.mmul_inputs_open_tensors, inputs, path, c.byref(tensors))
     if not tensors:
@@ -70,14 +73,14 @@ def _names(inputs, path):
     return names
 
 
-_NAMED = 4  # at most, in a warning
+_NAMED = 4  # limit in a warning
 
 
 @collective("load_file")
 def load_file(path):
-    """The values of root's .safetensors, .npz, .pt or .gguf file, by their names: all of one version of the file, whose
-    checksums are compared, if it has some. A tensor that cannot be a value (a type that is not read, a single number,
-    more than 4 axes) is left out with a warning. Collective."""
+    """Loads the values of root's .safetensors, .npz, .pt or .gguf file by name. All come from one
+    version of the file; checksums are verified if there are any. A tensor that cannot be a value
+    (unsupported type, a single number, more than 4 axes) is left out with a warning. Collective."""
     path = as_path(path)
     values = loads(lambda inputs: [path + b":" + name for name in _names(inputs, path)])
     return {os.fsdecode(name[len(path) + 1:]): value for name, value in values.items()}
@@ -85,8 +88,9 @@ def load_file(path):
 
 @collective("keep")
 def keep(name, part, axis=-2):
-    """A value of what each rank has of it in its memory: rows (axis -2), those of rank 0 first, or columns (-1); a
-    rank may have none. It lies on the ranks as load("kept:name") from then on. Collective."""
+    """Makes a value from each rank's part in memory: rows (axis -2) or columns (-1), in the order
+    of ranks. A rank may have none. The value then stays on the ranks as load("kept:name").
+    Collective."""
     s, held, error = session(), numpy.asarray(part), None
     if held.ndim != 2 or held.dtype.kind != "f" or axis not in (-2, -1):
         error = Error(65, f"an array of {held.dtype}, {held.ndim} axes, cannot be a part: "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Texts of characters: their letters by number, and back."""
+"""Texts of characters: encoding as numbers and decoding."""
 import ctypes as c
 import os
 
@@ -12,8 +12,9 @@ from ._values import Value, array, evaluate_named
 
 
 class Tokens:
-    """What `tokens` gives: `vocabulary`, how many numbers there are; `letters`, a string of them in the order of their
-    numbers (of bytes None); `ids`, the text as an array of numbers on root, None elsewhere."""
+    """The result of `tokens`. `vocabulary`: number of distinct ids. `letters`: string of the
+    characters in the order of their ids (None for bytes). `ids`: the text as an array of ids on
+    root, None elsewhere."""
 
     def __init__(self, path, letters, ids):
         self.path, self.letters, self.ids = path, letters, ids
@@ -24,7 +25,7 @@ class Tokens:
 
 
 def _read(path, kind):
-    """Root: letters and numbers."""
+    """Returns the characters and ids of a text. Root only."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -42,7 +43,8 @@ def _read(path, kind):
 
 @collective("tokens")
 def tokens(file, kind="chars"):
-    """A text of root's: characters (UTF-8), numbered as they are sorted, or kind="bytes". Collective."""
+    """Reads a text of root's file. The characters (UTF-8) are numbered in sorted order;
+    kind="bytes" uses the bytes. Collective."""
     path = os.fsdecode(as_path(file))
     if kind not in ("chars", "bytes"):
         raise Error(64, f"no tokens of kind '{kind}': expected chars, bytes")
@@ -54,7 +56,7 @@ def tokens(file, kind="chars"):
 
 
 def encode(letters, text):
-    """The numbers that letters have in a text, as a value (1, n): a batch of one window. Collective."""
+    """Returns the ids of letters as a value (1, n), a batch of one window. Collective."""
     known = None if text.letters is None else {letter: i for i, letter in enumerate(text.letters)}
     ids = list(letters.encode()) if known is None else [known.get(letter, -1) for letter in letters]
     if not ids:
@@ -65,8 +67,8 @@ def encode(letters, text):
 
 
 def decode(ids, text):
-    """The letters of numbers of a text, a string, on all ranks; ids: a value, an array, or numbers in lists. U+FFFD
-    stands for what is none. Collective where ids is a value."""
+    """Returns the string for ids of a text, on all ranks. ids: a value, an array, or nested lists.
+    Unknown ids become U+FFFD. Collective if ids is a value."""
     if isinstance(ids, Value):
         with session().together("decode", "decode"):
             found = evaluate_named("decode", [ids])[0]

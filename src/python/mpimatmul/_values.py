@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Values, what they are made of, and how they are computed. Nothing is until it is wanted.
+"""Values of a script: a tree of operations that is computed on demand.
 
-All ranks run the same script. What is computed together is one program of the library, one job: values in the middle of
-it stay on the ranks. Leaves are root's files and arrays; other ranks know their shapes.
+All ranks run the same script. Values that are computed together form one program of the library and
+one job, and intermediate values stay on the ranks. Leaves are root's files and arrays; other ranks
+know only their shapes.
 """
 import builtins
 import contextlib
@@ -23,17 +24,18 @@ from . import _program
 from ._program import Building, Expression, Program, as_shape, known_result, stack, try_operation
 
 
-_steps = 0  # of the optimizer that has made one last
+_steps = 0  # steps of the optimizer that stepped last
 
 
 def count_steps(turn):
-    """For `top`: an optimizer has made so many."""
+    """Stores the number of steps of an optimizer, for `top`."""
     global _steps
     _steps = turn
 
 
 def _tell_read(value, number):
-    """What `top` shows of a script: a number that it reads, by its name or place there, and the steps before that."""
+    """Reports to `top` a number that the script reads, by its name or line, and the number of steps
+    before."""
     here = begun()
     if not here or not here.context:
         return
@@ -43,12 +45,12 @@ def _tell_read(value, number):
         library.mmul_context_tell_number(here.context, b"steps", c.c_double(_steps))
 
 
-_is_taping = True  # no_grad() is not under way
+_is_taping = True  # false inside no_grad()
 
 
 @contextlib.contextmanager
 def no_grad():
-    """with no_grad(): what is made inside requires no gradient."""
+    """with no_grad(): values made inside require no gradient."""
     global _is_taping
     before, _is_taping = _is_taping, False
     try:
@@ -58,7 +60,7 @@ def no_grad():
 
 
 def _leaves(operands):
-    """Those that require a gradient, of what a value is made of, in the order in which they come: {id: value}."""
+    """Returns the leaves of the operands that require a gradient, in order: {id: value}."""
     found = {}
     for v in operands:
         if type(v) is float:
@@ -70,24 +72,26 @@ def _leaves(operands):
 
 
 class Slot:
-    """Where gradients by a value are added up."""
+    """Sums the gradients of a leaf."""
 
     def __init__(self):
         self.grad = None
 
 
 class Value(Expression):
-    """A matrix or stack of up to four axes; float64 where all it is made of is, else float32. `shape` is numpy's.
-    Functions of this package that numpy's arrays or torch's tensors have as methods are methods."""
+    """A matrix or stack with up to four axes and numpy's `shape`. float64 if all its inputs are,
+    else float32. Functions of this package that are methods of numpy arrays or torch tensors are
+    methods here, too."""
 
-    __array_priority__ = 1000  # numpy leaves operators to us
+    __array_priority__ = 1000  # numpy leaves operators to this class
 
     def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False, stored=None, operation=None):
         super().__init__(shape, make, operands, integers, name, stored, operation)
-        self.is_row = is_row  # it has one axis in numpy, and is a row (1, n) here
-        self.are_pairs = False  # made of differences of all pairs, of a column and a row of as many elements
-        self.is_bool = False  # True and False alone, as 1 and 0
-        self.corner = None  # root: its first rows and columns, when they have been computed
+        self.is_row = is_row  # has one axis in numpy, and is a row (1, n) here
+        # Made of differences of all pairs of a column and a row of equal length.
+        self.are_pairs = False
+        self.is_bool = False  # holds bools as 1 and 0
+        self.corner = None  # root: first rows and columns, once computed
         if _is_taping and not integers:
             self.leaves = _leaves(operands)
 
@@ -95,16 +99,16 @@ class Value(Expression):
 
     @property
     def dtype(self):
-        """Of its elements, as far as it is known without computing: whole numbers are int32 (int64 where one of
-        them needs it)."""
+        """The element type, as far as known without computing. Integers are int32, or int64 if an
+        element needs it."""
         if self.integers:
             return numpy.dtype("i4")
         return numpy.dtype("f8" if self.stored == "f8" and not OPTIONS["float32"] else "f4")
 
     @property
     def requires_grad(self):
-        """Does backward() give gradients to it, or through it? Of a leaf, which is made of nothing that requires one,
-        this can be set."""
+        """True if backward() gives gradients to this value or passes them through it. Can be set
+        for a leaf, whose inputs require none."""
         return self.slot is not None or bool(self.leaves)
 
     @requires_grad.setter
@@ -119,7 +123,7 @@ class Value(Expression):
 
     @property
     def grad(self):
-        """Of a leaf: the sum of what backward() has given it since it was set to None, or None."""
+        """The sum of a leaf's gradients since the last assignment of None, or None."""
         return self.slot.grad if self.slot is not None else None
 
     @grad.setter
@@ -133,7 +137,7 @@ class Value(Expression):
         return self.shape[0]
 
     def __iter__(self):
-        """x[i] of the first axis, one by one."""
+        """Iterates over x[i] along the first axis."""
         if self.is_row:
             raise Error(64, f"what is gone through has one axis, which is a row (1 x {self.shape[1]}) here",
                         "x.tolist()[0] has its numbers, x.reshape(-1, 1) is a column")
@@ -143,7 +147,7 @@ class Value(Expression):
         return self
 
     def __deepcopy__(self, _):
-        return self  # it does not change
+        return self  # values are immutable
 
     def __reduce_ex__(self, _):
         raise TypeError("a value cannot be pickled, its elements are on the ranks: mm.save('x.npy', value) saves it "
@@ -167,17 +171,18 @@ class Value(Expression):
         raise TypeError("the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one")
 
     def numpy(self):
-        """Collective: its elements, an array on root (rank 0) and None on all other ranks. `local` is what each rank
-        holds, item() the number of a 1 x 1 value on all of them."""
+        """Returns the elements as an array on root (rank 0), None on all other ranks. `local`
+        returns what each rank holds, item() the number of a 1 x 1 value on all ranks.
+        Collective."""
         return evaluate_named("numpy", [self])[0]
 
     def tolist(self):
-        """Collective: its elements in lists, a list for each axis, on root and None on all other ranks."""
+        """Returns the elements in nested lists on root, None on all other ranks. Collective."""
         found = evaluate_named("tolist", [self])[0]
         return None if found is None else found.tolist()
 
     def item(self):
-        """Collective: the number of a 1 x 1 value, on all ranks."""
+        """Returns the number of a 1 x 1 value on all ranks. Collective."""
         if math.prod(self.shape) != 1:
             raise TypeError(f"a value of {' x '.join(map(str, self.shape))} is not one number")
         with session().together("item", "float"):
@@ -190,7 +195,7 @@ class Value(Expression):
         return float(self.item())
 
     def __format__(self, spec):
-        """Collective for a 1 x 1 value, which is its number, as `print` shows it."""
+        """Formats a 1 x 1 value as its number, like `print`; collective in that case."""
         if math.prod(self.shape) != 1:
             return format(repr(self), spec)
         number = self.item()
@@ -200,7 +205,8 @@ class Value(Expression):
         return int(self.item())
 
     def local(self):
-        """Collective: what this rank holds, [(matrix, row, column, array)]: the array's place in the stack."""
+        """Returns the parts that this rank holds: [(matrix, row, column, array)], with the array's
+        position in the stack. Collective."""
         return local_parts(self)
 
     def __array__(self, dtype=None, copy=None):
@@ -220,38 +226,41 @@ def as_value(x):
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-# No gradient goes through these.
+# Operations that pass no gradient.
 _STEPS = _COMPARISONS + ("floor_divide", "stop_gradient", "floor", "ceil", "round", "sign", "isnan", "all", "any")
-# Element by element.
+# Elementwise operations.
 _ELEMENTS = frozenset(_COMPARISONS + (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "where",
     "clip", "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "softplus",
     "sin", "cos", "gelu", "gelu_tanh", "erf", "arctan", "expm1", "floor", "ceil", "round", "sign", "isnan"))
-# Of whole numbers these are whole numbers.
+# Operations whose result holds integers if the operand does.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
-# A row that has one axis stays one, but for these.
+# A one-axis operand gives a one-axis result, except for these operations.
 _NO_ROWS = ("matmul", "reshape", "permute", "transpose", "concat", "take", "cross_entropy", "mse",
             "binary_cross_entropy")
 
 
 def _are_rows(matrices, may_be_longer):
-    """Have all of them one axis? One element says nothing of that; a sum, of what is longer, has no axis."""
+    """Returns true if the result has one axis, as all its operands do. One-element operands do not
+    count, and a sum of a longer row has no axis."""
     longer = [v for v in matrices if math.prod(v.shape) > 1]
     return (any(v.is_row for v in matrices) and all(v.is_row for v in longer) and (may_be_longer or not longer))
 
 
 def apply(name, operands, ndim=None, **parameters):
-    """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
+    """Makes a value by an operation. The library computes its sizes; the last `ndim` of them are
+    its shape."""
     given = [(i, v.of) for i, v in enumerate(operands) if type(v) is _program.Given] if _program.recorder else ()
     operands = [v if type(v) is float else float(v) if is_number(v) else as_value(v) for v in operands]
     sizes, parameters = tuple(v if type(v) is float else v.shape for v in operands), tuple(parameters.items())
     kinds = tuple(None if type(v) is float else "bools" if v.is_bool else "integers" if v.integers else None
                   for v in operands)
-    # Sizes and kinds do not depend on numbers, but for 0 and 1, which may be bools.
+    # Sizes and kinds depend on no number, except 0 and 1, which may be bools.
     alike = sizes if name not in _ELEMENTS or name == "clip" else tuple(
         0.5 if type(v) is float and v not in (0.0, 1.0) else v for v in sizes)
     found = known_result(name, alike, kinds, parameters)
-    if found is None:  # to be said in the script's words
+    # Try again with the script's names for the error message.
+    if found is None:
         names = _caller.names(Value)
         found = try_operation(name, sizes, kinds, parameters, [v if type(v) is float else names.get(id(v)) or v.name
                                                                for v in operands])
@@ -281,12 +290,13 @@ def apply(name, operands, ndim=None, **parameters):
 
 
 def _are_column_and_row(x, y):
-    """n x 1 and 1 x n, n > 1: both repeat. Often one of them was meant to be transposed."""
+    """Returns true for n x 1 and 1 x n with n > 1. Both are broadcast, and often one was meant to
+    be transposed."""
     return x[-2:] == y[-1:-3:-1] and 1 in x[-2:] and x[-2:] != (1, 1)
 
 
 def warn(text):
-    """Root: at the script's line."""
+    """Warns at the script's line. Root only."""
     if not begun() or begun().rank == 0:
         warnings.warn(text, stacklevel=_caller.depth())
 
@@ -295,7 +305,8 @@ def warn(text):
 
 
 def _copy(data):
-    """A copy in C order, as the library reads it: later changes of the array are no changes of the value."""
+    """Copies an array in C order, as the library reads it, so that later changes of the array have
+    no effect."""
     found = numpy.asarray(data)
     kind = found.dtype.kind
     if kind not in "biuf":
@@ -309,12 +320,14 @@ def _copy(data):
 
 @collective("array")
 def array(data):
-    """Root's array, copied, as a value; other ranks may give None. Up to four axes; one is a row. Collective."""
+    """Returns root's array as a value, copied. Other ranks may pass None. Up to four axes; an array
+    with one axis is a row. Collective."""
     return arrays(1, lambda: [data])[0]
 
 
 def arrays(count, read):
-    """Collective: root's arrays, `count` of them, which read() returns there, as values; their sizes travel at once."""
+    """Returns root's arrays as values. read() returns `count` of them on root. All sizes are sent
+    in one message. Collective."""
     s = session()
     copies = s.on_root(lambda: [(_copy(data), numpy.ndim(data) == 1) for data in read()])
     told = (c.c_int64 * 9 * count)()
@@ -326,7 +339,7 @@ def arrays(count, read):
 
 
 def _of_copy(told, held):
-    """A value of root's copy of an array, whose sizes are told."""
+    """Returns the value of root's array copy, from the sizes sent to all ranks."""
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
 
@@ -349,15 +362,16 @@ def _stored(integers, is_double):
 
 @collective("load")
 def load(path):
-    """A file of root's, a tensor of it ("model.safetensors:name"), or what the ranks have kept ("kept:name"), as it is
-    now: a file that takes its name later changes nothing. Collective."""
+    """Loads a file of root, a tensor in it ("model.safetensors:name"), or a persistent set
+    ("kept:name"), in its current version. A file renamed to that path later has no effect.
+    Collective."""
     path = as_path(path)
     return loads(lambda _: [path])[path]
 
 
 def loads(find):
-    """Collective: values by their paths, which find(inputs) gives on root. All tensors of a file are of one version of
-    it."""
+    """Returns values by their paths, which find(inputs) gives on root. All tensors of a file come
+    from one version of it. Collective."""
     s = session()
     found = s.on_root(lambda: _open_all(find)) or []
     text = b"\0".join(path for path, _, _ in found)
@@ -394,11 +408,11 @@ def _open_all(find):
         library.mmul_inputs_destroy(inputs)
 
 
-_SMALL_BYTES = 1 << 20  # read at once; larger files stay open
+_SMALL_BYTES = 1 << 20  # files up to this size are read at once, larger ones stay open
 
 
 class _Source:
-    """Root: where a loaded value comes from. Sizes are as the engine sees them."""
+    """The source of a loaded value. Root only. Sizes are those of the engine."""
 
     def sizes(self):
         with Program() as program:
@@ -409,7 +423,7 @@ class _Source:
 
 
 class _File(_Source):
-    """A matrix that stays open as long as a value is made of it."""
+    """A matrix file that stays open as long as a value uses it."""
 
     def __init__(self, inputs, path):
         self.name, self.matrix = os.fsdecode(path), c.c_void_p()
@@ -422,7 +436,7 @@ class _File(_Source):
             check(library.mmul_matrix_detach, self.matrix)
 
     def axes(self, _):
-        """How many; an array of one is a row."""
+        """Returns the number of axes, and if the file has one axis, which makes a row."""
         return self.info.dimensions, self.info.one_dimensional
 
     def load(self, program):
@@ -433,7 +447,7 @@ class _File(_Source):
 
 
 class _Kept(_Source):
-    """A set of the ranks, as it was found first."""
+    """A persistent set of the ranks, in the version that was found first."""
 
     def __init__(self, name):
         self.name, self.version = name, None
@@ -451,11 +465,12 @@ class _Kept(_Source):
         return value.value
 
 
-_kept_values = {}  # root: weak references to what was loaded of sets, by their names
+_kept_values = {}  # root: weak references to values loaded from persistent sets, by name
 
 
 def hold_kept(names):
-    """Collective: values that were loaded of sets which are about to be replaced stay on the ranks as they are."""
+    """Holds values loaded from persistent sets on the ranks before the sets are replaced.
+    Collective."""
     with Program() as program:
         def build():
             for name in names:
@@ -469,7 +484,8 @@ def hold_kept(names):
 
 
 def generate(shape, kind="uniform", seed=1):
-    """Elements by position, whoever holds them: `kind` as of `mpimatmul generate`."""
+    """Generates elements from their positions, so any rank can compute its part. `kind` as for
+    `mpimatmul gen`."""
     number, error = c.c_int(), lib.ErrorText()
     if library.mmul_generator_parse(kind.encode(), c.byref(number), c.byref(error)) != 0:
         raise Error(error.status, error.text.decode(), error.hint.decode())
@@ -478,7 +494,7 @@ def generate(shape, kind="uniform", seed=1):
         raise Error(64, f"cannot generate {len(shape)} axes: expected 1 to 4")
     if operator.index(seed) < 0:
         raise Error(64, "seed must be at least 0")
-    with Building() as trial:  # the script's line is known here
+    with Building() as trial:  # reports an error at the script's line now
         trial.generate(shape)
     made = Value(shape, lambda program, _: program.generate(shape, number.value, seed, program.word("generate")))
     made._parameters = (kind, seed)
@@ -486,7 +502,7 @@ def generate(shape, kind="uniform", seed=1):
 
 
 def rand(shape, seed=1):
-    """Uniform in [0, 1), as torch's; `generate` with its kind "uniform" is of [-1, 1)."""
+    """Draws uniformly from [0, 1), as torch. `generate` with kind "uniform" draws from [-1, 1)."""
     return generate(shape, "rand", seed)
 
 
@@ -494,12 +510,14 @@ def rand(shape, seed=1):
 
 
 def evaluate(*values):
-    """Collective: the elements of all of them, computed in one job: arrays on root, None elsewhere."""
+    """Computes all values in one job. Returns their elements as arrays on root, None elsewhere.
+    Collective."""
     return evaluate_named("evaluate", values)
 
 
 def evaluate_named(name, values):
-    """As the script calls it: numpy, print and evaluate are one kind, so that ranks may mix them."""
+    """As evaluate, under the script's name of the call. numpy, print and evaluate are of one kind,
+    so ranks may mix them."""
     s = session()
     with s.together("evaluate", name):
         return _evaluate(s, [as_value(v) for v in values])
@@ -533,7 +551,7 @@ _pending = None  # saves of a `with program():` block
 
 
 class program:
-    """with program(): what is saved inside is computed in one job at its end. Collective."""
+    """with program(): saves inside are computed in one job at the end. Collective."""
 
     def __enter__(self):
         global _pending
@@ -549,8 +567,8 @@ class program:
 
 
 def save(path, value):
-    """Writes a value to a file of root's, or leaves it on the ranks ("kept:name"): now, or at the end of a
-    `with program():` block. Collective."""
+    """Writes a value to a file of root, or leaves it on the ranks ("kept:name"): now, or at the end
+    of a `with program():` block. Collective."""
     path, value = as_path(path), as_value(value)
     if _pending is not None:
         _pending.append((path, value))
@@ -560,13 +578,13 @@ def save(path, value):
 
 @collective("save")
 def save_all(saves, one_axis=False):
-    """`one_axis`: what has one axis is written so."""
+    """Writes several values in one job. one_axis: rows are written with one axis."""
     kept_names = [library.mmul_kept_name(path) for path, _ in saves]
     if any(kept_names):
         hold_kept(filter(None, kept_names))
     with Program() as program:
         def build():
-            made = {}  # files: their first output, and tensors
+            made = {}  # per file: its first output, and its tensors
             program.expect([value for _, value in saves])
             for (path, value), kept in zip(saves, kept_names):
                 if kept is not None:
@@ -591,9 +609,9 @@ def save_all(saves, one_axis=False):
 
 @collective("persist")
 def persist(*values):
-    """Computes values and leaves them where they lie, on the ranks and their devices: what is made of them later begins
-    there. Losses whose gradients are among what they are made of stay, too. They go when nobody has them any more. The
-    values, or the one. Collective."""
+    """Computes values and leaves them on the ranks and their devices, where later computations use
+    them. A loss stays, too, if the values depend on its gradients. A value is released with its
+    last reference. Returns the values, or the single one. Collective."""
     with Program() as program:
         def build():
             given = [v.current() for v in values if isinstance(v, Value)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A look inside: what is still to be computed, and what the last job was."""
+"""Inspection: pending operations, and statistics of the last job."""
 import ctypes as c
 import json
 import sys
@@ -15,9 +15,9 @@ __all__ = ("print_tape", "worker_statistics")
 
 @collective("print_tape")
 def print_tape(*values):
-    """Prints on root the operations by which values would be made now, in order, with names and shapes; without values
-    of all that the script has names for and that has not been computed yet. What stays on the ranks is where they
-    begin. Collective."""
+    """Prints on root the operations that would now compute the given values, in order, with names
+    and shapes. Without arguments, uses all pending values that the script has names for. Held
+    values are the starting points. Collective."""
     named = [value.current() for _, value in _caller.things(Value)]
 
     def text():
@@ -32,7 +32,7 @@ def print_tape(*values):
 
 
 def _printed(call, *arguments):
-    """What a function of the library prints to a stream of C."""
+    """Returns the text that a function of the library prints to a C stream."""
     text, length = c.c_char_p(), c.c_size_t()
     libc.open_memstream.restype = c.c_void_p
     stream = c.c_void_p(libc.open_memstream(c.byref(text), c.byref(length)))
@@ -48,8 +48,9 @@ _OF_RANK = ("rank", "host", "device", "compute_seconds", "copy_seconds", "verify
 
 
 def worker_statistics():
-    """On root, of the last job that has run, a dict for each rank: seconds of what it did and waited for, bytes of what
-    it made, and its share of them. Jobs are recorded after `init(record=True)`. None elsewhere."""
+    """Returns statistics of the last recorded job on root, None elsewhere: a dict per rank with
+    seconds of work and waiting, bytes of its results, and its share of them. Jobs are recorded
+    after `init(record=True)`."""
     there = begun()
     if there is None or there.rank != 0:
         return None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Layers of models, with torch's names, layouts and initial distributions: what is saved here is read there.
+"""Layers of models with torch's names, layouts and initial distributions, so that saved states are
+interchangeable.
 
     class Model(mm.nn.Module):
         def __init__(self):
@@ -9,7 +10,8 @@
         def forward(self, x):
             return self.last(mm.relu(self.first(x)))
 
-All ranks make the same layers in the same order; each draws the seed of its parameters from those before it.
+All ranks make the same layers in the same order, because the seed of each layer's parameters
+depends on the layers before it.
 """
 import copy
 import math
@@ -39,12 +41,13 @@ _random = random.Random(0)
 
 
 def manual_seed(seed):
-    """Layers that are made from now on draw what they begin with, and drop, anew from this seed (0 without it)."""
+    """Sets the seed for initial parameters and dropout of layers made from now on (0 without a
+    call)."""
     _random.seed(seed)
 
 
 def _drawn(shape, factor, kind="uniform"):
-    """A parameter: uniform in [-factor, factor), or normal."""
+    """Returns a random parameter: uniform in [-factor, factor), or normal."""
     value = generate(shape, kind, _random.getrandbits(63)) * factor
     value.is_row = len(shape) == 1
     return Parameter(value)
@@ -57,8 +60,8 @@ def _filled(shape, kind):
 
 
 class Parameter(Value):
-    """What a model learns: an array or value that optimisers put another one in the place of. What has been made of it
-    is made of what it was then."""
+    """A parameter of a model: an array or value that optimizers replace. Values computed from it
+    keep using the data of that time."""
 
     def __init__(self, data):  # pylint: disable=super-init-not-called # it is what its leaf is
         self._leaf = None
@@ -74,7 +77,7 @@ class Parameter(Value):
 
     @property
     def data(self):
-        """What it is now, as a value that requires no gradient."""
+        """The current data, as a value that requires no gradient."""
         return _alias(self._leaf, self._leaf)
 
     @data.setter
@@ -87,7 +90,7 @@ class Parameter(Value):
         self._leaf = leaf
 
     def put(self, leaf):
-        """What it is from now on, itself."""
+        """Replaces the leaf itself."""
         leaf.is_row, leaf.name, leaf.slot = self._leaf.is_row, self._leaf.name, self._leaf.slot
         self._leaf = leaf
 
@@ -101,21 +104,22 @@ class Parameter(Value):
 
 
 def _alias(value, of):
-    """The same elements; of one axis where `of` is, and of its name."""
+    """Returns the same elements under the name of `of`, with one axis if `of` has one."""
     made = stop_gradient(value)
     made.is_row, made.name = of.is_row, of.name
     return made
 
 
 class Module:
-    """What has parameters and other modules, as attributes, and a `forward`, which a call of it is."""
+    """A layer: parameters and child modules as attributes, and a `forward`, which a call of the
+    module runs."""
 
     def __init__(self):
         self.training = True
 
     def __setattr__(self, name, child):
         if isinstance(child, Parameter):
-            child.current().name = name  # as print_tape and errors have it
+            child.current().name = name  # for print_tape and errors
         super().__setattr__(name, child)
 
     def __call__(self, *arguments, **named):
@@ -130,29 +134,31 @@ class Module:
             _under_way.pop()
 
     def forward(self, *arguments, **named):
-        """What it makes of its arguments."""
+        """Computes the result of the module."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def named_children(self):
-        """(name, module) of each that is an attribute."""
+        """Yields (name, module) for each child module."""
         yield from ((name, child) for name, child in vars(self).items() if isinstance(child, Module))
 
     def children(self):
-        """The modules that are attributes."""
+        """Yields the child modules."""
         yield from (child for _, child in self.named_children())
 
     def named_modules(self, prefix=""):
-        """(name, module) of itself, "", and of all that are in it: "encoder.0.linear1"."""
+        """Yields (name, module) for the module itself, "", and all modules inside:
+        "encoder.0.linear1"."""
         yield prefix, self
         for name, child in self.named_children():
             yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
 
     def modules(self):
-        """Itself and all that are in it."""
+        """Yields the module itself and all modules inside."""
         yield from (module for _, module in self.named_modules())
 
     def _named(self, prefix=""):
-        """All parameters by their names, in the order in which they were set; one that is shared has several."""
+        """Yields all parameters by name, in the order of assignment; a shared parameter has several
+        names."""
         for name, child in vars(self).items():
             if isinstance(child, Parameter):
                 yield prefix + name, child
@@ -160,7 +166,7 @@ class Module:
                 yield from child._named(f"{prefix}{name}.")
 
     def named_parameters(self):
-        """(name, parameter) of each; of one that is shared the first name."""
+        """Yields (name, parameter) for each parameter; a shared one by its first name."""
         known = set()
         for name, parameter in self._named():
             if id(parameter) not in known:
@@ -168,45 +174,46 @@ class Module:
                 yield name, parameter
 
     def parameters(self):
-        """All parameters, each once."""
+        """Yields all parameters, each once."""
         for _, parameter in self.named_parameters():
             yield parameter
 
     def train(self, mode=True):
-        """Of it and all that are in it: dropout drops. Returns itself."""
+        """Switches the module and all modules inside to training mode, in which dropout is active.
+        Returns itself."""
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self):
-        """The opposite of train()."""
+        """Switches to evaluation mode, the opposite of train()."""
         return self.train(False)
 
     def zero_grad(self):
-        """Forgets the gradients of all parameters."""
+        """Removes the gradients of all parameters."""
         for parameter in self.parameters():
             parameter.grad = None
 
     def state_dict(self):
-        """What the parameters are now, by their names, for `save_file`."""
+        """Returns the current parameters by name, for `save_file`."""
         return {name: parameter.data for name, parameter in self._named()}
 
     def load_state_dict(self, state):
-        """Gives all parameters other values: of a dict of their names, as `load_file` gives it. Collective where there
-        are arrays in it."""
+        """Replaces all parameters by values from a dict, as `load_file` returns it. Collective if
+        there are arrays."""
         own = dict(self._named())
         for name, value in matched(state, own, "module").items():
             own[name].data = value
 
     def extra_repr(self):
-        """What `print` shows of it beside its class and children."""
+        """Returns additional text for `print`."""
         return ""
 
     def _shown_children(self):
         return self.named_children()
 
     def __repr__(self):
-        """As torch shows it: the layers by their names, one below the other."""
+        """Shows the layers by name, one per line, as torch does."""
         lines = [f"({name}): {_shown(child)}" for name, child in self._shown_children()]
         text = self.extra_repr()
         if lines:
@@ -229,11 +236,11 @@ class Module:
                         "it has learned, model.load_state_dict(mm.load_file('model.safetensors')) has it again")
 
 
-_under_way = []  # modules that are called, each by the one before it
+_under_way = []  # modules being called, outermost first
 
 
 def _layer_under_way():
-    """Where an error comes from, by the name that the outermost module has for the innermost one."""
+    """Returns the outermost module's name for the innermost module, for errors."""
     for name, module in _under_way[0].named_modules():
         if module is _under_way[-1] and name:
             return f"layer '{name}'"
@@ -255,17 +262,17 @@ class Linear(Module):
         self.bias = _drawn((out_features,), bound) if bias else None
 
     def forward(self, x):
-        """x (..., inputs)"""
+        """x: (..., inputs)."""
         return linear(x, self.weight, self.bias)
 
     def extra_repr(self):
-        """Its sizes."""
+        """Returns the sizes."""
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"bias={self.bias is not None}")
 
 
 class Embedding(Module):
-    """Rows of a table, weight (count, width), by whole numbers."""
+    """Selects rows of a table by integers; weight is (count, width)."""
 
     def __init__(self, num_embeddings, embedding_dim):
         super().__init__()
@@ -273,16 +280,16 @@ class Embedding(Module):
         self.weight = _drawn((num_embeddings, embedding_dim), 1, "normal")
 
     def forward(self, ids):
-        """ids (..., n); (..., n, width)."""
+        """ids: (..., n). Returns (..., n, width)."""
         return take(self.weight, ids)
 
     def extra_repr(self):
-        """Its sizes."""
+        """Returns the sizes."""
         return f"{self.num_embeddings}, {self.embedding_dim}"
 
 
 class _Norm(Module):
-    """Of the last axis, of `normalized_shape` elements."""
+    """Normalization over the last axis of `normalized_shape` elements."""
 
     def __init__(self, normalized_shape, eps, elementwise_affine):
         super().__init__()
@@ -294,36 +301,37 @@ class _Norm(Module):
         self.weight = _filled(sizes, "ones") if elementwise_affine else None
 
     def extra_repr(self):
-        """Its size and numbers."""
+        """Returns size, eps and elementwise_affine."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 class LayerNorm(_Norm):
-    """Rows less their mean, over their deviation, times weight, plus bias."""
+    """Normalizes rows to mean 0 and deviation 1, then times weight, plus bias."""
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True):
         super().__init__(normalized_shape, eps, elementwise_affine)
         self.bias = _filled(self.normalized_shape, "zeros") if elementwise_affine and bias else None
 
     def forward(self, x):
-        """Along the last axis."""
+        """Normalizes the last axis."""
         return layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class RMSNorm(_Norm):
-    """Rows over the root of the mean of their squares, times weight."""
+    """Divides rows by the root of the mean of their squares, then times weight."""
 
     def __init__(self, normalized_shape, eps=1e-6, elementwise_affine=True):
         super().__init__(normalized_shape, eps, elementwise_affine)
 
     def forward(self, x):
-        """Along the last axis."""
+        """Normalizes the last axis."""
         return rms_norm(x, self.weight, self.eps)
 
 
 class Dropout(Module):
-    """While training: each element is 0 with probability p, and the others are larger by 1 / (1 - p)."""
-    _COMPUTED = ("_turn",)  # attributes that a replayed step has anew
+    """In training mode, sets each element to 0 with probability p and multiplies the others by 1 /
+    (1 - p)."""
+    _COMPUTED = ("_turn",)  # attributes that a replayed step computes again
 
     def __init__(self, p=0.5):
         super().__init__()
@@ -332,7 +340,7 @@ class Dropout(Module):
         self.p, self._seed, self._turn = p, _random.getrandbits(32), 0
 
     def forward(self, x):
-        """Other ones at every call, the same on any number of ranks."""
+        """Draws anew at every call, with the same result on any number of ranks."""
         if not self.training:
             return x
         self._turn += 1
@@ -341,12 +349,12 @@ class Dropout(Module):
         return made
 
     def extra_repr(self):
-        """Its probability, as torch shows it."""
+        """Returns the probability as torch shows it."""
         return f"p={self.p}, inplace=False"
 
 
 class ModuleList(Module):
-    """Modules, or functions between them, by number."""
+    """A list of modules and functions."""
 
     def __init__(self, modules=()):
         super().__init__()
@@ -355,7 +363,7 @@ class ModuleList(Module):
             self.append(module)
 
     def append(self, module):
-        """One more, the last."""
+        """Appends a module."""
         setattr(self, str(self._count), module)
         self._count += 1
         return self
@@ -374,13 +382,13 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Each of what the one before it makes; functions, such as `relu`, may stand between modules."""
+    """Applies modules in sequence; functions, such as `relu`, may stand between them."""
 
     def __init__(self, *modules):
         super().__init__(modules)
 
     def forward(self, x):
-        """The last one's."""
+        """Returns the result of the last module."""
         for module in self:
             x = module(x)
         return x
@@ -391,12 +399,13 @@ def _is_row_of(mask, rows, keys):
 
 
 def _as_added(mask):
-    """Floats that are added to the scores, also of bools, which say where a query may attend."""
+    """Returns a mask that is added to the scores. A mask of bools is True where a query may
+    attend."""
     return where(mask, 0, -math.inf) if mask.is_bool else mask
 
 
 def _both(mask, other):
-    """A query attends where both masks let it."""
+    """Combines two masks: a query attends if both masks permit it."""
     if mask is None or other is None:
         return mask if other is None else other
     return mask * other if mask.is_bool and other.is_bool else _as_added(mask) + _as_added(other)
@@ -406,45 +415,45 @@ def _both(mask, other):
 
 
 class Identity(Module):
-    """x, whatever it is made with."""
+    """Returns x for any constructor arguments."""
 
     def __init__(self, *_, **__):
         super().__init__()
 
     def forward(self, x):
-        """x"""
+        """Returns x."""
         return x
 
 
 class Flatten(Module):
-    """Axes from start_dim to end_dim as one."""
+    """Merges axes start_dim to end_dim."""
 
     def __init__(self, start_dim=1, end_dim=-1):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x):
-        """Of the same elements."""
+        """Returns x with the merged axes."""
         return flatten(x, self.start_dim, self.end_dim)
 
     def extra_repr(self):
-        """Its axes."""
+        """Returns the axes."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 def _activation(name, function):
-    """A module of a function of every element; inplace, as torch's have it, changes nothing."""
+    """Makes a module of an elementwise function. inplace, known from torch, has no effect."""
     class Activation(Module):
         def __init__(self, inplace=False):
             super().__init__()
             self.inplace = inplace
 
         def forward(self, x):
-            """Of every element."""
+            """Applies the function to every element."""
             return function(x)
 
         def extra_repr(self):
-            """torch's."""
+            """Returns the text that torch shows."""
             return "inplace=True" if self.inplace else ""
     Activation.__name__ = Activation.__qualname__ = name
     Activation.__doc__ = f"mm.{function.__name__} as a module."
@@ -466,51 +475,51 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, x):
-        """Of every element."""
+        """Applies gelu to every element."""
         return gelu(x, self.approximate)
 
     def extra_repr(self):
-        """Which one."""
+        """Returns the approximation."""
         return f"approximate={self.approximate!r}"
 
 
 class LeakyReLU(Module):
-    """x where it is positive, else negative_slope times x."""
+    """Returns x if positive, else negative_slope times x."""
 
     def __init__(self, negative_slope=0.01, inplace=False):
         super().__init__()
         self.negative_slope, self.inplace = negative_slope, inplace
 
     def forward(self, x):
-        """Of every element."""
+        """Applies the function to every element."""
         return maximum(x, 0) + minimum(x, 0) * self.negative_slope
 
     def extra_repr(self):
-        """Its slope."""
+        """Returns the slope."""
         return f"negative_slope={self.negative_slope}" + ", inplace=True" * self.inplace
 
 
 class Softmax(Module):
-    """mm.softmax as a module, along the axis dim."""
+    """mm.softmax as a module along axis dim."""
 
     def __init__(self, dim=-1):
         super().__init__()
         self.dim = dim
 
     def forward(self, x):
-        """Along that axis."""
+        """Computes softmax along dim."""
         return softmax(x, axis=self.dim)
 
     def extra_repr(self):
-        """Its axis."""
+        """Returns the axis."""
         return f"dim={self.dim}"
 
 
 class LogSoftmax(Softmax):
-    """log(softmax(x)), which does not overflow, along the axis dim."""
+    """log(softmax(x)) along axis dim, without overflow."""
 
     def forward(self, x):
-        """Along that axis."""
+        """Computes log-softmax along dim."""
         return x - logsumexp(x, axis=self.dim)
 
 
@@ -518,7 +527,7 @@ class LogSoftmax(Softmax):
 
 
 class _Loss(Module):
-    """Of all elements, or rows, the mean, the sum, or each of them: reduction "mean", "sum" or "none"."""
+    """Reduces a loss over elements or rows: reduction "mean", "sum" or "none"."""
 
     def __init__(self, reduction):
         super().__init__()
@@ -539,7 +548,7 @@ class MSELoss(_Loss):
         super().__init__(reduction)
 
     def forward(self, x, y):
-        """Of values of one shape."""
+        """x and y have the same shape."""
         return mse(x, y) if self.reduction == "mean" else self._reduced((as_value(x) - y) ** 2)
 
 
@@ -550,7 +559,7 @@ class L1Loss(_Loss):
         super().__init__(reduction)
 
     def forward(self, x, y):
-        """Of values of one shape."""
+        """x and y have the same shape."""
         return self._reduced(sizes_of(as_value(x) - y))
 
 
@@ -561,7 +570,7 @@ class BCEWithLogitsLoss(_Loss):
         super().__init__(reduction)
 
     def forward(self, x, y):
-        """Logits, and what each is to be, 0 to 1."""
+        """x: logits. y: targets from 0 to 1."""
         if self.reduction == "mean":
             return binary_cross_entropy(x, y)
         x = as_value(x)
@@ -569,16 +578,16 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class CrossEntropyLoss(_Loss):
-    """-log softmax at the class, by torch's arguments: weight of each class, a class that counts for nothing (none
-    unless it is given), label_smoothing."""
+    """-log softmax at the class, with torch's arguments: a weight per class, a class to ignore
+    (none by default), label_smoothing."""
 
     def __init__(self, weight=None, *, ignore_index=None, reduction="mean", label_smoothing=0.0):
         super().__init__(reduction)
         self.weight, self.ignore_index, self.label_smoothing = weight, ignore_index, label_smoothing
 
     def forward(self, x, target):
-        """x (n, classes), or with more axes (n, classes, ...) as torch has them; target: whole numbers (n, ...), or
-        probabilities in the sizes of x."""
+        """x: (n, classes), or (n, classes, ...) as in torch. target: integers (n, ...), or
+        probabilities with the shape of x."""
         x, target = as_value(x), as_value(target)
         is_probable = target.shape == x.shape and target.stored is not None
         is_plain = self.weight is None and self.ignore_index is None and self.label_smoothing == 0
@@ -591,7 +600,7 @@ class CrossEntropyLoss(_Loss):
         return self._of_all(x, target, is_probable)
 
     def _of_all(self, x, target, is_probable):
-        """What each row loses, and of the mean what the rows weigh."""
+        """Returns the loss of each row, or its reduction; the mean is weighted by the classes."""
         counts, classes, weight = 1, x.shape[-1], 1 if self.weight is None else as_value(self.weight)
         rest = target.shape
         if not is_probable:
@@ -618,7 +627,8 @@ class CrossEntropyLoss(_Loss):
 
 
 class MultiheadAttention(Module):
-    """torch's: the parameters of query, key and value are one, in this order; dropout is of the weights."""
+    """Attention as in torch: one parameter for query, key and value, in this order. Dropout applies
+    to the weights."""
 
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, *, batch_first=False):
         super().__init__()
@@ -635,7 +645,7 @@ class MultiheadAttention(Module):
             self.out_proj.bias = _filled((embed_dim,), "zeros")
 
     def _batches(self, inputs):
-        """(batch, n, columns) of each, of (n, columns) as a batch of one."""
+        """Returns the inputs as (batch, n, columns); (n, columns) becomes a batch of one."""
         inputs = [as_value(x) for x in inputs]
         axes = {x.ndim for x in inputs}
         if axes == {2}:
@@ -646,14 +656,16 @@ class MultiheadAttention(Module):
         return inputs if self.batch_first else [permute(x, (1, 0, 2)) for x in inputs]
 
     def _heads(self, x, part):
-        """(batch, n, columns) times the part-th third of the parameters: (batch, heads, n, columns / heads)"""
+        """Projects (batch, n, columns) by the given third of the parameters to (batch, heads, n,
+        columns / heads)."""
         columns = slice(part * self.embed_dim, (part + 1) * self.embed_dim)
         bias = self.in_proj_bias
         x = linear(x, self.in_proj_weight[columns], None if bias is None else bias[:, columns])
         return x.reshape(*x.shape[:-1], self.num_heads, -1).permute(0, 2, 1, 3)
 
     def _shown_to(self, query, key, attn_mask, key_padding_mask):
-        """One mask of both, of four axes or two, as `attention` takes it; None: there is none."""
+        """Combines both masks to one of two or four axes, as `attention` takes it. None for no
+        mask."""
         batch, heads, rows, keys = *query.shape[:3], key.shape[2]
         mask = None if attn_mask is None else as_value(attn_mask)
         if mask is not None:
@@ -672,7 +684,7 @@ class MultiheadAttention(Module):
         return _both(mask, 1 - padding if padding.is_bool else padding)
 
     def _weights(self, query, key, mask, is_causal):
-        """(batch, heads, n, m): what each query gives to each key, without dropout."""
+        """Returns the attention weights (batch, heads, n, m) without dropout."""
         scores = query @ key.T / math.sqrt(query.shape[-1])
         if mask is None or not mask.is_bool:
             return softmax(scores if mask is None else scores + mask, is_causal)
@@ -680,14 +692,17 @@ class MultiheadAttention(Module):
 
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
                 average_attn_weights=True, is_causal=False):
-        """query (n, batch, columns), key and value (m, batch, columns); with batch_first the batch is the first axis;
-        without a batch (n, columns). attn_mask (n, m), or (batch * heads, n, m), and key_padding_mask (batch, m):
-        floats are added to the scores; bools are True where a query may NOT attend to a key (the opposite of
-        `attention`). is_causal: query i sees keys 0 to i; `attention` aligns the last query with the last key, which
-        differs where there are fewer queries than keys.
+        """query: (n, batch, columns). key, value: (m, batch, columns). With batch_first the batch
+        is the first axis; without a batch: (n, columns).
 
-        (result, weights): weights are the mean of all heads, (batch, n, m), with average_attn_weights=False those of
-        each, (batch, heads, n, m); None with need_weights=False. Who does not ask for their elements does not pay."""
+        attn_mask: (n, m) or (batch * heads, n, m). key_padding_mask: (batch, m). Masks of floats
+        are added to the scores. Masks of bools are True where a query may NOT attend to a key, the
+        opposite of `attention`. is_causal: query i sees keys 0 to i. `attention` aligns the last
+        query with the last key instead, which differs if there are fewer queries than keys.
+
+        Returns (result, weights). The weights are the mean over all heads, (batch, n, m), or with
+        average_attn_weights=False those of each head, (batch, heads, n, m), or None with
+        need_weights=False. Weights cost time only if their elements are used."""
         is_batch = as_value(query).ndim == 3
         query, key, value = (self._heads(x, i) for i, x in enumerate(self._batches((query, key, value))))
         mask = self._shown_to(query, key, attn_mask, key_padding_mask)
@@ -713,26 +728,27 @@ class MultiheadAttention(Module):
 
 
 class MultiHeadAttention(MultiheadAttention):
-    """The same under its older name here: the batch is the first axis, and the result comes without weights."""
+    """MultiheadAttention under its older name: the batch is the first axis, and the weights are not
+    returned."""
 
     def __init__(self, embed_dim, num_heads, bias=True):
         super().__init__(embed_dim, num_heads, bias=bias, batch_first=True)
 
     def forward(self, query, key, value, attn_mask=None, is_causal=False):  # pylint: disable=arguments-differ
-        """query (batch, n, columns), key and value (batch, m, columns), or all without a batch. Masks and is_causal as
-        of `MultiheadAttention`. What comes out, without the weights."""
+        """query: (batch, n, columns). key, value: (batch, m, columns), or all without a batch.
+        Masks and is_causal as for `MultiheadAttention`. Returns the result without weights."""
         return super().forward(query, key, value, need_weights=False, attn_mask=attn_mask, is_causal=is_causal)[0]
 
 
 def _scale_for_squares(parameters):
-    """1, or a power of two with which squares of gradients neither overflow nor vanish."""
+    """Returns 1, or a power of two that keeps squares of gradients from overflow and underflow."""
     sizes = [largest_of(sizes_of(p.grad)) for p in parameters]
     return apply("scale_for_squares", [concat(sizes, axis=-1)])
 
 
 def clip_grad_norm_(parameters, max_norm):
-    """Makes the gradients shorter where all together are longer than max_norm; parameters: several, or one. Their
-    norm, 1 x 1; 0 where there are none."""
+    """Scales the gradients down if their total norm exceeds max_norm. parameters: several, or one.
+    Returns the norm, 1 x 1; 0 without gradients."""
     parameters = [parameters] if isinstance(parameters, Value) else parameters
     parameters = [p for p in parameters if p.grad is not None]
     if not parameters:
@@ -741,7 +757,8 @@ def clip_grad_norm_(parameters, max_norm):
         scale = _scale_for_squares(parameters)
         squares = (sum_of((p.grad * scale) * (p.grad * scale)) for p in parameters)
         root = sqrt(sum(squares, 0))
-        factor = minimum(max_norm * scale / (root + 1e-6 * scale), 1)  # the norm itself may be beyond float32
+        # The norm itself may overflow float32.
+        factor = minimum(max_norm * scale / (root + 1e-6 * scale), 1)
         for p in parameters:
             p.grad = p.grad * factor
         return root / scale

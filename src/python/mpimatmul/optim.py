@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What learns: optimisers of parameters, with torch's names and the results of programs' `sgd` and `adamw`.
+"""Optimizers with torch's names and the results of the programs' functions `sgd` and `adamw`.
 
     optimizer = mm.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(1000):
         loss = mm.cross_entropy(model(x), ids)
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()                      # one job: forward, backward and this; loss.item() costs nothing then
+        optimizer.step()              # one job for all of it; loss.item() then costs nothing
 
-Steps of one structure are planned once, whatever `optimizer.lr` is; `mm.compile` replays them.
-`optimizer.param_groups[0]["lr"]` is the same rate, and lr_scheduler has what changes it. Over slow networks DiLoCo lets
-every machine make steps of its own.
+Steps of one structure are planned once, for any value of `optimizer.lr`; `mm.compile` replays them.
+`optimizer.param_groups[0]["lr"]` is the same rate, and lr_scheduler changes it. On slow networks,
+DiLoCo lets every node train on its own for several steps.
 """
 import operator
 import sys
@@ -27,7 +27,8 @@ from .nn import Parameter
 
 __all__ = ("Adam", "AdamW", "DiLoCo", "SGD", "lr_scheduler")
 __getattr__ = _names.missing_from(__name__, __all__)
-sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler  # from mpimatmul.optim.lr_scheduler import StepLR
+# Enables: from mpimatmul.optim.lr_scheduler import StepLR
+sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 
 
 def _at_least_0(name, number):
@@ -36,7 +37,7 @@ def _at_least_0(name, number):
 
 
 def _checked(options):
-    """As torch refuses them."""
+    """Refuses the values that torch refuses."""
     for name, number in options.items():
         if name in ("lr", "eps", "weight_decay", "momentum"):
             _at_least_0(name, number)
@@ -48,8 +49,8 @@ def _checked(options):
 
 
 class _Optimizer:
-    """Parameters, and of each what is remembered from step to step, by name. param_groups, as torch has them: dicts of
-    "params" and of numbers, which may change from step to step and differ from group to group."""
+    """Parameters, with the state of each by name. param_groups as in torch: dicts of "params" and
+    of numbers, which may change between steps and differ between groups."""
 
     def __init__(self, params, remembered, **options):
         groups = [params] if isinstance(params, dict) else list(params)
@@ -61,7 +62,7 @@ class _Optimizer:
         self.state = [{} for _ in self.params]
 
     def _add(self, group, options):
-        """A dict of parameters, and of numbers that are not those of all."""
+        """Adds a group: a dict of parameters, and of numbers that override the defaults."""
         given = group["params"]
         given = [given] if isinstance(given, Value) else list(given)
         if not given or not all(isinstance(p, Parameter) for p in given):
@@ -79,7 +80,7 @@ class _Optimizer:
 
     @property
     def lr(self):
-        """The rate of the first group; set, that of all."""
+        """The rate of the first group. Assignment sets it for all groups."""
         return self.param_groups[0]["lr"]
 
     @lr.setter
@@ -88,46 +89,47 @@ class _Optimizer:
             group["lr"] = rate
 
     def zero_grad(self):
-        """Forgets the gradients."""
+        """Removes the gradients."""
         for p in self.params:
             p.grad = None
 
     def _remembered(self, i):
-        """Values by name; in the beginning zeros of the parameter's type."""
+        """Returns the state of parameter i by name; initially zeros of the parameter's type."""
         if not self.state[i]:
             with no_grad():
                 self.state[i] = {name: self.params[i] * 0 for name in self.remembered}
         return self.state[i]
 
     def _form(self):
-        """What decides which operations a step has; all else of it are numbers."""
+        """Returns the settings that determine the operations of a step. Other settings only change
+        numbers."""
         return tuple(self._form_of(group) for group in self.param_groups)
 
     def _form_of(self, group):  # pylint: disable=unused-argument # of others it matters
-        """The same of one group."""
+        """Returns the settings of one group."""
         return ()
 
     def _numbers(self, turn):
-        """Floats that the step of this number computes with, of one group after the other; `_step` gets those of its
-        own. A replayed step asks again."""
+        """Returns the floats used by the step of this number, group after group; `_step` gets those
+        of its group. A replayed step calls this again."""
         return tuple(number for group in self.param_groups for number in self._numbers_of(group, turn))
 
     def _numbers_of(self, group, turn):
-        """The same of one group; of each as many."""
+        """Returns the floats of one group; all groups have equally many."""
         raise NotImplementedError
 
     def _step(self, p, g, remembered, form, numbers):
-        """The next value of a parameter whose gradient is g, and in `remembered` what is then; form, numbers: of its
-        group."""
+        """Returns the next value of a parameter with gradient g, and updates `remembered`. form,
+        numbers: of the parameter's group."""
         raise NotImplementedError
 
     def step(self):
-        """Computes the next values of all parameters that have a gradient, in one job with all that these are made of,
-        and leaves them, and the losses, where they lie. Collective."""
+        """Computes the next values of all parameters with a gradient, in one job with everything
+        they depend on. The values and the losses stay on the ranks. Collective."""
         persist(*self._advance())
 
     def _advance(self):
-        """The same, computed later: those values, and what is remembered."""
+        """Makes the step without computing it. Returns the new values and states."""
         self.turn += 1
         count_steps(self.turn)
         made, numbers, groups = [], self._numbers(self.turn), []
@@ -145,13 +147,13 @@ class _Optimizer:
         return made
 
     def state_dict(self):
-        """What is remembered, by the parameter's place and torch's name, and how many steps were made; for
+        """Returns the state by the parameter's index and torch's name, and the number of steps, for
         `save_file`."""
         state = {f"{i}.{name}": value for i in range(len(self.params)) for name, value in self._remembered(i).items()}
         return {**state, "turn": self.turn}
 
     def load_state_dict(self, state):
-        """What `state_dict` of an optimizer of the same parameters gave. Collective."""
+        """Restores a state from `state_dict` of an optimizer of the same parameters. Collective."""
         own = self.state_dict()
         own["turn"] = as_value(self.turn)
         values = matched(state, own, "optimizer")
@@ -162,7 +164,8 @@ class _Optimizer:
 
 
 class SGD(_Optimizer):
-    """v = momentum v + g; then v, or with nesterov g + momentum v, times lr. weight_decay is added to g."""
+    """v = momentum v + g. The step is v, or g + momentum v with nesterov, times lr. weight_decay is
+    added to g."""
 
     def __init__(self, params, lr, momentum=0, *, nesterov=False, weight_decay=0):
         super().__init__(params, ("momentum_buffer",) if momentum else (), lr=lr, momentum=momentum,
@@ -186,7 +189,8 @@ class SGD(_Optimizer):
 
 
 class Adam(_Optimizer):
-    """Kingma and Ba, "Adam: a method for stochastic optimization", 2015; weight_decay is added to g."""
+    """Kingma and Ba, "Adam: a method for stochastic optimization", 2015. weight_decay is added to
+    g."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0):
         super().__init__(params, ("exp_avg", "exp_avg_sq"), lr=lr, betas=tuple(betas), eps=eps,
@@ -204,7 +208,7 @@ class Adam(_Optimizer):
         return self._moved(p, g + p * numbers[6] if form[0] else g, remembered, numbers)
 
     def _moved(self, p, g, remembered, numbers):
-        """By the mean of the gradients over the root of that of their squares."""
+        """Moves by the mean of the gradients over the root of the mean of their squares."""
         first, rest, second, rest_of_squares, unbias, eps, _, rate = numbers
         m = remembered["exp_avg"] = remembered["exp_avg"] * first + g * rest
         v = remembered["exp_avg_sq"] = remembered["exp_avg_sq"] * second + g * g * rest_of_squares
@@ -212,7 +216,8 @@ class Adam(_Optimizer):
 
 
 class AdamW(Adam):
-    """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019; all parameters decay."""
+    """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019. All parameters
+    decay."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
         super().__init__(params, lr, betas, eps, weight_decay)
@@ -230,20 +235,21 @@ class AdamW(Adam):
 
 
 class DiLoCo:
-    """Every node trains a copy of the parameters for `turns` steps of the inner optimizer, on its own part of each
-    batch, while nothing travels between nodes; then an outer step takes all to where the copies' mean, weighted by what
-    each has seen, points: Nesterov's, of the way from there to here (Douillard et al., "DiLoCo", 2023).
+    """DiLoCo (Douillard et al., "DiLoCo", 2023). Every node trains a copy of the parameters for
+    `turns` steps of the inner optimizer, on its own part of each batch, without traffic between
+    nodes. Then an outer step with Nesterov momentum moves all nodes towards the mean of the copies,
+    weighted by the data each has seen.
 
         optimizer = mm.optim.DiLoCo(mm.optim.AdamW(model.parameters(), lr=1e-3), turns=20)
 
-        def closure(x, y):                        # of one node, called for each: its rows of x and y
+        def closure(x, y):                        # called once per node with its rows of x and y
             loss = mm.cross_entropy(model(x), y)
             loss.backward()
             return loss
 
         for step in range(2000):
-            loss = optimizer.step(closure, *draw(step))        # arrays of all nodes together
-            if loss is not None:                               # every 20 steps, as the outer step is made
+            loss = optimizer.step(closure, *draw(step))  # arrays of all nodes together
+            if loss is not None:                     # every 20 steps, after the outer step
                 mm.print(step, loss)
     """
 
@@ -254,16 +260,17 @@ class DiLoCo:
         if operator.index(turns) < 1:
             raise Error(64, f"DiLoCo of {turns} turns: expected 1 at least")
         self.inner, self.turns, self.lr, self.momentum = inner, turns, lr, momentum
-        self.turn, self.windows = 0, None  # turns of the inner one that were made; rows that each node has seen, of all
+        # Steps of the inner optimizer so far; rows that each node has seen in total.
+        self.turn, self.windows = 0, None
         self._nodes = self._began = self._velocity = None
         self._seen = []
 
     @collective("DiLoCo.step")
     def step(self, closure, *batch):
-        """A step of the inner optimizer on every node. batch: root's arrays, of which each node gets its own rows by
-        its speed or weight; closure(*rows) makes a loss of them, goes backward from it (zero_grad is not needed) and
-        returns it. None; behind the last of `turns`, with which the outer step is made, the nodes' mean of their last
-        losses. Collective."""
+        """Makes one step of the inner optimizer on every node. batch: root's arrays, divided among
+        the nodes by speed or weight. closure(*rows) computes a loss, calls backward (zero_grad is
+        not needed) and returns the loss. Returns None, or after the last of `turns`, which includes
+        the outer step, the mean of the nodes' last losses. Collective."""
         self._nodes = self._nodes or _apart.Nodes()
         if self.turn % self.turns == 0:
             self._begin()
@@ -275,7 +282,7 @@ class DiLoCo:
         return self._end(losses) if self.turn % self.turns == 0 else None
 
     def _begin(self):
-        """All that nodes begin with is on all of them."""
+        """Replicates the state of the training on all nodes."""
         inner, count = self.inner, self._nodes.count
         self._seen, self.windows = [0] * count, self.windows or [0] * count
         with no_grad():
@@ -287,7 +294,8 @@ class DiLoCo:
         persist(*self._began, *(value for state in inner.state for value in state.values()))
 
     def _step_apart(self, closure, rows):
-        """Of each node what a turn makes; what the first one has stands for all. Its loss."""
+        """Computes one step for each node and returns the loss. The first node's values stand for
+        all."""
         inner = self.inner
         before, turn, made, after = self._copy(), inner.turn, [], None
         try:
@@ -313,7 +321,7 @@ class DiLoCo:
             p.put(leaf)
 
     def _end(self, loss):
-        """The outer step; the mean of the losses."""
+        """Makes the outer step and returns the mean of the losses."""
         moved = [i for i, p in enumerate(self.inner.params) if p.current().is_apart]
         with no_grad():
             *means, loss = self._nodes.average([*(self.inner.params[i].current() for i in moved), loss], self._seen)
@@ -326,8 +334,9 @@ class DiLoCo:
         return loss
 
     def state_dict(self):
-        """The outer step's velocities by the parameters' places, and how many turns were made; behind an outer step.
-        What the inner optimizer remembers is each node's own, and not in it: that one begins anew."""
+        """Returns the outer step's velocities by parameter index, and the number of steps. Only
+        after an outer step. The state of the inner optimizer differs per node and is not included,
+        so it restarts."""
         if self.turn % self.turns != 0:
             raise Error(64, f"turn {self.turn % self.turns} of {self.turns}: every node has parameters of its own",
                         "behind an outer step all have the same")
@@ -336,7 +345,7 @@ class DiLoCo:
         return {**{f"{i}.momentum_buffer": value for i, value in enumerate(velocity)}, "turn": self.turn}
 
     def load_state_dict(self, state):
-        """What `state_dict` of one of the same parameters and turns gave. Collective."""
+        """Restores a state from `state_dict` with the same parameters and turns. Collective."""
         own = self.state_dict()
         own["turn"] = as_value(self.turn)
         values = matched(state, own, "optimizer")
