@@ -93,7 +93,7 @@ enum mmul_status mmul_builtin_round(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_node *call,
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
-    // Decimal places of the smallest normal steps of a double.
+    // Rounding to more decimal places leaves a double unchanged.
     enum { DIGITS_MOST = 323 };
     const struct mmul_object *x = &arguments[0].object;
     const bool has_digits = arguments[1].object.kind != MMUL_OBJECT_NONE;
