@@ -9,7 +9,7 @@
 
 #include "cli/print.h"
 
-// ^A larger spread between runs points to other load on the machine.
+// A larger spread between runs points to other load on the machine.
 static const double UNSTABLE_RATIO = 1.2;
 
 // A column for a phase; `key` is its name in the report's JSON.

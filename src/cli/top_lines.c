@@ -9,7 +9,7 @@
 
 #include "cli/progress.h"
 
-// ^Silence of a job that is reported.
+// Silence of a job that is reported.
 static const double LONG_SILENCE_SECONDS = 5;
 
 const char *const mmul_top_headings[TOP_COLUMNS] = {

@@ -34,7 +34,7 @@ struct mmul_holds {
         int64_t held;
     } * all; // owned
     int count, capacity;
-    // ^List with the numbers to reuse, in order; NULL for new numbers.
+    // List with the numbers to reuse, in order; NULL for new numbers.
     const struct mmul_holds *like;
     struct mmul_hold_place place; // place of the next object, for its type
 };

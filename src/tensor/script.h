@@ -48,7 +48,7 @@ struct mmul_script_part {
     double number;      // value of a number
     bool is_whole;      // the number is an integer, such as an index
     struct mmul_object matrix;
-    double *corner; // first corner of the matrix, rows x cols elements
+    double *corner; // upper left corner of the matrix, rows x cols elements
     int rows, cols;
     double statistics[MMUL_STATISTICS];    // minimum, maximum, mean
     const struct mmul_script_text *tokens; // vocabulary for MMUL_PART_LETTERS
@@ -65,7 +65,7 @@ struct mmul_script_text {
     struct mmul_guard *guard; // owned; protects against a file that is truncated while mapped
     int64_t bytes;
     int32_t *ids; // owned
-    // ^owned; code point of each id, ascending. NULL if a token is a byte or a 16-bit number.
+    // Owned; code point of each id, ascending. NULL if a token is a byte or a 16-bit number.
     int32_t *points;
     int width;      // bytes per number
     int64_t count;  // number of tokens
@@ -117,7 +117,7 @@ struct mmul_script_view {
     struct mmul_object gradient; // a matrix, or nested tuples of matrices
     const char *text;            // source text of the gradient
     double *sums;                // one number per matrix, finite if and only if the matrix is
-    // ^MMUL_VIEW_LEFT_OUT: the records that belong to the marks in `sums`, one row per node.
+    // MMUL_VIEW_LEFT_OUT: the records that belong to the marks in `sums`, one row per node.
     const struct mmul_left_out *left_out;
     struct mmul_span at; // position in the text
     struct mmul_script_view *next;
@@ -176,7 +176,7 @@ struct mmul_script {
     struct mmul_script_loop *loops;
     struct mmul_script_apart *aparts;
     struct mmul_script_mean *means; // latest first
-    double begun_seconds;           // wall clock time
+    double begun_seconds;           // start, on the monotonic clock
     struct json_t *printed; // owned JSON array of lines that went to no stream; NULL for none
     bool is_over;           // nothing is left to run
     bool is_line_open;      // the last printed text did not end in a newline
