@@ -21,7 +21,7 @@ static int count_nodes(const struct mmul_evaluator *e) {
 }
 
 // Queries the nodes and their shares before the first apart().
-static enum mmul_status begin(struct mmul_evaluator *e) {
+static enum mmul_status query_nodes(struct mmul_evaluator *e) {
     struct mmul_script *script = e->script;
     const int count = count_nodes(e);
     if (script->nodes != NULL)
@@ -47,7 +47,7 @@ static enum mmul_status begin(struct mmul_evaluator *e) {
 // ---------------------------------------------------------------------------------------- programs
 
 // One program per node. All nodes hold the same numbers, so the list of the first node serves all.
-struct programs {
+struct node_programs {
     struct mmul_program **of; // owned, by node
     int count;
     struct mmul_holds holds, others; // holds of the first node, and of the current later node
@@ -60,8 +60,8 @@ struct programs {
     } all;
 };
 
-static enum mmul_status open(struct mmul_evaluator *e, struct programs *p) {
-    *p = (struct programs){
+static enum mmul_status begin_node_programs(struct mmul_evaluator *e, struct node_programs *p) {
+    *p = (struct node_programs){
         .count = count_nodes(e),
         .apart = {0, count_nodes(e), e->script->node_shares, e->script->node_windows},
         .all = {e->program, e->leaves, e->job, e->uses, e->operations}};
@@ -71,7 +71,8 @@ static enum mmul_status open(struct mmul_evaluator *e, struct programs *p) {
 }
 
 // Directs the evaluation to a new program for `node`.
-static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, int node) {
+static enum mmul_status begin_program_of_node(struct mmul_evaluator *e, struct node_programs *p,
+                                              int node) {
     if (mmul_program_create(&p->of[node], e->err) != MMUL_OK)
         return e->err->status;
     if (e->script->use_float32)
@@ -88,9 +89,9 @@ static enum mmul_status turn_to(struct mmul_evaluator *e, struct programs *p, in
 
 // Makes the current node hold x, whole on its ranks, under the number shared by all nodes.
 // is_result: x is the result of the call, so its types were noted by the first reading.
-static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
-                             const struct mmul_node *at, const struct mmul_object *x,
-                             bool is_result, struct mmul_object *held) {
+static enum mmul_status hold_on_node(struct mmul_evaluator *e, struct node_programs *p,
+                                     const struct mmul_node *at, const struct mmul_object *x,
+                                     bool is_result, struct mmul_object *held) {
     struct mmul_holds *holds = p->apart.node == 0 ? &p->holds : &p->others;
     struct mmul_object spread;
     enum mmul_status status = mmul_job_spread(e, at, x, &spread);
@@ -98,13 +99,13 @@ static enum mmul_status hold(struct mmul_evaluator *e, struct programs *p,
     return status == MMUL_OK ? mmul_hold_object(e, holds, &spread, held) : status;
 }
 
-static enum mmul_status run(struct mmul_evaluator *e, const struct programs *p) {
+static enum mmul_status run_node_programs(struct mmul_evaluator *e, const struct node_programs *p) {
     struct mmul_script *script = e->script;
     return script->apart(script->run_context, script, (const struct mmul_program *const *)p->of,
                          NULL, e->err);
 }
 
-static void close(struct mmul_evaluator *e, struct programs *p) {
+static void end_node_programs(struct mmul_evaluator *e, struct node_programs *p) {
     for (int i = 0; p->of != NULL && i < p->count; i++)
         mmul_program_destroy(p->of[i]);
     mmul_free(p->of);
@@ -120,8 +121,8 @@ static void close(struct mmul_evaluator *e, struct programs *p) {
 }
 
 // Imports the summands of all nodes into the current program.
-static enum mmul_status gather(struct mmul_evaluator *e, const struct mmul_node *at,
-                               const struct mmul_object *x, struct mmul_object *made) {
+static enum mmul_status import_summands(struct mmul_evaluator *e, const struct mmul_node *at,
+                                        const struct mmul_object *x, struct mmul_object *made) {
     struct mmul_object summands = *x;
     summands.parts = NULL;
     const int value = mmul_job_value(e, at, &summands);
@@ -168,8 +169,8 @@ struct list {
     struct mmul_left_out **end;
 };
 
-static enum mmul_status append_left_out(struct mmul_evaluator *e, struct list *list,
-                                        const struct mmul_left_out *marked, int64_t turn) {
+static enum mmul_status append_skipped_step(struct mmul_evaluator *e, struct list *list,
+                                            const struct mmul_left_out *marked, int64_t turn) {
     struct mmul_left_out *made = mmul_arena_allocate(list->arena, sizeof *made, e->err);
     char *text = mmul_arena_copy_text(list->arena, marked->text, e->err);
     if (made == NULL || text == NULL)
@@ -185,14 +186,14 @@ static enum mmul_status append_left_out(struct mmul_evaluator *e, struct list *l
 
 // Holds the marks of the current node on its ranks. Only the first node's records enter the list,
 // since all nodes have the same ones.
-static enum mmul_status hold_marked(struct mmul_evaluator *e, struct programs *p,
-                                    const struct mmul_node *at, struct list *list, int64_t turn) {
+static enum mmul_status hold_marks(struct mmul_evaluator *e, struct node_programs *p,
+                                   const struct mmul_node *at, struct list *list, int64_t turn) {
     enum mmul_status status = MMUL_OK;
     for (struct mmul_left_out *m = p->apart.marked; status == MMUL_OK && m != NULL; m = m->next) {
         const struct mmul_object marks = m->marks;
-        status = hold(e, p, at, &marks, false, &m->marks);
+        status = hold_on_node(e, p, at, &marks, false, &m->marks);
         if (status == MMUL_OK && p->apart.node == 0)
-            status = append_left_out(e, list, m, turn);
+            status = append_skipped_step(e, list, m, turn);
     }
     p->apart.marked = NULL;
     return status;
@@ -229,38 +230,38 @@ static enum mmul_status join_marks(struct mmul_evaluator *e, const struct mmul_n
 }
 
 // Sends the skipped steps of all nodes to root with the current program.
-static enum mmul_status tell_left_out(struct mmul_evaluator *e, const struct mmul_node *call) {
+static enum mmul_status send_skipped_steps(struct mmul_evaluator *e, const struct mmul_node *call) {
     const struct mmul_left_out *all = e->left_out;
     struct mmul_object joined, held = {.kind = MMUL_OBJECT_NONE}, again, marks;
     struct mmul_arena *next = e->next_arena;
-    struct programs p;
+    struct node_programs p;
     if (all == NULL)
         return MMUL_OK;
-    enum mmul_status status = open(e, &p);
+    enum mmul_status status = begin_node_programs(e, &p);
     // The current program reads the held values, so they go to its memory.
     e->next_arena = e->arena;
     for (int node = 0; status == MMUL_OK && node < p.count; node++) {
-        status = turn_to(e, &p, node);
+        status = begin_program_of_node(e, &p, node);
         if (status == MMUL_OK)
             status = join_marks(e, call, all, &joined);
         if (status == MMUL_OK)
-            status = hold(e, &p, call, &joined, false, node == 0 ? &held : &again);
+            status = hold_on_node(e, &p, call, &joined, false, node == 0 ? &held : &again);
     }
     if (status == MMUL_OK)
-        status = run(e, &p);
+        status = run_node_programs(e, &p);
     e->left_out = NULL;
     if (status == MMUL_OK)
         status = mmul_holds_settle(e, &p.holds, false);
     e->next_arena = next;
-    close(e, &p);
+    end_node_programs(e, &p);
     if (status == MMUL_OK)
-        status = gather(e, call, &held, &marks);
+        status = import_summands(e, call, &held, &marks);
     return status == MMUL_OK ? mmul_view_left_out(e, call, all, &marks) : status;
 }
 
 // -------------------------------------------------------------------------------------- iterations
 
-struct turns {
+struct local_run {
     const struct mmul_node *call, *function;
     int64_t at;
     struct mmul_object state;
@@ -268,8 +269,8 @@ struct turns {
 };
 
 // Evaluates the function for one node.
-static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct turns *t,
-                                      struct mmul_object *result) {
+static enum mmul_status evaluate_iteration(struct mmul_evaluator *e, const struct local_run *t,
+                                           struct mmul_object *result) {
     struct mmul_object function;
     const struct mmul_object arguments[] = {t->state, mmul_object_from_integer(t->at)};
     e->steps = 0;
@@ -283,32 +284,33 @@ static enum mmul_status evaluate_turn(struct mmul_evaluator *e, const struct tur
     return status;
 }
 
-static enum mmul_status run_turn(struct mmul_evaluator *e, struct turns *t) {
-    struct programs p;
+static enum mmul_status run_iteration(struct mmul_evaluator *e, struct local_run *t) {
+    struct node_programs p;
     struct mmul_object next = {.kind = MMUL_OBJECT_NONE}, made, again;
-    enum mmul_status status = open(e, &p);
+    enum mmul_status status = begin_node_programs(e, &p);
     for (int node = 0; status == MMUL_OK && node < p.count; node++) {
-        status = turn_to(e, &p, node);
+        status = begin_program_of_node(e, &p, node);
         if (status == MMUL_OK)
-            status = evaluate_turn(e, t, &made);
+            status = evaluate_iteration(e, t, &made);
         if (status == MMUL_OK)
-            status = hold(e, &p, t->call, &made, true, node == 0 ? &next : &again);
+            status = hold_on_node(e, &p, t->call, &made, true, node == 0 ? &next : &again);
         if (status == MMUL_OK)
-            status = hold_marked(e, &p, t->call, &t->left_out, t->at);
+            status = hold_marks(e, &p, t->call, &t->left_out, t->at);
     }
-    if (status == MMUL_OK && run(e, &p) != MMUL_OK)
+    if (status == MMUL_OK && run_node_programs(e, &p) != MMUL_OK)
         status = mmul_job_name_turn(e, t->at);
     if (status == MMUL_OK) {
         t->state = next;
         status = mmul_holds_settle(e, &p.holds, true);
     }
-    close(e, &p);
+    end_node_programs(e, &p);
     mmul_script_lent_free(e->script);
     return status;
 }
 
 // Runs the iterations. Two arenas alternate, so that memory does not grow with their number.
-static enum mmul_status run_turns(struct mmul_evaluator *e, struct turns *t, int64_t turns) {
+static enum mmul_status run_iterations(struct mmul_evaluator *e, struct local_run *t,
+                                       int64_t turns) {
     struct mmul_arena arenas[2] = {0}, *outside = e->arena, *outside_next = e->next_arena;
     struct mmul_holds none = {NULL};
     struct mmul_object state;
@@ -316,7 +318,7 @@ static enum mmul_status run_turns(struct mmul_evaluator *e, struct turns *t, int
     e->arena = &arenas[0];
     e->next_arena = &arenas[1];
     for (int64_t i = 0; status == MMUL_OK && i < turns; i++, t->at++) {
-        status = run_turn(e, t);
+        status = run_iteration(e, t);
         struct mmul_arena *over = e->arena;
         mmul_arena_fini(over);
         e->arena = e->next_arena;
@@ -335,8 +337,8 @@ static enum mmul_status run_turns(struct mmul_evaluator *e, struct turns *t, int
 }
 
 // Computes the weights of the nodes: by windows seen, or by compute shares if batch() was not used.
-static enum mmul_status find_parts(struct mmul_evaluator *e, const int64_t *before,
-                                   const double **parts) {
+static enum mmul_status compute_weights(struct mmul_evaluator *e, const int64_t *before,
+                                        const double **parts) {
     const int count = count_nodes(e);
     double *made = mmul_arena_allocate(&e->script->arena, (size_t)count * sizeof *made, e->err);
     int64_t sum = 0;
@@ -352,8 +354,8 @@ static enum mmul_status find_parts(struct mmul_evaluator *e, const int64_t *befo
 }
 
 // Marks x as different per node with the given weights in the mean; NULL removes the mark.
-static enum mmul_status give_parts(struct mmul_evaluator *e, const struct mmul_object *x,
-                                   const double *parts, struct mmul_object *made) {
+static enum mmul_status set_weights(struct mmul_evaluator *e, const struct mmul_object *x,
+                                    const double *parts, struct mmul_object *made) {
     struct mmul_object items[MMUL_TUPLE_MOST];
     *made = *x;
     if (x->kind == MMUL_OBJECT_MATRIX)
@@ -361,15 +363,15 @@ static enum mmul_status give_parts(struct mmul_evaluator *e, const struct mmul_o
     if (x->kind != MMUL_OBJECT_TUPLE)
         return MMUL_OK;
     for (int i = 0; i < x->count; i++)
-        if (give_parts(e, &x->items[i], parts, &items[i]) != MMUL_OK)
+        if (set_weights(e, &x->items[i], parts, &items[i]) != MMUL_OK)
             return e->err->status;
     return mmul_evaluator_tuple(e, items, x->count, made);
 }
 
 // Replicates to all nodes what their programs read: the state and the global names used in
 // functions.
-static enum mmul_status spread_all(struct mmul_evaluator *e, const struct mmul_node *call,
-                                   struct mmul_object *state) {
+static enum mmul_status replicate_inputs(struct mmul_evaluator *e, const struct mmul_node *call,
+                                         struct mmul_object *state) {
     const struct mmul_object given = *state;
     enum mmul_status status = mmul_job_spread(e, call, &given, state);
     for (struct mmul_binding *b = e->top->bindings; status == MMUL_OK && b != NULL; b = b->next) {
@@ -380,40 +382,40 @@ static enum mmul_status spread_all(struct mmul_evaluator *e, const struct mmul_n
     return status;
 }
 
-static enum mmul_status run_apart(struct mmul_evaluator *e, struct turns *t, int64_t turns,
-                                  struct mmul_object *result) {
+static enum mmul_status run_local_training(struct mmul_evaluator *e, struct local_run *t,
+                                           int64_t turns, struct mmul_object *result) {
     int64_t *before = NULL;
     const double *parts = NULL;
     const int count = count_nodes(e);
     mmul_jobs_enter(e, t->call);
-    enum mmul_status status = spread_all(e, t->call, &t->state);
+    enum mmul_status status = replicate_inputs(e, t->call, &t->state);
     struct mmul_pin pin = {&t->state, e->pins};
     e->pins = &pin;
     if (status == MMUL_OK)
         status = mmul_job_run(e, t->call, NULL);
     if (status == MMUL_OK)
-        status = begin(e);
+        status = query_nodes(e);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(before, count, "windows", e->err);
     if (status == MMUL_OK) {
         memcpy(before, e->script->node_windows, (size_t)count * sizeof *before);
         t->left_out = (struct list){e->loops == 1 ? &e->script->arena : e->arena, &e->left_out};
-        status = run_turns(e, t, turns);
+        status = run_iterations(e, t, turns);
     }
     if (status == MMUL_OK)
-        status = find_parts(e, before, &parts);
+        status = compute_weights(e, before, &parts);
     if (status == MMUL_OK)
-        status = give_parts(e, &t->state, parts, result);
+        status = set_weights(e, &t->state, parts, result);
     mmul_free(before);
     e->pins = pin.outer;
     mmul_jobs_leave(e);
-    return status == MMUL_OK ? tell_left_out(e, t->call) : status;
+    return status == MMUL_OK ? send_skipped_steps(e, t->call) : status;
 }
 
 // For --check: evaluates one iteration as if all nodes formed one, with the same restrictions as in
 // a run. A first reading evaluates more, until the types no longer change.
-static enum mmul_status check_apart(struct mmul_evaluator *e, struct turns *t, int64_t turns,
-                                    struct mmul_object *result) {
+static enum mmul_status check_local_training(struct mmul_evaluator *e, struct local_run *t,
+                                             int64_t turns, struct mmul_object *result) {
     static const double all = 1;
     int64_t windows = 0;
     struct mmul_apart together = {.nodes = 1, .shares = &all, .windows = &windows};
@@ -424,7 +426,7 @@ static enum mmul_status check_apart(struct mmul_evaluator *e, struct turns *t, i
         status = mmul_foreseen_note(e, t->call, false, &t->state);
     e->apart = &together;
     for (int64_t i = 0; status == MMUL_OK && !is_over && i < turns; i++, t->at++) {
-        status = evaluate_turn(e, t, result);
+        status = evaluate_iteration(e, t, result);
         is_over = !e->script->is_first_reading || i >= MMUL_FORESEEN_TURNS;
         if (status == MMUL_OK && !is_over)
             status = mmul_foreseen_turn(e, t->call, result, NULL, &is_over);
@@ -435,7 +437,7 @@ static enum mmul_status check_apart(struct mmul_evaluator *e, struct turns *t, i
         return status;
     mmul_checked_apart_end(e, checked, result);
     const struct mmul_object made = *result;
-    return give_parts(e, &made, &all, result);
+    return set_weights(e, &made, &all, result);
 }
 
 static bool has_matrix(const struct mmul_object *x) {
@@ -450,7 +452,8 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
                                     const struct mmul_argument *arguments,
                                     struct mmul_object *result) {
     const struct mmul_object *function = &arguments[0].object;
-    struct turns t = {.call = call, .function = arguments[0].node, .state = arguments[1].object};
+    struct local_run t = {
+        .call = call, .function = arguments[0].node, .state = arguments[1].object};
     int64_t turns = 0;
     (void)builtin;
     if (function->count != 2)
@@ -466,22 +469,22 @@ enum mmul_status mmul_builtin_apart(struct mmul_evaluator *e, const struct mmul_
     if (t.at < 0 || turns < 1)
         return mmul_evaluator_fail(e, call, "apart: first is at least 0, turns are at least 1");
     if (e->script->only_checked)
-        return check_apart(e, &t, turns, result);
+        return check_local_training(e, &t, turns, result);
     if (e->script->apart == NULL)
         return mmul_evaluator_fail(e, call,
                                    "what nodes do apart is carried out by `mpimatmul run`");
-    return run_apart(e, &t, turns, result);
+    return run_local_training(e, &t, turns, result);
 }
 
 // ----------------------------------------------------------------------------------------- average
 
 // Applies `each` to a matrix or to all matrices in nested tuples.
-static enum mmul_status map(struct mmul_evaluator *e, const struct mmul_node *at,
-                            enum mmul_status (*each)(struct mmul_evaluator *,
-                                                     const struct mmul_node *,
-                                                     const struct mmul_object *,
-                                                     struct mmul_object *),
-                            const struct mmul_object *x, struct mmul_object *made) {
+static enum mmul_status map_matrices(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     enum mmul_status (*each)(struct mmul_evaluator *,
+                                                              const struct mmul_node *,
+                                                              const struct mmul_object *,
+                                                              struct mmul_object *),
+                                     const struct mmul_object *x, struct mmul_object *made) {
     struct mmul_object items[MMUL_TUPLE_MOST];
     if (x->kind == MMUL_OBJECT_MATRIX)
         return each(e, at, x, made);
@@ -489,13 +492,14 @@ static enum mmul_status map(struct mmul_evaluator *e, const struct mmul_node *at
         return mmul_evaluator_fail(e, at, "average is of matrices, or tuples of them, not of %s",
                                    mmul_object_name(x));
     for (int i = 0; i < x->count; i++)
-        if (map(e, at, each, &x->items[i], &items[i]) != MMUL_OK)
+        if (map_matrices(e, at, each, &x->items[i], &items[i]) != MMUL_OK)
             return e->err->status;
     return mmul_evaluator_tuple(e, items, x->count, made);
 }
 
-static enum mmul_status check(struct mmul_evaluator *e, const struct mmul_node *at,
-                              const struct mmul_object *x, struct mmul_object *made) {
+static enum mmul_status check_differs_per_node(struct mmul_evaluator *e, const struct mmul_node *at,
+                                               const struct mmul_object *x,
+                                               struct mmul_object *made) {
     *made = *x;
     return x->parts != NULL
                ? MMUL_OK
@@ -503,8 +507,8 @@ static enum mmul_status check(struct mmul_evaluator *e, const struct mmul_node *
 }
 
 // Computes the node's summand; each of its ranks contributes an equal part.
-static enum mmul_status weigh(struct mmul_evaluator *e, const struct mmul_node *at,
-                              const struct mmul_object *x, struct mmul_object *made) {
+static enum mmul_status weigh_by_node(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      const struct mmul_object *x, struct mmul_object *made) {
     struct mmul_call call = {.operation = "multiply", .operand_count = 2};
     const int node = e->apart->node;
     const struct mmul_object operands[] = {
@@ -519,31 +523,31 @@ enum mmul_status mmul_builtin_average(struct mmul_evaluator *e, const struct mmu
                                       struct mmul_object *result) {
     struct mmul_object x = arguments[0].object, made, held = {.kind = MMUL_OBJECT_NONE}, again;
     struct mmul_arena *next = e->next_arena;
-    struct programs p;
+    struct node_programs p;
     (void)builtin;
-    if (map(e, call, check, &x, &made) != MMUL_OK)
+    if (map_matrices(e, call, check_differs_per_node, &x, &made) != MMUL_OK)
         return e->err->status;
     if (e->script->only_checked) {
         if (e->script->is_first_reading && mmul_foreseen_note(e, call, true, &made) != MMUL_OK)
             return e->err->status;
-        return give_parts(e, &made, NULL, result) == MMUL_OK ? mmul_checked_mean(e, result, true)
-                                                             : e->err->status;
+        return set_weights(e, &made, NULL, result) == MMUL_OK ? mmul_checked_mean(e, result, true)
+                                                              : e->err->status;
     }
-    enum mmul_status status = open(e, &p);
+    enum mmul_status status = begin_node_programs(e, &p);
     // The current program reads the held values, so they go to its memory.
     e->next_arena = e->arena;
     for (int node = 0; status == MMUL_OK && node < p.count; node++) {
-        status = turn_to(e, &p, node);
+        status = begin_program_of_node(e, &p, node);
         if (status == MMUL_OK)
-            status = map(e, call, weigh, &x, &made);
+            status = map_matrices(e, call, weigh_by_node, &x, &made);
         if (status == MMUL_OK)
-            status = hold(e, &p, call, &made, true, node == 0 ? &held : &again);
+            status = hold_on_node(e, &p, call, &made, true, node == 0 ? &held : &again);
     }
     if (status == MMUL_OK)
-        status = run(e, &p);
+        status = run_node_programs(e, &p);
     if (status == MMUL_OK)
         status = mmul_holds_settle(e, &p.holds, false);
     e->next_arena = next;
-    close(e, &p);
-    return status == MMUL_OK ? map(e, call, gather, &held, result) : status;
+    end_node_programs(e, &p);
+    return status == MMUL_OK ? map_matrices(e, call, import_summands, &held, result) : status;
 }

@@ -57,8 +57,8 @@ static enum mmul_status walk_state(struct mmul_evaluator *e, struct walk *w, con
     return mmul_evaluator_tuple(e, items, x->count, made);
 }
 
-static enum mmul_status take_file(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                  struct walk *w) {
+static enum mmul_status read_file_argument(struct mmul_evaluator *e,
+                                           const struct mmul_argument *argument, struct walk *w) {
     static const char ending[] = ".safetensors";
     enum mmul_status status = mmul_take_text(e, argument, "file", NULL, &w->path);
     const size_t length = status == MMUL_OK ? strlen(w->path) : 0;
@@ -72,7 +72,7 @@ static enum mmul_status take_file(struct mmul_evaluator *e, const struct mmul_ar
 
 // Reuses the entries of an earlier checkpoint, so that a thousand checkpoints need the memory of
 // one.
-static enum mmul_status take_last(struct mmul_evaluator *e, struct walk *w) {
+static enum mmul_status reuse_last(struct mmul_evaluator *e, struct walk *w) {
     struct mmul_script_output **place = &e->script->outputs;
     while (*place != NULL) {
         struct mmul_script_output *o = *place;
@@ -166,7 +166,7 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
     struct mmul_object ignored;
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
-    enum mmul_status status = take_file(e, &arguments[0], &w);
+    enum mmul_status status = read_file_argument(e, &arguments[0], &w);
     if (status == MMUL_OK)
         status = mmul_take_whole(e, &arguments[2], "turn", &w.turn);
     if (status == MMUL_OK && w.turn < 0)
@@ -174,7 +174,7 @@ enum mmul_status mmul_builtin_checkpoint(struct mmul_evaluator *e,
     if (status == MMUL_OK && e->script->is_first_reading)
         status = mmul_foreseen_note_state(e, call, w.target.file, false, &arguments[1].object);
     if (status == MMUL_OK)
-        status = take_last(e, &w);
+        status = reuse_last(e, &w);
     if (status == MMUL_OK)
         status = walk_state(e, &w, "", &arguments[1].object, &ignored);
     return status == MMUL_OK && w.target.beside == NULL
@@ -198,7 +198,7 @@ static bool find_tensor(struct walk *w, const char *name) {
 }
 
 // A float64 tensor may restore a float32 state, which became float64 before it was saved.
-static bool fits(enum mmul_dtype stored, enum mmul_dtype wanted) {
+static bool can_restore(enum mmul_dtype stored, enum mmul_dtype wanted) {
     return stored == wanted || (stored == MMUL_F64 && wanted == MMUL_F32);
 }
 
@@ -214,7 +214,7 @@ static enum mmul_status check_tensor(struct mmul_evaluator *e, const struct walk
         return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
                                    w->path, mmul_object_shape(&there, was),
                                    mmul_object_shape(x, is));
-    if (!fits(info.stored, wanted))
+    if (!can_restore(info.stored, wanted))
         return mmul_evaluator_fail(e, w->at, "'%s' of '%s' is %s, in the state it is %s", name,
                                    w->path, mmul_dtype_name(info.stored), mmul_dtype_name(wanted));
     return MMUL_OK;
@@ -259,8 +259,9 @@ static enum mmul_status read_turn(struct mmul_evaluator *e, struct walk *w) {
     return MMUL_OK;
 }
 
-static enum mmul_status restore_all(struct mmul_evaluator *e, struct walk *w,
-                                    const struct mmul_object *initial, struct mmul_object *state) {
+static enum mmul_status restore_tensors(struct mmul_evaluator *e, struct walk *w,
+                                        const struct mmul_object *initial,
+                                        struct mmul_object *state) {
     const int64_t count = mmul_tensors_info(w->tensors).count;
     enum mmul_status status = MMUL_ALLOCATE(w->seen, count + 1, "a checkpoint", e->err);
     if (status == MMUL_OK)
@@ -274,8 +275,9 @@ static enum mmul_status restore_all(struct mmul_evaluator *e, struct walk *w,
 }
 
 // Restores a state from one file, opened once.
-static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
-                                const struct mmul_object *initial, struct mmul_object *state) {
+static enum mmul_status restore_from_file(struct mmul_evaluator *e, struct walk *w,
+                                          const struct mmul_object *initial,
+                                          struct mmul_object *state) {
     struct mmul_tensors *tensors = NULL;
     enum mmul_status status =
         mmul_inputs_open_tensors(e->script->inputs, w->path, &tensors, e->err);
@@ -287,7 +289,7 @@ static enum mmul_status restore(struct mmul_evaluator *e, struct walk *w,
     if (status == MMUL_OK)
         status = read_turn(e, w);
     if (status == MMUL_OK)
-        status = restore_all(e, w, initial, state);
+        status = restore_tensors(e, w, initial, state);
     mmul_tensors_close(tensors);
     return status;
 }
@@ -313,10 +315,10 @@ enum mmul_status mmul_builtin_restore(struct mmul_evaluator *e, const struct mmu
     struct mmul_object pair[] = {arguments[1].object, mmul_object_from_integer(0)};
     struct stat there;
     (void)builtin;
-    enum mmul_status status = take_file(e, &arguments[0], &w);
+    enum mmul_status status = read_file_argument(e, &arguments[0], &w);
     const bool is_first_run = status == MMUL_OK && stat(w.path, &there) != 0 && errno == ENOENT;
     if (status == MMUL_OK && !is_first_run)
-        status = restore(e, &w, &arguments[1].object, &pair[0]);
+        status = restore_from_file(e, &w, &arguments[1].object, &pair[0]);
     if (status == MMUL_OK && e->script->is_first_reading)
         status = mmul_foreseen_note_state(e, call, w.target.file, true, &pair[0]);
     if (status == MMUL_OK)

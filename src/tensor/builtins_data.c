@@ -46,7 +46,7 @@ static enum mmul_status map_file(struct mmul_inputs *inputs, const char *path,
 
 // Decodes the UTF-8 code point at `at` and its length. Returns -1 if it is invalid (RFC 3629:
 // shortest forms only, no surrogates).
-static int decode(const unsigned char *at, int64_t left, int *length) {
+static int decode_utf8(const unsigned char *at, int64_t left, int *length) {
     static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char first = *at;
     *length = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
@@ -74,7 +74,7 @@ static enum mmul_status read_chars(const char *path, struct mmul_script_text *te
         return err->status;
     }
     for (int64_t at = 0; at < text->bytes; at += length) {
-        const int point = decode(bytes + at, text->bytes - at, &length);
+        const int point = decode_utf8(bytes + at, text->bytes - at, &length);
         if (point < 0) {
             mmul_free(ids);
             mmul_fail(err, MMUL_ERR_DATA, "'%s' is no UTF-8: byte %lld", path, (long long)at);
@@ -167,9 +167,9 @@ void mmul_script_texts_free(struct mmul_script *script) {
 
 // Adds a matrix backed by numbers in root's memory. Takes ownership of `numbers`, which live until
 // the job ends.
-static enum mmul_status lend_made(struct mmul_evaluator *e, const struct mmul_node *at,
-                                  struct mmul_shape shape, enum mmul_dtype dtype, void *numbers,
-                                  struct mmul_object *matrix) {
+static enum mmul_status borrow_numbers(struct mmul_evaluator *e, const struct mmul_node *at,
+                                       struct mmul_shape shape, enum mmul_dtype dtype,
+                                       void *numbers, struct mmul_object *matrix) {
     struct mmul_script_lent *lent = NULL;
     int value = -1;
     e->operations++; // counts as an operation, because it makes a matrix
@@ -187,14 +187,15 @@ static enum mmul_status lend_made(struct mmul_evaluator *e, const struct mmul_no
     return MMUL_OK;
 }
 
-// As lend_made, for a count x length matrix of integers that the caller fills in.
-static enum mmul_status lend(struct mmul_evaluator *e, const struct mmul_node *at, int64_t count,
-                             int64_t length, int32_t **numbers, struct mmul_object *matrix) {
+// As borrow_numbers, for a count x length matrix of integers that the caller fills in.
+static enum mmul_status borrow_integers(struct mmul_evaluator *e, const struct mmul_node *at,
+                                        int64_t count, int64_t length, int32_t **numbers,
+                                        struct mmul_object *matrix) {
     int32_t *made = NULL;
     if (MMUL_ALLOCATE(made, count * length, "a batch", e->err) != MMUL_OK)
         return e->err->status;
     *numbers = made;
-    return lend_made(e, at, (struct mmul_shape){1, 1, count, length}, MMUL_I32, made, matrix);
+    return borrow_numbers(e, at, (struct mmul_shape){1, 1, count, length}, MMUL_I32, made, matrix);
 }
 
 void mmul_script_lent_free(struct mmul_script *script) {
@@ -221,14 +222,14 @@ static int32_t find_letter(const struct mmul_script_text *text, const char *at, 
     *length = 1;
     if (text->points == NULL)
         return bytes[0];
-    const int32_t point = decode(bytes, (int64_t)strlen(at), length);
+    const int32_t point = decode_utf8(bytes, (int64_t)strlen(at), length);
     if (point >= 0)
         found =
             bsearch(&point, text->points, (size_t)text->vocabulary, sizeof point, compare_points);
     return found != NULL ? (int32_t)(found - text->points) : -1;
 }
 
-static enum mmul_status take_tokens(struct mmul_evaluator *e, const struct mmul_argument *argument,
+static enum mmul_status read_tokens(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                     const char *function, const struct mmul_script_text **text) {
     if (argument->object.kind != MMUL_OBJECT_TOKENS) {
         mmul_evaluator_fail(e, argument->node, "%s: text is %s, expected what tokens(...) gives",
@@ -254,7 +255,7 @@ enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul
     int count = 0;
     (void)builtin;
     if (mmul_take_text(e, &arguments[0], "letters", NULL, &letters) != MMUL_OK ||
-        take_tokens(e, &arguments[1], "encode", &text) != MMUL_OK)
+        read_tokens(e, &arguments[1], "encode", &text) != MMUL_OK)
         return e->err->status;
     for (int length = 0; *letters != '\0' && count < MMUL_STRING_MOST; letters += length) {
         const int32_t id = find_letter(text, letters, &length);
@@ -265,7 +266,7 @@ enum mmul_status mmul_builtin_encode(struct mmul_evaluator *e, const struct mmul
     }
     if (count == 0)
         return mmul_evaluator_fail(e, arguments[0].node, "encode: there is no letter");
-    if (lend(e, call, 1, count, &numbers, result) != MMUL_OK)
+    if (borrow_integers(e, call, 1, count, &numbers, result) != MMUL_OK)
         return e->err->status;
     memcpy(numbers, ids, (size_t)count * sizeof *ids);
     return MMUL_OK;
@@ -280,7 +281,7 @@ enum mmul_status mmul_builtin_decode(struct mmul_evaluator *e, const struct mmul
     int64_t count = 0;
     (void)builtin;
     if (mmul_take_matrix(e, &arguments[0], "ids") != MMUL_OK ||
-        take_tokens(e, &arguments[1], "decode", &letters.tokens) != MMUL_OK)
+        read_tokens(e, &arguments[1], "decode", &letters.tokens) != MMUL_OK)
         return e->err->status;
     if (!mmul_shape_count(letters.shape, &count) || count > MMUL_STRING_MOST)
         return mmul_evaluator_fail(e, call, "decode: more than %d letters", MMUL_STRING_MOST);
@@ -312,7 +313,7 @@ const char *mmul_script_letter(const struct mmul_script_text *text, double id,
 // ----------------------------------------------------------------------------------------- batches
 
 // Draws window w of an iteration from [0, most) by multiply-shift (Lemire 2019, without rejection).
-static int64_t choose(uint64_t seed, int64_t turn, int64_t count, int64_t w, int64_t most) {
+static int64_t draw_index(uint64_t seed, int64_t turn, int64_t count, int64_t w, int64_t most) {
     const uint64_t drawn = mmul_random_at(seed, (uint64_t)(turn * count + w));
     return (int64_t)((unsigned __int128)drawn * (uint64_t)most >> 64);
 }
@@ -324,9 +325,9 @@ struct batch {
 };
 
 // Returns windows of the text, and the same windows one token later.
-static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node *call,
-                                const struct mmul_argument *arguments, const struct batch *b,
-                                struct mmul_object *result) {
+static enum mmul_status make_text_batch(struct mmul_evaluator *e, const struct mmul_node *call,
+                                        const struct mmul_argument *arguments,
+                                        const struct batch *b, struct mmul_object *result) {
     const struct mmul_script_text *text = arguments[0].object.tokens;
     struct mmul_object pair[2];
     int32_t *x = NULL, *y = NULL;
@@ -337,11 +338,12 @@ static enum mmul_status of_text(struct mmul_evaluator *e, const struct mmul_node
         return mmul_evaluator_fail(
             e, arguments[2].node, "windows of %lld of a text of %lld tokens: expected 1 to %lld",
             (long long)length, (long long)text->count, (long long)text->count - 1);
-    if (lend(e, call, b->end - b->begin, length, &x, &pair[0]) != MMUL_OK ||
-        lend(e, call, b->end - b->begin, length, &y, &pair[1]) != MMUL_OK)
+    if (borrow_integers(e, call, b->end - b->begin, length, &x, &pair[0]) != MMUL_OK ||
+        borrow_integers(e, call, b->end - b->begin, length, &y, &pair[1]) != MMUL_OK)
         return e->err->status;
     for (int64_t w = b->begin; w < b->end; w++) {
-        const int64_t begin = choose((uint64_t)b->seed, b->turn, b->count, w, text->count - length);
+        const int64_t begin =
+            draw_index((uint64_t)b->seed, b->turn, b->count, w, text->count - length);
         for (int64_t i = 0; i < length; i++) {
             *x++ = token_at(text, begin + i);
             *y++ = token_at(text, begin + i + 1);
@@ -362,9 +364,9 @@ static enum mmul_status reshape(struct mmul_evaluator *e, const struct mmul_node
 }
 
 // Returns random rows of a table with their labels: (1, n), or rows of a second table.
-static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_node *call,
-                                  const struct mmul_argument *arguments, const struct batch *b,
-                                  struct mmul_object *result) {
+static enum mmul_status make_table_batch(struct mmul_evaluator *e, const struct mmul_node *call,
+                                         const struct mmul_argument *arguments,
+                                         const struct batch *b, struct mmul_object *result) {
     struct mmul_call take = {.operation = "take", .operand_count = 2};
     struct mmul_object pair[2] = {{.axes = 2}, {.axes = 2}}, both[2], ids;
     const struct mmul_object *table = &arguments[0].object;
@@ -378,9 +380,10 @@ static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_no
         return mmul_evaluator_fail(e, call,
                                    "batch: a table has two axes, and labels one for each "
                                    "of its rows");
-    enum mmul_status status = lend(e, call, 1, b->end - b->begin, &numbers, &ids);
+    enum mmul_status status = borrow_integers(e, call, 1, b->end - b->begin, &numbers, &ids);
     for (int64_t w = b->begin; status == MMUL_OK && w < b->end; w++)
-        *numbers++ = (int32_t)choose((uint64_t)b->seed, b->turn, b->count, w, table->shape.rows);
+        *numbers++ =
+            (int32_t)draw_index((uint64_t)b->seed, b->turn, b->count, w, table->shape.rows);
     if (status == MMUL_OK && is_row)
         status = reshape(e, call, &arguments[1].object, table->shape.rows, 1, &labels);
     both[0] = *table;
@@ -398,8 +401,8 @@ static enum mmul_status of_tables(struct mmul_evaluator *e, const struct mmul_no
 }
 
 // Splits `count` windows or rows among the nodes. Fails if a node gets none.
-static enum mmul_status cut_apart(struct mmul_evaluator *e, const struct mmul_node *at,
-                                  int64_t count, int64_t *begin, int64_t *end) {
+static enum mmul_status split_among_nodes(struct mmul_evaluator *e, const struct mmul_node *at,
+                                          int64_t count, int64_t *begin, int64_t *end) {
     const struct mmul_apart *a = e->apart;
     int64_t *offsets =
         mmul_arena_allocate(e->arena, (size_t)(a->nodes + 1) * sizeof *offsets, e->err);
@@ -432,18 +435,18 @@ enum mmul_status mmul_builtin_batch(struct mmul_evaluator *e, const struct mmul_
                                    "least 0");
     b.begin = 0;
     b.end = b.count;
-    if (e->apart != NULL && cut_apart(e, call, b.count, &b.begin, &b.end) != MMUL_OK)
+    if (e->apart != NULL && split_among_nodes(e, call, b.count, &b.begin, &b.end) != MMUL_OK)
         return e->err->status;
     e->script->windows += b.end - b.begin;
-    return is_text ? of_text(e, call, arguments, &b, result)
-                   : of_tables(e, call, arguments, &b, result);
+    return is_text ? make_text_batch(e, call, arguments, &b, result)
+                   : make_table_batch(e, call, arguments, &b, result);
 }
 
 // ------------------------------------------------------------------------------- ranges of numbers
 
-static enum mmul_status lend_range(struct mmul_evaluator *e, const struct mmul_node *call,
-                                   const struct mmul_object bounds[3], int64_t count,
-                                   struct mmul_object *result) {
+static enum mmul_status borrow_range(struct mmul_evaluator *e, const struct mmul_node *call,
+                                     const struct mmul_object bounds[3], int64_t count,
+                                     struct mmul_object *result) {
     const struct mmul_shape row = {1, 1, 1, count};
     const double begin = mmul_object_number(&bounds[0]), step = mmul_object_number(&bounds[2]);
     const double last = begin + (double)(count - 1) * step;
@@ -460,8 +463,8 @@ static enum mmul_status lend_range(struct mmul_evaluator *e, const struct mmul_n
             wholes[i] = (int32_t)(begin + (double)i * step);
         else
             reals[i] = begin + (double)i * step;
-    return are_whole ? lend_made(e, call, row, MMUL_I32, wholes, result)
-                     : lend_made(e, call, row, MMUL_F64, reals, result);
+    return are_whole ? borrow_numbers(e, call, row, MMUL_I32, wholes, result)
+                     : borrow_numbers(e, call, row, MMUL_F64, reals, result);
 }
 
 // As numpy's arange, from 0 or from the first of two numbers. Returns a row.
@@ -492,7 +495,7 @@ enum mmul_status mmul_builtin_arange(struct mmul_evaluator *e, const struct mmul
     if (!(count >= 1 && count <= INT32_MAX))
         return mmul_evaluator_fail(e, call, "arange: %g numbers, expected 1 to %d",
                                    count > 0 ? count : 0, INT32_MAX);
-    enum mmul_status status = lend_range(e, call, bounds, (int64_t)count, result);
+    enum mmul_status status = borrow_range(e, call, bounds, (int64_t)count, result);
     result->is_row = true;
     return status;
 }
@@ -520,7 +523,7 @@ enum mmul_status mmul_builtin_linspace(struct mmul_evaluator *e, const struct mm
     const double step = count > 1 ? (last - first) / (double)(count - 1) : 0;
     for (int64_t i = 0; i < count; i++)
         reals[i] = i > 0 && i == count - 1 ? last : first + (double)i * step;
-    status = lend_made(e, call, (struct mmul_shape){1, 1, 1, count}, MMUL_F64, reals, result);
+    status = borrow_numbers(e, call, (struct mmul_shape){1, 1, 1, count}, MMUL_F64, reals, result);
     result->is_row = true;
     return status;
 }

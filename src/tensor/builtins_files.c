@@ -64,7 +64,8 @@ static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_
     return status;
 }
 
-static struct mmul_object object_of(struct mmul_evaluator *e, const struct mmul_script_file *file) {
+static struct mmul_object make_file_object(struct mmul_evaluator *e,
+                                           const struct mmul_script_file *file) {
     struct mmul_object object = mmul_matrix_object(e, file->value, file->axes);
     object.is_row = file->matrix != NULL && mmul_matrix_info(file->matrix).one_dimensional;
     return object;
@@ -127,7 +128,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
         if (strcmp(f->path, path) == 0) {
             if (f->job != e->job && add_file(e, f) != MMUL_OK)
                 return mmul_evaluator_locate(e, call);
-            *result = object_of(e, f);
+            *result = make_file_object(e, f);
             return MMUL_OK;
         }
     struct mmul_script_file *file = mmul_arena_allocate(&e->script->arena, sizeof *file, e->err);
@@ -151,13 +152,13 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
     if (add_file(e, file) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
     file->axes = mmul_matrix_info(file->matrix).dimensions;
-    *result = object_of(e, file);
+    *result = make_file_object(e, file);
     return MMUL_OK;
 }
 
 // Returns true for a statement outside of loops that stands before a loop. The file is renamed to
 // its final name only when the whole text has run.
-static bool waits(const struct mmul_evaluator *e, const struct mmul_node *at) {
+static bool is_deferred_save(const struct mmul_evaluator *e, const struct mmul_node *at) {
     return e->loops == 0 && at->at.begin < e->script->last_loop;
 }
 
@@ -177,7 +178,7 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     added->file = target->file;
     added->tensor = target->tensor;
     added->matrix = *x;
-    added->is_waiting = waits(e, at);
+    added->is_waiting = is_deferred_save(e, at);
     added->line = mmul_source_line(e->source, at->at.begin);
     added->next = e->script->outputs;
     e->script->outputs = added;
@@ -206,7 +207,7 @@ enum mmul_dtype mmul_target_type(struct mmul_evaluator *e, const struct mmul_obj
 
 // Returns the element type of the file. A 16-bit type is chosen if it is requested, or if all
 // inputs have it and the request says to keep a common type.
-static enum mmul_dtype saved_type(struct mmul_evaluator *e, const struct mmul_object *x) {
+static enum mmul_dtype choose_saved_type(struct mmul_evaluator *e, const struct mmul_object *x) {
     const enum mmul_dtype computed = mmul_target_type(e, x);
     const struct mmul_script_file *f = e->script->files;
     if (computed == MMUL_F32 && e->script->narrow != MMUL_F32)
@@ -298,7 +299,7 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
         mmul_source_locate(e->source, call->at, e->err);
         return e->err->status;
     }
-    target.dtype = saved_type(e, x);
+    target.dtype = choose_saved_type(e, x);
     status = mmul_target_begin(e, call, &target, x, &output);
     return status == MMUL_OK ? add_output(e, call, &target, x, output) : status;
 }

@@ -40,7 +40,7 @@ enum mmul_status mmul_builtin_argmax(struct mmul_evaluator *e, const struct mmul
     return MMUL_OK;
 }
 
-static void turn_axis(struct mmul_parameters *with, int axis) {
+static void reverse_axis(struct mmul_parameters *with, int axis) {
     with->begin[axis] = with->end[axis] - 1;
     with->end[axis] = with->step[axis] = -1;
 }
@@ -58,7 +58,7 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
         return status;
     mmul_object_sizes(x, made.with.end);
     for (int i = 0; all && i < x->axes; i++)
-        turn_axis(&made.with, MMUL_AXES_MOST - 1 - i);
+        reverse_axis(&made.with, MMUL_AXES_MOST - 1 - i);
     for (int i = 0; !all && i < (is_tuple ? axes->count : 1); i++) {
         const struct mmul_argument one = {.node = arguments[1].node,
                                           .object = is_tuple ? axes->items[i] : *axes};
@@ -68,7 +68,7 @@ enum mmul_status mmul_builtin_flip(struct mmul_evaluator *e, const struct mmul_b
             status = mmul_evaluator_fail(e, one.node, "axis %d is given twice", axis);
         if (status != MMUL_OK)
             return status;
-        turn_axis(&made.with, MMUL_AXES_MOST - x->axes + axis);
+        reverse_axis(&made.with, MMUL_AXES_MOST - x->axes + axis);
     }
     result->axes = x->axes;
     return mmul_apply(e, call, &made, x, result);
@@ -133,7 +133,7 @@ enum mmul_status mmul_builtin_stack(struct mmul_evaluator *e, const struct mmul_
 
 // Computes the bounds of the parts of an axis: either a number of equal parts, or a tuple of split
 // positions.
-static enum mmul_status take_parts(struct mmul_evaluator *e, const struct mmul_argument *argument,
+static enum mmul_status read_parts(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int64_t size, int64_t bounds[static MMUL_TUPLE_MOST + 1],
                                    int *count) {
     const struct mmul_object *o = &argument->object;
@@ -187,7 +187,7 @@ enum mmul_status mmul_builtin_split(struct mmul_evaluator *e, const struct mmul_
         return status;
     mmul_object_sizes(x, sizes);
     axis += MMUL_AXES_MOST - x->axes;
-    status = take_parts(e, &arguments[1], sizes[axis], bounds, &count);
+    status = read_parts(e, &arguments[1], sizes[axis], bounds, &count);
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         struct mmul_call part = {.operation = "slice", .operand_count = 1};
         memcpy(part.with.end, sizes, sizeof part.with.end);
@@ -283,7 +283,7 @@ enum mmul_status mmul_builtin_outer(struct mmul_evaluator *e, const struct mmul_
 
 // --------------------------------------------------------------------------------------- diagonals
 
-static enum mmul_status take_diagonal(struct mmul_evaluator *e, const struct mmul_argument *k,
+static enum mmul_status read_diagonal(struct mmul_evaluator *e, const struct mmul_argument *k,
                                       int64_t *number) {
     *number = 0;
     return k->node != NULL ? mmul_take_whole(e, k, "k", number) : MMUL_OK;
@@ -298,7 +298,7 @@ enum mmul_status mmul_builtin_triu(struct mmul_evaluator *e, const struct mmul_b
     if (status == MMUL_OK && arguments[0].object.is_row)
         return fail_row(e, builtin, &arguments[0]);
     if (status == MMUL_OK)
-        status = take_diagonal(e, &arguments[1], &made.with.count);
+        status = read_diagonal(e, &arguments[1], &made.with.count);
     result->axes = arguments[0].object.axes;
     return status == MMUL_OK ? mmul_apply(e, call, &made, &arguments[0].object, result) : status;
 }
@@ -312,7 +312,7 @@ enum mmul_status mmul_builtin_diag(struct mmul_evaluator *e, const struct mmul_b
     struct mmul_call made = {.operation = x->is_row ? "diag" : "diagonal", .operand_count = 1};
     enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = take_diagonal(e, &arguments[1], &made.with.count);
+        status = read_diagonal(e, &arguments[1], &made.with.count);
     if (status == MMUL_OK && x->axes != 2)
         return mmul_evaluator_fail(e, arguments[0].node, "%s of %d axes: expected 1 or 2",
                                    builtin->name, x->axes);

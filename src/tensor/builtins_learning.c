@@ -6,7 +6,7 @@
 #include "tensor/builtins.h"
 #include "tensor/jobs.h"
 
-static enum mmul_status take_matrices(struct mmul_evaluator *e,
+static enum mmul_status read_matrices(struct mmul_evaluator *e,
                                       const struct mmul_argument *arguments,
                                       const char *const names[], int count,
                                       struct mmul_object *matrices) {
@@ -42,7 +42,7 @@ enum mmul_status mmul_builtin_add_at(struct mmul_evaluator *e, const struct mmul
     static const char *const names[] = {"table", "ids", "rows"};
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 3};
     struct mmul_object matrices[3];
-    enum mmul_status status = take_matrices(e, arguments, names, 3, matrices);
+    enum mmul_status status = read_matrices(e, arguments, names, 3, matrices);
     result->axes = 2;
     return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
 }
@@ -55,7 +55,7 @@ enum mmul_status mmul_builtin_loss(struct mmul_evaluator *e, const struct mmul_b
     static const char *const names[] = {"the first", "the second"};
     struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
     struct mmul_object matrices[2];
-    enum mmul_status status = take_matrices(e, arguments, names, 2, matrices);
+    enum mmul_status status = read_matrices(e, arguments, names, 2, matrices);
     result->axes = 2;
     return status == MMUL_OK ? mmul_apply(e, call, &made, matrices, result) : status;
 }
@@ -95,18 +95,18 @@ static int list_matrices(struct mmul_evaluator *e, const struct mmul_object *x, 
 }
 
 // Returns the first object that is no matrix; NULL if there is none.
-static const struct mmul_object *find_other(const struct mmul_object *x) {
+static const struct mmul_object *find_non_matrix(const struct mmul_object *x) {
     const struct mmul_object *other = NULL;
     if (x->kind != MMUL_OBJECT_TUPLE)
         return x->kind == MMUL_OBJECT_MATRIX ? NULL : x;
     for (int i = 0; i < x->count && other == NULL; i++)
-        other = find_other(&x->items[i]);
+        other = find_non_matrix(&x->items[i]);
     return other;
 }
 
 // Builds a tuple shaped like x from the next of `values`.
-static enum mmul_status like(struct mmul_evaluator *e, const struct mmul_object *x,
-                             const int **values, struct mmul_object *made) {
+static enum mmul_status rebuild_structure(struct mmul_evaluator *e, const struct mmul_object *x,
+                                          const int **values, struct mmul_object *made) {
     struct mmul_object items[MMUL_TUPLE_MOST];
     if (x->kind == MMUL_OBJECT_MATRIX) {
         *made = mmul_matrix_object(e, *(*values)++, x->axes);
@@ -114,7 +114,7 @@ static enum mmul_status like(struct mmul_evaluator *e, const struct mmul_object 
         return MMUL_OK;
     }
     for (int i = 0; i < x->count; i++)
-        if (like(e, &x->items[i], values, &items[i]) != MMUL_OK)
+        if (rebuild_structure(e, &x->items[i], values, &items[i]) != MMUL_OK)
             return e->err->status;
     return mmul_evaluator_tuple(e, items, x->count, made);
 }
@@ -123,7 +123,7 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
-    const struct mmul_object *x = &arguments[1].object, *other = find_other(x);
+    const struct mmul_object *x = &arguments[1].object, *other = find_non_matrix(x);
     const int count = list_matrices(e, x, NULL);
     char origin[96];
     int *values = NULL;
@@ -151,5 +151,5 @@ enum mmul_status mmul_builtin_grad(struct mmul_evaluator *e, const struct mmul_b
                               "that is computed");
         return mmul_evaluator_locate(e, call);
     }
-    return like(e, x, &gradients, result);
+    return rebuild_structure(e, x, &gradients, result);
 }

@@ -29,10 +29,11 @@ static bool list_numbers(const struct mmul_node *call, const struct mmul_argumen
 }
 
 // Returns the first extreme element, as Python does.
-static enum mmul_status choose(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                               const struct mmul_node *call, const struct mmul_object *numbers,
-                               int count, struct mmul_object *result) {
-    const char *operator= builtin->name[1] == 'a' ? ">" : "<";
+static enum mmul_status choose_extreme(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                       const struct mmul_node *call,
+                                       const struct mmul_object *numbers, int count,
+                                       struct mmul_object *result) {
+    const char *symbol = builtin->name[1] == 'a' ? ">" : "<";
     if (count == 0)
         return mmul_evaluator_fail(e, call, "%s of an empty tuple", builtin->name);
     for (int i = 0; i < count; i++) {
@@ -45,7 +46,7 @@ static enum mmul_status choose(struct mmul_evaluator *e, const struct mmul_built
             return MMUL_ERR_DATA;
         }
         if (i > 0)
-            mmul_object_calculate(operator, & numbers[i], result, &is_beyond);
+            mmul_object_calculate(symbol, &numbers[i], result, &is_beyond);
         if (is_beyond.integer != 0)
             *result = numbers[i];
     }
@@ -59,7 +60,7 @@ enum mmul_status mmul_builtin_extreme(struct mmul_evaluator *e, const struct mmu
     struct mmul_object numbers[MMUL_TUPLE_MOST];
     int count = 0;
     if (list_numbers(call, arguments, numbers, &count))
-        return choose(e, builtin, call, numbers, count, result);
+        return choose_extreme(e, builtin, call, numbers, count, result);
     if (arguments[3].node == NULL)
         return mmul_builtin_reduce(e, builtin, call, arguments, result);
     mmul_evaluator_fail(e, arguments[3].node, "%s of a matrix takes 3 arguments at most",

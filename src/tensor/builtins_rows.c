@@ -85,8 +85,8 @@ enum mmul_status mmul_builtin_where(struct mmul_evaluator *e, const struct mmul_
 }
 
 // Reads a bound; None means no bound.
-static enum mmul_status take_clip(struct mmul_evaluator *e, const struct mmul_argument *argument,
-                                  const char *what, double otherwise, struct mmul_object *bound) {
+static enum mmul_status read_bound(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                   const char *what, double otherwise, struct mmul_object *bound) {
     double number = otherwise;
     if (argument->object.kind == MMUL_OBJECT_MATRIX) {
         mmul_evaluator_fail(e, argument->node, "clip: %s is a matrix, expected a number or None",
@@ -106,9 +106,9 @@ enum mmul_status mmul_builtin_clip(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     struct mmul_call clip = {.operation = builtin->operation, .operand_count = 3};
     struct mmul_object operands[3] = {arguments[0].object}, is_beyond;
-    enum mmul_status status = take_clip(e, &arguments[1], "low", -INFINITY, &operands[1]);
+    enum mmul_status status = read_bound(e, &arguments[1], "low", -INFINITY, &operands[1]);
     if (status == MMUL_OK)
-        status = take_clip(e, &arguments[2], "high", INFINITY, &operands[2]);
+        status = read_bound(e, &arguments[2], "high", INFINITY, &operands[2]);
     if (status == MMUL_OK && !mmul_object_is_number(&operands[0]))
         status = mmul_take_matrix(e, &arguments[0], "x");
     result->axes = operands[0].axes;

@@ -16,7 +16,7 @@ static struct mmul_shape shape_of(const int64_t *sizes, int count) {
 }
 
 // Reads two to four sizes.
-static enum mmul_status take_shape(struct mmul_evaluator *e, const struct mmul_argument *argument,
+static enum mmul_status read_shape(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                    int64_t sizes[static MMUL_AXES_MOST], int *count) {
     enum mmul_status status = mmul_take_sizes(e, argument, "shape", sizes, count);
     if (status == MMUL_OK && *count < 2)
@@ -27,8 +27,8 @@ static enum mmul_status take_shape(struct mmul_evaluator *e, const struct mmul_a
 }
 
 // Replaces numpy's -1 by the size that is left, and checks all sizes.
-static enum mmul_status fill_in(struct mmul_evaluator *e, const struct mmul_node *at,
-                                const struct mmul_object *x, int64_t *sizes, int count) {
+static enum mmul_status resolve_sizes(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      const struct mmul_object *x, int64_t *sizes, int count) {
     int64_t have[MMUL_AXES_MOST], all = 1, others = 1;
     int open = -1;
     char shape[96];
@@ -64,9 +64,9 @@ enum mmul_status mmul_builtin_reshape(struct mmul_evaluator *e, const struct mmu
     int count = 0;
     enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
     if (status == MMUL_OK)
-        status = take_shape(e, &arguments[1], sizes, &count);
+        status = read_shape(e, &arguments[1], sizes, &count);
     if (status == MMUL_OK)
-        status = fill_in(e, call, x, sizes, count);
+        status = resolve_sizes(e, call, x, sizes, count);
     if (status != MMUL_OK)
         return status;
     made.with.shape = shape_of(sizes, count);
@@ -200,7 +200,7 @@ static enum mmul_status draw(struct mmul_evaluator *e, const struct mmul_node *c
                              const struct mmul_argument *seeded, struct mmul_object *result) {
     int64_t sizes[MMUL_AXES_MOST], seed = 1;
     int count = 0;
-    enum mmul_status status = take_shape(e, shape, sizes, &count);
+    enum mmul_status status = read_shape(e, shape, sizes, &count);
     if (status == MMUL_OK && seeded->node != NULL)
         status = mmul_take_whole(e, seeded, "seed", &seed);
     if (status == MMUL_OK && seed < 0)

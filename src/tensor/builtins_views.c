@@ -25,9 +25,9 @@ static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_nod
 }
 
 // Schedules a small matrix for transfer to root's memory.
-static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *at,
-                              struct mmul_script_view *view, const struct mmul_object *x,
-                              double *to) {
+static enum mmul_status fetch_to_root(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      struct mmul_script_view *view, const struct mmul_object *x,
+                                      double *to) {
     struct mmul_script_awaited *awaited = mmul_arena_allocate(e->arena, sizeof *awaited, e->err);
     if (awaited == NULL)
         return e->err->status;
@@ -90,7 +90,7 @@ static enum mmul_status add_number(struct line *line, const struct mmul_node *at
         return line->e->err->status;
     mmul_program_value_shape(line->e->program, value, &part->is_whole);
     part->format = x->format;
-    return fetch(line->e, at, line->view, x, &part->number);
+    return fetch_to_root(line->e, at, line->view, x, &part->number);
 }
 
 static enum mmul_status add_letters(struct line *line, const struct mmul_node *at,
@@ -102,7 +102,7 @@ static enum mmul_status add_letters(struct line *line, const struct mmul_node *a
     mmul_shape_count(ids->shape, &part->id_count);
     part->ids = mmul_arena_allocate(line->e->arena, (size_t)part->id_count * sizeof *part->ids,
                                     line->e->err);
-    return part->ids != NULL ? fetch(line->e, at, line->view, ids, part->ids)
+    return part->ids != NULL ? fetch_to_root(line->e, at, line->view, ids, part->ids)
                              : line->e->err->status;
 }
 
@@ -120,7 +120,7 @@ static enum mmul_status fetch_corner(struct line *line, const struct mmul_node *
     if (part->corner == NULL)
         return e->err->status;
     enum mmul_status status = mmul_apply(e, at, &call, x, &corner);
-    return status == MMUL_OK ? fetch(e, at, line->view, &corner, part->corner) : status;
+    return status == MMUL_OK ? fetch_to_root(e, at, line->view, &corner, part->corner) : status;
 }
 
 static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at,
@@ -141,7 +141,7 @@ static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at
     for (int i = 0; status == MMUL_OK && i < MMUL_STATISTICS; i++) {
         status = mmul_reduce_all(e, at, operations[i], x, &number);
         if (status == MMUL_OK)
-            status = fetch(e, at, line->view, &number, &part->statistics[i]);
+            status = fetch_to_root(e, at, line->view, &number, &part->statistics[i]);
     }
     return status;
 }
@@ -219,7 +219,7 @@ enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
         return status;
     view->kind = MMUL_VIEW_CLOSE;
     view->tolerance = tolerance;
-    return fetch(e, call, view, &largest, &view->difference);
+    return fetch_to_root(e, call, view, &largest, &view->difference);
 }
 
 enum mmul_status mmul_view_number(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -228,7 +228,7 @@ enum mmul_status mmul_view_number(struct mmul_evaluator *e, const struct mmul_no
     if (add_view(e, at, &view) != MMUL_OK)
         return e->err->status;
     view->kind = MMUL_VIEW_NUMBER;
-    return fetch(e, at, view, x, number);
+    return fetch_to_root(e, at, view, x, number);
 }
 
 enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -246,7 +246,7 @@ enum mmul_status mmul_view_gradient(struct mmul_evaluator *e, const struct mmul_
         mmul_evaluator_copy_text(e, mmul_source_quote(e->source, gradient->node->at, quoted),
                                  &view->text) != MMUL_OK)
         return e->err->status;
-    return fetch(e, at, view, sums, view->sums);
+    return fetch_to_root(e, at, view, sums, view->sums);
 }
 
 enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_node *at,
@@ -259,5 +259,5 @@ enum mmul_status mmul_view_left_out(struct mmul_evaluator *e, const struct mmul_
     view->left_out = all;
     view->sums = mmul_arena_allocate(
         e->arena, (size_t)(marks->shape.rows * marks->shape.cols) * sizeof *view->sums, e->err);
-    return view->sums != NULL ? fetch(e, at, view, marks, view->sums) : e->err->status;
+    return view->sums != NULL ? fetch_to_root(e, at, view, marks, view->sums) : e->err->status;
 }

@@ -19,7 +19,7 @@ struct parameters {
 };
 
 // Adds the signature to an error.
-static enum mmul_status show_parameters(struct mmul_evaluator *e,
+static enum mmul_status hint_parameters(struct mmul_evaluator *e,
                                         const struct parameters *parameters) {
     if (parameters->shown != NULL)
         mmul_hint(e->err, "%s(%s)", parameters->function, parameters->shown);
@@ -32,7 +32,7 @@ static enum mmul_status fail_keyword(struct mmul_evaluator *e, const struct mmul
     memcpy(candidates, parameters->names, (size_t)parameters->count * sizeof *candidates);
     const char *nearest = mmul_nearest(at->text, candidates);
     mmul_evaluator_fail(e, at, "%s has no parameter '%s'", parameters->function, at->text);
-    show_parameters(e, parameters);
+    hint_parameters(e, parameters);
     if (nearest != NULL)
         mmul_hint(e->err, "'%s'?", nearest);
     return MMUL_ERR_DATA;
@@ -58,12 +58,12 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
         if (!is_keyword && index >= parameters->positional) {
             mmul_evaluator_fail(e, n, "%s takes %d argument%s at most", parameters->function,
                                 parameters->positional, parameters->positional == 1 ? "" : "s");
-            return show_parameters(e, parameters);
+            return hint_parameters(e, parameters);
         }
         if (arguments[index].node != NULL) {
             mmul_evaluator_fail(e, n, "%s gets '%s' twice", parameters->function,
                                 parameters->names[index]);
-            return show_parameters(e, parameters);
+            return hint_parameters(e, parameters);
         }
         arguments[index].node = is_keyword ? n->first : n;
         enum mmul_status status =
@@ -77,7 +77,7 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
         if (arguments[i].node == NULL && !parameters->is_optional[i]) {
             mmul_evaluator_fail(e, call, "%s is called without '%s'", parameters->function,
                                 parameters->names[i]);
-            return show_parameters(e, parameters);
+            return hint_parameters(e, parameters);
         }
     return MMUL_OK;
 }
@@ -85,9 +85,10 @@ static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mm
 // ------------------------------------------------------------------ functions of the program
 
 // Evaluates the body in a new frame.
-static enum mmul_status enter(struct mmul_evaluator *e, const struct mmul_node *call,
-                              const struct mmul_object *function,
-                              const struct mmul_object *arguments, struct mmul_object *result) {
+static enum mmul_status evaluate_body(struct mmul_evaluator *e, const struct mmul_node *call,
+                                      const struct mmul_object *function,
+                                      const struct mmul_object *arguments,
+                                      struct mmul_object *result) {
     const struct mmul_node *definition = function->function;
     struct mmul_frame *frame = mmul_arena_allocate(e->arena, sizeof *frame, e->err);
     for (const struct mmul_frame *f = e->frame; f != NULL; f = f->caller)
@@ -131,7 +132,7 @@ static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmu
     enum mmul_status status = bind_arguments(e, call, &parameters, arguments);
     for (int i = 0; i < parameters.count; i++)
         objects[i] = arguments[i].node != NULL ? arguments[i].object : function->items[i];
-    return status == MMUL_OK ? enter(e, call, function, objects, result) : status;
+    return status == MMUL_OK ? evaluate_body(e, call, function, objects, result) : status;
 }
 
 // ------------------------------------------------------------------------ built-in functions
@@ -169,7 +170,7 @@ static enum mmul_status read_parameters(struct mmul_evaluator *e,
 }
 
 // Returns true for a function that needs all nodes together: files, output and collectives.
-static bool is_of_all(const struct mmul_builtin *builtin) {
+static bool needs_all_nodes(const struct mmul_builtin *builtin) {
     static const char *const names[] = {"load",   "save",         "checkpoint", "restore",
                                         "print",  "assert_close", "apart",      "average",
                                         "tokens", "encode",       "decode"};
@@ -192,9 +193,9 @@ static enum mmul_status call_builtin(struct mmul_evaluator *e, const struct mmul
     struct parameters parameters;
     struct mmul_argument arguments[MMUL_TUPLE_MOST] = {{0}};
     const struct mmul_node *named = e->named;
-    if (e->apart != NULL && is_of_all(builtin))
+    if (e->apart != NULL && needs_all_nodes(builtin))
         return fail_apart(e, call, builtin);
-    e->call = enter;
+    e->call = evaluate_body;
     enum mmul_status status = read_parameters(e, builtin, &parameters);
     if (status == MMUL_OK)
         status = bind_arguments(e, call, &parameters, arguments);

@@ -138,8 +138,9 @@ static struct cost cost_of_means(const struct mmul_script *script,
 
 // Replaces the cost of the one planned iteration of each apart() by that of all its iterations and
 // of the means they take. Returns true if there is any.
-static bool put_apart(const struct mmul_script *script, const struct mmul_program_plan *plan,
-                      int begin, int end, struct cost *cost) {
+static bool replace_apart_cost(const struct mmul_script *script,
+                               const struct mmul_program_plan *plan, int begin, int end,
+                               struct cost *cost) {
     bool is_apart = false;
     for (const struct mmul_script_apart *a = script->aparts; a != NULL; a = a->next) {
         if (a->value_begin < begin || a->value_end > end)
@@ -162,8 +163,10 @@ static const char *bytes_text(double bytes, char text[static 32]) {
 
 // Prints the cost of a loop of joint steps, had the nodes trained apart with a mean every TURNS
 // iterations.
-static void print_wish(const struct mmul_script *script, const struct mmul_program_plan *plan,
-                       const struct mmul_script_loop *loop, struct cost now, FILE *stream) {
+static void print_apart_alternative(const struct mmul_script *script,
+                                    const struct mmul_program_plan *plan,
+                                    const struct mmul_script_loop *loop, struct cost now,
+                                    FILE *stream) {
     enum { TURNS = 20 };
     const struct cost means =
         cost_of_means(script, plan, loop->value_begin, loop->value_end, false);
@@ -200,7 +203,8 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
     for (const struct mmul_script_loop *loop = script->loops; loop != NULL; loop = loop->next) {
         struct cost cost = cost_of(plan, loop->value_begin, loop->value_end);
         char bytes[32];
-        const bool is_apart = put_apart(script, plan, loop->value_begin, loop->value_end, &cost);
+        const bool is_apart =
+            replace_apart_cost(script, plan, loop->value_begin, loop->value_end, &cost);
         fprintf(stream,
                 "loop of line %d: %s%lld turn%s of %.6f s, %s between nodes in each; carried: %s\n",
                 loop->line, loop->may_break ? "up to " : "", (long long)(loop->end - loop->first),
@@ -208,7 +212,7 @@ void mmul_script_print_loops(const struct mmul_script *script, const struct mmul
                 bytes_text(cost.bytes, bytes),
                 loop->carried[0] != '\0' ? loop->carried : "nothing");
         if (!is_apart)
-            print_wish(script, plan, loop, cost, stream);
+            print_apart_alternative(script, plan, loop, cost, stream);
     }
     print_aparts(script, plan, stream);
 }

@@ -50,9 +50,9 @@ static enum mmul_status check_place(struct mmul_evaluator *e, const struct mmul_
 
 // Decides an operand other than `and` and `or`. branch NULL: a trial, in which a failure counts as
 // unknown.
-static enum mmul_status decide_one(struct mmul_evaluator *e, const struct mmul_node *branch,
-                                   const struct mmul_node *at, const char *word,
-                                   enum truth *truth) {
+static enum mmul_status evaluate_operand(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                         const struct mmul_node *at, const char *word,
+                                         enum truth *truth) {
     struct mmul_object x;
     const struct mmul_error before = *e->err;
     enum mmul_status status = mmul_evaluate(e, at, &x);
@@ -72,10 +72,11 @@ static enum mmul_status decide_one(struct mmul_evaluator *e, const struct mmul_n
     return e->script->is_first_reading ? mmul_foreseen_note(e, branch, false, NULL) : MMUL_OK;
 }
 
-static enum mmul_status decide(struct mmul_evaluator *e, const struct mmul_node *branch,
-                               const struct mmul_node *at, const char *word, enum truth *truth) {
+static enum mmul_status evaluate_truth(struct mmul_evaluator *e, const struct mmul_node *branch,
+                                       const struct mmul_node *at, const char *word,
+                                       enum truth *truth) {
     if (at->kind == MMUL_NODE_NOT) {
-        enum mmul_status status = decide(e, branch, at->first, "not", truth);
+        enum mmul_status status = evaluate_truth(e, branch, at->first, "not", truth);
         *truth = *truth == UNKNOWN ? UNKNOWN : *truth == TRUE ? FALSE : TRUE;
         return status;
     }
@@ -84,7 +85,7 @@ static enum mmul_status decide(struct mmul_evaluator *e, const struct mmul_node 
         enum truth all = ends == TRUE ? FALSE : TRUE;
         for (const struct mmul_node *child = at->first; child != NULL && all != ends;
              child = child->next) {
-            if (decide(e, branch, child, at->text, truth) != MMUL_OK)
+            if (evaluate_truth(e, branch, child, at->text, truth) != MMUL_OK)
                 return e->err->status;
             // A later known operand may still decide.
             all = *truth == ends || *truth == UNKNOWN ? *truth : all;
@@ -92,13 +93,13 @@ static enum mmul_status decide(struct mmul_evaluator *e, const struct mmul_node 
         *truth = all;
         return MMUL_OK;
     }
-    return decide_one(e, branch, at, word, truth);
+    return evaluate_operand(e, branch, at, word, truth);
 }
 
 enum mmul_status mmul_evaluate_condition(struct mmul_evaluator *e, const struct mmul_node *branch,
                                          bool *is_true) {
     enum truth truth = UNKNOWN;
-    enum mmul_status status = decide(e, branch, branch->first, NULL, &truth);
+    enum mmul_status status = evaluate_truth(e, branch, branch->first, NULL, &truth);
     if (status == MMUL_OK && truth == UNKNOWN && e->script->is_first_reading)
         return mmul_foreseen_choose_freely(e, branch, is_true);
     *is_true = truth == TRUE;
@@ -110,7 +111,7 @@ enum mmul_status mmul_evaluate_condition(struct mmul_evaluator *e, const struct 
 bool mmul_condition_may_differ(struct mmul_evaluator *e, const struct mmul_node *branch) {
     struct mmul_foreseen *f = e->script->foreseen;
     enum truth truth = UNKNOWN;
-    if (decide(e, NULL, branch->first, NULL, &truth) != MMUL_OK)
+    if (evaluate_truth(e, NULL, branch->first, NULL, &truth) != MMUL_OK)
         return false;
     if (truth != UNKNOWN)
         return !mmul_foreseen_has_chosen(f, branch, truth == TRUE);

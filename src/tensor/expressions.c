@@ -67,7 +67,7 @@ enum mmul_status mmul_evaluate_fail_truth(struct mmul_evaluator *e, const struct
 
 // Short-circuit rule of Python: `and` returns the first operand that is 0, `or` the first that is
 // not, else the last one. Later operands are not evaluated.
-static enum mmul_status take_truth(struct mmul_evaluator *e, const struct mmul_node *node,
+static enum mmul_status read_truth(struct mmul_evaluator *e, const struct mmul_node *node,
                                    const char *word, const struct mmul_object *x, bool *is_true) {
     *is_true = mmul_object_is_number(x) && mmul_object_number(x) != 0;
     return mmul_object_is_number(x) ? MMUL_OK : mmul_evaluate_fail_truth(e, node, word, x);
@@ -82,7 +82,7 @@ static enum mmul_status evaluate_logic(struct mmul_evaluator *e, const struct mm
          status == MMUL_OK && child != NULL && is_true != ends; child = child->next) {
         status = mmul_evaluate(e, child, result);
         if (status == MMUL_OK)
-            status = take_truth(e, child, node->text, result, &is_true);
+            status = read_truth(e, child, node->text, result, &is_true);
     }
     return status;
 }
@@ -93,7 +93,7 @@ static enum mmul_status evaluate_not(struct mmul_evaluator *e, const struct mmul
     bool is_true = false;
     enum mmul_status status = mmul_evaluate(e, node->first, &x);
     if (status == MMUL_OK)
-        status = take_truth(e, node->first, "not", &x, &is_true);
+        status = read_truth(e, node->first, "not", &x, &is_true);
     *result = mmul_object_from_bool(!is_true);
     return status;
 }
@@ -112,9 +112,9 @@ static enum mmul_status join_tuples(struct mmul_evaluator *e, const struct mmul_
 
 // Operators on other kinds: + joins tuples and strings; == and != compare strings, None and
 // booleans.
-static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mmul_node *node,
-                                       const struct mmul_argument operands[2],
-                                       struct mmul_object *result) {
+static enum mmul_status apply_to_others(struct mmul_evaluator *e, const struct mmul_node *node,
+                                        const struct mmul_argument operands[2],
+                                        struct mmul_object *result) {
     const struct mmul_object *x = &operands[0].object, *y = &operands[1].object;
     bool strings = x->kind == MMUL_OBJECT_STRING && y->kind == MMUL_OBJECT_STRING;
     bool is_equality = strcmp(node->text, "==") == 0 || strcmp(node->text, "!=") == 0;
@@ -139,16 +139,16 @@ static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mm
 }
 
 // Applies one operator to evaluated operands.
-static enum mmul_status combine(struct mmul_evaluator *e, const struct mmul_node *node,
-                                const struct mmul_argument operands[2],
-                                struct mmul_object *result) {
+static enum mmul_status apply_operator(struct mmul_evaluator *e, const struct mmul_node *node,
+                                       const struct mmul_argument operands[2],
+                                       struct mmul_object *result) {
     const struct mmul_object *x = &operands[0].object, *y = &operands[1].object;
     bool matrix = x->kind == MMUL_OBJECT_MATRIX || y->kind == MMUL_OBJECT_MATRIX;
     bool numbers = mmul_object_is_number(x) && mmul_object_is_number(y);
     if (matrix)
         return mmul_apply_operator(e, node, operands, result);
     if (!numbers)
-        return combine_others(e, node, operands, result);
+        return apply_to_others(e, node, operands, result);
     if (strcmp(node->text, "@") == 0)
         return mmul_evaluator_fail(e, node, "'@' is for matrices, not for numbers");
     const char *problem = mmul_object_calculate(node->text, x, y, result);
@@ -168,7 +168,7 @@ static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct m
         struct mmul_argument operands[2] = {{at->first, *result}, {.node = at->last}};
         status = mmul_evaluate(e, at->last, &operands[1].object);
         if (status == MMUL_OK)
-            status = combine(e, at, operands, result);
+            status = apply_operator(e, at, operands, result);
         if (status == MMUL_OK)
             status = mmul_evaluator_step(e, at);
     }
@@ -194,9 +194,9 @@ static enum mmul_status evaluate_format(struct mmul_evaluator *e, const struct m
 // ------------------------------------------------------------------------ slices and attributes
 
 // Evaluates a bound or step of a slice; an omitted one becomes `otherwise`.
-static enum mmul_status take_part(struct mmul_evaluator *e, const struct mmul_node *part,
-                                  const char *what, int64_t otherwise, bool *is_given,
-                                  int64_t *to) {
+static enum mmul_status read_slice_part(struct mmul_evaluator *e, const struct mmul_node *part,
+                                        const char *what, int64_t otherwise, bool *is_given,
+                                        int64_t *to) {
     struct mmul_argument argument = {.node = part};
     enum mmul_status status = MMUL_OK;
     *to = otherwise;
@@ -208,20 +208,21 @@ static enum mmul_status take_part(struct mmul_evaluator *e, const struct mmul_no
 
 // Evaluates numpy's begin:end:step for one axis. Negative bounds count from the end, all are
 // clamped to the axis. A negative step runs from the last element to the first.
-static enum mmul_status take_slice(struct mmul_evaluator *e, const struct mmul_node *slice,
+static enum mmul_status read_slice(struct mmul_evaluator *e, const struct mmul_node *slice,
                                    int axis, struct mmul_parameters *with) {
     const struct mmul_node *const parts[] = {slice->first, slice->first->next};
     const int64_t size = with->end[axis];
     int64_t step = 1, bounds[2];
     bool is_given = false;
     enum mmul_status status =
-        take_part(e, parts[1]->next, "a step of a slice", 1, &is_given, &step);
+        read_slice_part(e, parts[1]->next, "a step of a slice", 1, &is_given, &step);
     if (status == MMUL_OK && step == 0)
         return mmul_evaluator_fail(e, parts[1]->next, "the step of a slice is 0");
     const int64_t least = step > 0 ? 0 : -1, most = least + size;
     for (int i = 0; status == MMUL_OK && i < 2; i++) {
         const int64_t otherwise = (step > 0) == (i == 0) ? least : most;
-        status = take_part(e, parts[i], "a bound of a slice", otherwise, &is_given, &bounds[i]);
+        status =
+            read_slice_part(e, parts[i], "a bound of a slice", otherwise, &is_given, &bounds[i]);
         if (is_given && bounds[i] < 0)
             bounds[i] += size;
         bounds[i] = bounds[i] < least ? least : bounds[i] > most ? most : bounds[i];
@@ -243,7 +244,7 @@ static enum mmul_status take_slice(struct mmul_evaluator *e, const struct mmul_n
 }
 
 // Evaluates an index. As in numpy, a negative one counts from the end.
-static enum mmul_status take_index(struct mmul_evaluator *e, const struct mmul_node *node,
+static enum mmul_status read_index(struct mmul_evaluator *e, const struct mmul_node *node,
                                    int64_t size, int64_t *to) {
     struct mmul_argument index = {.node = node};
     int64_t given = 0;
@@ -291,8 +292,8 @@ static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul
         int64_t size = call.with.end[axis];
         is_dropped[axis] = n->kind != MMUL_NODE_SLICE;
         are_dropped |= is_dropped[axis];
-        enum mmul_status status = is_dropped[axis] ? take_index(e, n, size, &call.with.begin[axis])
-                                                   : take_slice(e, n, axis, &call.with);
+        enum mmul_status status = is_dropped[axis] ? read_index(e, n, size, &call.with.begin[axis])
+                                                   : read_slice(e, n, axis, &call.with);
         if (is_dropped[axis])
             call.with.end[axis] = call.with.begin[axis] + 1;
         if (status != MMUL_OK)

@@ -80,7 +80,7 @@ static enum mmul_status add_line(struct mmul_foreseen *f, struct line **end, con
 
 // ---------------------------------------------------------------------------------- first reading
 
-static enum mmul_status grow(struct mmul_foreseen *f, struct mmul_error *err) {
+static enum mmul_status grow_notes(struct mmul_foreseen *f, struct mmul_error *err) {
     struct note *more = NULL;
     const int capacity = 2 * f->capacity + 64;
     if (f->count < f->capacity)
@@ -101,7 +101,7 @@ static enum mmul_status note_object(struct mmul_evaluator *e, const struct mmul_
     enum mmul_status status = MMUL_OK;
     if (x->kind == MMUL_OBJECT_MATRIX) {
         const struct mmul_value *v = &e->program->values[x->value];
-        if (grow(f, e->err) != MMUL_OK)
+        if (grow_notes(f, e->err) != MMUL_OK)
             return e->err->status;
         f->notes[f->count++] = (struct note){.place = *place,
                                              .group = f->groups,
@@ -176,7 +176,7 @@ static bool is_carried(const struct mmul_carried *carried, const char *name) {
     return false;
 }
 
-static enum mmul_status tell_change(struct mmul_evaluator *e, const struct mmul_node *at,
+static enum mmul_status note_change(struct mmul_evaluator *e, const struct mmul_node *at,
                                     const struct note *before, const struct note *now) {
     struct mmul_foreseen *f = e->script->foreseen;
     struct line **end = &f->changes;
@@ -219,7 +219,7 @@ enum mmul_status mmul_foreseen_turn(struct mmul_evaluator *e, const struct mmul_
         }
         n->before = j;
         *is_settled &= f->notes[j].type == n->type;
-        status = tell_change(e, at, &f->notes[j], n);
+        status = note_change(e, at, &f->notes[j], n);
     }
     return status;
 }
@@ -325,8 +325,8 @@ static bool is_restored_double(const struct mmul_foreseen *f, const struct mmul_
 // Propagates float64 backwards: from the beginning of an iteration to the end of the previous one,
 // and from a restore to its checkpoint. The first reading skips iterations, so any of those it
 // evaluated may be the next one.
-static bool carry_over(const struct mmul_foreseen *f, const struct mmul_program *program,
-                       unsigned char *wants) {
+static bool propagate_float64(const struct mmul_foreseen *f, const struct mmul_program *program,
+                              unsigned char *wants) {
     bool is_new = false;
     for (int i = 0; i < f->count; i++) {
         const struct note *n = &f->notes[i];
@@ -352,7 +352,7 @@ enum mmul_status mmul_foreseen_end(struct mmul_foreseen *foreseen, struct mmul_s
         return status;
     do
         mmul_program_choose_types(program, wants);
-    while (carry_over(foreseen, program, wants));
+    while (propagate_float64(foreseen, program, wants));
     for (int i = 0; i < foreseen->count; i++) {
         struct note *n = &foreseen->notes[i];
         n->is_double = n->type == FITS_BOTH && program->values[n->value].dtype == MMUL_F64;

@@ -178,7 +178,7 @@ static bool has_held(const struct mmul_object *x, int64_t held) {
     return false;
 }
 
-static bool is_had(const struct mmul_evaluator *e, int64_t held) {
+static bool is_referenced(const struct mmul_evaluator *e, int64_t held) {
     for (const struct mmul_pin *pin = e->pins; pin != NULL; pin = pin->outer)
         if (has_held(pin->object, held))
             return true;
@@ -202,7 +202,7 @@ enum mmul_status mmul_holds_settle(struct mmul_evaluator *e, const struct mmul_h
         MMUL_OK)
         return e->err->status;
     for (int i = 0; i < e->script->held_count; i++)
-        if (!releases || is_had(e, e->script->held[i]))
+        if (!releases || is_referenced(e, e->script->held[i]))
             left[count++] = e->script->held[i];
         else
             mmul_context_release(e->script->context, e->script->held[i]);
@@ -472,7 +472,7 @@ enum mmul_status mmul_job_name_turn(struct mmul_evaluator *e, int64_t turn) {
     return e->err->status;
 }
 
-static enum mmul_status run(struct mmul_evaluator *e, const int64_t *turn) {
+static enum mmul_status run_program(struct mmul_evaluator *e, const int64_t *turn) {
     struct mmul_script *script = e->script;
     script->is_over = e->uses == 0; // only text is printed, no matrix is used
     if (script->run(script->run_context, script, e->err) == MMUL_OK)
@@ -485,7 +485,7 @@ enum mmul_status mmul_job_run(struct mmul_evaluator *e, const struct mmul_node *
     struct mmul_holds holds = {.place = {.at = at->at.begin, .is_behind = turn != NULL}};
     enum mmul_status status = hold_all(e, &holds);
     if (status == MMUL_OK && (e->uses > 0 || e->script->views != NULL))
-        status = run(e, turn);
+        status = run_program(e, turn);
     if (status == MMUL_OK)
         status = mmul_holds_settle(e, &holds, true);
     if (status == MMUL_OK)

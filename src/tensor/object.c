@@ -143,11 +143,10 @@ static bool power(int64_t base, int64_t exponent, int64_t *result) {
     return true;
 }
 
-static const char *calculate_whole(char operator, int64_t x, int64_t y,
-                                   struct mmul_object *result) {
+static const char *calculate_whole(char symbol, int64_t x, int64_t y, struct mmul_object *result) {
     int64_t made = 0;
     bool fits = true;
-    switch (operator) {
+    switch (symbol) {
     case '+':
         fits = !__builtin_add_overflow(x, y, &made);
         break;
@@ -165,16 +164,16 @@ static const char *calculate_whole(char operator, int64_t x, int64_t y,
         if (fits) {
             int64_t left = x % y;
             bool is_below = left != 0 && (left < 0) != (y < 0);
-            made = operator== '%' ? left + (is_below ? y : 0) : x / y - is_below;
+            made = symbol == '%' ? left + (is_below ? y : 0) : x / y - is_below;
         }
     }
     *result = mmul_object_from_integer(made);
     return fits ? NULL : TOO_LARGE;
 }
 
-static double calculate_real(char operator, double x, double y) {
+static double calculate_real(char symbol, double x, double y) {
     double left;
-    switch (operator) {
+    switch (symbol) {
     case '+':
         return x + y;
     case '-':
@@ -189,13 +188,13 @@ static double calculate_real(char operator, double x, double y) {
         left = fmod(x, y);
         if (left != 0 && (left < 0) != (y < 0))
             left += y;
-        return operator== '%' ? (left != 0 ? left : copysign(0, y)) : round((x - left) / y);
+        return symbol == '%' ? (left != 0 ? left : copysign(0, y)) : round((x - left) / y);
     }
 }
 
-static bool compare(const char *operator, double x, double y) {
-    bool has_equal = operator[1] == '=';
-    switch (operator[0]) {
+static bool compare(const char *symbol, double x, double y) {
+    bool has_equal = symbol[1] == '=';
+    switch (symbol[0]) {
     case '=':
         return x == y;
     case '!':
@@ -207,19 +206,16 @@ static bool compare(const char *operator, double x, double y) {
     }
 }
 
-const char *mmul_object_calculate(const char *operator, const struct mmul_object * x,
+const char *mmul_object_calculate(const char *symbol, const struct mmul_object *x,
                                   const struct mmul_object *y, struct mmul_object *result) {
     bool whole = mmul_object_is_whole(x) && mmul_object_is_whole(y);
     double left = mmul_object_number(x), right = mmul_object_number(y);
     // Single letters for longer operators: p is power, q is floor division.
-    char letter = strcmp(operator, "**") == 0   ? 'p'
-                  : strcmp(operator, "//") == 0 ? 'q'
-                                                :
-                                                operator[0];
-    if (strchr("=!<>", operator[0]) != NULL) {
+    char letter = strcmp(symbol, "**") == 0 ? 'p' : strcmp(symbol, "//") == 0 ? 'q' : symbol[0];
+    if (strchr("=!<>", symbol[0]) != NULL) {
         bool is_true =
-            whole ? compare(operator, x->integer<y->integer ? -1 : x->integer> y->integer, 0)
-                  : compare(operator, left, right);
+            whole ? compare(symbol, x->integer < y->integer ? -1 : x->integer > y->integer, 0)
+                  : compare(symbol, left, right);
         *result = mmul_object_from_bool(is_true);
         return NULL;
     }

@@ -78,5 +78,5 @@ void mmul_object_format(const struct mmul_object *object, char *text, size_t cap
 
 // Computes x OPERATOR y of numbers with Python's rules: integers stay integers except for /, and //
 // and % round down. Returns NULL, or the problem ("division by zero").
-const char *mmul_object_calculate(const char *operator, const struct mmul_object * x,
+const char *mmul_object_calculate(const char *symbol, const struct mmul_object *x,
                                   const struct mmul_object *y, struct mmul_object *result);

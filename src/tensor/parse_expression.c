@@ -10,7 +10,7 @@
 
 typedef enum mmul_status parse_function(struct mmul_parser *parser, struct mmul_node **node);
 
-static enum mmul_status fail(struct mmul_parser *parser, struct mmul_span at, const char *what) {
+static enum mmul_status fail_at(struct mmul_parser *parser, struct mmul_span at, const char *what) {
     return mmul_source_fail(parser->lexer.source, at, parser->err, "%s", what);
 }
 
@@ -25,7 +25,7 @@ static enum mmul_status parse_number(struct mmul_parser *parser, struct mmul_nod
             text[length++] = parser->lexer.source->text[i];
     text[length] = '\0';
     if (length == (int)sizeof text - 1)
-        return fail(parser, at, "the number has too many digits");
+        return fail_at(parser, at, "the number has too many digits");
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_NUMBER, at, node);
     if (status != MMUL_OK)
         return status;
@@ -35,7 +35,7 @@ static enum mmul_status parse_number(struct mmul_parser *parser, struct mmul_nod
     if ((*node)->is_integer)
         (*node)->integer = strtoll(text, NULL, 10);
     if (errno == ERANGE && (*node)->is_integer)
-        return fail(parser, at, "whole numbers are below 2^63 here");
+        return fail_at(parser, at, "whole numbers are below 2^63 here");
     return mmul_parser_advance(parser);
 }
 
@@ -54,12 +54,13 @@ static enum mmul_status parse_text(struct mmul_parser *parser, struct mmul_span 
         char c = text[i];
         const struct mmul_span at = {i, i + 1};
         if (c == '\0')
-            return fail(parser, at, "byte 0x00 stands in a string");
+            return fail_at(parser, at, "byte 0x00 stands in a string");
         if (c == '\\') {
             const char *letter = i + 1 < part.end ? strchr(letters, text[i + 1]) : NULL;
             if (letter == NULL || *letter == '\0')
-                return fail(parser, at,
-                            "of the escapes \\n \\t \\r \\\\ \\' \\\" are in this part of Python");
+                return fail_at(
+                    parser, at,
+                    "of the escapes \\n \\t \\r \\\\ \\' \\\" are in this part of Python");
             c = meanings[letter - letters];
             i++;
         } else if (is_format && (c == '{' || c == '}')) {
@@ -77,7 +78,7 @@ static enum mmul_status parse_field_format(struct mmul_parser *parser, struct mm
     struct mmul_node *field = NULL;
     if (memchr(parser->lexer.source->text + format.begin, '{',
                (size_t)(format.end - format.begin)) != NULL)
-        return fail(parser, format, "a format inside of a format is not in this part of Python");
+        return fail_at(parser, format, "a format inside of a format is not in this part of Python");
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_FIELD, (*node)->at, &field);
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, field, *node);
@@ -100,7 +101,7 @@ static enum mmul_status parse_field(struct mmul_parser *parser, struct mmul_span
         if (mmul_parser_sees(&inner, ":") || mmul_parser_sees(&inner, ":="))
             return parse_field_format(parser, format, node);
         if (mmul_parser_sees(&inner, "="))
-            return fail(parser, inner.token.at, "{x=} is not in this part of Python");
+            return fail_at(parser, inner.token.at, "{x=} is not in this part of Python");
         status = mmul_parser_fail(&inner, "'}'");
     }
     return status;
@@ -136,7 +137,7 @@ static enum mmul_status parse_format(struct mmul_parser *parser, struct mmul_spa
         const char *close =
             text[at] == '{' ? memchr(text + at, '}', (size_t)(inside.end - at)) : NULL;
         if (close == NULL)
-            return fail(parser, brace, "a brace that stands for itself is written twice");
+            return fail_at(parser, brace, "a brace that stands for itself is written twice");
         const struct mmul_span field = {at + 1, (int)(close - text)};
         status = parse_field(parser, field, &piece);
         if (status == MMUL_OK)
@@ -218,14 +219,14 @@ static enum mmul_status parse_atom(struct mmul_parser *parser, struct mmul_node 
 static enum mmul_status parse_argument(struct mmul_parser *parser, struct mmul_node *call) {
     struct mmul_node *value = NULL, *keyword = NULL;
     if (mmul_parser_sees(parser, "*") || mmul_parser_sees(parser, "**"))
-        return fail(parser, parser->token.at,
-                    "'*' before an argument is not in this part of Python");
+        return fail_at(parser, parser->token.at,
+                       "'*' before an argument is not in this part of Python");
     enum mmul_status status = mmul_parse_expression(parser, false, &value);
     if (status == MMUL_OK && mmul_parser_sees(parser, "for"))
-        return fail(parser, parser->token.at, "a comprehension is not in this part of Python");
+        return fail_at(parser, parser->token.at, "a comprehension is not in this part of Python");
     if (status == MMUL_OK && mmul_parser_sees(parser, "=")) {
         if (value->kind != MMUL_NODE_NAME)
-            return fail(parser, value->at, "what stands before '=' must be a parameter's name");
+            return fail_at(parser, value->at, "what stands before '=' must be a parameter's name");
         keyword = value;
         keyword->kind = MMUL_NODE_KEYWORD;
         status = mmul_parser_advance(parser);
@@ -234,7 +235,7 @@ static enum mmul_status parse_argument(struct mmul_parser *parser, struct mmul_n
         if (status == MMUL_OK)
             status = mmul_parser_add(parser, keyword, value);
     } else if (status == MMUL_OK && call->last->kind == MMUL_NODE_KEYWORD) {
-        return fail(parser, value->at, "an argument without a name stands after one with it");
+        return fail_at(parser, value->at, "an argument without a name stands after one with it");
     }
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, call, keyword != NULL ? keyword : value);
@@ -321,8 +322,8 @@ static enum mmul_status parse_postfix(struct mmul_parser *parser, struct mmul_no
 
 // ------------------------------------------------------------------------------------- operators
 
-enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *operator,
-                                  struct mmul_node ** left, struct mmul_node *right) {
+enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *symbol,
+                                  struct mmul_node **left, struct mmul_node *right) {
     struct mmul_node *node = NULL;
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_BINARY, (*left)->at, &node);
     if (status != MMUL_OK)
@@ -333,7 +334,7 @@ enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *operat
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, node, right);
     if (status == MMUL_OK)
-        node->text = operator;
+        node->text = symbol;
     *left = node;
     return status;
 }
@@ -348,15 +349,15 @@ static const char *find_operator(const struct mmul_parser *parser, const char *c
 // Left-associative operators.
 static enum mmul_status parse_chain(struct mmul_parser *parser, const char *const *operators,
                                     parse_function *parse_operand, struct mmul_node **node) {
-    const char *operator;
+    const char *symbol;
     enum mmul_status status = parse_operand(parser, node);
-    while (status == MMUL_OK && (operator= find_operator(parser, operators)) != NULL) {
+    while (status == MMUL_OK && (symbol = find_operator(parser, operators)) != NULL) {
         struct mmul_node *right = NULL;
         status = mmul_parser_advance(parser);
         if (status == MMUL_OK)
             status = parse_operand(parser, &right);
         if (status == MMUL_OK)
-            status = mmul_parser_join(parser, operator, node, right);
+            status = mmul_parser_join(parser, symbol, node, right);
     }
     return status;
 }
@@ -406,17 +407,17 @@ static enum mmul_status parse_comparison(struct mmul_parser *parser, struct mmul
     static const char *const operators[] = {"==", "!=", "<=", ">=", "<", ">", NULL};
     struct mmul_node *right = NULL;
     enum mmul_status status = parse_sum(parser, node);
-    const char *operator= status == MMUL_OK ? find_operator(parser, operators) : NULL;
-    if (operator== NULL)
+    const char *symbol = status == MMUL_OK ? find_operator(parser, operators) : NULL;
+    if (symbol == NULL)
         return status;
     status = mmul_parser_advance(parser);
     if (status == MMUL_OK)
         status = parse_sum(parser, &right);
     if (status == MMUL_OK)
-        status = mmul_parser_join(parser, operator, node, right);
+        status = mmul_parser_join(parser, symbol, node, right);
     if (status == MMUL_OK && find_operator(parser, operators) != NULL)
-        return fail(parser, parser->token.at,
-                    "comparisons in a row are not in this part of Python");
+        return fail_at(parser, parser->token.at,
+                       "comparisons in a row are not in this part of Python");
     return status;
 }
 
@@ -476,8 +477,8 @@ enum mmul_status mmul_parse_expression(struct mmul_parser *parser, bool several,
     struct mmul_node *tuple = NULL, *element = NULL;
     enum mmul_status status = parse_or(parser, node);
     if (status == MMUL_OK && mmul_parser_sees(parser, "if"))
-        return fail(parser, parser->token.at,
-                    "x if ... else y is not in this part of Python: if on a line of its own");
+        return fail_at(parser, parser->token.at,
+                       "x if ... else y is not in this part of Python: if on a line of its own");
     if (status != MMUL_OK || !several || !mmul_parser_sees(parser, ","))
         return status;
     status = mmul_parser_node(parser, MMUL_NODE_TUPLE, (*node)->at, &tuple);

@@ -340,13 +340,13 @@ static enum mmul_status parse_return(struct mmul_parser *parser, struct mmul_nod
 }
 
 // x += y becomes x = x + y.
-static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *operator,
-                                        struct mmul_node * node) {
+static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *symbol,
+                                        struct mmul_node *node) {
     const struct mmul_node *target = node->first;
     struct mmul_node *left = NULL, *right = NULL;
     if (target->kind != MMUL_NODE_NAME)
-        return mmul_source_fail(parser->lexer.source, target->at, parser->err,
-                                "'%s=' is of a name", operator);
+        return mmul_source_fail(parser->lexer.source, target->at, parser->err, "'%s=' is of a name",
+                                symbol);
     node->kind = MMUL_NODE_ASSIGN;
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_NAME, target->at, &left);
     if (status == MMUL_OK)
@@ -357,7 +357,7 @@ static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *
         return status;
     left->text = target->text;
     left->depth = target->depth;
-    status = mmul_parser_join(parser, operator, & left, right);
+    status = mmul_parser_join(parser, symbol, &left, right);
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, node, left);
     return status == MMUL_OK ? end_line(parser) : status;
@@ -366,7 +366,7 @@ static enum mmul_status parse_augmented(struct mmul_parser *parser, const char *
 // An expression or an assignment.
 static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_node *node) {
     static const struct {
-        const char *word, *operator;
+        const char *word, *symbol;
     } augmented[] = {{"+=", "+"},   {"-=", "-"}, {"*=", "*"},   {"/=", "/"},
                      {"//=", "//"}, {"%=", "%"}, {"**=", "**"}, {"@=", "@"}};
     struct mmul_node *left = NULL, *right = NULL;
@@ -378,7 +378,7 @@ static enum mmul_status parse_simple(struct mmul_parser *parser, struct mmul_nod
                                   "an annotation is not in this part of Python");
     for (size_t i = 0; status == MMUL_OK && i < sizeof augmented / sizeof *augmented; i++)
         if (mmul_parser_sees(parser, augmented[i].word))
-            return parse_augmented(parser, augmented[i].operator, node);
+            return parse_augmented(parser, augmented[i].symbol, node);
     if (status != MMUL_OK || !mmul_parser_sees(parser, "="))
         return status == MMUL_OK ? end_line(parser) : status;
     node->kind = MMUL_NODE_ASSIGN;

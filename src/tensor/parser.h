@@ -44,8 +44,8 @@ enum mmul_status mmul_parser_copy(struct mmul_parser *parser, struct mmul_span a
 enum mmul_status mmul_parser_name(struct mmul_parser *parser, struct mmul_node **node);
 
 // Replaces *left by the node `left OPERATOR right`.
-enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *operator,
-                                  struct mmul_node ** left, struct mmul_node *right);
+enum mmul_status mmul_parser_join(struct mmul_parser *parser, const char *symbol,
+                                  struct mmul_node **left, struct mmul_node *right);
 
 // Parses one expression. several: a comma makes it a tuple.
 enum mmul_status mmul_parse_expression(struct mmul_parser *parser, bool several,

@@ -34,21 +34,21 @@ static enum mmul_status place_matrix(struct mmul_evaluator *e, const struct mmul
 }
 
 // Finds the requested placement for a path such as "state.0.3". Returns false if there is none.
-typedef bool find_wish(const struct mmul_evaluator *e, const char *path, void *context,
-                       struct mmul_placement_wish *wish);
+typedef bool find_request(const struct mmul_evaluator *e, const char *path, void *context,
+                          struct mmul_placement_wish *wish);
 
 enum { PATH_BYTES = 256 };
 
-struct placing {
+struct placement_walk {
     struct mmul_evaluator *e;
     const struct mmul_node *at;
-    find_wish *find;
+    find_request *find;
     void *context;
     char path[PATH_BYTES];
 };
 
 // Places the object, or all matrices in its tuples. Other kinds stay unchanged.
-static enum mmul_status place_all(struct placing *p, size_t length, struct mmul_object *x) {
+static enum mmul_status place_all(struct placement_walk *p, size_t length, struct mmul_object *x) {
     struct mmul_placement_wish wish;
     if (x->kind == MMUL_OBJECT_MATRIX)
         return p->find(p->e, p->path, p->context, &wish) ? place_matrix(p->e, p->at, &wish, x)
@@ -93,8 +93,8 @@ static enum mmul_status take_ranks(struct mmul_evaluator *e, const struct mmul_a
     return MMUL_OK;
 }
 
-static bool is_wished(const struct mmul_evaluator *e, const char *path, void *context,
-                      struct mmul_placement_wish *wish) {
+static bool give_request(const struct mmul_evaluator *e, const char *path, void *context,
+                         struct mmul_placement_wish *wish) {
     (void)e;
     (void)path;
     *wish = *(const struct mmul_placement_wish *)context;
@@ -121,7 +121,7 @@ enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_
         return status;
     struct mmul_placement_wish wish = {
         .kind = kinds[choice], .ranks = count > 0 ? ranks : NULL, .rank_count = count};
-    struct placing p = {.e = e, .at = call, .find = is_wished, .context = &wish};
+    struct placement_walk p = {.e = e, .at = call, .find = give_request, .context = &wish};
     *result = arguments[0].object;
     return place_all(&p, 0, result);
 }
@@ -129,8 +129,8 @@ enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_
 // ------------------------------------------------------------------------------ placement file
 
 // An entry for a tuple applies to all its elements without an entry of their own.
-static bool is_named(const struct mmul_evaluator *e, const char *path, void *context,
-                     struct mmul_placement_wish *wish) {
+static bool find_named_request(const struct mmul_evaluator *e, const char *path, void *context,
+                               struct mmul_placement_wish *wish) {
     char name[PATH_BYTES];
     (void)context;
     mmul_text_copy(name, sizeof name, path);
@@ -144,7 +144,7 @@ static bool is_named(const struct mmul_evaluator *e, const char *path, void *con
 
 enum mmul_status mmul_place_named(struct mmul_evaluator *e, const struct mmul_node *at,
                                   const char *name, struct mmul_object *object) {
-    struct placing p = {.e = e, .at = at, .find = is_named};
+    struct placement_walk p = {.e = e, .at = at, .find = find_named_request};
     if (e->script->placements == NULL)
         return MMUL_OK;
     const int length = snprintf(p.path, sizeof p.path, "%s", name);

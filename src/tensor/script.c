@@ -59,8 +59,8 @@ static enum mmul_status create(const struct mmul_script_request *request, struct
 
 // Runs the first reading to find the types of held values. A failure is ignored: the second reading
 // reports it in its place, or succeeds, for example with files that an earlier iteration writes.
-static enum mmul_status read_first(const struct mmul_script_request *request,
-                                   struct mmul_script *script, struct mmul_error *err) {
+static enum mmul_status infer_types(const struct mmul_script_request *request,
+                                    struct mmul_script *script, struct mmul_error *err) {
     struct mmul_script *first = NULL;
     struct mmul_script_request all = *request;
     struct mmul_error ignored;
@@ -75,7 +75,7 @@ static enum mmul_status read_first(const struct mmul_script_request *request,
     return MMUL_OK;
 }
 
-static enum mmul_status tell_types(struct mmul_script *script, struct mmul_error *err) {
+static enum mmul_status collect_type_notes(struct mmul_script *script, struct mmul_error *err) {
     struct mmul_script_note **end = &script->notes;
     const char *text;
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
@@ -101,7 +101,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     const bool needs_types = status == MMUL_OK && !script->is_first_reading &&
                              !request->use_float32 && mmul_foreseen_is_needed(tree.root);
     if (needs_types)
-        status = read_first(request, script, err);
+        status = infer_types(request, script, err);
     if (status == MMUL_OK)
         status = mmul_program_create(&script->program, err);
     if (status == MMUL_OK && request->use_float32)
@@ -127,7 +127,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
     if (script->is_first_reading)
         mmul_foreseen_end(script->foreseen, script, &ignored);
     if (needs_types && status == MMUL_OK)
-        status = tell_types(script, err);
+        status = collect_type_notes(script, err);
     if (needs_types)
         mmul_foreseen_destroy(script->foreseen);
     script->foreseen = NULL;
@@ -267,7 +267,7 @@ void mmul_script_hand_over(struct mmul_script *script) {
 // --------------------------------------------------------------------------------------- output
 
 // Removes the sign of NaN, which would only confuse a reader.
-static double shown(double x) {
+static double remove_nan_sign(double x) {
     return isnan(x) ? fabs(x) : x;
 }
 
@@ -303,7 +303,7 @@ static bool is_wrong_gradient(const struct mmul_script_view *view, char text[sta
     return find_wrong(&view->gradient, is_not_finite, &sums, text, 128);
 }
 
-static bool calls(const struct mmul_source *source, const char *function) {
+static bool text_contains(const struct mmul_source *source, const char *function) {
     const int length = (int)strlen(function);
     for (int i = 0; i + length <= source->length; i++)
         if (memcmp(source->text + i, function, (size_t)length) == 0)
@@ -318,14 +318,14 @@ static enum mmul_status accept_view(const struct mmul_script *script,
     if (view->kind == MMUL_VIEW_CLOSE && !(view->difference <= view->tolerance))
         mmul_fail(err, MMUL_ERR_WRONG,
                   "not close: the largest difference is %.6g, the tolerance %.6g",
-                  shown(view->difference), view->tolerance);
+                  remove_nan_sign(view->difference), view->tolerance);
     else if (!script->skips_nan && is_wrong_gradient(view, text))
         mmul_fail(err, MMUL_ERR_WRONG, "gradient '%s' is not finite", text);
     else
         return MMUL_OK;
     if (view->kind == MMUL_VIEW_GRADIENT)
         mmul_hint(err, "--on-nan skip leaves such steps out%s",
-                  calls(&script->source, "log(") && calls(&script->source, "exp(")
+                  text_contains(&script->source, "log(") && text_contains(&script->source, "exp(")
                       ? "; softplus(x) for log(1 + exp(x)), logsumexp(x) for log(sum(exp(x))) "
                         "do not overflow"
                       : "");
@@ -341,8 +341,8 @@ enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
     return status;
 }
 
-static void tell_skipped(const struct mmul_script *script, const char *where, struct mmul_span at,
-                         const char *gradient, char line[static 256]) {
+static void format_skipped_step(const struct mmul_script *script, const char *where,
+                                struct mmul_span at, const char *gradient, char line[static 256]) {
     char turn[32] = "", place[96];
     if (script->turn.end > 0)
         snprintf(turn, sizeof turn, "turn %lld: ", (long long)script->turn.at);
@@ -367,7 +367,7 @@ static bool find_left_out(const struct mmul_script *script, const struct mmul_sc
             if (!find_wrong(&l->gradient, is_marked, &own, text, sizeof text) || (*index)-- > 0)
                 continue;
             snprintf(where, sizeof where, "node %d, turn %lld: ", node, (long long)l->turn);
-            tell_skipped(script, where, l->at, text, line);
+            format_skipped_step(script, where, l->at, text, line);
             return true;
         }
         marks += l->marks.shape.cols;
@@ -382,7 +382,7 @@ bool mmul_script_skipped(const struct mmul_script *script, int index, char line[
             return true;
         if (!is_wrong_gradient(v, text) || index-- > 0)
             continue;
-        tell_skipped(script, "", v->at, text, line);
+        format_skipped_step(script, "", v->at, text, line);
         return true;
     }
     return false;
@@ -423,7 +423,7 @@ static void print_letters(const struct mmul_script_part *part, FILE *stream) {
 
 const char *mmul_script_part_number(const struct mmul_script_part *part,
                                     char text[static MMUL_PART_NUMBER_BYTES]) {
-    const double x = shown(part->number);
+    const double x = remove_nan_sign(part->number);
     const bool fits = part->is_whole && fabs(x) < 0x1p63;
     const struct mmul_object number =
         fits ? mmul_object_from_integer((int64_t)x) : mmul_object_from_real(x);
@@ -450,13 +450,14 @@ static void print_part(const struct mmul_script_part *part, const struct mmul_pr
         fprintf(stream, "%s: %s, %s; min %.6g, max %.6g, mean %.6g", part->text,
                 mmul_object_shape(x, shape),
                 mmul_program_plan_placement(plan, x->value, &ignored, placement),
-                shown(part->statistics[0]), shown(part->statistics[1]), shown(part->statistics[2]));
+                remove_nan_sign(part->statistics[0]), remove_nan_sign(part->statistics[1]),
+                remove_nan_sign(part->statistics[2]));
 }
 
 static void print_corner(const struct mmul_script_part *part, FILE *stream) {
     for (int i = 0; i < part->rows; i++) {
         for (int j = 0; j < part->cols; j++)
-            fprintf(stream, " %12.6g", shown(part->corner[i * part->cols + j]));
+            fprintf(stream, " %12.6g", remove_nan_sign(part->corner[i * part->cols + j]));
         fputs(part->matrix.shape.cols > part->cols ? " ...\n" : "\n", stream);
     }
     if (part->matrix.shape.rows > part->rows)
@@ -542,7 +543,7 @@ static void print_view(const struct mmul_script_view *view, const struct mmul_pr
             print_corner(part, stream);
 }
 
-static void tell_numbers(const struct mmul_script *script, const struct mmul_script_view *view) {
+static void report_numbers(const struct mmul_script *script, const struct mmul_script_view *view) {
     for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
         if (part->kind == MMUL_PART_NUMBER)
             script->measured(script->run_context, part->text, part->number);
@@ -561,6 +562,6 @@ void mmul_script_print(struct mmul_script *script, const struct mmul_program_pla
         if (view->kind == MMUL_VIEW_LINE && metrics != NULL)
             mmul_script_measure(script, view, metrics);
         if (view->kind == MMUL_VIEW_LINE && script->measured != NULL)
-            tell_numbers(script, view);
+            report_numbers(script, view);
     }
 }

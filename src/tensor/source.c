@@ -79,7 +79,7 @@ enum { QUOTE_MOST = 42, QUOTE_HEAD = 20 };
 
 // Appends a character. A text that is too long keeps its beginning and end, since both help to
 // identify it.
-static void put(char *text, int *length, char c) {
+static void append_character(char *text, int *length, char c) {
     if (*length < QUOTE_MOST) {
         text[(*length)++] = c;
         return;
@@ -99,7 +99,7 @@ static int quote_file(const struct mmul_source *source, int begin, int end, char
         return begin;
     for (; at < end && source->text[at] != '"'; at++) {
         at += source->text[at] == '\\'; // skip the backslash; newlines in names are not handled
-        put(text, length, source->text[at]);
+        append_character(text, length, source->text[at]);
     }
     return at + (int)sizeof "\")" - 1;
 }
@@ -112,7 +112,7 @@ char *mmul_source_quote(const struct mmul_source *source, struct mmul_span at,
         const char c = source->text[i];
         bool is_blank = c == ' ' || c == '\n' || c == '\r';
         if (!is_blank && blank && length > 0)
-            put(text, &length, ' ');
+            append_character(text, &length, ' ');
         blank = is_blank;
         if (is_blank)
             continue;
@@ -120,7 +120,7 @@ char *mmul_source_quote(const struct mmul_source *source, struct mmul_span at,
         if (after > i)
             i = after - 1;
         else
-            put(text, &length, c);
+            append_character(text, &length, c);
     }
     text[length] = '\0';
     return mmul_make_printable(text);

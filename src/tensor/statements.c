@@ -21,8 +21,9 @@ static enum mmul_status bind_name(struct mmul_evaluator *e, const struct mmul_no
 }
 
 // Binds a name, or a tuple of names to the elements of a tuple.
-static enum mmul_status bind(struct mmul_evaluator *e, const struct mmul_node *target,
-                             const struct mmul_node *value, const struct mmul_object *object) {
+static enum mmul_status bind_target(struct mmul_evaluator *e, const struct mmul_node *target,
+                                    const struct mmul_node *value,
+                                    const struct mmul_object *object) {
     if (target->kind != MMUL_NODE_TUPLE)
         return bind_name(e, value, target->text, object);
     if (object->kind != MMUL_OBJECT_TUPLE)
@@ -40,7 +41,8 @@ static enum mmul_status bind(struct mmul_evaluator *e, const struct mmul_node *t
     return status;
 }
 
-static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node *node) {
+static enum mmul_status evaluate_assignment(struct mmul_evaluator *e,
+                                            const struct mmul_node *node) {
     const struct mmul_node *target = node->first;
     struct mmul_object object;
     bool is_tuple = target->kind == MMUL_NODE_TUPLE;
@@ -49,7 +51,7 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
     enum mmul_status status = is_tuple && node->last->kind == MMUL_NODE_TUPLE
                                   ? mmul_evaluate_tuple(e, node->last, target->first, &object)
                                   : mmul_evaluate(e, node->last, &object);
-    return status == MMUL_OK ? bind(e, target, node->last, &object) : status;
+    return status == MMUL_OK ? bind_target(e, target, node->last, &object) : status;
 }
 
 // Evaluates the bounds of range(...), one to three integers, or of loop(...), one or two.
@@ -80,7 +82,7 @@ static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mm
 }
 
 // Returns true if the loop body ended with a break, and resets the control flow.
-static bool take_break(struct mmul_evaluator *e) {
+static bool end_body(struct mmul_evaluator *e) {
     const bool breaks = e->flow == MMUL_FLOW_BREAK;
     e->flow = MMUL_FLOW_ON;
     return breaks;
@@ -119,7 +121,7 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
                 .at = i, .first = bounds[0], .end = bounds[1], .may_break = mmul_node_breaks(node)};
         e->steps = 0;
         status = evaluate_turn(e, node, i, &carried);
-        breaks = take_break(e);
+        breaks = end_body(e);
         if (status == MMUL_OK) // as a job of its own
             status = mmul_job_run(e, node, &i);
     }
@@ -133,23 +135,23 @@ static enum mmul_status run_loop(struct mmul_evaluator *e, const struct mmul_nod
 
 // Returns true if a condition in the block takes a value in this iteration that it never had. A
 // condition that depends on computed values counts as unchanged.
-static bool chooses_otherwise(struct mmul_evaluator *e, const struct mmul_node *block) {
+static bool has_new_condition(struct mmul_evaluator *e, const struct mmul_node *block) {
     bool is_other = false;
     for (const struct mmul_node *s = block->first; !is_other && s != NULL; s = s->next) {
         if (s->kind == MMUL_NODE_FOR)
-            is_other = chooses_otherwise(e, s->last);
+            is_other = has_new_condition(e, s->last);
         if (s->kind != MMUL_NODE_IF)
             continue;
         is_other = mmul_condition_may_differ(e, s);
         for (const struct mmul_node *b = s->first->next; !is_other && b != NULL; b = b->next)
-            is_other = chooses_otherwise(e, b);
+            is_other = has_new_condition(e, b);
     }
     return is_other;
 }
 
 // Finds the next iteration with such a condition; `end` if there is none.
-static int64_t find_other_turn(struct mmul_evaluator *e, const struct mmul_node *node, int64_t from,
-                               int64_t end) {
+static int64_t find_new_condition(struct mmul_evaluator *e, const struct mmul_node *node,
+                                  int64_t from, int64_t end) {
     enum { MOST = 100000 };
     const int64_t last = end - from > MOST ? from + MOST : end;
     for (int64_t i = from; i < last; i++) {
@@ -157,7 +159,7 @@ static int64_t find_other_turn(struct mmul_evaluator *e, const struct mmul_node 
         e->steps = 0;
         if (mmul_evaluator_bind(e, node->first->text, &index) != MMUL_OK)
             return end;
-        if (chooses_otherwise(e, node->last))
+        if (has_new_condition(e, node->last))
             return i;
     }
     return end;
@@ -179,7 +181,7 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
     e->loops++;
     for (int64_t i = bounds[0]; status == MMUL_OK && !is_over && i < bounds[1]; i++) {
         status = evaluate_turn(e, node, i, &carried);
-        take_break(e);
+        end_body(e);
         is_over = !e->script->is_first_reading || ++turns == MMUL_FORESEEN_TURNS;
         if (status != MMUL_OK || is_over)
             break;
@@ -191,7 +193,7 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
             is_over = false;
             i--; // repeat the iteration with the other branch
         } else if (is_over) {
-            const int64_t other = find_other_turn(e, node, i + 1, bounds[1]);
+            const int64_t other = find_new_condition(e, node, i + 1, bounds[1]);
             is_over = other == bounds[1];
             i = other - 1;
         }
@@ -205,8 +207,8 @@ static enum mmul_status check_loop(struct mmul_evaluator *e, const struct mmul_n
 
 // Iterates over the elements of a tuple. Loops inside run as jobs, so the tuple is pinned: its
 // later elements must survive them.
-static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul_node *node,
-                                     bool *returned, struct mmul_object *result) {
+static enum mmul_status evaluate_for_items(struct mmul_evaluator *e, const struct mmul_node *node,
+                                           bool *returned, struct mmul_object *result) {
     const struct mmul_node *over = node->first->next;
     struct mmul_object items;
     enum mmul_status status = mmul_evaluate(e, over, &items);
@@ -223,21 +225,21 @@ static enum mmul_status repeat_items(struct mmul_evaluator *e, const struct mmul
     for (int i = 0; status == MMUL_OK && !*returned && !is_over && i < items.count; i++) {
         status = mmul_evaluator_step(e, node);
         if (status == MMUL_OK)
-            status = bind(e, node->first, over, &items.items[i]);
+            status = bind_target(e, node->first, over, &items.items[i]);
         if (status == MMUL_OK)
             status = mmul_evaluate_block(e, node->last, returned, result);
-        is_over = take_break(e);
+        is_over = end_body(e);
     }
     e->pins = pin.outer;
     return status;
 }
 
-static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node *node,
-                               bool *returned, struct mmul_object *result) {
+static enum mmul_status evaluate_for(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     bool *returned, struct mmul_object *result) {
     const struct mmul_node *name = node->first, *body = node->last;
     const char *kind = mmul_node_range(node);
     if (kind == NULL)
-        return repeat_items(e, node, returned, result);
+        return evaluate_for_items(e, node, returned, result);
     const bool is_loop = strcmp(kind, "loop") == 0;
     int64_t bounds[3] = {0};
     enum mmul_status status = evaluate_range(e, name->next, bounds);
@@ -258,7 +260,7 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
             status = mmul_evaluator_bind(e, name->text, &index);
         if (status == MMUL_OK)
             status = mmul_evaluate_block(e, body, returned, result);
-        if (take_break(e))
+        if (end_body(e))
             break;
         if (bounds[2] > 0 ? i > INT64_MAX - bounds[2] : i < INT64_MIN - bounds[2])
             break;
@@ -266,8 +268,8 @@ static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node 
     return status;
 }
 
-static enum mmul_status branch(struct mmul_evaluator *e, const struct mmul_node *node,
-                               bool *returned, struct mmul_object *result) {
+static enum mmul_status evaluate_if(struct mmul_evaluator *e, const struct mmul_node *node,
+                                    bool *returned, struct mmul_object *result) {
     const struct mmul_node *block = node->first->next;
     bool is_true = false;
     if (mmul_evaluate_condition(e, node, &is_true) != MMUL_OK)
@@ -278,7 +280,7 @@ static enum mmul_status branch(struct mmul_evaluator *e, const struct mmul_node 
 }
 
 // Defines a function. Defaults are evaluated now, as in Python, and stored in a tuple beside it.
-static enum mmul_status define(struct mmul_evaluator *e, const struct mmul_node *node) {
+static enum mmul_status define_function(struct mmul_evaluator *e, const struct mmul_node *node) {
     struct mmul_object function = {.kind = MMUL_OBJECT_FUNCTION, .function = node};
     struct mmul_object defaults[MMUL_TUPLE_MOST];
     int count = 0;
@@ -303,8 +305,8 @@ static enum mmul_status define(struct mmul_evaluator *e, const struct mmul_node 
     return status == MMUL_OK ? mmul_evaluator_bind(e, node->text, &function) : status;
 }
 
-static enum mmul_status leave(struct mmul_evaluator *e, const struct mmul_node *node,
-                              bool *returned, struct mmul_object *result) {
+static enum mmul_status evaluate_return(struct mmul_evaluator *e, const struct mmul_node *node,
+                                        bool *returned, struct mmul_object *result) {
     *returned = true;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     if (e->frame == e->top)
@@ -324,15 +326,15 @@ enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul
         if (status != MMUL_OK)
             break;
         if (s->kind == MMUL_NODE_ASSIGN)
-            status = assign(e, s);
+            status = evaluate_assignment(e, s);
         else if (s->kind == MMUL_NODE_FOR)
-            status = repeat(e, s, returned, result);
+            status = evaluate_for(e, s, returned, result);
         else if (s->kind == MMUL_NODE_IF)
-            status = branch(e, s, returned, result);
+            status = evaluate_if(e, s, returned, result);
         else if (s->kind == MMUL_NODE_DEF)
-            status = define(e, s);
+            status = define_function(e, s);
         else if (s->kind == MMUL_NODE_RETURN)
-            status = leave(e, s, returned, result);
+            status = evaluate_return(e, s, returned, result);
         else if (s->kind == MMUL_NODE_BREAK)
             e->flow = MMUL_FLOW_BREAK;
         else if (s->kind == MMUL_NODE_CONTINUE)
