@@ -29,7 +29,7 @@ enum { PHASES = sizeof phases / sizeof *phases };
 
 // ------------------------------------------------------------------------------------ statistics
 
-static int compare(const void *x, const void *y) {
+static int compare_doubles(const void *x, const void *y) {
     const double a = *(const double *)x, b = *(const double *)y;
     return (a > b) - (a < b);
 }
@@ -39,7 +39,7 @@ double mmul_bench_median(const double *values, int count) {
     if (sorted == NULL)
         return NAN;
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare);
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_doubles);
     double median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
     free(sorted);
     return median;
@@ -62,7 +62,7 @@ static double median_of_phase(const struct bench_row *row, size_t offset) {
     return median;
 }
 
-static struct summary summarise(const struct bench_row *row) {
+static struct summary summarize(const struct bench_row *row) {
     struct summary s = {.median = mmul_bench_median(row->seconds, row->count),
                         .least = row->seconds[0],
                         .most = row->seconds[0]};
@@ -78,11 +78,11 @@ static struct summary summarise(const struct bench_row *row) {
     return s;
 }
 
-static const char *counted(const struct bench_row *row) {
+static const char *describe_work(const struct bench_row *row) {
     return row->what == BENCH_BASELINE ? "compute only" : "files in to file out";
 }
 
-static const char *plural(int count) {
+static const char *plural_suffix(int count) {
     return count == 1 ? "" : "s";
 }
 
@@ -98,15 +98,15 @@ static void print_cell(double value, int decimals, FILE *stream) {
 }
 
 static void print_markdown_row(const struct bench_row *row, bool verbose, FILE *stream) {
-    const struct summary s = summarise(row);
+    const struct summary s = summarize(row);
     char size[72];
     fprintf(stream, "|\t%s\t|\t", mmul_bench_size_format(row->size, size));
     if (row->what == BENCH_BASELINE)
-        fprintf(stream, "OpenBLAS, %d thread%s\t|\t", row->threads, plural(row->threads));
+        fprintf(stream, "OpenBLAS, %d thread%s\t|\t", row->threads, plural_suffix(row->threads));
     else
-        fprintf(stream, "mul, %d rank%s\t|\t", row->ranks, plural(row->ranks));
+        fprintf(stream, "mul, %d rank%s\t|\t", row->ranks, plural_suffix(row->ranks));
     if (verbose)
-        fprintf(stream, "%s\t|\t", counted(row));
+        fprintf(stream, "%s\t|\t", describe_work(row));
     print_cell(s.median, 4, stream);
     print_cell(s.least, 4, stream);
     print_cell(s.most, 4, stream);
@@ -154,7 +154,7 @@ static void print_markdown(const struct bench_table *table, FILE *stream) {
     fprintf(stream, "\nmpimatmul %s, %s; A of M x K times B of K x N; ", MMUL_VERSION,
             table->dtype);
     fprintf(stream, "medians of %d run%s after %d that did not count.\n", table->runs,
-            plural(table->runs), table->warmup);
+            plural_suffix(table->runs), table->warmup);
     fputs(
         "mul is timed from files in to file out; OpenBLAS, on root's machine, computes only, and "
         "speed-up is over that.\n"
@@ -180,10 +180,10 @@ static void print_csv(const struct bench_table *table, FILE *stream) {
     fputs("\n", stream);
     for (int i = 0; i < table->count; i++) {
         const struct bench_row *row = &table->rows[i];
-        const struct summary s = summarise(row);
+        const struct summary s = summarize(row);
         fprintf(stream, "%lld,%lld,%lld,%s,%s,%s,%d,", (long long)row->size.m,
                 (long long)row->size.k, (long long)row->size.n, table->dtype,
-                row->what == BENCH_BASELINE ? "baseline" : "mul", counted(row), row->ranks);
+                row->what == BENCH_BASELINE ? "baseline" : "mul", describe_work(row), row->ranks);
         if (row->what == BENCH_BASELINE)
             fprintf(stream, "%d", row->threads);
         fprintf(stream, ",%d,%d", table->runs, table->warmup);
@@ -205,11 +205,11 @@ static void print_json_field(const char *key, double value, FILE *stream) {
 }
 
 static void print_json_row(const struct bench_row *row, FILE *stream) {
-    const struct summary s = summarise(row);
+    const struct summary s = summarize(row);
     fprintf(stream, "    {\"m\": %lld, \"k\": %lld, \"n\": %lld, \"what\": \"%s\"",
             (long long)row->size.m, (long long)row->size.k, (long long)row->size.n,
             row->what == BENCH_BASELINE ? "baseline" : "mul");
-    fprintf(stream, ", \"counted\": \"%s\", \"ranks\": %d", counted(row), row->ranks);
+    fprintf(stream, ", \"counted\": \"%s\", \"ranks\": %d", describe_work(row), row->ranks);
     if (row->what == BENCH_BASELINE)
         fprintf(stream, ", \"threads\": %d", row->threads);
     fputs(",\n     \"seconds\": [", stream);

@@ -22,7 +22,7 @@ struct bench {
     struct bench_table table;                                                    // filled on root
 };
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_bench(const struct call *call, struct mmul_error *err) {
     struct bench_sizes sizes;
     return mmul_bench_sizes_parse(call->options.values[OPT_SIZES].text, &sizes, err);
 }
@@ -30,7 +30,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 // ------------------------------------------------------------------------------------- root only
 
 // Checks --output and creates the folder before the measurements, which may take long.
-static enum mmul_status prepare(struct bench *bench, struct mmul_error *err) {
+static enum mmul_status prepare_files(struct bench *bench, struct mmul_error *err) {
     const char *output = bench->call->options.values[OPT_TABLE_OUTPUT].text;
     double bytes = 0;
     if (output != NULL && mmul_text_store(output, "", err) != MMUL_OK)
@@ -68,8 +68,8 @@ static enum mmul_status add_row(struct bench *bench, enum bench_what what, struc
     return MMUL_OK;
 }
 
-static enum mmul_status generate(const struct bench *bench, struct bench_size size,
-                                 struct mmul_error *err) {
+static enum mmul_status generate_inputs(const struct bench *bench, struct bench_size size,
+                                        struct mmul_error *err) {
     const struct mmul_shape a = {1, 1, size.m, size.k}, b = {1, 1, size.k, size.n};
     unlink(bench->c);
     const struct mmul_output_request requests[] = {
@@ -145,7 +145,7 @@ static enum mmul_status measure_products(struct bench *bench, struct bench_size 
     struct bench_row *row = NULL;
     if (bench->call->is_root && add_row(bench, BENCH_MUL, size, err) == MMUL_OK) {
         row = &bench->table.rows[bench->table.count - 1];
-        generate(bench, size, err);
+        generate_inputs(bench, size, err);
     }
     enum mmul_status status = mmul_session_agree(err);
     for (int i = -bench->warmup; status == MMUL_OK && i < bench->runs; i++) {
@@ -179,7 +179,8 @@ static enum mmul_status measure_size(struct bench *bench, struct bench_size size
 
 // ----------------------------------------------------------------------------------------- table
 
-static enum mmul_status store(const struct bench *bench, const char *path, struct mmul_error *err) {
+static enum mmul_status store_table(const struct bench *bench, const char *path,
+                                    struct mmul_error *err) {
     char *text = NULL;
     size_t length = 0;
     FILE *stream = open_memstream(&text, &length);
@@ -195,7 +196,7 @@ static enum mmul_status store(const struct bench *bench, const char *path, struc
 }
 
 // Prints or stores the table. Root only.
-static enum mmul_status tell(struct bench *bench, struct mmul_error *err) {
+static enum mmul_status print_table(struct bench *bench, struct mmul_error *err) {
     const struct option_value *values = bench->call->options.values;
     char *cluster = NULL;
     enum mmul_status status = mmul_context_json(bench->call->context, &cluster, err);
@@ -203,23 +204,23 @@ static enum mmul_status tell(struct bench *bench, struct mmul_error *err) {
         return status;
     bench->table.cluster = cluster;
     if (values[OPT_TABLE_OUTPUT].text != NULL)
-        status = store(bench, values[OPT_TABLE_OUTPUT].text, err);
+        status = store_table(bench, values[OPT_TABLE_OUTPUT].text, err);
     else
         mmul_bench_table_print(&bench->table, (enum bench_format)values[OPT_FORMAT].number, stdout);
     mmul_free(cluster);
     return status;
 }
 
-static enum mmul_status measure(struct bench *bench, struct mmul_error *err) {
+static enum mmul_status measure_sizes(struct bench *bench, struct mmul_error *err) {
     if (bench->call->is_root)
-        prepare(bench, err);
+        prepare_files(bench, err);
     enum mmul_status status = mmul_session_agree(err);
     for (int i = 0; status == MMUL_OK && i < bench->sizes.count; i++)
         status = measure_size(bench, bench->sizes.list[i], err);
     return status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_bench(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct bench bench = {
         .call = call,
@@ -235,10 +236,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
                                        .dtype = mmul_dtype_name(bench.dtype)};
     enum mmul_status status = mmul_bench_sizes_parse(values[OPT_SIZES].text, &bench.sizes, err);
     if (status == MMUL_OK)
-        status = measure(&bench, err);
+        status = measure_sizes(&bench, err);
     mmul_bench_folder_destroy(&bench.folder);
     if (status == MMUL_OK && call->is_root)
-        status = tell(&bench, err);
+        status = print_table(&bench, err);
     mmul_bench_table_fini(&bench.table);
     return status;
 }
@@ -270,6 +271,6 @@ const struct command mmul_command_bench = {
         "  mpirun -q -n 2 mpimatmul bench --format csv -o bench.csv\n",
     .options = options,
     .needs_mpi = true,
-    .check = check,
-    .run = run,
+    .check = check_bench,
+    .run = run_bench,
 };

@@ -5,7 +5,7 @@
 #include "cli/progress.h"
 #include "mpimatmul.h"
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_calibrate(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_context_calibrate(call->context, err);
     if (status == MMUL_OK)
         status = mmul_print_new_warnings(call, err);
@@ -42,5 +42,5 @@ const struct command mmul_command_calibrate = {
     .doing = "measuring",
     .options = options,
     .needs_mpi = true,
-    .run = run,
+    .run = run_calibrate,
 };

@@ -25,7 +25,7 @@ static enum mmul_status check_page(const struct call *call, const char *path,
     return path != NULL ? mmul_files_check_beside(path, "the page", err) : MMUL_OK;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_compare(const struct call *call, struct mmul_error *err) {
     struct mmul_comparison *comparison = NULL;
     const char *page = call->options.values[OPT_COMPARE_HTML].text;
     char *text = NULL;
@@ -61,5 +61,5 @@ const struct command mmul_command_compare = {
         "\n"
         "  mpimatmul compare before.json after.json\n",
     .options = options,
-    .run = run,
+    .run = run_compare,
 };

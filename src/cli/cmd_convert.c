@@ -17,8 +17,8 @@ static struct mmul_convert_options take_options(const struct call *call) {
     };
 }
 
-static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
-                                struct mmul_error *err) {
+static enum mmul_status convert_opened(const struct call *call, struct mmul_matrix *in,
+                                       struct mmul_error *err) {
     const struct mmul_matrix_info info = mmul_matrix_info(in);
     const struct mmul_convert_options options = take_options(call);
     int64_t overflows = 0;
@@ -50,8 +50,9 @@ static bool takes_all_tensors(const char *out, enum mmul_format asked) {
 }
 
 // Warns about tensors that are left out, naming the first ones.
-static enum mmul_status tell_left_out(const struct call *call, const struct mmul_tensors *tensors,
-                                      struct mmul_error *err) {
+static enum mmul_status warn_skipped_tensors(const struct call *call,
+                                             const struct mmul_tensors *tensors,
+                                             struct mmul_error *err) {
     enum { NAMED = 4 };
     const int64_t count = mmul_tensors_info(tensors).count;
     int64_t left = 0;
@@ -85,7 +86,7 @@ static enum mmul_status convert_tensors(const struct call *call, const struct mm
     enum mmul_status status =
         mmul_convert_tensors(tensors, call->operands[1], &options, &overflows, err);
     if (status == MMUL_OK)
-        status = tell_left_out(call, tensors, err);
+        status = warn_skipped_tensors(call, tensors, err);
     if (status == MMUL_OK)
         mmul_print_overflows(call, call->operands[1], overflows, options.dtype);
     return status;
@@ -96,13 +97,13 @@ static enum mmul_status convert_matrix(const struct call *call, struct mmul_inpu
     struct mmul_matrix *in = NULL;
     enum mmul_status status = mmul_inputs_open_matrix(inputs, call->operands[0], &in, err);
     if (status == MMUL_OK)
-        status = convert(call, in, err);
+        status = convert_opened(call, in, err);
     mmul_print_header(call, in);
     mmul_matrix_close(in);
     return status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_convert(const struct call *call, struct mmul_error *err) {
     struct mmul_inputs *inputs = NULL;
     struct mmul_tensors *tensors = NULL;
     enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
@@ -116,7 +117,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_convert(const struct call *call, struct mmul_error *err) {
     return mmul_files_check_output(call, call->operands[1], err);
 }
 
@@ -155,6 +156,6 @@ const struct command mmul_command_convert = {
         "  mpimatmul convert model.gguf model.safetensors\n",
     .doing = "converting",
     .options = options,
-    .check = check,
-    .run = run,
+    .check = check_convert,
+    .run = run_convert,
 };

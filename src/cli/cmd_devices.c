@@ -11,7 +11,7 @@ static bool wants_json(const struct call *call) {
 }
 
 // Tests the devices. Results are printed even if one failed.
-static enum mmul_status test(const struct call *call, struct mmul_error *err) {
+static enum mmul_status test_devices(const struct call *call, struct mmul_error *err) {
     const double timeout = call->options.values[OPT_DEVICE_TIMEOUT].real;
     int failed = 0, tested = 0;
     char *text = NULL;
@@ -29,9 +29,9 @@ static enum mmul_status test(const struct call *call, struct mmul_error *err) {
                          tested == 1 ? "" : "s");
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_devices(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_TEST].number != 0)
-        return test(call, err);
+        return test_devices(call, err);
     char *text = NULL;
     mmul_progress_fini(call->progress);
     if (call->is_root && wants_json(call))
@@ -66,5 +66,5 @@ const struct command mmul_command_devices = {
     .options = options,
     .needs_mpi = true,
     .shows_devices = true,
-    .run = run,
+    .run = run_devices,
 };

@@ -87,7 +87,7 @@ static void print_table(const struct sides *sides) {
     }
 }
 
-static enum mmul_status judge(const struct sides *sides, struct mmul_error *err) {
+static enum mmul_status check_difference(const struct sides *sides, struct mmul_error *err) {
     const struct mmul_difference *d = &sides->difference;
     const char *x = mmul_matrix_name(sides->x), *y = mmul_matrix_name(sides->y);
     char x_shape[96], y_shape[96], tolerance[64];
@@ -102,8 +102,8 @@ static enum mmul_status judge(const struct sides *sides, struct mmul_error *err)
     return MMUL_OK;
 }
 
-static enum mmul_status compare(const struct call *call, struct sides *sides,
-                                struct mmul_error *err) {
+static enum mmul_status compare_files(const struct call *call, struct sides *sides,
+                                      struct mmul_error *err) {
     struct mmul_inputs *inputs = NULL;
     enum mmul_status status = mmul_files_create_inputs(call, &inputs, err);
     if (status == MMUL_OK)
@@ -123,13 +123,13 @@ static enum mmul_status compare(const struct call *call, struct sides *sides,
         print_json(sides);
     else if (call->options.values[OPT_QUIET].number == 0 && sides->difference.same_shape)
         print_table(sides);
-    return judge(sides, err);
+    return check_difference(sides, err);
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_diff(const struct call *call, struct mmul_error *err) {
     struct sides sides = {.tolerance = call->options.values[OPT_TOLERANCE].real,
                           .relative = call->options.values[OPT_RELATIVE].real};
-    enum mmul_status status = compare(call, &sides, err);
+    enum mmul_status status = compare_files(call, &sides, err);
     mmul_print_header(call, sides.x);
     mmul_print_header(call, sides.y);
     mmul_matrix_close(sides.y);
@@ -154,5 +154,5 @@ const struct command mmul_command_diff = {
     .doing = "comparing",
     .options = options,
     .check = mmul_files_check_operands,
-    .run = run,
+    .run = run_diff,
 };

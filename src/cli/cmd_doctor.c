@@ -20,8 +20,8 @@ static const char *program_name(char path[static PATH_MAX]) {
     return path;
 }
 
-static enum mmul_status examine(const struct call *call, const char *folder,
-                                struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
+static enum mmul_status diagnose(const struct call *call, const char *folder,
+                                 struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     char path[PATH_MAX], program[PATH_MAX];
     if (realpath(folder, path) == NULL)
@@ -39,8 +39,9 @@ static enum mmul_status examine(const struct call *call, const char *folder,
     return mmul_diagnosis_create(&options, diagnosis, err);
 }
 
-static enum mmul_status show(const struct call *call, const struct mmul_diagnosis *diagnosis,
-                             struct mmul_error *err) {
+static enum mmul_status print_diagnosis(const struct call *call,
+                                        const struct mmul_diagnosis *diagnosis,
+                                        struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     int count = mmul_diagnosis_findings(diagnosis);
     char *text = NULL;
@@ -56,7 +57,7 @@ static enum mmul_status show(const struct call *call, const struct mmul_diagnosi
     return MMUL_OK;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_doctor(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *folder = values[OPT_FOLDER].text;
     struct mmul_diagnosis *diagnosis = NULL;
@@ -66,9 +67,9 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         mmul_print_remark(call,
                           "this is about the first process's machine alone: for all of them run "
                           "'mpimatmul doctor --hostfile FILE' without mpirun");
-    enum mmul_status status = examine(call, folder != NULL ? folder : ".", &diagnosis, err);
+    enum mmul_status status = diagnose(call, folder != NULL ? folder : ".", &diagnosis, err);
     if (status == MMUL_OK)
-        status = show(call, diagnosis, err);
+        status = print_diagnosis(call, diagnosis, err);
     mmul_diagnosis_destroy(diagnosis);
     return status;
 }
@@ -96,5 +97,5 @@ const struct command mmul_command_doctor = {
         "lose more than a tenth of the speed are to be mended. On a machine that is too busy for\n"
         "that a note says so, and the end is READY, but for what could not be measured.\n",
     .options = options,
-    .run = run,
+    .run = run_doctor,
 };

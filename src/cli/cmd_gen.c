@@ -7,7 +7,7 @@
 #include "cli/files.h"
 #include "cli/print.h"
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_gen(const struct call *call, struct mmul_error *err) {
     const char *dims = call->options.values[OPT_DIMS].text;
     struct mmul_shape shape;
     if (dims == NULL) {
@@ -31,7 +31,7 @@ static enum mmul_status choose_seed(const struct call *call, uint64_t *seed,
     return MMUL_OK;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_gen(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     // Same order as the enum.
     const enum mmul_generator kind = (enum mmul_generator)values[OPT_KIND].number;
@@ -76,6 +76,6 @@ const struct command mmul_command_gen = {
         "  mpimatmul gen A.bin --dims 4096x1024 --seed 7\n",
     .doing = "generating",
     .options = options,
-    .check = check,
-    .run = run,
+    .check = check_gen,
+    .run = run_gen,
 };

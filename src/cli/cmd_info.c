@@ -39,7 +39,8 @@ static enum mmul_status read_data(struct mmul_matrix *matrix, struct entry *entr
     return status;
 }
 
-static void load(const struct call *call, const char *path, bool is_quick, struct entry *entry) {
+static void read_file(const struct call *call, const char *path, bool is_quick,
+                      struct entry *entry) {
     struct mmul_matrix *matrix = NULL;
     struct mmul_error *err = &entry->error;
     entry->path = path;
@@ -283,8 +284,8 @@ static void print_json(const struct entry *entries, int count, bool is_quick) {
 
 // Prints a line for each unreadable file except the last, which main prints. The exit code is that
 // of the first one. Returns the number of files that were read.
-static int tell_failures(const struct call *call, const struct entry *entries, int count,
-                         struct mmul_error *err) {
+static int print_failures(const struct call *call, const struct entry *entries, int count,
+                          struct mmul_error *err) {
     int read = 0;
     const struct mmul_error *last = NULL;
     enum mmul_status first = MMUL_OK;
@@ -305,7 +306,7 @@ static int tell_failures(const struct call *call, const struct entry *entries, i
     return read;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_info(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const int count = call->operand_count;
     bool is_quick = values[OPT_QUICK].number != 0;
@@ -314,9 +315,9 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (entries == NULL)
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of %d files", count);
     for (int f = 0; f < count; f++)
-        load(call, call->operands[f], is_quick, &entries[f]);
+        read_file(call, call->operands[f], is_quick, &entries[f]);
     mmul_progress_fini(call->progress);
-    int read = tell_failures(call, entries, count, err);
+    int read = print_failures(call, entries, count, err);
     if (values[OPT_JSON].number != 0)
         print_json(entries, count, is_quick);
     else if (read > 0)
@@ -356,5 +357,5 @@ const struct command mmul_command_info = {
     .doing = "reading",
     .options = options,
     .check = mmul_files_check_operands,
-    .run = run,
+    .run = run_info,
 };

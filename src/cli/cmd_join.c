@@ -36,7 +36,7 @@ static enum mmul_status print_result(const char *path, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_join(const struct call *call, struct mmul_error *err) {
     char folder[SHARD_FOLDER_CAPACITY], path[SHARD_FOLDER_CAPACITY];
     enum mmul_status status = mmul_shards_folder(call, folder, err);
     if (status == MMUL_OK)
@@ -51,7 +51,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_join(const struct call *call, struct mmul_error *err) {
     return mmul_files_check_output(call, call->options.values[OPT_JOIN_OUTPUT].text, err);
 }
 
@@ -72,6 +72,6 @@ const struct command mmul_command_join = {
              "  mpimatmul join A -o A.bin\n",
     .doing = "joining",
     .options = options,
-    .check = check,
-    .run = run,
+    .check = check_join,
+    .run = run_join,
 };

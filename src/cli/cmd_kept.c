@@ -4,7 +4,7 @@
 #include "cli/print.h"
 #include "mpimatmul.h"
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_kept(const struct call *call, struct mmul_error *err) {
     const char *const *names = (const char *const *)call->operands;
     char *text = NULL;
     if (call->options.values[OPT_REMOVE].number != 0)
@@ -20,7 +20,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_kept(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_REMOVE].number == 0 || call->operand_count > 0)
         return MMUL_OK;
     mmul_cli_fail(err, MMUL_ERR_USAGE, "kept: which set is to be removed?");
@@ -48,6 +48,6 @@ const struct command mmul_command_kept = {
         "  mpirun -q -n 2 mpimatmul kept C --remove\n",
     .options = options,
     .needs_mpi = true,
-    .check = check,
-    .run = run,
+    .check = check_kept,
+    .run = run_kept,
 };

@@ -23,7 +23,7 @@ struct job {
 };
 
 // A file written beside the result. Messages call it `what`, as in "the report".
-struct beside {
+struct side_file {
     enum option_id option;
     const char *what;
     enum mmul_status (*store)(const struct mmul_report *report, const char *path,
@@ -42,13 +42,13 @@ static enum mmul_status store_page(const struct mmul_report *report, const char 
     return status;
 }
 
-static const struct beside all_beside[] = {{OPT_REPORT, "the report", mmul_report_store},
-                                           {OPT_TRACE, "the trace", mmul_report_store_trace},
-                                           {OPT_HTML, "the page", store_page}};
-enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
+static const struct side_file side_files[] = {{OPT_REPORT, "the report", mmul_report_store},
+                                              {OPT_TRACE, "the trace", mmul_report_store_trace},
+                                              {OPT_HTML, "the page", store_page}};
+enum { SIDE_FILE_COUNT = sizeof side_files / sizeof *side_files };
 
 static enum mmul_status refuse_same_file(const struct call *call, const struct job *job,
-                                         const struct beside *beside, struct mmul_error *err) {
+                                         const struct side_file *beside, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *path = values[beside->option].text;
     const char *const matrices[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
@@ -57,7 +57,7 @@ static enum mmul_status refuse_same_file(const struct call *call, const struct j
     for (size_t i = 0; is == NULL && i < sizeof matrices / sizeof *matrices; i++)
         if (matrices[i] != NULL && mmul_paths_are_same(path, matrices[i]))
             is = "one of the matrices";
-    for (const struct beside *other = all_beside; is == NULL && other < beside; other++)
+    for (const struct side_file *other = side_files; is == NULL && other < beside; other++)
         if (values[other->option].text != NULL &&
             mmul_paths_are_same(path, values[other->option].text))
             is = other->what;
@@ -68,7 +68,7 @@ static enum mmul_status refuse_same_file(const struct call *call, const struct j
 
 // Checks the path before the work, so that a long run does not fail at its end.
 static enum mmul_status check_path(const struct call *call, const struct job *job,
-                                   const struct beside *beside, struct mmul_error *err) {
+                                   const struct side_file *beside, struct mmul_error *err) {
     const char *report = call->options.values[beside->option].text;
     if (report == NULL)
         return MMUL_OK;
@@ -79,7 +79,7 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
 
 // Returns the format of a result without a given name: A's format, or .npy if that format lacks the
 // type or is read-only.
-static enum mmul_format natural_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
+static enum mmul_format default_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
     const enum mmul_format format = mmul_matrix_info(input).format;
     const bool has_not = dtype == MMUL_F64 && mmul_format_holds(format, dtype) != dtype;
     return has_not || !mmul_format_is_written(format) ? MMUL_FORMAT_NPY : format;
@@ -92,7 +92,7 @@ static enum mmul_status refuse_format(const struct job *job, struct mmul_error *
 }
 
 // Returns the number of axes of the result in numpy.
-static int axes_of(const struct mmul_matmul *args) {
+static int count_axes(const struct mmul_matmul *args) {
     const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     int most = 0;
     for (int i = 0; i < 3; i++) {
@@ -103,7 +103,8 @@ static int axes_of(const struct mmul_matmul *args) {
 }
 
 // Opens all files and checks everything about them. Root only.
-static enum mmul_status prepare(const struct call *call, struct job *job, struct mmul_error *err) {
+static enum mmul_status open_files(const struct call *call, struct job *job,
+                                   struct mmul_error *err) {
     const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
     enum mmul_dtype dtype = MMUL_F32;
     struct mmul_inputs *opened = NULL;
@@ -116,11 +117,11 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
     if (status == MMUL_OK)
         status = mmul_operands_output_path(
             call,
-            (const enum mmul_format[]){natural_format(job->args.a, dtype),
-                                       natural_format(job->args.b, dtype)},
+            (const enum mmul_format[]){default_format(job->args.a, dtype),
+                                       default_format(job->args.b, dtype)},
             job->output_path, PATH_CAPACITY, err);
-    for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
-        status = check_path(call, job, &all_beside[i], err);
+    for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++)
+        status = check_path(call, job, &side_files[i], err);
     if (status != MMUL_OK)
         return status;
     if (dtype_value->source != OPTION_DEFAULT)
@@ -133,7 +134,7 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         .dtype = dtype,
         .inputs = inputs,
         .input_count = job->args.c_in != NULL ? 3 : 2,
-        .dimensions = axes_of(&job->args),
+        .dimensions = count_axes(&job->args),
     };
     status = mmul_output_create(&request, &job->args.output, err);
     if (status == MMUL_OK && dtype == MMUL_F64 && mmul_output_dtype(job->args.output) != dtype)
@@ -143,17 +144,17 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
     return status;
 }
 
-static enum mmul_status write_beside(const struct call *call, const struct job *job,
-                                     struct mmul_error *err) {
+static enum mmul_status write_side_files(const struct call *call, const struct job *job,
+                                         struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++) {
-        const char *path = call->options.values[all_beside[i].option].text;
+    for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++) {
+        const char *path = call->options.values[side_files[i].option].text;
         if (path == NULL)
             continue;
         // Checked again: the result now has its final name, so a link to it can be detected.
-        status = refuse_same_file(call, job, &all_beside[i], err);
+        status = refuse_same_file(call, job, &side_files[i], err);
         if (status == MMUL_OK)
-            status = all_beside[i].store(job->report, path, err);
+            status = side_files[i].store(job->report, path, err);
     }
     const char *trace = call->options.values[OPT_TRACE].text;
     if (status == MMUL_OK && mmul_report_dropped_events(job->report) > 0)
@@ -164,7 +165,8 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
 }
 
 // Prints the results of a successful run and writes the files beside it. Root only.
-static enum mmul_status tell(const struct call *call, struct job *job, struct mmul_error *err) {
+static enum mmul_status print_results(const struct call *call, struct job *job,
+                                      struct mmul_error *err) {
     FILE *tables = mmul_files_tables(job->output_path);
     const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
     bool is_doubtful = false;
@@ -184,12 +186,12 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
         mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, tables);
         mmul_print_line(tables, "%s: %s", job->output_path, mmul_shape_format(job->shape, shape));
     }
-    return write_beside(call, job, err);
+    return write_side_files(call, job, err);
 }
 
 static enum mmul_status multiply(const struct call *call, struct job *job, struct mmul_error *err) {
     if (call->is_root)
-        prepare(call, job, err);
+        open_files(call, job, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = mmul_plan_create(call->context, &job->args, &job->plan, err);
@@ -200,10 +202,10 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
     status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
     job->args.output = NULL; // the run took ownership
     mmul_progress_fini(call->progress);
-    return status == MMUL_OK && call->is_root ? tell(call, job, err) : status;
+    return status == MMUL_OK && call->is_root ? print_results(call, job, err) : status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_mul(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct job job = {.args = mmul_operands_args(call)};
     if (values[OPT_DRY_RUN].number != 0) {
@@ -224,7 +226,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_mul(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_operands_check(call, err);
     if (status == MMUL_OK)
         status = mmul_files_check_output(call, call->options.values[OPT_OUTPUT].text, err);
@@ -297,6 +299,6 @@ const struct command mmul_command_mul = {
         "  mpirun -q -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",
     .options = options,
     .needs_mpi = true,
-    .check = check,
-    .run = run,
+    .check = check_mul,
+    .run = run_mul,
 };

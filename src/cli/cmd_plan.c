@@ -56,7 +56,7 @@ static void expect_output(const struct call *call, struct mmul_matmul *args,
     args->output_in_place = dtype == MMUL_F32 || dtype == MMUL_F64;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_plan(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_SIMULATE].text != NULL)
         return call->is_root ? simulate(call, err) : MMUL_OK;
     struct mmul_matmul args = mmul_operands_args(call);
@@ -78,7 +78,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 // Checks that either A and B or a description is given.
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_plan(const struct call *call, struct mmul_error *err) {
     bool described = call->options.values[OPT_SIMULATE].text != NULL;
     if (described && call->operand_count > 0) {
         mmul_cli_fail(err, MMUL_ERR_USAGE, "plan: --simulate and '%s' exclude each other",
@@ -120,6 +120,6 @@ const struct command mmul_command_plan = {
         "--steps: what moves to and from each node, what each rank computes, what both wait for.\n",
     .options = options,
     .needs_mpi = true,
-    .check = check,
-    .run = run,
+    .check = check_plan,
+    .run = run_plan,
 };

@@ -11,8 +11,8 @@ enum { PATH_CAPACITY = 4096 };
 // Returns the given path, or <RUN>.html in the current folder, without RUN's .json.
 static enum mmul_status name_page(const struct call *call, char path[static PATH_CAPACITY],
                                   struct mmul_error *err) {
-    const char *given = call->options.values[OPT_PAGE_OUTPUT].text, *run = call->operands[0],
-               *slash = strrchr(run, '/'), *base = slash != NULL ? slash + 1 : run,
+    const char *given = call->options.values[OPT_PAGE_OUTPUT].text, *input = call->operands[0],
+               *slash = strrchr(input, '/'), *base = slash != NULL ? slash + 1 : input,
                *dot = strrchr(base, '.');
     const size_t bytes =
         dot != NULL && strcmp(dot, ".json") == 0 ? (size_t)(dot - base) : strlen(base);
@@ -50,7 +50,7 @@ static enum mmul_status make_page(const struct call *call, struct mmul_page *pag
     return status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_report(const struct call *call, struct mmul_error *err) {
     struct mmul_page *page = NULL;
     enum mmul_status status = mmul_page_create(&page, err);
     if (status == MMUL_OK)
@@ -78,5 +78,5 @@ const struct command mmul_command_report = {
         "  mpimatmul report run.json trace.json m.jsonl -o run.html\n",
     .doing = "drawing",
     .options = options,
-    .run = run,
+    .run = run_report,
 };

@@ -59,28 +59,28 @@ static bool is_on(const struct call *call, enum option_id option) {
 }
 
 // A file written beside the results: by `store` at the end, or during the run if `store` is NULL.
-struct beside {
+struct side_file {
     enum option_id option;
     const char *what;
     enum mmul_status (*store)(const struct mmul_report *report, const char *path,
                               struct mmul_error *err);
 };
-static const struct beside all_beside[] = {{OPT_LOG, "the log", mmul_report_store_log},
-                                           {OPT_TRACE, "the trace", mmul_report_store_trace},
-                                           {OPT_REPORT, "the report", mmul_report_store},
-                                           {OPT_METRICS, "the metrics", NULL},
-                                           {OPT_HTML, "the page", NULL}};
-enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
+static const struct side_file side_files[] = {{OPT_LOG, "the log", mmul_report_store_log},
+                                              {OPT_TRACE, "the trace", mmul_report_store_trace},
+                                              {OPT_REPORT, "the report", mmul_report_store},
+                                              {OPT_METRICS, "the metrics", NULL},
+                                              {OPT_HTML, "the page", NULL}};
+enum { SIDE_FILE_COUNT = sizeof side_files / sizeof *side_files };
 
-static const char *beside_path(const struct call *call, int i) {
-    return call->options.values[all_beside[i].option].text;
+static const char *side_file_path(const struct call *call, int i) {
+    return call->options.values[side_files[i].option].text;
 }
 
 // Checks the paths of all such files. Root only.
-static enum mmul_status check_beside(const struct call *call, const struct job *job,
-                                     struct mmul_error *err) {
-    for (int i = 0; i < BESIDE_COUNT; i++) {
-        const char *path = beside_path(call, i), *what = all_beside[i].what;
+static enum mmul_status check_side_files(const struct call *call, const struct job *job,
+                                         struct mmul_error *err) {
+    for (int i = 0; i < SIDE_FILE_COUNT; i++) {
+        const char *path = side_file_path(call, i), *what = side_files[i].what;
         if (path == NULL)
             continue;
         if (mmul_script_uses(job->script, path))
@@ -88,9 +88,10 @@ static enum mmul_status check_beside(const struct call *call, const struct job *
                                  "cannot write %s to '%s': it is the program's or one of its files",
                                  what, path);
         for (int j = 0; j < i; j++)
-            if (beside_path(call, j) != NULL && mmul_paths_are_same(path, beside_path(call, j)))
+            if (side_file_path(call, j) != NULL &&
+                mmul_paths_are_same(path, side_file_path(call, j)))
                 return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
-                                     what, path, all_beside[j].what);
+                                     what, path, side_files[j].what);
         if (mmul_files_check_beside(path, what, err) != MMUL_OK)
             return err->status;
     }
@@ -106,7 +107,7 @@ static enum mmul_status begin_page(struct job *job, struct mmul_error *err) {
                : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the page");
 }
 
-static void tell_number(void *context, const char *name, double value) {
+static void report_number(void *context, const char *name, double value) {
     const struct job *job = context;
     mmul_context_tell_number(job->call->context, name, value);
 }
@@ -120,13 +121,13 @@ static FILE *open_stream(const char *path) {
 }
 
 // Opens the files beside the results once, before anything runs. Root only.
-static enum mmul_status begin_beside(const struct call *call, struct job *job,
-                                     struct mmul_error *err) {
+static enum mmul_status open_side_files(const struct call *call, struct job *job,
+                                        struct mmul_error *err) {
     const char *path = call->options.values[OPT_METRICS].text;
     if (job->has_begun)
         return MMUL_OK;
     job->has_begun = true;
-    if (check_beside(call, job, err) != MMUL_OK || is_on(call, OPT_CHECK))
+    if (check_side_files(call, job, err) != MMUL_OK || is_on(call, OPT_CHECK))
         return err->status;
     if (call->options.values[OPT_HTML].text != NULL && begin_page(job, err) != MMUL_OK)
         return err->status;
@@ -164,30 +165,30 @@ static enum mmul_status end_page(const struct call *call, struct job *job, struc
     return status;
 }
 
-static enum mmul_status write_beside(const struct call *call, const struct job *job,
-                                     struct mmul_error *err) {
+static enum mmul_status write_side_files(const struct call *call, const struct job *job,
+                                         struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (job->records)
         mmul_values_set_before(job->values, &job->parts);
     if (job->records && job->path != NULL)
         mmul_values_set_text_name(job->values, basename(job->path));
-    for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
-        if (beside_path(call, i) != NULL && all_beside[i].store != NULL)
+    for (int i = 0; status == MMUL_OK && i < SIDE_FILE_COUNT; i++)
+        if (side_file_path(call, i) != NULL && side_files[i].store != NULL)
             status =
-                all_beside[i].store(mmul_values_report(job->values), beside_path(call, i), err);
+                side_files[i].store(mmul_values_report(job->values), side_file_path(call, i), err);
     if (status == MMUL_OK && job->page != NULL)
         status = mmul_page_add_report(job->page, mmul_values_report(job->values), err);
     return status;
 }
 
 // Returns the stream for tables: stderr if a matrix goes to standard output.
-static FILE *stream_of(const struct job *job) {
+static FILE *table_stream(const struct job *job) {
     return mmul_script_writes_stdout(job->script) ? stderr : stdout;
 }
 
 // Prints the lines of the program as soon as their values have arrived.
 static void print_lines(struct job *job) {
-    FILE *stream = job->is_silent ? NULL : stream_of(job);
+    FILE *stream = job->is_silent ? NULL : table_stream(job);
     if (!mmul_script_is_due(job->script))
         return;
     if (stream != NULL)
@@ -217,7 +218,7 @@ static enum mmul_status print_alone(struct job *job, struct mmul_error *err) {
     return mmul_script_accept(job->script, err);
 }
 
-static void take_value(void *context, const struct mmul_output *output) {
+static void receive_value(void *context, const struct mmul_output *output) {
     struct job *job = context;
     mmul_script_arrive(job->script, output);
     print_lines(job);
@@ -246,7 +247,7 @@ static struct mmul_program_options options_of(const struct call *call, struct jo
         .tail_share = tail,
         .reproducible = is_on(call, OPT_REPRODUCIBLE),
         .progress = is_on(call, OPT_QUIET) || in_loop ? NULL : mmul_progress_show,
-        .arrived = take_value,
+        .arrived = receive_value,
         .arrived_context = job,
         .accept = mmul_script_accept,
         .accept_context = job->script,
@@ -279,11 +280,11 @@ static enum mmul_status show_json(const struct job *job, struct mmul_error *err)
     char *text = NULL;
     return mmul_print_made(
         mmul_script_json(job->script, job->plan, job->values, &job->parts, &text, err), &text,
-        stream_of(job));
+        table_stream(job));
 }
 
 // Prints warnings about the text read so far.
-static void warn_of_text(const struct call *call, const struct job *job) {
+static void print_text_warnings(const struct call *call, const struct job *job) {
     const char *line;
     if (mmul_script_restored(job->script, &line))
         mmul_print_remark(call, "%s", line);
@@ -291,7 +292,7 @@ static void warn_of_text(const struct call *call, const struct job *job) {
         mmul_print_data_warning(call, "%s", line);
 }
 
-static void warn(const struct call *call, const struct job *job) {
+static void print_run_warnings(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_doubtful = false;
     for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
@@ -311,7 +312,7 @@ static bool computes_in_float32(const struct option_value *dtype) {
     return dtype->source != OPTION_DEFAULT && dtype->number != MMUL_F64;
 }
 
-static void tell_of_types(const struct call *call, const struct job *job) {
+static void print_type_notices(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_rounded = false;
     for (int i = 0; (matrix = mmul_script_input(job->script, i, &is_rounded)) != NULL; i++)
@@ -328,13 +329,14 @@ static void tell_of_types(const struct call *call, const struct job *job) {
 
 // Announcements from root while it reads a text: a part to run, local programs of nodes to run, the
 // last part, or OVER if there is no last part.
-enum word { PART, APART, LAST, OVER };
+enum announcement { PART, APART, LAST, OVER };
 
-static enum mmul_status say(const struct call *call, enum word *word, struct mmul_error *err) {
+static enum mmul_status announce(const struct call *call, enum announcement *word,
+                                 struct mmul_error *err) {
     int said = (int)*word;
     enum mmul_status status =
         mmul_context_broadcast(call->context, &said, (int64_t)sizeof said, err);
-    *word = (enum word)said;
+    *word = (enum announcement)said;
     return status;
 }
 
@@ -355,7 +357,7 @@ static enum mmul_status record_turn(const struct call *call, struct job *job,
         (!turn.may_break && turn.at + 1 < turn.end))
         return MMUL_OK;
     job->is_recorded = true;
-    return write_beside(call, job, err);
+    return write_side_files(call, job, err);
 }
 
 // Plans and runs one of several programs of the text. Collective.
@@ -364,7 +366,7 @@ static enum mmul_status run_part(const struct call *call, struct job *job, struc
     if (status == MMUL_OK)
         status = run_planned(call, job, err);
     if (status == MMUL_OK && call->is_root) {
-        warn(call, job);
+        print_run_warnings(call, job);
         status = record_turn(call, job, err);
     }
     if (job->values != NULL)
@@ -381,12 +383,12 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
                                         struct mmul_error *err) {
     struct job *job = context;
     const struct call *call = job->call;
-    enum word word = PART;
+    enum announcement word = PART;
     struct mmul_script_turn turn;
     job->script = script;
-    if (begin_beside(call, job, err) != MMUL_OK)
+    if (open_side_files(call, job, err) != MMUL_OK)
         return err->status;
-    warn_of_text(call, job);
+    print_text_warnings(call, job);
     if (mmul_script_is_over(script))
         return print_alone(job, err);
     const bool in_loop = mmul_script_turn(script, &turn);
@@ -394,7 +396,7 @@ static enum mmul_status run_script_part(void *context, struct mmul_script *scrip
     mmul_interrupt_goes_on(in_loop);
     if (in_loop && !is_on(call, OPT_QUIET))
         mmul_progress_turn(job->progress, &turn);
-    enum mmul_status status = say(call, &word, err);
+    enum mmul_status status = announce(call, &word, err);
     return status == MMUL_OK ? run_part(call, job, err) : status;
 }
 
@@ -417,15 +419,15 @@ static enum mmul_status run_script_apart(void *context, struct mmul_script *scri
                                          const struct mmul_program *const *programs,
                                          struct mmul_apart_node *nodes, struct mmul_error *err) {
     struct job *job = context;
-    enum word word = APART;
+    enum announcement word = APART;
     job->script = script;
-    enum mmul_status status = say(job->call, &word, err);
+    enum mmul_status status = announce(job->call, &word, err);
     return status == MMUL_OK ? run_apart(job->call, job, programs, nodes, err) : status;
 }
 
 // Reports notices and unused entries of the placement file. Root only. An unused entry is probably
 // a typo, but some names occur in only some runs.
-static void tell_of_placements(const struct call *call, const struct job *job) {
+static void print_placement_notices(const struct call *call, const struct job *job) {
     const char *notice, *pattern;
     for (int i = 0; (notice = mmul_placements_notice(job->placements, i)) != NULL; i++)
         mmul_print_remark(call, "notice: %s", notice);
@@ -436,9 +438,10 @@ static void tell_of_placements(const struct call *call, const struct job *job) {
 
 // Reads the text on root and runs its parts. Collective. The other ranks only learn that a part
 // follows.
-static enum mmul_status read_text(const struct call *call,
-                                  const struct mmul_script_request *request, struct job *job,
-                                  enum word *word, struct mmul_error *err) {
+static enum mmul_status read_text_and_run_parts(const struct call *call,
+                                                const struct mmul_script_request *request,
+                                                struct job *job, enum announcement *word,
+                                                struct mmul_error *err) {
     *word = LAST;
     if (call->is_root && err->status == MMUL_OK &&
         mmul_script_create(request, &job->script, err) == MMUL_OK &&
@@ -451,11 +454,11 @@ static enum mmul_status read_text(const struct call *call,
     if (call->is_root && err->status != MMUL_OK)
         job->script = NULL; // the failed call destroyed the script
     struct mmul_error broken = {.status = MMUL_OK};
-    enum mmul_status status = say(call, word, &broken);
+    enum mmul_status status = announce(call, word, &broken);
     while (status == MMUL_OK && !call->is_root && (*word == PART || *word == APART)) {
         // A failure in a part is known to all ranks, and root announces the end next.
         (void)(*word == PART ? run_part(call, job, err) : run_apart(call, job, NULL, NULL, err));
-        status = say(call, word, &broken);
+        status = announce(call, word, &broken);
     }
     if (status != MMUL_OK)
         *err = broken;
@@ -463,16 +466,16 @@ static enum mmul_status read_text(const struct call *call,
 }
 
 // Prints notices about header lines at the end.
-static void tell_of_headers(const struct call *call, const struct mmul_script *script) {
+static void print_header_notices(const struct call *call, const struct mmul_script *script) {
     const struct mmul_matrix *matrix;
     for (int i = 0; script != NULL && (matrix = mmul_script_input(script, i, NULL)) != NULL; i++)
         mmul_print_header(call, matrix);
 }
 
 // Prints totals of several programs, before the report of the last one.
-static void tell_of_all(const struct job *job) {
+static void print_totals(const struct job *job) {
     struct mmul_programs_summary all = job->parts;
-    FILE *stream = stream_of(job);
+    FILE *stream = table_stream(job);
     if (all.programs == 0)
         return;
     if (job->values != NULL)
@@ -485,19 +488,18 @@ static void tell_of_all(const struct job *job) {
             job->values != NULL ? "; the last of them:" : "");
 }
 
-static enum mmul_status carry_out(const struct call *call,
-                                  const struct mmul_script_request *request, struct job *job,
-                                  struct mmul_error *err) {
-    enum word word = LAST;
-    read_text(call, request, job, &word, err);
+static enum mmul_status run_text(const struct call *call, const struct mmul_script_request *request,
+                                 struct job *job, struct mmul_error *err) {
+    enum announcement word = LAST;
+    read_text_and_run_parts(call, request, job, &word, err);
     if (call->is_root && err->status == MMUL_OK)
-        begin_beside(call, job, err);
+        open_side_files(call, job, err);
     if (call->is_root && err->status == MMUL_OK)
-        warn_of_text(call, job);
+        print_text_warnings(call, job);
     if (call->is_root && err->status == MMUL_OK)
-        tell_of_types(call, job);
+        print_type_notices(call, job);
     if (call->is_root && err->status == MMUL_OK)
-        tell_of_placements(call, job);
+        print_placement_notices(call, job);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK && word != OVER)
         status = make_plan(call, job, err);
@@ -517,9 +519,9 @@ static enum mmul_status carry_out(const struct call *call,
     }
     mmul_progress_fini(job->progress);
     if (status == MMUL_OK && call->is_root && word != OVER)
-        warn(call, job);
+        print_run_warnings(call, job);
     if (status == MMUL_OK && call->is_root && !job->is_recorded && word != OVER)
-        status = write_beside(call, job, err);
+        status = write_side_files(call, job, err);
     if (status == MMUL_OK)
         status = end_metrics(call, job, err);
     if (status == MMUL_OK)
@@ -528,10 +530,10 @@ static enum mmul_status carry_out(const struct call *call,
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET)) {
         if (mmul_script_has_open_line(job->script))
-            fputc('\n', stream_of(job));
-        tell_of_all(job);
+            fputc('\n', table_stream(job));
+        print_totals(job);
         mmul_script_print_outcome(job->script, job->values, is_on(call, OPT_VERBOSE),
-                                  stream_of(job));
+                                  table_stream(job));
     }
     return mmul_session_agree(err);
 }
@@ -543,11 +545,11 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
                       .progress = call->progress,
                       .is_silent = is_on(call, OPT_JSON)};
     struct mmul_script_request all = *request;
-    for (int i = 0; i < BESIDE_COUNT; i++)
-        job.records |= beside_path(call, i) != NULL && all_beside[i].option != OPT_METRICS;
+    for (int i = 0; i < SIDE_FILE_COUNT; i++)
+        job.records |= side_file_path(call, i) != NULL && side_files[i].option != OPT_METRICS;
     all.run = run_script_part;
     all.run_context = &job;
-    all.measured = tell_number;
+    all.measured = report_number;
     all.apart = run_script_apart;
     all.context = call->context;
     all.only_checked = is_on(call, OPT_CHECK);
@@ -563,8 +565,8 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     if (call->is_root && err->status == MMUL_OK && placement != NULL)
         mmul_placements_read(placement, &job.placements, err);
     all.placements = job.placements;
-    enum mmul_status status = carry_out(call, &all, &job, err);
-    tell_of_headers(call, job.script);
+    enum mmul_status status = run_text(call, &all, &job, err);
+    print_header_notices(call, job.script);
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
     mmul_script_destroy(job.script);
@@ -578,7 +580,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     return status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_file(const struct call *call, struct mmul_error *err) {
     const struct mmul_script_request request = {
         .path = call->operands[0],
         .settings = (const char *const *)call->operands + 1,
@@ -587,7 +589,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return mmul_run_script(call, &request, err);
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_settings(const struct call *call, struct mmul_error *err) {
     for (int i = 1; i < call->operand_count; i++) {
         const char *equals = strchr(call->operands[i], '=');
         if (equals != NULL && equals != call->operands[i])
@@ -646,6 +648,6 @@ const struct command mmul_command_run = {
     .options = options,
     .refused = mmul_run_refused,
     .needs_mpi = true,
-    .check = check,
-    .run = run,
+    .check = check_settings,
+    .run = run_file,
 };

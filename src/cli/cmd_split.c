@@ -13,7 +13,7 @@ static bool has_list(const struct call *call) {
     return strcmp(call->options.values[OPT_PART_WEIGHTS].text, "equal") != 0;
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_split(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     if (strcmp(values[OPT_PART_WEIGHTS].text, "auto") == 0)
         return mmul_cli_fail(err, MMUL_ERR_USAGE,
@@ -104,7 +104,7 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
     return status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_split(const struct call *call, struct mmul_error *err) {
     static const enum mmul_axis axes[] = {MMUL_ROWS, MMUL_COLS};
     static const enum mmul_split_rule rules[] = {MMUL_SPLIT_EXACT, MMUL_SPLIT_HUNDRED};
     const struct option_value *values = call->options.values;
@@ -146,6 +146,6 @@ const struct command mmul_command_split = {
         "  mpimatmul split A.bin --weights 0.5,0.25,0.25\n",
     .doing = "splitting",
     .options = options,
-    .check = check,
-    .run = run,
+    .check = check_split,
+    .run = run_split,
 };

@@ -66,8 +66,8 @@ static enum mmul_status print_jobs(const struct mmul_jobs *jobs, const char *id,
     return MMUL_OK;
 }
 
-static enum mmul_status show(const struct call *call, const struct mmul_jobs *jobs, const char *id,
-                             struct mmul_error *err) {
+static enum mmul_status show_jobs(const struct call *call, const struct mmul_jobs *jobs,
+                                  const char *id, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     char *text = NULL;
     if (id != NULL && !has_job(jobs, id)) {
@@ -90,17 +90,17 @@ static enum mmul_status show(const struct call *call, const struct mmul_jobs *jo
     return mmul_top_screen(id, err);
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_top(const struct call *call, struct mmul_error *err) {
     struct mmul_jobs *jobs = NULL;
     const char *id = call->operand_count > 0 ? call->operands[0] : NULL;
     enum mmul_status status = mmul_jobs_find(&jobs, err);
     if (status == MMUL_OK)
-        status = show(call, jobs, id, err);
+        status = show_jobs(call, jobs, id, err);
     mmul_jobs_destroy(jobs);
     return status;
 }
 
-static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+static enum mmul_status check_top(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     if (values[OPT_JSON].number != 0 && values[OPT_ONCE].number == 0)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "top: --json is for --once");
@@ -135,6 +135,6 @@ const struct command mmul_command_top = {
         "  mpimatmul top\n"
         "  mpimatmul top --once --json\n",
     .options = options,
-    .check = check,
-    .run = run,
+    .check = check_top,
+    .run = run_top,
 };

@@ -26,7 +26,7 @@ static enum mmul_status choose_device(char name[static 16], struct mmul_error *e
     return mmul_cli_hint(err, "name another OpenCL device with --device P:D, as clinfo numbers it");
 }
 
-static void tell(void *context, const char *line) {
+static void print_progress(void *context, const char *line) {
     mmul_print_remark(context, "%s", line);
 }
 
@@ -42,7 +42,7 @@ static void print_result(const struct call *call, const struct mmul_tune_result 
         mmul_print_remark(call, "not kept: slower than before (--force keeps it all the same)");
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_tune(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     char name[16] = "";
     struct mmul_tune_result result;
@@ -54,7 +54,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         .size = values[OPT_TUNE_SIZE].number,
         .fraction = values[OPT_TUNE_FRACTION].number,
         .force = values[OPT_FORCE].number != 0,
-        .progress = tell,
+        .progress = print_progress,
         .progress_context = (void *)(uintptr_t)call,
     };
     enum mmul_status status = MMUL_OK;
@@ -86,5 +86,5 @@ const struct command mmul_command_tune = {
         "  mpimatmul tune --device 0:0\n"
         "  mpimatmul tune --device 0:0 clblast_*.json\n",
     .options = options,
-    .run = run,
+    .run = run_tune,
 };

@@ -22,8 +22,8 @@ static void print_json(const struct call *call, const struct mmul_verdict *verdi
            (long long)verdict->first_wrong_row);
 }
 
-static enum mmul_status judge(const struct call *call, const struct mmul_verdict *verdict,
-                              struct mmul_error *err) {
+static enum mmul_status check_verdict(const struct call *call, const struct mmul_verdict *verdict,
+                                      struct mmul_error *err) {
     const char *a = call->operands[0], *b = call->operands[1], *c = call->operands[2];
     mmul_progress_fini(call->progress);
     bool is_json = call->options.values[OPT_JSON].number != 0;
@@ -42,7 +42,7 @@ static enum mmul_status judge(const struct call *call, const struct mmul_verdict
     return MMUL_OK;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status run_verify(const struct call *call, struct mmul_error *err) {
     struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_inputs *inputs = NULL;
     struct mmul_matrix *c = NULL;
@@ -55,7 +55,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (status == MMUL_OK)
         status = mmul_verify(&args, c, &verdict, err);
     if (status == MMUL_OK)
-        status = judge(call, &verdict, err);
+        status = check_verdict(call, &verdict, err);
     mmul_print_header(call, c);
     mmul_matrix_close(c);
     mmul_inputs_destroy(inputs);
@@ -79,5 +79,5 @@ const struct command mmul_command_verify = {
     .doing = "verifying",
     .options = options,
     .check = mmul_files_check_operands,
-    .run = run,
+    .run = run_verify,
 };

@@ -41,7 +41,7 @@ static _Atomic bool has_ended, goes_on;
 // Descriptor of the stream with the first message, -1 before it is printed.
 static _Atomic int said_to = -1;
 
-static void say(int stream, const char *before, const char *text, const char *after) {
+static void write_text(int stream, const char *before, const char *text, const char *after) {
     char line[512];
     snprintf(line, sizeof line, "%s%s%s", before, text, after);
     const ssize_t ignored = write(stream, line, strlen(line));
@@ -62,8 +62,8 @@ static void end_root(void) {
     const struct mmul_ending_note *note = mmul_ending_explanation();
     const int stream = atomic_load(&said_to);
     if (note != NULL) {
-        say(stream, "mpimatmul: ", note->text, "\n");
-        say(stream, "  hint: ", note->hint, "\n");
+        write_text(stream, "mpimatmul: ", note->text, "\n");
+        write_text(stream, "  hint: ", note->hint, "\n");
     }
     _exit(MMUL_ERR_STOPPED);
 }
@@ -83,9 +83,9 @@ static void end_process(int number, enum mmul_abandoned abandoned) {
     strcat(line, abandoned == MMUL_ABANDONED_SOME   ? ": no result was written\n"
                  : abandoned == MMUL_ABANDONED_REST ? ": not all results were written\n"
                                                     : "\n");
-    say(STDERR_FILENO, line, "", "");
+    write_text(STDERR_FILENO, line, "", "");
     if (*mmul_ending_kept() != '\0')
-        say(STDERR_FILENO, "mpimatmul: ", mmul_ending_kept(), "\n");
+        write_text(STDERR_FILENO, "mpimatmul: ", mmul_ending_kept(), "\n");
     if (!has_others)
         _exit(MMUL_ERR_STOPPED);
     silence_others();
@@ -97,7 +97,7 @@ static void begin_grace(void) {
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-static void handle(int number) {
+static void handle_signal(int number) {
     int none = 0;
     if (getpid() != owner) { // a child inherits the handlers, but ends normally
         signal(number, SIG_DFL);
@@ -118,8 +118,8 @@ static void handle(int number) {
         end_process(atomic_load(&first), abandoned);
 }
 
-static void install(int number) {
-    struct sigaction ours = {.sa_handler = handle, .sa_flags = SA_RESTART}, before;
+static void install_handler(int number) {
+    struct sigaction ours = {.sa_handler = handle_signal, .sa_flags = SA_RESTART}, before;
     sigfillset(&ours.sa_mask);
     if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(number, &ours, NULL);
@@ -130,9 +130,9 @@ void mmul_interrupt_begin(bool is_first, bool is_several) {
     prints = is_first;
     has_others = is_several;
     has_bar = isatty(STDERR_FILENO);
-    install(SIGALRM);
+    install_handler(SIGALRM);
     for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
-        install(interrupts[i].number);
+        install_handler(interrupts[i].number);
 }
 
 void mmul_interrupt_end(void) {

@@ -16,7 +16,7 @@
 
 // -------------------------------------------------------------------------------------- launchers
 
-static const char *first_set(const char *const *names) {
+static const char *find_first_set(const char *const *names) {
     for (; *names != NULL; names++)
         if (getenv(*names) != NULL)
             return getenv(*names);
@@ -41,11 +41,11 @@ struct launcher mmul_launcher_find(void) {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
     // Not every build of Open MPI can connect ranks of other launchers.
     static const char *const others[] = {"PMI_RANK", "FLUX_TASK_RANK", NULL};
-    const char *rank = first_set(joining), *size = first_set(sizes);
+    const char *rank = find_first_set(joining), *size = find_first_set(sizes);
     const char *contexts = getenv("OMPI_NUM_APP_CTX");
     bool joins = rank != NULL;
     if (rank == NULL)
-        rank = first_set(others);
+        rank = find_first_set(others);
     // srun without PMI. A batch script has a rank, too, but is no job step.
     if (rank == NULL && getenv("SLURM_STEP_ID") != NULL)
         rank = getenv("SLURM_PROCID");
@@ -96,7 +96,8 @@ static bool files_are_contrary(const char *name, const char *choice) {
     static const char usual[] = "%s/.openmpi/mca-params.conf:%s/etc/openmpi-mca-params.conf:"
                                 "/etc/openmpi/openmpi-mca-params.conf:/etc/openmpi-mca-params.conf:"
                                 "/usr/local/etc/openmpi-mca-params.conf";
-    const char *home = getenv("HOME"), *prefix = getenv("OPAL_PREFIX"), *given = first_set(named);
+    const char *home = getenv("HOME"), *prefix = getenv("OPAL_PREFIX"),
+               *given = find_first_set(named);
     char files[4096], *rest = files;
     if (given != NULL)
         snprintf(files, sizeof files, "%s", given);
@@ -119,7 +120,7 @@ struct setting {
 // A single process communicates only with itself and needs no session folder. hwloc would load
 // every OpenCL and X driver and libxml2, and read the configuration of every PCI device: a third of
 // the time of a small product.
-static const struct setting alone[MMUL_SETTINGS_MOST] = {
+static const struct setting settings_alone[MMUL_SETTINGS_MOST] = {
     {"OMPI_MCA_ess_singleton_isolated", "ess_singleton_isolated", "1", false},
     {"OMPI_MCA_orte_create_session_dirs", "orte_create_session_dirs", "0", false},
     {"OMPI_MCA_pml", "pml", "ob1", false},
@@ -135,7 +136,7 @@ static const struct setting alone[MMUL_SETTINGS_MOST] = {
 // The search for a fabric takes two libraries a tenth of a second each, in which they calibrate
 // against the processor's clock. On a machine without a fabric Open MPI selects ob1 after the
 // search anyway.
-static const struct setting together[MMUL_SETTINGS_MOST] = {
+static const struct setting settings_of_job[MMUL_SETTINGS_MOST] = {
     {"OMPI_MCA_btl_tcp_flags", "btl_tcp_flags", "send", false},
     {"OMPI_MCA_pml", "pml", "ob1", true},
 };
@@ -157,7 +158,7 @@ static bool has_fabric(void) {
 }
 
 static const struct setting *settings_of(const struct mpi_settings *settings) {
-    return settings->is_alone ? alone : together;
+    return settings->is_alone ? settings_alone : settings_of_job;
 }
 
 void mmul_settings_begin(struct mpi_settings *settings, bool is_alone) {

@@ -85,7 +85,7 @@ static enum mmul_status check_stack(struct mmul_error *err) {
 
 // Prints a failure and returns the exit code. call: NULL if there is none, and so no source line to
 // show.
-static int report(const struct call *call, const struct mmul_error *err) {
+static int print_failure(const struct call *call, const struct mmul_error *err) {
     if (err->status == MMUL_OK)
         return EXIT_SUCCESS;
     fflush(stdout); // on a terminal the failure is the last line
@@ -126,21 +126,21 @@ static int print_help(int argc, char **argv) {
     struct mmul_error err = {0};
     if (word != NULL && mmul_command_find(word, &command, &err) != MMUL_OK && is_command &&
         !is_option)
-        return report(NULL, &err);
+        return print_failure(NULL, &err);
     err = (struct mmul_error){0};
     if (command != NULL)
         mmul_help_print_command(command, stdout);
     else
         mmul_help_print_program(stdout);
     mmul_print_flush(&err);
-    return report(NULL, &err);
+    return print_failure(NULL, &err);
 }
 
 static int print_version(void) {
     struct mmul_error err = {0};
     printf("mpimatmul %s\n", MMUL_VERSION);
     mmul_print_flush(&err);
-    return report(NULL, &err);
+    return print_failure(NULL, &err);
 }
 
 // Runs a command with a progress display until the command ends the display to print its results.
@@ -170,7 +170,7 @@ static int run_alone(struct call *call, struct mmul_error *err) {
     if (err->status == MMUL_OK)
         mmul_print_flush(err);
     mmul_interrupt_end();
-    return report(call, err);
+    return print_failure(call, err);
 }
 
 // Reports that this rank cannot start MPI, so the ranks cannot agree on one message. Root prints at
@@ -178,7 +178,7 @@ static int run_alone(struct call *call, struct mmul_error *err) {
 static int report_without_mpi(const struct launcher *launcher, const struct mmul_error *err) {
     const struct timespec later = {.tv_sec = 3}; // mpirun needs about one second to end them
     if (launcher->is_first || nanosleep(&later, NULL) == 0)
-        report(NULL, err);
+        print_failure(NULL, err);
     return (int)err->status;
 }
 
@@ -202,7 +202,7 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
     mmul_session_agree(err);
     mmul_interrupt_end();
     if (call->is_root)
-        report(call, err);
+        print_failure(call, err);
     mmul_session_end(&session, call);
     return (int)err->status;
 }
@@ -224,38 +224,39 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     return run_on_all_ranks(launcher, &call, &err);
 }
 
-static enum mmul_status answered(const struct call *call, struct mmul_error *err) {
+static enum mmul_status return_status(const struct call *call, struct mmul_error *err) {
     (void)call;
     return err->status;
 }
 
 // Answers a question at once, without MPI. If mpirun started several command lines, all ranks still
 // compare theirs, so that the other processes report the mismatch.
-static int answer(const char *question, int code, const struct launcher *launcher) {
+static int answer_question(const char *question, int code, const struct launcher *launcher) {
     static const enum option_id no_options[] = {OPT_END};
-    const struct command command = {.name = question, .options = no_options, .run = answered};
+    const struct command command = {.name = question, .options = no_options, .run = return_status};
     struct call call = {.command = &command, .options.accepted = no_options};
     struct mmul_error err = {0};
     return code == EXIT_SUCCESS && launcher->is_mixed ? run_on_all_ranks(launcher, &call, &err)
                                                       : code;
 }
 
-static int run(int argc, char **argv) {
+static int run_program(int argc, char **argv) {
     const struct launcher launcher = mmul_launcher_find();
     const bool is_asked = launcher.is_first || launcher.is_mixed;
     mmul_process_end_with_launcher();
     mmul_interrupt_begin(launcher.is_first, launcher.is_several);
     if (asks_for_help(argc, argv))
-        return answer("--help", is_asked ? print_help(argc, argv) : EXIT_SUCCESS, &launcher);
+        return answer_question("--help", is_asked ? print_help(argc, argv) : EXIT_SUCCESS,
+                               &launcher);
     if (asks_for_version(argc, argv))
-        return answer("--version", is_asked ? print_version() : EXIT_SUCCESS, &launcher);
+        return answer_question("--version", is_asked ? print_version() : EXIT_SUCCESS, &launcher);
     return run_call(argc, argv, &launcher);
 }
 
 int main(int argc, char **argv) {
     struct mmul_error no_room;
     keep_standard_streams();
-    int code = run(argc, argv);
+    int code = run_program(argc, argv);
     // Skips the exit handlers in two cases. A stuck thread of OpenBLAS would make its library wait
     // forever. A thread abandoned in a driver would crash in memory that the exit handlers freed,
     // or hold a stream's lock.

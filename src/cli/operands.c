@@ -58,7 +58,7 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
 
 // Reports inputs that are converted when read. The result's type gives the type of the computation.
 // If the shapes do not fit there is no result, and nothing will be read.
-static void tell_conversions(const struct call *call, const struct mmul_matmul *args) {
+static void print_conversions(const struct call *call, const struct mmul_matmul *args) {
     const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     struct mmul_shape shape;
     enum mmul_dtype dtype;
@@ -86,7 +86,7 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_inputs 
     if (status == MMUL_OK && c_in != NULL)
         status = mmul_inputs_open_matrix(inputs, c_in, &args->c_in, err);
     if (status == MMUL_OK)
-        tell_conversions(call, args);
+        print_conversions(call, args);
     // An explicit 0 is intended. A missing --beta may be a mistake: the bias is not added.
     if (status == MMUL_OK && c_in != NULL &&
         call->options.values[OPT_BETA].source == OPTION_DEFAULT)

@@ -245,8 +245,8 @@ static enum mmul_status read_command_line(struct options *options, int argc, cha
 }
 
 // Chooses the source of the value, then parses it.
-static enum mmul_status settle(const struct option_row *row, struct option_value *value,
-                               struct mmul_error *err) {
+static enum mmul_status resolve_value(const struct option_row *row, struct option_value *value,
+                                      struct mmul_error *err) {
     char what[80];
     if (value->source == OPTION_DEFAULT && (row->traits & OPTION_ENVIRONMENT)) {
         const char *set = getenv(mmul_option_environment(row, what));
@@ -270,7 +270,7 @@ enum mmul_status mmul_options_parse(struct options *options, const enum option_i
     *options = (struct options){.accepted = accepted};
     enum mmul_status status = read_command_line(options, argc, argv, err);
     for (; status == MMUL_OK && *accepted != OPT_END; accepted++)
-        status = settle(mmul_option_row(*accepted), &options->values[*accepted], err);
+        status = resolve_value(mmul_option_row(*accepted), &options->values[*accepted], err);
     if (status == MMUL_OK)
         *first_operand = optind;
     return status;

@@ -69,7 +69,7 @@ enum { WIDTH = 24 };
 
 // Draws within one line of the terminal. The overflow of a longer text would stay on the previous
 // line.
-static void draw(struct progress *progress, const char bar[static WIDTH], const char *state) {
+static void draw_bar(struct progress *progress, const char bar[static WIDTH], const char *state) {
     // "[", "] " and one free column.
     enum { AROUND = 4 };
     struct winsize size;
@@ -84,7 +84,7 @@ static void draw(struct progress *progress, const char bar[static WIDTH], const 
 }
 
 // Prints a line or a bar if one is due. share: completed part, from 0 to 1.
-static void tell(struct progress *progress, double now, const char *state, double share) {
+static void show_state(struct progress *progress, double now, const char *state, double share) {
     char bar[WIDTH];
     if (now < progress->next_seconds)
         return;
@@ -92,7 +92,7 @@ static void tell(struct progress *progress, double now, const char *state, doubl
     memset(bar, '.', WIDTH);
     memset(bar, '#', (size_t)((double)WIDTH * share));
     if (progress->style == PROGRESS_BAR)
-        draw(progress, bar, state);
+        draw_bar(progress, bar, state);
     else
         fprintf(stderr, "mpimatmul: %s\n", state);
 }
@@ -105,7 +105,7 @@ void mmul_progress_show(void *context, const struct mmul_progress *is) {
     pthread_mutex_lock(&progress->lock);
     snprintf(progress->doing, sizeof progress->doing, "%.60s %.0f %%", is->phase, 100 * is->share);
     format_state(is, state, sizeof state);
-    tell(progress, mmul_progress_now(), state, is->share);
+    show_state(progress, mmul_progress_now(), state, is->share);
     pthread_mutex_unlock(&progress->lock);
 }
 
@@ -126,7 +126,7 @@ void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn
         mmul_progress_seconds(left * each, seconds, sizeof seconds);
         snprintf(state, sizeof state, "%s, %.3g turns/s, %s left", progress->doing, 1 / each,
                  seconds);
-        tell(progress, now, state, over / (over + left));
+        show_state(progress, now, state, over / (over + left));
     }
     pthread_mutex_unlock(&progress->lock);
 }
@@ -134,7 +134,7 @@ void mmul_progress_turn(struct progress *progress, const struct mmul_script_turn
 // ------------------------------------------------------------------------------- background thread
 
 // Shows the current activity and its duration after a period without reports.
-static void say(struct progress *progress, double now) {
+static void show_activity(struct progress *progress, double now) {
     char state[192], seconds[32], bar[WIDTH];
     mmul_progress_seconds(now - progress->begin_seconds, seconds, sizeof seconds);
     snprintf(state, sizeof state, "%s, %s so far", progress->doing, seconds);
@@ -145,10 +145,10 @@ static void say(struct progress *progress, double now) {
     }
     memset(bar, '.', WIDTH);
     bar[(long)((now - progress->begin_seconds) / tick_seconds) % WIDTH] = '#';
-    draw(progress, bar, state);
+    draw_bar(progress, bar, state);
 }
 
-static void *tick(void *context) {
+static void *run_thread(void *context) {
     struct progress *progress = context;
     pthread_mutex_lock(&progress->lock);
     while (progress->is_ticking) {
@@ -161,7 +161,7 @@ static void *tick(void *context) {
         const double now = mmul_progress_now(),
                      quiet = progress->style == PROGRESS_BAR ? tick_seconds : 0;
         if (progress->is_ticking && now >= progress->next_seconds + quiet)
-            say(progress, now);
+            show_activity(progress, now);
     }
     pthread_mutex_unlock(&progress->lock);
     return NULL;
@@ -177,7 +177,7 @@ void mmul_progress_tick(struct progress *progress, const char *doing) {
     progress->is_ticking = true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&progress->thread, NULL, tick, progress) != 0)
+    if (pthread_create(&progress->thread, NULL, run_thread, progress) != 0)
         progress->is_ticking = false;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

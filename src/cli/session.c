@@ -13,12 +13,13 @@
 
 static const double probe_limit_seconds = 10;
 
-static void tell_of_waiting(void *context, const char *what) {
+static void print_waiting(void *context, const char *what) {
     mmul_print_remark(context, "waiting for %s, %g s at most", what, probe_limit_seconds);
 }
 
 // Queries only the devices that the command uses or shows.
-static enum mmul_status probe(struct session *session, struct call *call, struct mmul_error *err) {
+static enum mmul_status probe_devices(struct session *session, struct call *call,
+                                      struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *device = values[OPT_DEVICE].text != NULL ? values[OPT_DEVICE].text : "cpu";
     bool shows = call->command->shows_devices || values[OPT_VERBOSE].number != 0;
@@ -26,7 +27,7 @@ static enum mmul_status probe(struct session *session, struct call *call, struct
         .limit_seconds = probe_limit_seconds,
         .ask_again = call->command->shows_devices,
         .device = shows && strcmp(device, "auto") == 0 ? NULL : device,
-        .waiting = tell_of_waiting,
+        .waiting = print_waiting,
         .context = call};
     call->is_root = session->launcher->is_first; // MPI may later decide otherwise
     return mmul_probe_create(&options, &session->probe, err);
@@ -92,7 +93,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
 enum mmul_status mmul_session_begin(struct session *session, struct call *call,
                                     struct mmul_error *err) {
     if (err->status == MMUL_OK && call->command->needs_mpi) // local commands open no device
-        err->status = probe(session, call, err);
+        err->status = probe_devices(session, call, err);
     enum mmul_status status = start_mpi(!session->launcher->is_present, call, err);
     if (status == MMUL_OK)
         status = create_context(session, call, err);

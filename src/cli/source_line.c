@@ -62,7 +62,7 @@ static size_t byte_of(const char *line, int character) {
 }
 
 // Shortens the line to `most` columns around *column and adjusts *column, which counts from 0.
-static void cut(char *line, int *column, int most) {
+static void cut_around(char *line, int *column, int most) {
     enum { DOTS = 2 };
     for (char *c = line; *c != '\0'; c++)
         *c = *c == '\t' ? ' ' : *c;
@@ -93,7 +93,7 @@ void mmul_print_source_line(FILE *stream, const char *path, const char *failure)
         return;
     }
     if (INDENT + width_of(line) > WIDTH)
-        cut(line, &column, WIDTH - INDENT);
+        cut_around(line, &column, WIDTH - INDENT);
     fprintf(stream, "%*s", INDENT, "");
     for (const char *at = line, *next = line; *at != '\0'; at = next) {
         // Control characters are replaced as elsewhere, except tabs, which appear in both lines.

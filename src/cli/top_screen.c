@@ -29,14 +29,14 @@ struct screen {
 
 static volatile sig_atomic_t stopped_by; // signal that ends the screen; 0 for none
 
-static void stop(int number) {
+static void request_stop(int number) {
     stopped_by = number;
 }
 
 // ------------------------------------------------------------------------------------------- text
 
 // Writes at most `width` columns. A longer text keeps both ends, with ".." between them.
-static void put(int row, int column, int width, const char *text) {
+static void put_text(int row, int column, int width, const char *text) {
     wchar_t line[LINE_MOST];
     if (width <= 0 || row < 0 || row >= LINES)
         return;
@@ -58,7 +58,7 @@ static void put(int row, int column, int width, const char *text) {
 
 static void put_right(int row, int column, int width, const char *text) {
     const int length = (int)strlen(text);
-    put(row, length < width ? column + width - length : column, width, text);
+    put_text(row, length < width ? column + width - length : column, width, text);
 }
 
 // ------------------------------------------------------------------------------------------ ranks
@@ -81,7 +81,7 @@ static void put_cells(int row, const int widths[TOP_COLUMNS], const struct top_c
         if (mmul_top_alignment[c] == 'r')
             put_right(row, at, widths[c], cells->text[c]);
         else
-            put(row, at, widths[c], cells->text[c]);
+            put_text(row, at, widths[c], cells->text[c]);
 }
 
 // Returns the row after the table.
@@ -107,7 +107,7 @@ static int draw_ranks(struct screen *screen, const struct mmul_job_state *job, i
         char text[64];
         snprintf(text, sizeof text, "ranks %d to %d of %d", screen->first_rank,
                  screen->first_rank + shown - 1, job->rank_count);
-        put(row++, 0, COLS, text);
+        put_text(row++, 0, COLS, text);
     }
     return row;
 }
@@ -122,9 +122,9 @@ static void draw_bar(const struct mmul_job_state *job, int row) {
     memset(bar + 1, '.', (size_t)width);
     memset(bar + 1, '#', (size_t)(share * width));
     strcpy(bar + 1 + width, "]");
-    put(row, 0, COLS, bar);
+    put_text(row, 0, COLS, bar);
     mmul_top_state(job, state);
-    put(row, width + 3, COLS - width - 3, state);
+    put_text(row, width + 3, COLS - width - 3, state);
 }
 
 static void draw_curve(const struct screen *screen, const struct mmul_job_state *job, int row,
@@ -142,7 +142,7 @@ static void draw_curve(const struct screen *screen, const struct mmul_job_state 
         snprintf(text, sizeof text, "%s: %.6g to %.6g, from %.0f to %.0f", job->curve_name, least,
                  most, job->curve_turns[0], job->curve_turns[job->curve_count - 1]);
         attron(A_BOLD);
-        put(row, 0, COLS, text);
+        put_text(row, 0, COLS, text);
         attroff(A_BOLD);
         for (int i = 0; i < rows - 1; i++)
             mvaddnwstr(row + 1 + i, 0, cells + i * COLS, COLS);
@@ -158,15 +158,15 @@ static void draw_job(struct screen *screen, const struct mmul_job_state *job) {
              job->command);
     attron(A_REVERSE);
     mvhline(row, 0, ' ', COLS);
-    put(row++, 0, COLS, text);
+    put_text(row++, 0, COLS, text);
     attroff(A_REVERSE);
     draw_bar(job, row++);
     mmul_top_turn(job, text);
     if (text[0] != '\0')
-        put(row++, 0, COLS, text);
+        put_text(row++, 0, COLS, text);
     mmul_top_numbers(job, text);
     if (text[0] != '\0')
-        put(row++, 0, COLS, text);
+        put_text(row++, 0, COLS, text);
     // The table needs a heading, one rank and a blank line; the curve gets the rest.
     int curve = job->curve_count > 1 ? end - row - job->rank_count - 2 : 0;
     const int most = end - row - 5;
@@ -179,7 +179,7 @@ static void draw_job(struct screen *screen, const struct mmul_job_state *job) {
         draw_curve(screen, job, row + 1, curve);
 }
 
-static void draw(struct screen *screen) {
+static void draw_screen(struct screen *screen) {
     const int count = mmul_jobs_count(screen->jobs);
     char keys[128] = "q leaves";
     erase();
@@ -192,48 +192,48 @@ static void draw(struct screen *screen) {
                  count);
     }
     if (count == 0)
-        put(0, 0, COLS, "no job of yours is under way on this machine: waiting for one");
+        put_text(0, 0, COLS, "no job of yours is under way on this machine: waiting for one");
     attron(A_REVERSE);
     mvhline(LINES - 1, 0, ' ', COLS);
-    put(LINES - 1, 0, COLS, keys);
+    put_text(LINES - 1, 0, COLS, keys);
     attroff(A_REVERSE);
     refresh();
 }
 
 // ------------------------------------------------------------------------------------------- keys
 
-static int place_of(const struct mmul_jobs *jobs, const char *id) {
+static int find_job(const struct mmul_jobs *jobs, const char *id) {
     for (int i = 0; i < mmul_jobs_count(jobs); i++)
         if (strcmp(mmul_jobs_get(jobs, i)->id, id) == 0)
             return i;
     return -1;
 }
 
-static void choose(struct screen *screen, int place) {
+static void select_job(struct screen *screen, int place) {
     snprintf(screen->id, sizeof screen->id, "%s", mmul_jobs_get(screen->jobs, place)->id);
     screen->has_ended = false;
     screen->first_rank = 0;
 }
 
 // Refreshes the jobs. A job that ended keeps its last state until another job is selected.
-static enum mmul_status look(struct screen *screen, struct mmul_error *err) {
+static enum mmul_status refresh_jobs(struct screen *screen, struct mmul_error *err) {
     struct mmul_jobs *now = NULL;
     if (mmul_jobs_find(&now, err) != MMUL_OK)
         return err->status;
-    screen->has_ended = screen->id[0] != '\0' && place_of(now, screen->id) < 0;
-    if (screen->has_ended && place_of(screen->jobs, screen->id) >= 0) {
+    screen->has_ended = screen->id[0] != '\0' && find_job(now, screen->id) < 0;
+    if (screen->has_ended && find_job(screen->jobs, screen->id) >= 0) {
         mmul_jobs_destroy(now);
         return MMUL_OK;
     }
     mmul_jobs_destroy(screen->jobs);
     screen->jobs = now;
     if (screen->id[0] == '\0' && mmul_jobs_count(now) > 0)
-        choose(screen, 0);
+        select_job(screen, 0);
     return MMUL_OK;
 }
 
 // Selects the next job, or the first one after a job that ended.
-static enum mmul_status turn_to_next(struct screen *screen, struct mmul_error *err) {
+static enum mmul_status select_next_job(struct screen *screen, struct mmul_error *err) {
     struct mmul_jobs *now = NULL;
     if (mmul_jobs_find(&now, err) != MMUL_OK)
         return err->status;
@@ -243,19 +243,19 @@ static enum mmul_status turn_to_next(struct screen *screen, struct mmul_error *e
     }
     mmul_jobs_destroy(screen->jobs);
     screen->jobs = now;
-    choose(screen, (place_of(now, screen->id) + 1) % mmul_jobs_count(now));
+    select_job(screen, (find_job(now, screen->id) + 1) % mmul_jobs_count(now));
     return MMUL_OK;
 }
 
 // Handles a key. Returns false to leave.
-static bool attend(struct screen *screen, int key, struct mmul_error *err) {
+static bool handle_key(struct screen *screen, int key, struct mmul_error *err) {
     const int page = LINES > 12 ? LINES - 12 : 1;
     switch (key) {
     case 'q':
     case 'Q':
         return false;
     case '\t':
-        return turn_to_next(screen, err) == MMUL_OK;
+        return select_next_job(screen, err) == MMUL_OK;
     case KEY_UP:
         screen->first_rank--;
         return true;
@@ -273,7 +273,7 @@ static bool attend(struct screen *screen, int key, struct mmul_error *err) {
     }
 }
 
-static enum mmul_status show(struct screen *screen, struct mmul_error *err) {
+static enum mmul_status run_screen(struct screen *screen, struct mmul_error *err) {
     bool stays = true;
     cbreak();
     noecho();
@@ -281,10 +281,10 @@ static enum mmul_status show(struct screen *screen, struct mmul_error *err) {
     (void)curs_set(0);
     timeout(TICK_MILLISECONDS);
     while (stays && stopped_by == 0) {
-        draw(screen);
+        draw_screen(screen);
         const int key = getch();
-        stays = attend(screen, key, err);
-        if (stays && look(screen, err) != MMUL_OK)
+        stays = handle_key(screen, key, err);
+        if (stays && refresh_jobs(screen, err) != MMUL_OK)
             stays = false;
     }
     return err->status;
@@ -292,14 +292,14 @@ static enum mmul_status show(struct screen *screen, struct mmul_error *err) {
 
 enum mmul_status mmul_top_screen(const char *id, struct mmul_error *err) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction ours = {.sa_handler = stop}, before[3];
+    struct sigaction ours = {.sa_handler = request_stop}, before[3];
     struct screen screen = {.jobs = NULL};
     setlocale(LC_CTYPE, "");
     screen.is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     snprintf(screen.id, sizeof screen.id, "%s", id != NULL ? id : "");
     if (mmul_jobs_find(&screen.jobs, err) == MMUL_OK && id == NULL &&
         mmul_jobs_count(screen.jobs) > 0)
-        choose(&screen, 0);
+        select_job(&screen, 0);
     if (err->status != MMUL_OK)
         return err->status;
     SCREEN *terminal = newterm(NULL, stdout, stdin);
@@ -311,7 +311,7 @@ enum mmul_status mmul_top_screen(const char *id, struct mmul_error *err) {
     // Restores the terminal after any of these signals, then lets the signal act normally.
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &ours, &before[i]);
-    const enum mmul_status status = show(&screen, err);
+    const enum mmul_status status = run_screen(&screen, err);
     endwin();
     delscreen(terminal);
     mmul_jobs_destroy(screen.jobs);
