@@ -28,7 +28,7 @@ def _fail(status, text, hint=""):
     sys.exit(status)
 
 
-def _place(error, path):
+def _find_line(error, path):
     """Returns the innermost line of the program that led to the error."""
     lines = [line for file, line in ((f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__))
              if file == path]
@@ -62,7 +62,7 @@ def main():
         with mpimatmul.program():
             exec(text, names)  # pylint: disable=exec-used
     except mpimatmul.Error as error:
-        _fail(error.status, _place(error, path) + str(error), error.hint)
+        _fail(error.status, _find_line(error, path) + str(error), error.hint)
 
 
 main()

@@ -42,11 +42,11 @@ def place():
     if _fixed is not None:
         return _fixed
     found = frame()
-    return _shown(found.f_code.co_filename, found.f_lineno) if found else ""
+    return _format_place(found.f_code.co_filename, found.f_lineno) if found else ""
 
 
 @functools.lru_cache(4096)
-def _shown(file, line):
+def _format_place(file, line):
     return f"{os.path.basename(file)}:{line}"
 
 
@@ -79,11 +79,11 @@ def names(kind):
     return known
 
 
-def _outside(trace):
+def _trim_traceback(trace):
     """Returns the traceback without frames of this package and of Python modules it called."""
     if trace is None:
         return None
-    rest = _outside(trace.tb_next)
+    rest = _trim_traceback(trace.tb_next)
     if _is_ours(trace.tb_frame):
         return None if rest and rest.tb_frame.f_globals.get("__name__") == "threading" else rest
     return types.TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
@@ -95,5 +95,5 @@ def trim(error):
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        error.__traceback__ = _outside(error.__traceback__)
+        error.__traceback__ = _trim_traceback(error.__traceback__)
         error = error.__cause__ or error.__context__

@@ -41,7 +41,7 @@ class _Token:
         _program._RELEASED.append(self.number)  # pylint: disable=protected-access
 
 
-def _like(template):
+def _new_value(template):
     """Returns a new value with the structure of the template, without data."""
     made = Value.__new__(Value)
     variables = made.__dict__
@@ -62,7 +62,7 @@ class Late(Value):
         own.update(held=None, crossed=(), corner=None, is_computed=False, _draws=None, _given=(), _template=template,
                    _replayed=replayed)
 
-    def _found(self, name):
+    def _find_attribute(self, name):
         template, new = self._template, self._replayed.new
         value = getattr(template, name)
         if name == "operands":
@@ -77,12 +77,12 @@ class Late(Value):
         return gradients if name == "gradients" else lambda program, ids: gradients.made(program, ids)[index]
 
 
-def _lazy(name):
+def _lazy_property(name):
     key = f"late {name}"
 
     def find(self):
         if key not in self.__dict__:
-            self.__dict__[key] = self._found(name)
+            self.__dict__[key] = self._find_attribute(name)
         return self.__dict__[key]
     return property(find, lambda self, value: self.__dict__.__setitem__(key, value))
 
@@ -90,7 +90,7 @@ def _lazy(name):
 _LAZY = ("operands", "leaves", "gradients", "make")
 _NOT_OWN = (*_LAZY, *(f"late {name}" for name in _LAZY), "token")
 for _name in _LAZY:
-    setattr(Late, _name, _lazy(_name))
+    setattr(Late, _name, _lazy_property(_name))
 
 
 class _Replayed:
@@ -225,9 +225,9 @@ class Record:
                         and s.now(()) is not s.before]
         self.grads = [(slot, slot.grad) for slot, before in self.slots if slot.grad is not before]
         if session().rank == 0:
-            self._bind(recorder)
+            self._bind_sources(recorder)
 
-    def _bind(self, recorder):
+    def _bind_sources(self, recorder):
         """Root: maps leaves, numbers and results of the program to their sources and
         destinations."""
         program, places = self.program, {}
@@ -252,12 +252,13 @@ class Record:
         order = {id(v): n for n, v in enumerate(program.read)}
         bound = {id(leaf): places[id(leaf)] for leaf, _ in (*recorder.held, *recorder.arrays)}
         self.signature = (
-            tuple(self._line(v, order, bound) for v in program.read), tuple(order.get(id(v)) for v in self.holds),
+            tuple(self._describe_value(v, order, bound) for v in program.read),
+            tuple(order.get(id(v)) for v in self.holds),
             tuple((self.sources.index(s), order.get(id(v))) for s, v in self.targets), tuple(self.passed),
-            tuple(self.drawn.values()), len(self.grads), repr(self._shown(self.result, order)))
+            tuple(self.drawn.values()), len(self.grads), repr(self._describe_result(self.result, order)))
 
     @staticmethod
-    def _line(v, order, bound):
+    def _describe_value(v, order, bound):
         given = {i: of[1] for i, of in v._given}
         if id(v) in bound:
             return bound[id(v)], v.shape
@@ -266,13 +267,13 @@ class Record:
                          repr(o) if type(o) is float else order.get(id(o)) for i, o in enumerate(v.operands))
         return v.operation, v.shape, v.integers, v._parameters, v.signal, operands
 
-    def _shown(self, thing, order):
+    def _describe_result(self, thing, order):
         if isinstance(thing, Value):
             return order.get(id(thing.current()), thing.shape)
         if isinstance(thing, (tuple, list)):
-            return [self._shown(part, order) for part in thing]
+            return [self._describe_result(part, order) for part in thing]
         if isinstance(thing, dict):
-            return {key: self._shown(part, order) for key, part in thing.items()}
+            return {key: self._describe_result(part, order) for key, part in thing.items()}
         return thing
 
     def _make_changes(self):
@@ -301,9 +302,9 @@ class Record:
         if not self.reach.holds():
             return False
         self.now = [s.now(given) for s in self.sources]
-        return session().rank != 0 or self._change()
+        return session().rank != 0 or self._change_program()
 
-    def _change(self):
+    def _change_program(self):
         now, is_done = self.now, c.c_bool()
         for (n, _), each in zip(self.held, self.c_held):
             if now[n] is None or now[n].held is None or now[n].is_apart:
@@ -313,7 +314,7 @@ class Record:
         if any(memory is None for memory in memories):
             return False
         for value in self.files:
-            value.make(_Looking(), ())
+            value.make(_FileCheck(), ())
         self.said = {}
         for (n, ahead), places in self.asked.items():
             optimizer = self.reach.optimizers[n]
@@ -333,7 +334,7 @@ class Record:
               c.byref(is_done))
         return is_done.value
 
-    def end_of_it(self):
+    def discard(self):
         """Ends the use of this record for replays."""
         if session().rank == 0:
             self.close()
@@ -369,9 +370,9 @@ class Record:
                 clean()
             else:
                 self.reason = "left"  # the library still uses the record
-        return self._leave(s)
+        return self._apply_effects(s)
 
-    def _leave(self, s):
+    def _apply_effects(self, s):
         known = {id(source.before): value for source, value in zip(self.sources, self.now)
                  if source.before is not None and value is not None}
         turned = {layer: layer._turn - turn for layer, turn in self.layers.items()}
@@ -383,11 +384,11 @@ class Record:
                     made = replayed.late[id(template)] = Late(template, replayed)
                     stays.append(made)
                 else:
-                    made = known[id(template)] = _like(template)
+                    made = known[id(template)] = _new_value(template)
                 made.held, made.token, made.is_computed = number, _Token(number), True
         else:
             for _, template in self.targets:
-                known[id(template)] = _like(template)
+                known[id(template)] = _new_value(template)
         for source, template in self.targets:
             source.put(replayed.new(template))
         for slot, gradient in self.grads:
@@ -397,25 +398,25 @@ class Record:
         for layer, turns in self.drawn.items():
             layer._turn += turns
         self.now = None
-        return self._result(self.result, replayed, s.rank == 0)
+        return self._replay_result(self.result, replayed, s.rank == 0)
 
-    def _result(self, thing, replayed, is_root):
+    def _replay_result(self, thing, replayed, is_root):
         if isinstance(thing, Value):
             if thing.current() is not thing:
                 return thing  # a parameter
             known = replayed.known.get(id(thing))
-            return known if known is not None else replayed.new(thing) if is_root else _like(thing)
+            return known if known is not None else replayed.new(thing) if is_root else _new_value(thing)
         if isinstance(thing, (tuple, list)):
-            return type(thing)(self._result(part, replayed, is_root) for part in thing)
+            return type(thing)(self._replay_result(part, replayed, is_root) for part in thing)
         if isinstance(thing, dict):
-            return {key: self._result(part, replayed, is_root) for key, part in thing.items()}
+            return {key: self._replay_result(part, replayed, is_root) for key, part in thing.items()}
         return thing
 
 
 _TYPES = {"?": lib.BOOL, "q": lib.I64, "l": lib.I64, "d": lib.F64, "f": lib.F32}
 
 
-class _Looking:
+class _FileCheck:
     """Stands in for a program while a file checks that it was not modified."""
 
     @staticmethod
@@ -452,7 +453,7 @@ class _Structure:
         replaced = [old for old in self.records if old.reach.holds()] + self.records[:-_RECORDS]
         self.records = [old for old in self.records if old not in replaced] + [record]
         for old in replaced:
-            old.end_of_it()
+            old.discard()
         return True
 
 
@@ -475,7 +476,7 @@ class Compiled:
         s = session()
         if _program.recorder is not None or s.depth > 0:
             return self._function(*arguments, **named)
-        taken = _Taken()
+        taken = _Arguments()
         arguments, named = taken.take(arguments), taken.take(named)
         arguments, named, given, key = taken.end(arguments, named)
         structure = self._structures.get(key)
@@ -526,7 +527,7 @@ class Compiled:
                           stacklevel=_caller.depth())
 
 
-class _Taken:
+class _Arguments:
     """The arguments of a call: the values among them, and a key that describes all of them."""
 
     def __init__(self):
@@ -540,7 +541,7 @@ class _Taken:
         if isinstance(thing, numpy.ndarray):
             self.given.append(None)
             self.arrays.append((len(self.given) - 1, thing))
-            return _Place(len(self.given) - 1)
+            return _Placeholder(len(self.given) - 1)
         if is_plain(thing):
             self.key.append((type(thing), thing if thing == thing else repr(thing)))
             return thing
@@ -562,7 +563,7 @@ class _Taken:
                 made = arrays(len(self.arrays), lambda: [a for _, a in self.arrays])
             for (i, _), value in zip(self.arrays, made):
                 self.given[i] = value
-            arguments, named = _placed(arguments, self.given), _placed(named, self.given)
+            arguments, named = _fill_placeholders(arguments, self.given), _fill_placeholders(named, self.given)
         made = [v for v in self.given if v.operation is not None or v.gradients is not None]
         if made and (session().size > 1 or any(v.held is None for v in made)):
             persist(*made)
@@ -572,7 +573,7 @@ class _Taken:
         return arguments, named, self.given, tuple(self.key)
 
 
-class _Place:
+class _Placeholder:
     """Placeholder for an array among the arguments."""
     __slots__ = ("index",)
 
@@ -580,13 +581,13 @@ class _Place:
         self.index = index
 
 
-def _placed(thing, given):
-    if type(thing) is _Place:
+def _fill_placeholders(thing, given):
+    if type(thing) is _Placeholder:
         return given[thing.index]
     if type(thing) in (tuple, list):
-        return type(thing)([_placed(part, given) for part in thing])
+        return type(thing)([_fill_placeholders(part, given) for part in thing])
     if type(thing) is dict:
-        return {name: _placed(part, given) for name, part in thing.items()}
+        return {name: _fill_placeholders(part, given) for name, part in thing.items()}
     return thing
 
 

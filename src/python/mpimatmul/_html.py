@@ -12,12 +12,13 @@ def shown(value):
     """Returns HTML with shape, type and location. On root also the first rows and columns, if
     computed."""
     v = value.current()
-    facts = [" &times; ".join(map(str, v.shape)), str(v.dtype), *(fact.translate(_ESCAPED) for fact in _whereabouts(v))]
+    facts = [" &times; ".join(map(str, v.shape)), str(v.dtype),
+             *(fact.translate(_ESCAPED) for fact in _describe_location(v))]
     head = f"<div><b>{type(value).__name__}</b> {', '.join(facts)}</div>"
-    return head + (_table(v) if v.corner is not None else "")
+    return head + (_format_corner(v) if v.corner is not None else "")
 
 
-def _whereabouts(v):
+def _describe_location(v):
     there = begun()
     rank, size = (there.rank, there.size) if there else (0, 1)
     taken = "computed" if v.operands else "read" if v.name is not None else "used"
@@ -37,7 +38,7 @@ def _whereabouts(v):
         yield f"{v.placement}{'' if size == 1 else f' of {size} ranks'}"
 
 
-def _table(v):
+def _format_corner(v):
     """Returns a table of the first matrix."""
     rows, cols = v.corner.shape
     has_more = rows < v.shape[-2] or math.prod(v.shape[:-2]) > 1

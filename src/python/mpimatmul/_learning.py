@@ -62,17 +62,17 @@ def loop(first, end=None):
     _is_looping = True
     try:
         for i in turns:
-            _tell_turn(lib.ScriptTurn(i, turns.start, turns.stop, 0))
+            _report_turn(lib.ScriptTurn(i, turns.start, turns.stop, 0))
             yield i
     finally:
         _is_looping = False
-        _tell_turn(None)
+        _report_turn(None)
 
 
 _is_looping = False
 
 
-def _tell_turn(turn):
+def _report_turn(turn):
     here = begun()
     if here and here.context:
         library.mmul_context_tell_turn(here.context, c.byref(turn) if turn else None)
@@ -84,7 +84,7 @@ class _Gradients:
 
     def __init__(self, y, xs):
         self.y, self.operands = y, [y, *xs]
-        for value in _between(y, xs):
+        for value in _values_between(y, xs):
             cross(value, self)
 
     def value(self, i):
@@ -104,7 +104,7 @@ class _Gradients:
         return program.shared[self]
 
 
-def _between(y, xs):
+def _values_between(y, xs):
     """Returns the values between y and xs: those that y depends on and that depend on one of xs.
     Works without recursion."""
     made_so, seen, waiting, found = {id(x) for x in xs}, set(), [y], []
@@ -125,25 +125,25 @@ def _between(y, xs):
     return found
 
 
-def _flat(x):
-    return [v for part in x for v in _flat(part)] if isinstance(x, (tuple, list)) else [x]
+def _flatten_tuples(x):
+    return [v for part in x for v in _flatten_tuples(part)] if isinstance(x, (tuple, list)) else [x]
 
 
-def _like(x, values):
-    return tuple(_like(part, values) for part in x) if isinstance(x, (tuple, list)) else next(values)
+def _rebuild_tuples(x, values):
+    return tuple(_rebuild_tuples(part, values) for part in x) if isinstance(x, (tuple, list)) else next(values)
 
 
 def grad(y, x):
     """Returns the gradient of y, a value with one element, by a value or by nested tuples of
     values."""
-    leaves = _flat(x)
+    leaves = _flatten_tuples(x)
     if not leaves or not all(isinstance(v, Value) for v in (y, *leaves)):
         raise Error(64, "grad is of a value by values, or tuples of them")
     if math.prod(y.shape) != 1:
         raise Error(65, f"cannot differentiate a value of {' x '.join(map(str, y.shape))}: expected one element",
                     "sum and mean have one")
     gradients = _Gradients(y.current(), [v.current() for v in leaves])
-    return _like(x, iter([gradients.value(i) for i in range(len(leaves))]))
+    return _rebuild_tuples(x, iter([gradients.value(i) for i in range(len(leaves))]))
 
 
 def _backward(self):

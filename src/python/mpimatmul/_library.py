@@ -185,7 +185,7 @@ def sized(struct, **fields):
 NAME = "libmpimatmul.so.0"
 
 
-def _places():
+def _library_paths():
     """Yields possible paths of the library, in this order: MPIMATMUL_LIBRARY alone if set, the
     prefix or build folder around this package, the loader's search path, the folder of the program
     in PATH, pkg-config."""
@@ -210,7 +210,7 @@ def _places():
 
 def _load_library():
     reason = "it is in no place where it was looked for"
-    for place in _places():
+    for place in _library_paths():
         if os.sep in place and not os.path.exists(place) and not os.environ.get("MPIMATMUL_LIBRARY"):
             continue
         try:
@@ -396,7 +396,7 @@ class Session:
         self.rank, self.size = self.meeting.rank, self.meeting.size
         atexit.register(self.close)
         # A child of fork() must not run the exit handlers of MPI and drivers.
-        os.register_at_fork(after_in_child=self._be_in_child)
+        os.register_at_fork(after_in_child=self._after_fork)
         for number in (n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL):
             library.mmul_outputs_abandon_at(int(number))
         self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
@@ -474,7 +474,7 @@ class Session:
         is_alone = self.size == 1 and self.may_move and threading.current_thread() is threading.main_thread()
         begin = time.monotonic()
         if is_alone and likeness not in self.brief:
-            self._compute_apart(work, clean)
+            self._compute_on_thread(work, clean)
         else:
             work()
         self.brief.discard(likeness)
@@ -483,7 +483,7 @@ class Session:
                 self.brief.clear()
             self.brief.add(likeness)
 
-    def _compute_apart(self, work, clean):
+    def _compute_on_thread(self, work, clean):
         job = _Job(work, clean)
         job.start()
         try:
@@ -502,7 +502,7 @@ class Session:
         """Returns true if compute(.., clean) was left before its end."""
         return self.left is not None and self.left.clean == clean
 
-    def _be_in_child(self):
+    def _after_fork(self):
         self.is_here = False
         libc.on_exit(c.cast(libc._exit, c.c_void_p), None)
 

@@ -53,7 +53,7 @@ def say(text):
     sys.stderr.flush()
 
 
-def _ranks(ranks):
+def _format_ranks(ranks):
     """Formats "rank 1", "ranks 1 and 2" or "ranks 1, 2, 3 and 9 others"."""
     known = [str(r) for r in ranks]
     if len(known) == 1:
@@ -81,7 +81,7 @@ class Meeting:
         self.reason = ""  # reason for this rank's end
         self.interrupted = 0  # number of signals during this meeting
 
-    def _tell(self, note, tag):
+    def _send_note(self, note, tag):
         for other in range(self.size):
             if other != self.rank:
                 request = c.c_void_p()
@@ -89,7 +89,7 @@ class Meeting:
                                    c.byref(request))
                 self.sent.append((note, request))
 
-    def _listen(self):
+    def _receive_notes(self):
         there, status = c.c_int(), _Status()
         while True:
             self.mpi.MPI_Iprobe(_ANY, _ANY, self.comm, c.byref(there), c.byref(status))
@@ -109,10 +109,10 @@ class Meeting:
         """Announces the end of this rank and waits until all ranks have done so. Collective. A wait
         in MPI_Finalize instead, while other ranks end the job, sometimes crashes mpirun (4.1)."""
         if self.size > 1:
-            self._tell(_Note(number=self.number, reason=self.reason.encode()[:255]), _ENDED)
+            self._send_note(_Note(number=self.number, reason=self.reason.encode()[:255]), _ENDED)
         nap = 1e-5
         while len(self.ended) < self.size - 1:
-            self._listen()
+            self._receive_notes()
             time.sleep(nap)
             nap = min(1.5 * nap, 5e-3)
 
@@ -138,10 +138,10 @@ class Meeting:
             self.mpi.MPI_Test(c.byref(request), c.byref(done), None)
             if done.value:
                 return
-            self._listen()
+            self._receive_notes()
             now = time.monotonic()
             waited = now - begin
-            if doomed_at is None and (self._gone() or self.interrupted > (waited < limit)):
+            if doomed_at is None and (self._ended_ranks() or self.interrupted > (waited < limit)):
                 doomed_at = now
             # The first rank past the limit asks the others. Of two such ranks the lower one prints.
             asks = waited >= limit and asked_at is None and not any(n.seconds > 0 for n in self.waiting.values())
@@ -149,40 +149,42 @@ class Meeting:
                 asked_at = now
             if asks or (not answered and (self.waiting or doomed_at is not None)):
                 own.seconds, answered = waited if asks else 0, True
-                self._tell(_Note.from_buffer_copy(own), _WAITING)
+                self._send_note(_Note.from_buffer_copy(own), _WAITING)
             if doomed_at is not None and now - doomed_at >= _ANSWER_SECONDS:
-                self._end(own, now - doomed_at)
+                self._abort(own, now - doomed_at)
             elif asked_at is not None and asked_at > 0 and now - asked_at >= _ANSWER_SECONDS:
                 asked_at = 0  # printed
                 self._warn(own, limit)
             time.sleep(0 if waited < 1e-3 else min(waited / 8, 2e-3))
 
-    def _here(self):
+    def _present_ranks(self):
         return sorted({self.rank, *self.waiting})
 
-    def _gone(self):
+    def _ended_ranks(self):
         """Returns the ranks that ended before this meeting."""
         return sorted(r for r, note in self.ended.items() if note.number < self.number)
 
-    def _missing(self):
+    def _missing_ranks(self):
         return [r for r in range(self.size) if r != self.rank and r not in self.waiting]
 
     def _warn(self, own, limit):
-        if self._missing() and self.rank == min([self.rank] + [r for r, n in self.waiting.items() if n.seconds > 0]):
-            here = self._here()
-            say(f"{_ranks(here)} {'has' if len(here) == 1 else 'have'} waited {limit:g} s in {own} for "
-                f"{_ranks(self._missing())}")
+        asking = [r for r, n in self.waiting.items() if n.seconds > 0]
+        if self._missing_ranks() and self.rank == min([self.rank] + asking):
+            here = self._present_ranks()
+            say(f"{_format_ranks(here)} {'has' if len(here) == 1 else 'have'} waited {limit:g} s in {own} for "
+                f"{_format_ranks(self._missing_ranks())}")
 
-    def _end(self, own, seconds):
+    def _abort(self, own, seconds):
         """Ends the job. The lowest waiting rank prints the reason. Other ranks end the job
         themselves if that rank does not."""
-        gone, here = self._gone(), self._here()
-        wait = f"{_ranks(here)} {'waits' if len(here) == 1 else 'wait'}"
+        gone, here = self._ended_ranks(), self._present_ranks()
+        wait = f"{_format_ranks(here)} {'waits' if len(here) == 1 else 'wait'}"
         if not gone:
-            say(f"rank {self.rank} was interrupted, and {wait} for {_ranks(self._missing())} in {own}")
+            say(f"rank {self.rank} was interrupted, and {wait} for {_format_ranks(self._missing_ranks())} in {own}")
         elif self.rank == here[0]:
             reason = self.ended[gone[0]].reason.decode(errors="replace")
-            say(f"{_ranks(gone)} {'has' if len(gone) == 1 else 'have'} ended{f' ({reason})' if reason else ''}, and "
+            say(f"{_format_ranks(gone)} {'has' if len(gone) == 1 else 'have'} ended"
+                f"{f' ({reason})' if reason else ''}, and "
                 f"{wait} for {'it' if len(gone) == 1 else 'them'} in {own}")
         elif seconds < 4 * _ANSWER_SECONDS:
             return

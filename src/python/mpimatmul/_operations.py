@@ -97,7 +97,7 @@ for _name, _operation in (("add", "add"), ("sub", "subtract"), ("mul", "multiply
     setattr(Value, f"__r{_name}__", lambda self, other, o=_operation: _binary(o, other, self))
 
 
-def _times(self, other):
+def _multiply(self, other):
     """Converts bools to floats before they are multiplied by a float, as torch does. The result
     would otherwise count as bools."""
     if isinstance(other, (float, numpy.floating)) and self.current().is_bool:
@@ -105,7 +105,7 @@ def _times(self, other):
     return _binary("multiply", self, other)
 
 
-Value.__mul__ = Value.__rmul__ = _times
+Value.__mul__ = Value.__rmul__ = _multiply
 
 
 def _logical(sign, operation):
@@ -118,19 +118,19 @@ def _logical(sign, operation):
     return of_bools
 
 
-def _inverted(self):
+def _invert(self):
     if not self.current().is_bool:
         raise TypeError("~ is of True and False: x != 0 makes them of numbers")
     return 1 - self
 
 
-Value.__invert__ = _inverted
+Value.__invert__ = _invert
 Value.__and__ = Value.__rand__ = _logical("&", lambda x, y: x * y)
 Value.__or__ = Value.__ror__ = _logical("|", maximum)
 Value.__xor__ = Value.__rxor__ = _logical("^", lambda x, y: x != y)
 
 # Elementwise functions of numpy that have another name here or are operators.
-_OF_NUMPY = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.inv, "logical_not": operator.inv,
+_NUMPY_FUNCTIONS = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.inv, "logical_not": operator.inv,
              "bitwise_and": operator.and_, "logical_and": operator.and_, "bitwise_or": operator.or_,
              "logical_or": operator.or_, "bitwise_xor": operator.xor, "logical_xor": operator.xor,
              "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
@@ -141,14 +141,14 @@ _OF_NUMPY = {"negative": neg, "absolute": abs, "fabs": abs, "invert": operator.i
              "minimum": minimum, **{f.__name__: f for f in (exp, log, log1p, sqrt, tanh, sin, cos)}}
 
 
-def _of_numpy(self, ufunc, method, *operands, out=None, **more):
+def _apply_ufunc(self, ufunc, method, *operands, out=None, **more):
     """Applies a numpy function to values: np.exp(x), and operators of an array and a value. `array
     += value` turns the name into a value."""
     called = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
     in_place = out is not None and len(operands) == 2 and out[0] is operands[0]
     if more or (out is not None and not in_place):
         raise TypeError(f"{called} of values takes no {', '.join(more) or 'out'}: it makes a new value")
-    function = _OF_NUMPY.get(called[3:])
+    function = _NUMPY_FUNCTIONS.get(called[3:])
     if function is None:
         raise TypeError(f"{called} is not of values: {called}(value.numpy()) is an array on root; mm has "
                         "exp, log, sqrt, tanh and the others of mpimatmul-python(7)")
@@ -156,7 +156,7 @@ def _of_numpy(self, ufunc, method, *operands, out=None, **more):
                       for v in operands))
 
 
-Value.__array_ufunc__ = _of_numpy
+Value.__array_ufunc__ = _apply_ufunc
 
 
 def zeros(shape):
@@ -211,12 +211,12 @@ def print(*things, **how):  # pylint: disable=redefined-builtin
     with its shape, a 1 x 1 value as a number. Collective."""
     values = [thing for thing in things if isinstance(thing, Value)]
     found = iter(evaluate_named("print", values) if values else ())
-    shown = [_shown(thing, next(found)) if isinstance(thing, Value) else thing for thing in things]
+    shown = [_format_value(thing, next(found)) if isinstance(thing, Value) else thing for thing in things]
     if rank() == 0:
         builtins.print(*shown, **how)
 
 
-def _shown(value, found):
+def _format_value(value, found):
     if found is None:
         return ""
     if found.size == 1:
@@ -263,7 +263,7 @@ def _are_indices(key):
     return isinstance(key, Value) or (isinstance(key, numpy.ndarray) and key.ndim > 0)
 
 
-def _rows_at(x, ids):
+def _take_rows(x, ids):
     """Returns x[ids] as `take`; a one-axis x gives its elements."""
     if not isinstance(ids, Value):
         ids = numpy.asarray(ids)
@@ -285,7 +285,7 @@ def _rows_at(x, ids):
 
 def _slice(x, key):
     if _are_indices(key):
-        return _rows_at(x.current(), key)
+        return _take_rows(x.current(), key)
     key = key if isinstance(key, tuple) else (key,)
     is_slice = isinstance(key[0], slice) if key else False
     if x.is_row and len(key) == 1 and (is_slice or isinstance(key[0], (int, numpy.integer))) and \
@@ -293,10 +293,10 @@ def _slice(x, key):
         raise Error(64, f"{'a slice' if is_slice else 'an index'} of one axis, which is a row (1 x {x.shape[1]}) here",
                     "x[:, a:b] has elements a to b - 1" if is_slice else "x[0, i] is an element")
     begin, end, step, stay = zip(*[(0, 1, 1, True)] * (4 - x.ndim), *_bounds(key, x.shape))
-    return _without(apply("slice", [x], begin=begin, end=end, step=step), [not s for s in stay[4 - x.ndim:]])
+    return _drop_axes(apply("slice", [x], begin=begin, end=end, step=step), [not s for s in stay[4 - x.ndim:]])
 
 
-def _without(x, dropped):
+def _drop_axes(x, dropped):
     """Removes axes of size 1. A result with one axis stays a row."""
     if not any(dropped):
         return x
@@ -377,18 +377,18 @@ def _along(name, x, axis):
     return along
 
 
-def _place(name, what):
+def _index_reduction(name, what):
     def operation(x, axis=-1, keepdims=False):
         x = as_value(x)
         along = _along(name, x, axis)
-        return _without(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
+        return _drop_axes(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"The place of the {what} element along an axis, which goes unless keepdims=True."
     return operation
 
 
-argmax = _place("argmax", "largest")
-argmin = _place("argmin", "smallest")
+argmax = _index_reduction("argmax", "largest")
+argmin = _index_reduction("argmin", "smallest")
 
 
 def _reduction(name, what):
@@ -401,9 +401,9 @@ def _reduction(name, what):
         if axis is None and x.are_pairs and name in ("sum", "mean"):
             warn(f"{name} is of the differences of all pairs of {x.shape[-1]} x 1 and 1 x {x.shape[-1]}")
         if axis is None:
-            return _without(apply(name, [x], axis=0), [not keepdims] * x.ndim)
+            return _drop_axes(apply(name, [x], axis=0), [not keepdims] * x.ndim)
         along = _along(name, x, axis)
-        return _without(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
+        return _drop_axes(apply(name, [x], axis=along), [not keepdims and i == x.ndim + along for i in range(x.ndim)])
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = f"{what} along an axis (None: all), which stays with size 1 unless keepdims=False."
     return operation

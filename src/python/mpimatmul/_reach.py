@@ -53,9 +53,9 @@ class Reach:
         self._draws, self._names, self._seen = [], {"training", "forward"}, {}
         self._attributes, self._methods = [], []
         self._global_draws = [random.getstate, numpy.random.get_state]
-        self._visit(function)
+        self._search(function)
         for thing in objects:
-            self._visit(thing)
+            self._search(thing)
         self._follow_attributes()
         self._before = self._drawn()
 
@@ -91,7 +91,7 @@ class Reach:
 
     # ------------------------------------------------------------------------------------ search
 
-    def _visit(self, first):
+    def _search(self, first):
         waiting = [first]
         while waiting and self.reason is None:
             thing = waiting.pop()
@@ -101,16 +101,16 @@ class Reach:
             self._seen[id(thing)] = thing
             if len(self._seen) > _MOST:
                 self.reason = "reaches too many objects"
-            waiting += self._look(thing)
+            waiting += self._record(thing)
 
-    def _look(self, thing):
+    def _record(self, thing):
         """Records an object and returns the objects it leads to."""
         if isinstance(thing, Parameter):
             self.parameters.append(thing)
         elif isinstance(thing, Value):
             self.values.append(thing)
         elif isinstance(thing, types.FunctionType):
-            return self._look_at_function(thing)
+            return self._record_function(thing)
         elif isinstance(thing, types.MethodType):
             return [thing.__self__, thing.__func__]
         elif isinstance(thing, (tuple, list)):
@@ -148,7 +148,7 @@ class Reach:
                           for name, f in vars(base).items()
                           if isinstance(f, types.FunctionType) and name not in ("__init__", "__new__", "__del__")]
 
-    def _look_at_function(self, function):
+    def _record_function(self, function):
         if _is_ours(function):
             return []
         names, found = _names_of(function.__code__), []
@@ -178,7 +178,7 @@ class Reach:
             for name, method in list(self._methods):
                 if id(method) not in self._seen and (name in self._names or name.startswith("__")):
                     is_more = True
-                    self._visit(method)
+                    self._search(method)
             for thing, all_count in list(self._attributes):
                 variables = vars(thing)
                 computed = getattr(type(thing), "_COMPUTED", ())
@@ -191,4 +191,4 @@ class Reach:
                     done.add((id(thing), name))
                     is_more = True
                     self._entries.append((variables, name, value))
-                    self._visit(value)
+                    self._search(value)

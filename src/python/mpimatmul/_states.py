@@ -49,7 +49,7 @@ def save_file(tensors, path):
     save_all([(path + b":" + os.fsencode(name), as_value(value)) for name, value in tensors.items()], one_axis=True)
 
 
-def _names(inputs, path):
+def _read_tensor_names(inputs, path):
     """Returns the names of tensors that can become values, after the file's checksums were
     verified. Warns about the others. Root only."""
     file, tensors, names, left = os.fsdecode(path), c.c_void_p(), [], []
@@ -82,7 +82,7 @@ def load_file(path):
     version of the file; checksums are verified if there are any. A tensor that cannot be a value
     (unsupported type, a single number, more than 4 axes) is left out with a warning. Collective."""
     path = as_path(path)
-    values = loads(lambda inputs: [path + b":" + name for name in _names(inputs, path)])
+    values = loads(lambda inputs: [path + b":" + name for name in _read_tensor_names(inputs, path)])
     return {os.fsdecode(name[len(path) + 1:]): value for name, value in values.items()}
 
 

@@ -33,7 +33,7 @@ def count_steps(turn):
     _steps = turn
 
 
-def _tell_read(value, number):
+def _report_number(value, number):
     """Reports to `top` a number that the script reads, by its name or line, and the number of steps
     before."""
     here = begun()
@@ -188,7 +188,7 @@ class Value(Expression):
         with session().together("item", "float"):
             found = evaluate(self)[0]
             number = session().broadcast(c.c_double(0 if found is None else found.item())).value
-        _tell_read(self, number)
+        _report_number(self, number)
         return int(number) if self.integers else number
 
     def __float__(self):
@@ -335,10 +335,10 @@ def arrays(count, read):
         words[:] = [held.ndim, *stack(held.shape)[:4], held.dtype.kind in "bi", is_row, held.dtype == "f8",
                     held.dtype == "?"]
     s.broadcast(told)
-    return [_of_copy(words, held) for words, (held, _) in zip(told, copies or [(None, None)] * count)]
+    return [_value_of_array(words, held) for words, (held, _) in zip(told, copies or [(None, None)] * count)]
 
 
-def _of_copy(told, held):
+def _value_of_array(told, held):
     """Returns the value of root's array copy, from the sizes sent to all ranks."""
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
@@ -382,10 +382,11 @@ def loads(find):
         words[:] = sizes
     s.broadcast(told)
     sources = [source for _, source, _ in found] or [None] * counts[0]
-    return {path: _of_source(words, source, path) for words, source, path in zip(told, sources, text.split(b"\0"))}
+    return {path: _value_of_source(words, source, path)
+            for words, source, path in zip(told, sources, text.split(b"\0"))}
 
 
-def _of_source(told, source, path):
+def _value_of_source(told, source, path):
     value = Value(tuple(told[4 - told[5]:4]), lambda program, _: source.load(program), integers=bool(told[4]),
                   name=os.fsdecode(path), is_row=bool(told[6]), stored=_stored(told[4], told[7]))
     value.is_bool = bool(told[8])

@@ -46,14 +46,14 @@ def manual_seed(seed):
     _random.seed(seed)
 
 
-def _drawn(shape, factor, kind="uniform"):
+def _random_parameter(shape, factor, kind="uniform"):
     """Returns a random parameter: uniform in [-factor, factor), or normal."""
     value = generate(shape, kind, _random.getrandbits(63)) * factor
     value.is_row = len(shape) == 1
     return Parameter(value)
 
 
-def _filled(shape, kind):
+def _filled_parameter(shape, kind):
     value = generate(shape, kind)
     value.is_row = len(shape) == 1
     return Parameter(value)
@@ -123,15 +123,15 @@ class Module:
         super().__setattr__(name, child)
 
     def __call__(self, *arguments, **named):
-        _under_way.append(self)
+        _active_modules.append(self)
         try:
             return self.forward(*arguments, **named)
         except Error as error:
             if not error.names_layer:
-                error.names_layer, error.args = True, (f"{error}, in {_layer_under_way()}",)
+                error.names_layer, error.args = True, (f"{error}, in {_failing_layer()}",)
             raise
         finally:
-            _under_way.pop()
+            _active_modules.pop()
 
     def forward(self, *arguments, **named):
         """Computes the result of the module."""
@@ -209,12 +209,12 @@ class Module:
         """Returns additional text for `print`."""
         return ""
 
-    def _shown_children(self):
+    def _listed_children(self):
         return self.named_children()
 
     def __repr__(self):
         """Shows the layers by name, one per line, as torch does."""
-        lines = [f"({name}): {_shown(child)}" for name, child in self._shown_children()]
+        lines = [f"({name}): {_format_child(child)}" for name, child in self._listed_children()]
         text = self.extra_repr()
         if lines:
             text = "\n" + textwrap.indent("\n".join([text] * bool(text) + lines), "  ") + "\n"
@@ -236,18 +236,18 @@ class Module:
                         "it has learned, model.load_state_dict(mm.load_file('model.safetensors')) has it again")
 
 
-_under_way = []  # modules being called, outermost first
+_active_modules = []  # modules being called, outermost first
 
 
-def _layer_under_way():
+def _failing_layer():
     """Returns the outermost module's name for the innermost module, for errors."""
-    for name, module in _under_way[0].named_modules():
-        if module is _under_way[-1] and name:
+    for name, module in _active_modules[0].named_modules():
+        if module is _active_modules[-1] and name:
             return f"layer '{name}'"
-    return f"a {type(_under_way[-1]).__name__}"
+    return f"a {type(_active_modules[-1]).__name__}"
 
 
-def _shown(child):
+def _format_child(child):
     return repr(child) if isinstance(child, Module) else f"{getattr(child, '__name__', type(child).__name__)}()"
 
 
@@ -258,8 +258,8 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         bound = 1 / math.sqrt(in_features)
-        self.weight = _drawn((out_features, in_features), bound)
-        self.bias = _drawn((out_features,), bound) if bias else None
+        self.weight = _random_parameter((out_features, in_features), bound)
+        self.bias = _random_parameter((out_features,), bound) if bias else None
 
     def forward(self, x):
         """x: (..., inputs)."""
@@ -277,7 +277,7 @@ class Embedding(Module):
     def __init__(self, num_embeddings, embedding_dim):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.weight = _drawn((num_embeddings, embedding_dim), 1, "normal")
+        self.weight = _random_parameter((num_embeddings, embedding_dim), 1, "normal")
 
     def forward(self, ids):
         """ids: (..., n). Returns (..., n, width)."""
@@ -298,7 +298,7 @@ class _Norm(Module):
             raise Error(64, f"{type(self).__name__} over the last {len(sizes)} axes: expected one",
                         "x.reshape(..., -1) makes one of them")
         self.normalized_shape, self.eps, self.elementwise_affine = sizes, eps, elementwise_affine
-        self.weight = _filled(sizes, "ones") if elementwise_affine else None
+        self.weight = _filled_parameter(sizes, "ones") if elementwise_affine else None
 
     def extra_repr(self):
         """Returns size, eps and elementwise_affine."""
@@ -310,7 +310,7 @@ class LayerNorm(_Norm):
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True):
         super().__init__(normalized_shape, eps, elementwise_affine)
-        self.bias = _filled(self.normalized_shape, "zeros") if elementwise_affine and bias else None
+        self.bias = _filled_parameter(self.normalized_shape, "zeros") if elementwise_affine and bias else None
 
     def forward(self, x):
         """Normalizes the last axis."""
@@ -377,7 +377,7 @@ class ModuleList(Module):
     def __iter__(self):
         return (self[i] for i in range(self._count))
 
-    def _shown_children(self):
+    def _listed_children(self):
         return ((str(i), child) for i, child in enumerate(self))
 
 
@@ -394,21 +394,21 @@ class Sequential(ModuleList):
         return x
 
 
-def _is_row_of(mask, rows, keys):
+def _mask_fits(mask, rows, keys):
     return mask.shape[-2] in (1, rows) and mask.shape[-1] in (1, keys)
 
 
-def _as_added(mask):
+def _added_mask(mask):
     """Returns a mask that is added to the scores. A mask of bools is True where a query may
     attend."""
     return where(mask, 0, -math.inf) if mask.is_bool else mask
 
 
-def _both(mask, other):
+def _combine_masks(mask, other):
     """Combines two masks: a query attends if both masks permit it."""
     if mask is None or other is None:
         return mask if other is None else other
-    return mask * other if mask.is_bool and other.is_bool else _as_added(mask) + _as_added(other)
+    return mask * other if mask.is_bool and other.is_bool else _added_mask(mask) + _added_mask(other)
 
 
 # ------------------------------------------------------------------------------------ activations
@@ -638,11 +638,11 @@ class MultiheadAttention(Module):
             raise Error(64, f"dropout of {dropout}: expected 0 to below 1")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self._seed, self._turn = _random.getrandbits(32) if dropout else 0, 0
-        self.in_proj_weight = _drawn((3 * embed_dim, embed_dim), math.sqrt(6 / (4 * embed_dim)))
-        self.in_proj_bias = _filled((3 * embed_dim,), "zeros") if bias else None
+        self.in_proj_weight = _random_parameter((3 * embed_dim, embed_dim), math.sqrt(6 / (4 * embed_dim)))
+        self.in_proj_bias = _filled_parameter((3 * embed_dim,), "zeros") if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
-            self.out_proj.bias = _filled((embed_dim,), "zeros")
+            self.out_proj.bias = _filled_parameter((embed_dim,), "zeros")
 
     def _batches(self, inputs):
         """Returns the inputs as (batch, n, columns); (n, columns) becomes a batch of one."""
@@ -663,7 +663,7 @@ class MultiheadAttention(Module):
         x = linear(x, self.in_proj_weight[columns], None if bias is None else bias[:, columns])
         return x.reshape(*x.shape[:-1], self.num_heads, -1).permute(0, 2, 1, 3)
 
-    def _shown_to(self, query, key, attn_mask, key_padding_mask):
+    def _merge_masks(self, query, key, attn_mask, key_padding_mask):
         """Combines both masks to one of two or four axes, as `attention` takes it. None for no
         mask."""
         batch, heads, rows, keys = *query.shape[:3], key.shape[2]
@@ -671,7 +671,7 @@ class MultiheadAttention(Module):
         if mask is not None:
             if mask.ndim == 3 and mask.shape[0] == batch * heads:
                 mask = mask.reshape(batch, heads, *mask.shape[1:])
-            if not _is_row_of(mask, rows, keys) or (mask.ndim == 3 and mask.shape[0] not in (1, heads)):
+            if not _mask_fits(mask, rows, keys) or (mask.ndim == 3 and mask.shape[0] not in (1, heads)):
                 raise Error(65, f"attn_mask is {' x '.join(map(str, mask.shape))}: expected {rows} x {keys}, or "
                                 f"{batch * heads} x {rows} x {keys}, which is batch * heads in front")
             mask = 1 - mask if mask.is_bool else mask
@@ -681,7 +681,7 @@ class MultiheadAttention(Module):
         if padding.shape != (batch, keys):
             raise Error(65, f"key_padding_mask is {' x '.join(map(str, padding.shape))}: expected {batch} x {keys}")
         padding = padding.reshape(batch, 1, 1, keys)
-        return _both(mask, 1 - padding if padding.is_bool else padding)
+        return _combine_masks(mask, 1 - padding if padding.is_bool else padding)
 
     def _weights(self, query, key, mask, is_causal):
         """Returns the attention weights (batch, heads, n, m) without dropout."""
@@ -705,10 +705,10 @@ class MultiheadAttention(Module):
         need_weights=False. Weights cost time only if their elements are used."""
         is_batch = as_value(query).ndim == 3
         query, key, value = (self._heads(x, i) for i, x in enumerate(self._batches((query, key, value))))
-        mask = self._shown_to(query, key, attn_mask, key_padding_mask)
+        mask = self._merge_masks(query, key, attn_mask, key_padding_mask)
         rows, keys = query.shape[-2], key.shape[-2]
         if is_causal and rows != keys:
-            mask = _both(mask, arange(keys) <= arange(rows).reshape(rows, 1))
+            mask = _combine_masks(mask, arange(keys) <= arange(rows).reshape(rows, 1))
         is_causal, drops = is_causal and rows == keys, self.training and self.dropout > 0
         weights = self._weights(query, key, mask, is_causal) if need_weights or drops else None
         if drops:

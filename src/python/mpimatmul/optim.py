@@ -31,16 +31,16 @@ __getattr__ = _names.missing_from(__name__, __all__)
 sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 
 
-def _at_least_0(name, number):
+def _check_not_negative(name, number):
     if not number >= 0:
         raise ArgumentError(64, f"{name} of {number}: expected 0 or more")
 
 
-def _checked(options):
+def _check_options(options):
     """Refuses the values that torch refuses."""
     for name, number in options.items():
         if name in ("lr", "eps", "weight_decay", "momentum"):
-            _at_least_0(name, number)
+            _check_not_negative(name, number)
     for i, beta in enumerate(options.get("betas", ())):
         if not 0 <= beta < 1:
             raise ArgumentError(64, f"betas[{i}] of {beta}: expected 0 to below 1")
@@ -74,7 +74,7 @@ class _Optimizer:
         if len({id(p) for p in given} | known) < len(given) + len(known):
             raise ArgumentError(64, "a parameter is in the groups of an optimizer twice")
         made = {**options, **group, "params": given}
-        _checked(made)
+        _check_options(made)
         self.param_groups.append(made)
         self.params += given
 
@@ -205,9 +205,9 @@ class Adam(_Optimizer):
                 group["lr"] / (1 - first ** turn))
 
     def _step(self, p, g, remembered, form, numbers):
-        return self._moved(p, g + p * numbers[6] if form[0] else g, remembered, numbers)
+        return self._apply_moments(p, g + p * numbers[6] if form[0] else g, remembered, numbers)
 
-    def _moved(self, p, g, remembered, numbers):
+    def _apply_moments(self, p, g, remembered, numbers):
         """Moves by the mean of the gradients over the root of the mean of their squares."""
         first, rest, second, rest_of_squares, unbias, eps, _, rate = numbers
         m = remembered["exp_avg"] = remembered["exp_avg"] * first + g * rest
@@ -231,7 +231,7 @@ class AdamW(Adam):
         return tuple(numbers)
 
     def _step(self, p, g, remembered, form, numbers):
-        return self._moved(p * numbers[6], g, remembered, numbers)
+        return self._apply_moments(p * numbers[6], g, remembered, numbers)
 
 
 class DiLoCo:
@@ -279,7 +279,7 @@ class DiLoCo:
         self._seen = [a + b for a, b in zip(self._seen, seen)]
         self.windows = [a + b for a, b in zip(self.windows, seen)]
         self.turn += 1
-        return self._end(losses) if self.turn % self.turns == 0 else None
+        return self._end_turns(losses) if self.turn % self.turns == 0 else None
 
     def _begin(self):
         """Replicates the state of the training on all nodes."""
@@ -320,7 +320,7 @@ class DiLoCo:
         for p, leaf in zip(self.inner.params, copy[0]):
             p.put(leaf)
 
-    def _end(self, loss):
+    def _end_turns(self, loss):
         """Makes the outer step and returns the mean of the losses."""
         moved = [i for i, p in enumerate(self.inner.params) if p.current().is_apart]
         with no_grad():
