@@ -233,7 +233,7 @@ _ELEMENTS = frozenset(_COMPARISONS + (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "where",
     "clip", "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "tanh", "silu", "softplus",
     "sin", "cos", "gelu", "gelu_tanh", "erf", "arctan", "expm1", "floor", "ceil", "round", "sign", "isnan"))
-# Operations whose result holds integers if the operand does.
+# Operations that return integers for integer operands.
 _MOVES = ("slice", "reshape", "permute", "sort", "take", "transpose")
 # A one-axis operand gives a one-axis result, except for these operations.
 _NO_ROWS = ("matmul", "reshape", "permute", "transpose", "concat", "take", "cross_entropy", "mse",
