@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Devices first (named ones, then automatic ones), cores second. Opens nothing; only the hint for a
-// GPU that is not there looks at the machine. And the text of `--device @FILE`, for one rank at a time: such files have
-// tens of lines.
+// Assigns devices first (named ones, then automatic ones), cores second, and parses the text of
+// `--device @FILE`. Opens no device. Only the hint for a missing GPU reads the machine's PCI bus.
+// The device file is parsed again for each rank, because such files have tens of lines.
 #include "exec/setup/assign.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static bool is_taken(const struct assigning *s, int device) {
     return false;
 }
 
-// PCI order; devices without an address come after those with one, in the probe's order.
+// Orders devices by PCI address. Devices without an address come last, in the probe's order.
 static bool comes_before(const struct assigning *s, int a, int b) {
     const char *left = s->devices[a].pci, *right = s->devices[b].pci;
     if ((left[0] == '\0') != (right[0] == '\0'))
@@ -39,7 +39,7 @@ static bool comes_before(const struct assigning *s, int a, int b) {
     return order != 0 ? order < 0 : a < b;
 }
 
-// The k-th usable GPU in PCI order; -1 when there are fewer.
+// Returns the k-th usable GPU in PCI order, or -1 if there are fewer.
 static int find_gpu(const struct assigning *s, int k) {
     for (int i = 0; i < s->device_count; i++) {
         int before = 0;
@@ -69,7 +69,7 @@ static bool contains_word(const char *text, const char *part) {
     return false;
 }
 
-// By id "P:D", by "pci:BDF", else by a part of the name, usable devices first.
+// Finds a device by id "P:D", by "pci:BDF", else by a part of its name. Usable devices come first.
 static int find_named(const struct assigning *s, const char *name) {
     for (int i = 0; i < s->device_count; i++)
         if (strcmp(s->devices[i].id, name) == 0 ||
@@ -94,8 +94,9 @@ static bool is_gpu_name(const char *name) {
     return strcmp(name, "gpu") == 0 || strncmp(name, "gpu:", 4) == 0;
 }
 
-// What other programs call a device, as it is called here: "cuda:1" is "gpu:1"; "pocl" is what begins
-// to say why a device is left alone. "" when nothing is near. Returns `text`.
+// Translates a name that other programs use: "cuda:1" becomes "gpu:1". A name that begins the
+// reason for which a device is left alone ("pocl") gives that device's id. Returns "" if no name is
+// near. The result is `text`, a literal, or borrowed from the devices.
 static const char *nearest_name(const struct assigning *s, const char *name, char text[static 64]) {
     static const char *const gpus[] = {"cuda", "nvidia", "hip", "rocm", "amd", "opencl"};
     static const char *const words[] = {"auto", "cpu", "gpu", "reference", NULL};
@@ -113,7 +114,7 @@ static const char *nearest_name(const struct assigning *s, const char *name, cha
     return found != NULL ? found : "";
 }
 
-// A card without a driver, or no card.
+// Says if the machine has a card without a driver, or no card at all.
 static void hint_at_driver(struct mmul_error *err) {
     struct mmul_card card;
     if (mmul_cards_find("/sys/bus/pci/devices", &card, 1) > 0)
@@ -152,7 +153,7 @@ static void take(struct assigning *s, int i, int device) {
                    device < 0 ? "cpu" : s->devices[device].id);
 }
 
-// "gpu" and "gpu:K".
+// Assigns "gpu" (the next free one) or "gpu:K".
 static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
                                  struct mmul_error *err) {
     int64_t k;
@@ -171,7 +172,7 @@ static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
     return MMUL_OK;
 }
 
-// A device around another one, which must be there; the text stays whole.
+// Assigns a device that wraps another one. The innermost device must exist. The name is kept whole.
 static enum mmul_status take_wrapped(struct assigning *s, int i, const char *inner,
                                      struct mmul_error *err) {
     const char *text = s->requests[i].device;
@@ -225,13 +226,14 @@ static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *e
 
 // --------------------------------------------------------------------------------------- cores
 
-// Ranks that compute on the CPU, be it through OpenCL.
+// Returns true if the rank computes on the CPU, directly or through OpenCL.
 static bool computes_on_cpu(const struct assigning *s, int i) {
     int device = s->out[i].device_index;
     return device < 0 || s->devices[device].type == MMUL_DEVICE_CPU;
 }
 
-// Cores [begin, end) of part `index` of `parts`; more parts than cores share them.
+// Sets the range [begin, end) of cores for part `index` of `parts`. If there are more parts than
+// cores, parts share cores.
 static void part_of(int cores, int parts, int index, int *begin, int *end) {
     if (parts > cores) {
         *begin = index % cores;
@@ -249,7 +251,8 @@ static void give_part(struct mmul_assignment *to, const int *cores, int begin, i
     to->bind = true;
 }
 
-// The cgroup grants time, not cores: threads follow it, binding would only hurt.
+// Limits the threads to the cgroup's quota. A quota grants time, not cores, so the rank is not
+// bound: binding would only slow it down.
 static void obey_quota(const struct assigning *s, struct mmul_assignment *to, int cores) {
     double quota = s->topology->cpu_quota;
     if (!(quota > 0) || quota >= cores)
@@ -259,7 +262,7 @@ static void obey_quota(const struct assigning *s, struct mmul_assignment *to, in
     to->bind = false;
 }
 
-// A mask the user chose is shared by the ranks that have the same one.
+// Keeps a CPU mask that the user chose. Ranks with an equal mask divide its cores among them.
 static void obey_user(const struct assigning *s, int i) {
     int same = 0, cores = 0;
     for (int j = 0; j < s->ranks; j++)
@@ -275,7 +278,7 @@ static void obey_user(const struct assigning *s, int i) {
     s->out[i].bind = false;
 }
 
-// What the user asked for goes before what was computed.
+// Applies the user's requests, which override the computed assignment.
 static void obey_wishes(const struct assigning *s, int i) {
     const struct mmul_assign_request *wish = &s->requests[i];
     struct mmul_assignment *to = &s->out[i];
@@ -289,7 +292,8 @@ static void obey_wishes(const struct assigning *s, int i) {
     to->threads = to->threads > 0 ? to->threads : 1;
 }
 
-// A CPU rank falls back where it is; the others as if all ranks were on the CPU.
+// Sets the cores for a fallback to the CPU. A CPU rank keeps its cores. Any other rank gets its
+// share as if all ranks of the node computed on the CPU.
 static void assign_fallback(const struct assigning *s, int i, const int *cores, int count) {
     struct mmul_assignment *to = &s->out[i];
     const struct mmul_assign_request *wish = &s->requests[i];
@@ -307,7 +311,7 @@ static void assign_fallback(const struct assigning *s, int i, const int *cores, 
 }
 
 static void assign_cores(struct assigning *s) {
-    int cores[MMUL_CORES_MAX]; // that can be given away
+    int cores[MMUL_CORES_MAX]; // assignable cores
     int count = 0, cpu_ranks = 0, next_cpu = 0, next_gpu = 0;
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
         if (mmul_cpuset_has(&s->topology->core_lead, unit))
@@ -333,7 +337,7 @@ static void assign_cores(struct assigning *s) {
 
 // --------------------------------------------------------------------------------------- notes
 
-// Who else computes with what rank i computes with.
+// Notes the other ranks that compute on the same device as rank i.
 static void note_sharing(struct assigning *s, int i) {
     struct mmul_text others = {0};
     int device = s->out[i].device_index;
@@ -368,7 +372,7 @@ enum { LINE_BYTES = 1024 };
 
 struct line {
     char host[64], devices[LINE_BYTES];
-    double weight; // negative: none
+    double weight; // negative: none given
 };
 
 static enum mmul_status malformed(const char *path, int number, struct mmul_error *err) {
@@ -376,7 +380,7 @@ static enum mmul_status malformed(const char *path, int number, struct mmul_erro
                      path, number);
 }
 
-// Splits one line; an empty one has an empty host.
+// Splits one line. An empty line gives an empty host.
 static enum mmul_status parse_line(const char *path, int number, char *text, struct line *line,
                                    struct mmul_error *err) {
     char *words[4] = {NULL}, *rest = NULL;
@@ -399,7 +403,8 @@ static enum mmul_status parse_line(const char *path, int number, char *text, str
     return MMUL_OK;
 }
 
-// The index-th device of the comma list, or NULL; `index` goes down by those passed over.
+// Returns the index-th device of the comma-separated list, or NULL. Decrements `index` by the
+// devices that were skipped.
 static const char *pick_device(char *devices, int *index) {
     char *rest = NULL;
     for (char *one = strtok_r(devices, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest))

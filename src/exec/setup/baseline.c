@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Times OpenBLAS on all cores of root's node, in a child process: BLAS threads keep the mask and
-// the number they were started with, and root's own are bound to root's part of the node.
-// The child makes no MPI call. Says nothing of files, checks or other nodes.
+// Times OpenBLAS on all cores of root's node in a child process. A child is needed because BLAS
+// threads keep the affinity mask and thread count they were started with, and root is bound to its
+// part of the node. The child makes no MPI call. The baseline covers neither files nor checks nor
+// other nodes.
 #include "exec/setup/baseline.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ struct job {
     struct mmul_buffer *a, *b, *c; // (m, k), (k, n), (m, n), without gaps
 };
 
-// What the child sends: the seconds of one multiplication, or a failure.
+// Message from the child: the seconds of one multiplication, or an error.
 struct answer {
     double seconds;
     struct mmul_error error;
@@ -34,7 +35,7 @@ struct answer {
 static enum mmul_status create_matrix(struct job *job, int64_t rows, int64_t cols, uint64_t seed,
                                       struct mmul_buffer **buffer, struct mmul_error *err) {
     const struct mmul_shape shape = {1, 1, rows, cols};
-    float *memory = NULL; // the process ends with it
+    float *memory = NULL; // never freed: the child process exits soon
     enum mmul_status status = MMUL_ALLOCATE_RAW(memory, rows * cols, "the baseline's matrix", err);
     if (status != MMUL_OK)
         return status;
@@ -79,13 +80,14 @@ static enum mmul_status multiply(struct job *job, double *seconds, struct mmul_e
 }
 
 static void send_answer(int fd, const struct answer *answer) {
-    if (write(fd, answer, sizeof *answer) != (ssize_t)sizeof *answer) // below PIPE_BUF: whole
+    // below PIPE_BUF: written whole
+    if (write(fd, answer, sizeof *answer) != (ssize_t)sizeof *answer)
         _exit(1);
 }
 
 static void work_and_exit(struct job *job, int fd) {
     struct answer answer = {.seconds = 0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for the answers of an orphan
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // an orphan's answers would have no reader
     enum mmul_status status = prepare(job, &answer.error);
     for (int i = 0; status == MMUL_OK && i < job->baseline->warmup + job->baseline->runs; i++) {
         status = multiply(job, &answer.seconds, &answer.error);
@@ -138,7 +140,7 @@ static enum mmul_status run_child(struct job *job, double *seconds, struct mmul_
     return status;
 }
 
-// Every core, but fewer threads where the control group grants less time than that.
+// Returns the number of cores, or fewer if the cgroup's CPU quota grants less time than that.
 static int threads_of(const struct mmul_topology *topology) {
     int cores = mmul_cpuset_count(&topology->core_lead);
     if (topology->cpu_quota > 0 && topology->cpu_quota < cores)

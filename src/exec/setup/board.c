@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A job as others see it, kept between runs, and its file. Curves that have no room are thinned out: every other point
-// goes, and only every other one is kept from then on.
+// State of a job as other processes see it, kept between runs, and the file it is written to. A
+// curve that is full is thinned out: every other point is dropped, and the sampling stride doubles.
 #include "exec/setup/board.h"
 
 #include <math.h>
@@ -14,19 +14,20 @@
 #include "exec/setup/context.h"
 #include "io/job_file.h"
 
-static const double POST_SECONDS = 0.5, CROWD = 500; // ranks for which a second is enough
+// Seconds between two writes of the file. With more ranks the interval is size / CROWD seconds.
+static const double POST_SECONDS = 0.5, CROWD = 500;
 
 struct mmul_board {
     struct mmul_job_state job; // with its ranks
     struct mmul_job_file file;
-    double loop_begin;                 // clock: of the loop at hand
-    int64_t first_turn, first_windows; // of it
-    int64_t printed;                   // numbers of the curve so far ...
-    int64_t every;                     // ... of which one in so many is a point of it
-    bool is_loss;                      // its name says so
+    double loop_begin;                 // clock: begin of the current loop
+    int64_t first_turn, first_windows; // at its begin
+    int64_t printed;                   // values of the curve that were printed so far
+    int64_t every; // sampling stride: one printed value in `every` becomes a point
+    bool is_loss;  // the curve's name contains "loss"
 };
 
-// A node's alone is a part of a job.
+// Returns true on root, except for a node context: the whole context already publishes its job.
 static bool is_posted(const struct mmul_context *context) {
     return context->comm->rank == 0 && context->whole == NULL;
 }
@@ -80,7 +81,7 @@ struct mmul_job_state *mmul_board_job(struct mmul_context *context) {
     return board != NULL ? &board->job : NULL;
 }
 
-// What jobs that were killed have left goes.
+// Opens the job file, and removes the files of jobs that were killed.
 static enum mmul_status open_file(struct mmul_board *board, double begin, struct mmul_error *err) {
     struct mmul_jobs *others = NULL;
     struct mmul_error ignored;
@@ -97,7 +98,7 @@ void mmul_board_post(struct mmul_context *context, double now) {
     if (board == NULL ||
         (board->file.path[0] == '\0' && open_file(board, context->begun_at, &ignored) != MMUL_OK) ||
         mmul_job_file_store(&board->file, &board->job, now, &ignored) != MMUL_OK) {
-        context->posted_at = INFINITY; // not tried again
+        context->posted_at = INFINITY; // no further attempts
         mmul_board_destroy(context);
     }
 }
@@ -186,7 +187,7 @@ void mmul_board_number(struct mmul_context *context, const char *name, double va
     while (at < job->number_count &&
            strncmp(job->numbers[at].name, name, sizeof job->numbers[at].name - 1) != 0)
         at++;
-    if (at == MMUL_JOB_NUMBERS) { // the one that was there first goes
+    if (at == MMUL_JOB_NUMBERS) { // drop the oldest number
         memmove(job->numbers, job->numbers + 1, (MMUL_JOB_NUMBERS - 1) * sizeof *job->numbers);
         at--;
     } else if (at == job->number_count) {

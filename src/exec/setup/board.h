@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What root says of its jobs to others of this user on its machine (io/job_file.h): one board per context, from its
-// first job to its end. A job never fails for it, and says nothing where it cannot.
+// Job status that root publishes for other processes of this user on its machine (io/job_file.h). A
+// context has one board, from its first job to its end. A failure of the board never fails a job:
+// the status is then not published.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -8,22 +9,26 @@
 struct mmul_context;
 struct mmul_board;
 
-// May be written again: it is root's, and half a second is over since the context was made or it was written last.
+// Returns true on root if the interval since the last write, or since the context was made, is
+// over. The interval is half a second, longer with more than 250 ranks.
 bool mmul_board_is_due(const struct mmul_context *context, double now);
 
-// What stands there, to be changed, with all ranks of the cluster; NULL: there is none here.
+// Returns the job's state, to be changed by the caller, with all ranks of the cluster. NULL: this
+// rank has no board.
 struct mmul_job_state *mmul_board_job(struct mmul_context *context);
 
-// Writes it, whether or not it is due; the job of the board.
+// Writes the board's job to its file, due or not.
 void mmul_board_post(struct mmul_context *context, double now);
 
-// What root does before it has anything to tell of: "plan"; written where it is due.
+// Sets the phase of root before a run has progress to report, such as "plan". Writes the file if it
+// is due.
 void mmul_board_enter(struct mmul_context *context, const char *phase);
 
-// Of the outermost loop of a text; NULL: none is at hand. `windows`: that its batches have taken so far.
+// Records the current iteration of a script's outermost loop, and derives its rate and remaining
+// time. NULL: no loop is running.
 void mmul_board_turn(struct mmul_context *context, const struct mmul_script_turn *turn);
 
-// A number that a job has printed.
+// Records a number that a job has printed.
 void mmul_board_number(struct mmul_context *context, const char *name, double value);
 
 void mmul_board_destroy(struct mmul_context *context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Calibration as a decision of all ranks: look up what is stored, measure what is not, tell
-// everybody. How a device is timed is exec/setup/measure's, how a link is comm/link's, what a profile
-// holds exec/setup/profile's business.
+// Calibration as a decision of all ranks: look up stored results, measure missing ones, share them.
+// measure.c times a device, comm/link.c times a link, and profile.c knows the contents of a
+// profile.
 #include "exec/setup/calibrate.h"
 
 #include <math.h>
@@ -19,26 +19,26 @@
 #include "host/cgroup.h"
 #include "io/profile_file.h"
 
-// Briefly, all links together take 8 + 3 budgets.
+// A brief measurement of all links takes 8 + 3 budgets: 8 root links, then the ring.
 static const struct mmul_link_limits brief = {.budget_seconds = 0.02,
                                               .most_bytes = 4 << 20,
                                               .most_root_links = 8},
                                      thorough = {.budget_seconds = 0.2, .most_bytes = 16 << 20};
 
-// In which products are computed.
+// Element types in which products are computed.
 enum { TYPES = 2 };
 static const enum mmul_dtype types[TYPES] = {MMUL_F32, MMUL_F64};
 
 struct calibration {
     struct mmul_context *context;
     const struct mmul_calibrate_options *options;
-    struct mmul_speed speed; // this rank's
-    unsigned missing;        // types that are measured
+    struct mmul_speed speed; // of this rank
+    unsigned missing;        // bit set of the types to measure
 };
 
 // ---------------------------------------------------------------------------------- descriptions
 
-// What the others need to know of a rank, whose device may have been replaced.
+// Description of a rank for all others. Its device may have been replaced.
 struct description {
     char device_name[128], cores[64];
     struct mmul_device_info device;
@@ -65,7 +65,7 @@ static struct description describe(const struct mmul_context *context,
     return mine;
 }
 
-// Collective: this rank's device and speed to all, into the cluster.
+// Collective. Copies the device and speed of every rank into the cluster.
 static enum mmul_status share_description(const struct mmul_context *context,
                                           const struct mmul_speed *speed, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
@@ -111,7 +111,7 @@ static void take_links(struct mmul_cluster *cluster, const struct mmul_recalled 
         set_links(&cluster->nodes[node], none, none, MMUL_SPEED_NONE);
 }
 
-// Of some ranks.
+// Clears the rates of one type on all ranks, if only some ranks have them.
 static void forget_rates(struct mmul_cluster *cluster, enum mmul_dtype dtype) {
     for (int rank = 0; rank < cluster->size; rank++) {
         struct mmul_rank_info *info = &cluster->ranks[rank];
@@ -122,7 +122,8 @@ static void forget_rates(struct mmul_cluster *cluster, enum mmul_dtype dtype) {
     }
 }
 
-// What all know already of one type stays where another one is not stored.
+// Takes the stored speeds if every rank has all needed types. Otherwise a type stays only if all
+// ranks know it already.
 static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all,
                         unsigned needed) {
     bool have = true;
@@ -141,7 +142,8 @@ static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled
     }
 }
 
-// Collective: speeds and links from profiles into the cluster, each kind whole or not at all.
+// Collective. Copies speeds and links from the profiles into the cluster. Each of the two is taken
+// for all ranks or for none.
 static enum mmul_status recall(const struct calibration *c, struct mmul_error *err) {
     const struct mmul_comm *comm = c->context->comm;
     struct mmul_cluster *cluster = c->context->cluster;
@@ -166,7 +168,7 @@ int64_t mmul_calibrate_memory(const struct mmul_context *context) {
     return node->memory_available_bytes / node->rank_count / 2;
 }
 
-// Of a quota that the node's CPU ranks can feel; 0: none.
+// Returns the period of a CPU quota that limits the node's CPU ranks. 0: there is none.
 static double quota_period(const struct mmul_context *context) {
     const struct mmul_cluster *cluster = context->cluster;
     struct mmul_cgroup_limits granted;
@@ -211,7 +213,8 @@ static enum mmul_status warm_up(const struct calibration *c, struct mmul_error *
 }
 
 static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
-    static const double most_seconds = 60; // of one call; products are expected to take 2 s at most
+    // limit of one call; a product is expected to take at most 2 s
+    static const double most_seconds = 60;
     const double given = c->options->device_timeout_seconds;
     const struct mmul_watched measuring = {.device = c->context->device,
                                            .work = measure_device,
@@ -223,8 +226,8 @@ static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
     return mmul_watch(&measuring, err);
 }
 
-// One measurement, and one more on the next device if the first or its warm-up fails. Collective
-// over the node: none of its ranks builds kernels any more when the first begins to measure.
+// Measures once, and once more on the next device if the measurement or the warm-up fails.
+// Collective over the node: no rank of it builds kernels once the first begins to measure.
 static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_error *err) {
     struct mmul_error of_barrier;
     enum mmul_status status = warm_up(c, err);
@@ -243,7 +246,7 @@ static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_er
     return status == MMUL_OK ? measure(c, err) : status;
 }
 
-// Collective: those types that are wanted and not known of everybody.
+// Collective. Measures the types that are needed and not known of every rank.
 static enum mmul_status measure_devices(struct calibration *c, struct mmul_error *err) {
     for (int i = 0; i < TYPES; i++)
         if (c->options->depth == MMUL_CALIBRATE_THOROUGH ||
@@ -253,12 +256,12 @@ static enum mmul_status measure_devices(struct calibration *c, struct mmul_error
     return status == MMUL_OK ? share_description(c->context, &c->speed, err) : status;
 }
 
-// Collective: leaders measure, and root tells everybody.
+// Collective. The leaders measure the links, and root broadcasts them.
 static enum mmul_status measure_links(const struct calibration *c, struct mmul_error *err) {
     const struct mmul_comm *comm = c->context->comm;
     struct mmul_cluster *cluster = c->context->cluster;
     const int count = cluster->node_count;
-    struct mmul_link *links = NULL; // with root, then around the ring
+    struct mmul_link *links = NULL; // links with root, then links around the ring
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(links, 2 * count, "links", err), err);
     if (status == MMUL_OK && comm->node_rank == 0)
@@ -275,7 +278,8 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
     return status;
 }
 
-// Collective: leaders measure what the links cost their computing, and all are told.
+// Collective. The leaders measure the cost of traffic for their computing, and share it with all
+// ranks.
 static enum mmul_status measure_traffic(struct calibration *c, struct mmul_error *err) {
     enum mmul_status status = mmul_traffic_cost_measure(
         c->context, c->options->depth == MMUL_CALIBRATE_THOROUGH, &c->speed, err);
@@ -285,7 +289,8 @@ static enum mmul_status measure_traffic(struct calibration *c, struct mmul_error
 
 // ---------------------------------------------------------------------------------------- types
 
-// Collective: who has a device without one of the types takes its successor, before there are shares.
+// Collective. Replaces each device that lacks one of the types by its successor, before shares are
+// computed.
 static enum mmul_status replace_poor(struct calibration *c, struct mmul_error *err) {
     const struct mmul_cluster *cluster = c->context->cluster;
     enum mmul_status status = MMUL_OK;
@@ -329,7 +334,7 @@ enum mmul_status mmul_calibrate(struct mmul_context *context,
         .context = context, .options = options, .speed = {.origin = MMUL_SPEED_NONE}};
     const struct mmul_cluster *cluster = context->cluster;
     const struct mmul_rank_info *known = &cluster->ranks[context->comm->rank];
-    if (strcmp(known->device_name, context->device_name) == 0) // it still is the same one
+    if (strcmp(known->device_name, context->device_name) == 0) // not replaced since
         c.speed = known->speed;
     enum mmul_status status = share_description(context, &c.speed, err);
     if (status != MMUL_OK)
