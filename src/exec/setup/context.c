@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Warnings and warm-up of a context. Creating one is exec/setup/discover's work, replacing its device
-// exec/setup/fallback's.
+// Warnings and warm-up of a context. Creating one is the work of discover.c, replacing its device
+// that of fallback.c.
 #include "exec/setup/context.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static bool has_line(const char *const *lines, int count, const char *line) {
     return count > 0;
 }
 
-// Cuts `text` at its line ends; lines point into it. The same line of several ranks is one.
+// Cuts `text` at its line ends. The lines point into it. Equal lines of several ranks become one.
 static enum mmul_status cut_lines(char *text, const char ***lines, int *count,
                                   struct mmul_error *err) {
     int found = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a rank keeps between jobs: its communicators, the cluster, its device and its warnings.
+// State that a rank keeps between jobs: communicators, cluster, device and warnings.
 #pragma once
 
 #include <stdatomic.h>
@@ -18,58 +18,58 @@
 
 struct mmul_context {
     struct mmul_comm *comm;            // owned
-    struct mmul_cluster *cluster;      // owned; the same on all ranks
-    struct mmul_device *device;        // owned; this rank's
+    struct mmul_cluster *cluster;      // owned; equal on all ranks
+    struct mmul_device *device;        // owned; of this rank
     atomic_flag replacing;             // held while `device` changes; see exec/setup/fallback.h
-    char device_name[128];             // what it was opened as
-    struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
-    int fallback_threads;              // ... and with how many threads
+    char device_name[128];             // name it was opened by
+    struct mmul_cpuset fallback_cores; // cores and threads of the CPU after a fallback
+    int fallback_threads;
     bool fallback_bind;
-    int replacements; // how often the device was replaced
-    double warm
-        [MMUL_DTYPES]; // of a type: products of m n k at most whose kernels the device has built
-    double warm_up_seconds;         // what that took
-    double begun_at, posted_at;     // clock: when it was made; when its board was written last
-    struct mmul_board *board;       // owned, root's: what others see of its jobs; NULL: nothing yet
-    struct mmul_effort *effort;     // owned; of a node's alone the whole one's
-    struct mmul_startup startup;    // of the next run, so far
-    struct mmul_stopwatch watch;    // of these; stands during a run
-    bool chosen;                    // the device, by `auto`: nobody named it
-    bool profile_warned;            // a profile that cannot be used was warned of
-    struct mmul_device_test *tests; // owned; of all ranks' devices, NULL: not tested
+    int replacements;               // number of times the device was replaced
+    double warm[MMUL_DTYPES];       // by type: largest m n k of products with built kernels
+    double warm_up_seconds;         // time that the builds took
+    double begun_at, posted_at;     // clock: creation; last write of the board
+    struct mmul_board *board;       // owned, root: job status for other processes; NULL: none yet
+    struct mmul_effort *effort;     // owned; a node context borrows that of the whole
+    struct mmul_startup startup;    // startup times of the next run, so far
+    struct mmul_stopwatch watch;    // stopwatch of `startup`; stopped during a run
+    bool chosen;                    // `auto` chose the device: the user named none
+    bool profile_warned;            // the warning of an unusable profile was given
+    struct mmul_device_test *tests; // owned; of all ranks' devices; NULL: not tested
     int test_count;
-    struct mmul_kept_plan *plans; // owned: of programs that have run (exec/job/plan_cache.h)
-    int64_t plan_count;           // that were made so far
-    struct mmul_balance
-        *balance; // owned, root's: shares that follow what ranks do (exec/job/rebalance.h)
-    struct mmul_spares
-        *spares; // owned: memory from one run of a plan to the next (exec/memory/spare.h)
-    struct mmul_held *held; // owned: values that stay from job to job (exec/memory/held.h)
-    int64_t released_count; // root: of them, those that go when the next program is planned
-    struct mmul_context
-        *node; // owned: of this rank's node alone (exec/setup/node_context.h); NULL: nobody asked
-    struct mmul_parcel
-        *parcels; // owned: of a node's alone, what root has sent last (exec/job/apart.c)
-    const struct mmul_context *whole; // of a node's alone: the one that it is part of; else NULL
-    char *shard_folder;               // owned: this rank's, for sets of shards
-    char *shard_folders;       // owned: all ranks', one after the other; NULL: nobody has asked yet
-    struct mmul_text warnings; // this rank's, a line each
-    struct mmul_text all_warnings; // root: of all ranks at creation, a line each
-    const char **warning_lines;    // root, owned: into all_warnings
+    struct mmul_kept_plan *plans; // owned: plans of programs that have run (exec/job/plan_cache.h)
+    int64_t plan_count;           // number of plans made so far
+    // owned, root: shares that follow the ranks' measured pace (exec/job/rebalance.h)
+    struct mmul_balance *balance;
+    // owned: memory passed from one run of a plan to the next (exec/memory/spare.h)
+    struct mmul_spares *spares;
+    struct mmul_held *held; // owned: values kept from job to job (exec/memory/held.h)
+    int64_t released_count; // root: values in `held` to release when the next program is planned
+    // owned: context of this rank's node alone (exec/setup/node_context.h); NULL: not created
+    struct mmul_context *node;
+    // owned, node context: last message from root, and on root the last one to each node
+    // (exec/job/apart.c)
+    struct mmul_parcel *parcels;
+    const struct mmul_context *whole; // node context: the context that it is part of; else NULL
+    char *shard_folder;               // owned: this rank's folder for sets of shards
+    char *shard_folders;       // owned: folders of all ranks, concatenated; NULL: not collected yet
+    struct mmul_text warnings; // of this rank, one line each
+    struct mmul_text all_warnings; // root: of all ranks at creation, one line each
+    const char **warning_lines;    // root, owned: pointers into all_warnings
     int warning_count;
 };
 
-// A warning of this rank: a line in the report, printed by nobody but the program.
+// Adds a warning of this rank, which becomes a line of the report. Only the program prints it.
 void mmul_context_warn(struct mmul_context *context, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Collective over world. Moves the warnings of all ranks to root, in rank order, as lines; other
-// ranks get nothing. Releases: mmul_text_fini and mmul_free.
+// Collective over world. Moves the warnings of all ranks to root, in rank order, as lines. Other
+// ranks get nothing. The caller releases `all` by mmul_text_fini and `lines` by mmul_free.
 enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, struct mmul_text *all,
                                                const char ***lines, int *count,
                                                struct mmul_error *err);
 
-// Builds the device's kernels for products of m n k at most, once. Local. Fails with the device, and with
-// MMUL_ERR_UNAVAILABLE when it takes more than 300 s.
+// Builds the device's kernels for products of at most m n k = `most`, once. Local. Fails with the
+// device, and with MMUL_ERR_UNAVAILABLE if it takes more than 300 s.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
                                       double most, struct mmul_error *err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Tests of devices as a decision of all ranks: which, one after the other on each rank, and what is
-// remembered. Whether a device is right is device/self_test's, how it is timed exec/setup/measure's business.
+// Device tests as a decision of all ranks: choose the devices, test them one after the other on
+// each rank, store the results. device/self_test.c decides if a device is right,
+// exec/setup/measure.c times it.
 #include "exec/setup/device_test.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ struct testing {
 
 // ----------------------------------------------------------------------------------------- targets
 
-// What is known if the process ends in the test.
+// Makes the result that stays if the process ends during the test.
 static struct mmul_device_test begin_test(const struct mmul_context *context, const char *device,
                                           const struct mmul_device_info *info) {
     struct mmul_device_test test = {
@@ -69,7 +70,7 @@ struct subject {
     struct mmul_device_test *test;
 };
 
-// Sizes grow while the next product is expected to take no more than a second.
+// Times products of growing size while the next one is expected to take at most a second.
 static enum mmul_status time_products(const struct subject *s, struct mmul_error *err) {
     double seconds;
     bool unstable;
@@ -123,7 +124,7 @@ static enum mmul_status test_opened(const struct testing *t, struct subject *s,
     return status == MMUL_OK ? mmul_watch(&examining, err) : status;
 }
 
-// Fails with what is not the device's fault.
+// Tests one device. Fails only for reasons that are not the device's fault.
 static enum mmul_status test_device(const struct testing *t, struct mmul_device_test *test,
                                     struct mmul_error *err) {
     struct subject subject = {.memory_bytes = mmul_calibrate_memory(t->context), .test = test};
@@ -146,7 +147,7 @@ static enum mmul_status test_device(const struct testing *t, struct mmul_device_
 
 // ------------------------------------------------------------------------------------------ whole
 
-// Collective: the tests of all ranks, as they are now, to everybody and into the profiles.
+// Collective. Copies the present results of all ranks to all ranks and into the profiles.
 static enum mmul_status keep(const struct testing *t, struct mmul_error *err) {
     struct mmul_context *context = t->context;
     void *all = NULL;

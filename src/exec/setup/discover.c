@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Discovery in four steps: look (this machine, this rank's wish), tell everybody, assign (the same
-// answer on all ranks of a node), open the device and tell everybody again.
+// Discovery in four steps. Each rank inspects its machine and its options, and shares both with all
+// ranks. Each then computes the assignment (equal on all ranks of a node), opens its device, and
+// shares that.
 #include "exec/setup/discover.h"
 
 #include <stdlib.h>
@@ -24,13 +25,13 @@ struct discovery {
     struct mmul_assign_request *requests; // of all ranks
     struct mmul_assign_request *node_requests;
     struct mmul_assignment *assignments; // of this node's ranks
-    struct mmul_device_info *devices;    // of this node, from its leader
+    struct mmul_device_info *devices;    // of this node
     int device_count;
 };
 
 // ---------------------------------------------------------------------------------------- wishes
 
-// Root's --device @FILE goes to all ranks; the file need not exist elsewhere.
+// Broadcasts root's --device @FILE. The file need not exist on other nodes.
 static enum mmul_status share_device_file(struct discovery *d, const char *wish,
                                           struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
@@ -91,8 +92,8 @@ static enum mmul_status share_requests(struct discovery *d, struct mmul_error *e
 
 // ----------------------------------------------------------------------------------- devices
 
-// Ranks on the CPU by name did not look for other devices: of a node, the lowest rank that found
-// something speaks for it.
+// Chooses the rank that reports a node's devices: the lowest one that found a device or a warning.
+// Ranks that the user put on the CPU did not probe for devices.
 static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
                                        struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
@@ -109,8 +110,8 @@ static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
     return status;
 }
 
-// Devices that failed their last test, with the driver they have now, are not for `auto`. A profile
-// that cannot be read is spoken of where speeds are taken from it.
+// Excludes devices from `auto` that failed their last test with their present driver. An unreadable
+// profile is ignored here; reading speeds from it gives a warning.
 static void exclude_failed(struct discovery *d, struct mmul_device_entry *entries, int count) {
     struct mmul_profile *profile = NULL;
     struct mmul_error ignored;
@@ -139,7 +140,7 @@ static void exclude_failed(struct discovery *d, struct mmul_device_entry *entrie
     mmul_free(profile);
 }
 
-// Every node's devices to everybody, as cluster entries; this node's also as a plain list.
+// Shares the devices of all nodes as cluster entries. This node's devices also become a plain list.
 static enum mmul_status share_devices(struct discovery *d, struct mmul_device_entry **entries,
                                       int *count, struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
@@ -175,7 +176,7 @@ static enum mmul_status share_devices(struct discovery *d, struct mmul_device_en
     return mmul_comm_agree(comm, status, err);
 }
 
-// Opens what was assigned. What `auto` chose and does not open is replaced by the CPU.
+// Opens the assigned device. The CPU replaces a device that `auto` chose and that fails to open.
 static enum mmul_status open_device(struct discovery *d, struct mmul_assignment *mine,
                                     struct mmul_error *err) {
     struct mmul_context *context = d->context;
@@ -247,7 +248,8 @@ static struct mmul_rank_info describe_rank(const struct discovery *d) {
     return info;
 }
 
-// hwloc's plugins, inside mpirun and its daemons, open every OpenCL driver unless told not to.
+// Returns true if mpirun and its daemons open every OpenCL driver: plugins of hwloc inside them do
+// so unless HWLOC_COMPONENTS excludes them.
 static bool launcher_loads_drivers(void) {
     const char *components = getenv("HWLOC_COMPONENTS");
     return getenv("OMPI_COMM_WORLD_RANK") != NULL &&
@@ -269,7 +271,7 @@ static struct mmul_node_info describe_node(const struct discovery *d) {
     return info;
 }
 
-// The lowest rank that uses each device; those nobody uses get a reason.
+// Sets the lowest rank that uses each device, and a reason for each unused one.
 static void mark_devices(struct mmul_cluster *cluster) {
     int first = 0;
     for (int i = 0; i < cluster->device_count; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sensors of the device that the rank computes on; of a CPU those of the packages that the process is bound to.
-// Estimates nothing.
+// Reads the sensors of the device that the rank computes on. For a CPU these are the sensors of the
+// packages that the process is bound to. Estimates nothing.
 #include "exec/setup/effort.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "exec/setup/context.h"
 
-// A package of 500 W takes 8 minutes to where the shortest counters begin again.
+// Interval of reads. A package at 500 W takes 8 minutes until the shortest energy counters wrap.
 static const double READ_SECONDS = 30;
 static const double LOOK_SECONDS = 0.45, RATE_SECONDS = 1, LONG_SECONDS = 1;
 
@@ -48,11 +48,12 @@ static void look_for_sensors(const struct mmul_context *context, double now, boo
 }
 
 static void enter(struct mmul_effort *effort) {
-    while (atomic_flag_test_and_set(&effort->reading)) // the other thread only reads
+    // the other thread holds it for one read only
+    while (atomic_flag_test_and_set(&effort->reading))
         mmul_clock_nap(20e-6);
 }
 
-// The thread has entered, and leaves.
+// Reads the energy counters and releases the flag that the caller has taken by enter().
 static double read_joules(struct mmul_effort *effort, double now) {
     const double joules = mmul_sensors_joules(&effort->sensors);
     effort->read_at = now;
@@ -109,7 +110,8 @@ void mmul_effort_look(struct mmul_context *context, double flops, double now) {
     }
     effort->looked_at = now;
     if (effort->is_quick && isnan(effort->begun_joules) && now - effort->first_at >= LOOK_SECONDS)
-        look_for_sensors(context, now, false); // which nobody else reads
+        // without begun_joules no other thread reads the sensors
+        look_for_sensors(context, now, false);
     enter(effort);
     effort->sensed = mmul_sensors_read(&effort->sensors, now);
     atomic_flag_clear(&effort->reading);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What this rank's device does and uses, from run to run: operations per second, memory, temperature, watts, and energy
-// where the system counts it: all that the card, or the packages of the CPU, have used, by whomever.
+// Rate and resource use of this rank's device over all runs: operations per second, memory,
+// temperature, watts, and energy where the system counts it. Energy is all that the card, or the
+// CPU packages, have used, including use by other processes.
 #pragma once
 
 #include <stdatomic.h>
@@ -10,38 +11,41 @@
 
 struct mmul_context;
 
-struct mmul_effort { // zeroed: nothing is known yet, nor looked for
+struct mmul_effort { // zeroed: nothing is known and no sensors are open
     struct mmul_sensors sensors;
-    bool is_open, is_quick; // is_quick: a card's maker has not been asked yet
-    int replacements;       // of the context's device, when its sensors were looked for
-    double first_at;        // clock: when the first run began; 0: none has
-    atomic_flag reading;    // held by the thread that reads them
-    double read_at;         // clock
-    double begun_joules;    // when the run began; NAN: not measured
+    bool is_open, is_quick; // is_quick: the card's vendor library was not queried yet
+    int replacements;       // `replacements` of the context when the sensors were opened
+    double first_at;        // clock: begin of the first run; 0: none has begun
+    atomic_flag reading;    // held by the thread that reads the sensors
+    double read_at;         // clock: last read of the energy
+    double begun_joules;    // energy counter at the begin of the run; NAN: not measured
 
     struct mmul_sensed sensed; // as of `looked_at`
     int64_t resident_bytes;
     double looked_at;          // clock; 0: never
-    double flops;              // of all runs that are over
-    double since, since_flops; // the clock and all of these when a rate was taken last
-    double flops_per_second;   // since the time before that; NAN: not known
+    double flops;              // of all finished runs
+    double since, since_flops; // clock and total operations at the last update of the rate
+    double flops_per_second;   // rate over the interval before `since`; NAN: not known
 };
 
-// A run begins: looks for sensors, once for each device that a rank has, and reads them. A card's maker, who answers in
-// some hundred milliseconds, is asked for a run of a second and more, or a job that is half a second old: the energy of
-// others is not known then. Local, like all here.
+// Begins a run: opens the sensors, once for each device that a rank has, and reads them. A card's
+// vendor library takes some hundred milliseconds to answer. It is queried only for a run of a
+// second or more, or in a job at least half a second old. Otherwise the card's energy is not
+// measured. Local, like all functions here.
 void mmul_effort_begin_run(struct mmul_context *context, double predicted_seconds);
 
-// To be called while it goes on: counters of energy begin again, and must be looked at before that.
+// Reads the energy counters during a run, because they wrap.
 void mmul_effort_attend(struct mmul_context *context, double now);
 
-// Joules since it began, so far; NAN: not measured, or by a device that was replaced meanwhile. On any thread.
+// Returns the joules used since the run began. NAN: not measured, or the device was replaced
+// meanwhile. Any thread may call it.
 double mmul_effort_joules(struct mmul_context *context);
 
-// Looks again where the last time is half a second ago; `flops`: of the run at hand.
+// Reads all sensors if the last read is half a second old. `flops`: operations of the current run
+// so far.
 void mmul_effort_look(struct mmul_context *context, double flops, double now);
 
-// That run is over.
+// Ends the run, which did `flops` operations.
 void mmul_effort_end_run(struct mmul_context *context, double flops);
 
 void mmul_effort_destroy(struct mmul_effort *effort);

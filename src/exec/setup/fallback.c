@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From one device of a rank to its successor, and the flag that keeps a second thread from looking at
-// one that is just being replaced. Who is replaced, others decide.
+// Replaces a rank's device by its successor, under a flag that keeps a second thread from using a
+// device during its replacement. Callers decide when to replace.
 #include "exec/setup/fallback.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-// Opens the next device; the present one is the caller's from then on.
+// Opens the next device. The caller then owns the present one.
 static enum mmul_status open_next(struct mmul_context *context, const char *why,
                                   struct mmul_error *err) {
     char next[128], reason[sizeof err->text];
@@ -36,7 +36,8 @@ static enum mmul_status open_next(struct mmul_context *context, const char *why,
 enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err) {
     struct mmul_device *old = context->device;
-    while (atomic_flag_test_and_set(&context->replacing)) // the other thread only looks
+    // the other thread holds the flag only briefly
+    while (atomic_flag_test_and_set(&context->replacing))
         mmul_clock_nap(20e-6);
     enum mmul_status status = open_next(context, why, err);
     bool replaced = context->device != old;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One device, timed. A first time does not count, so that neither first touch nor the choice of a
-// kernel is in it; then times are taken until the two shortest agree. Briefly these count, because whatever
-// else the machine does only makes them longer; thoroughly the median, because a run is as long as
-// that. Each of them is the mean of as many operations as fill a span:
-// a process that gets a part of its cores only (a quota of its control group, other programs) runs at
-// full speed for milliseconds, but not for long.
+// Times one device. The first time does not count, because it includes first touch and kernel
+// selection. Then times are taken until the two shortest agree. Briefly their mean counts, because
+// other load on the machine only makes times longer. Thoroughly the median counts, because a run
+// takes about as long. Each time is the mean of as many operations as fill a span. A process that
+// gets only part of its cores (a cgroup quota, other programs) runs at full speed for milliseconds,
+// but not for long.
 #include "exec/setup/measure.h"
 
 #include <math.h>
@@ -20,11 +20,12 @@
 
 enum { REPEATS_MOST = 10, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
 
-// `patience`: more times than `repeats` are only taken within that, and a size again within three.
-// `enough`: a time this long is told from launching and from the clock. `most`: no size is tried
-// that is expected to take longer.
-// `enough_host_seconds`: the same where a device works in host memory, nearly as fast at any size: some kernels of
-// OpenBLAS are half as fast again from 2048 on, which counts where much is to come.
+// Limits of a measurement.
+// `patience`: times beyond `repeats` are taken only within it, and a size is timed again only
+// within three times it. `enough`: a time this long stands out from launch overhead and clock
+// resolution. `most`: no size is tried that is expected to take longer.
+// `enough_host_seconds`: `enough` for a device in host memory, which is nearly as fast at any size.
+// Some OpenBLAS kernels are half as fast again from 2048 on, so it is larger for long jobs.
 static const struct depth {
     int repeats, repeats_most;
     double patience_seconds;
@@ -36,22 +37,22 @@ static const struct depth {
   for_long = {3, 6, 0.5, 0.01, 0.02, 0.02, 0.3, 0.005, false},
   thorough = {3, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 1, 0.02, true};
 
-// Times agree, and a size is as fast as a smaller one, within these.
+// Largest ratio of times that agree, and least rate of a size relative to the next smaller one.
 static const double AGREEMENT = 1.1, LARGEST_DROP = 0.85;
 
-// Of the job that waits, for each mean; a dozen of them is usual.
+// Longest span of a mean, as part of the waiting job, and its lower limit. A dozen means are usual.
 static const double SPAN_PART = 1.0 / 400, SPAN_LEAST_SECONDS = 0.001;
 
-// What is timed: a product of squares of side n, or of some rows of A or columns of B, or a transfer of
-// rows x TRANSFER_COLS.
+// Timed operation: a product of squares of side n, or of some rows of A or columns of B, or a
+// transfer of rows x TRANSFER_COLS.
 struct work {
     struct mmul_device *device;
     enum mmul_dtype dtype;
     struct mmul_buffer *a, *b, *c; // b and c of products only
     int64_t n, rows, cols;         // rows, cols: of the product
-    double job_flops;              // what products are timed for; 0: not known
+    double job_flops;              // work of the coming job; 0: not known
     void *host;                    // owned, written to
-    struct mmul_parallel parallel; // of what the host computes
+    struct mmul_parallel parallel; // threads for work on the host
     struct mmul_check *check;      // borrowed
 };
 
@@ -107,7 +108,7 @@ static enum mmul_status add(const struct work *w, struct mmul_error *err) {
                            err);
 }
 
-// Is 0 = 0 b? All of them are in `host`, one after the other.
+// Checks 0 = 0 b. All three squares are in `host`, one after the other.
 static enum mmul_status check(const struct work *w, struct mmul_error *err) {
     unsigned char wrong[MMUL_SPEED_SMALLEST << (MMUL_SPEED_POINTS - 1)];
     const float *host = w->host;
@@ -130,7 +131,7 @@ static enum mmul_status check(const struct work *w, struct mmul_error *err) {
 
 typedef enum mmul_status (*timed)(const struct work *w, struct mmul_error *err);
 
-// Seconds of one `operation`: the mean of as many, one after the other, as take `span_seconds`.
+// Times `operation`: the mean of as many calls, one after the other, as take `span_seconds`.
 static enum mmul_status time_span(const struct work *w, double span_seconds, timed operation,
                                   double *seconds, struct mmul_error *err) {
     double begin = mmul_device_now(w->device), elapsed = 0;
@@ -148,7 +149,7 @@ static enum mmul_status time_span(const struct work *w, double span_seconds, tim
     return MMUL_OK;
 }
 
-// A span long enough for the job, where a product takes so many seconds.
+// Returns a span that suits the job, if one product takes `seconds`.
 static double span_of(const struct work *w, const struct depth *depth, double seconds) {
     const double flop = 2.0 * (double)w->rows * (double)w->cols * (double)w->n,
                  job_seconds = w->job_flops / flop * seconds;
@@ -157,7 +158,8 @@ static double span_of(const struct work *w, const struct depth *depth, double se
                : fmin(depth->span_seconds, fmax(SPAN_PART * job_seconds, SPAN_LEAST_SECONDS));
 }
 
-// The mean of the two shortest times, as soon as they agree; else, or thoroughly, the median.
+// Takes the mean of the two shortest times once they agree. Otherwise, and thoroughly, takes the
+// median.
 static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
                                        timed operation, double *taken, bool *unstable,
                                        struct mmul_error *err) {
@@ -184,12 +186,13 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
         return status;
     *taken = agree && !depth->takes_median ? (first + second) / 2 : mmul_median(seconds, count);
     *unstable = *unstable || !agree;
-    if (!(*taken > 1e-9)) // the clock's own grain
+    if (!(*taken > 1e-9)) // resolution of the clock
         *taken = 1e-9;
     return MMUL_OK;
 }
 
-// Numbers in [-0.5, 0.5); they recur, because drawing them all would take longer than multiplying.
+// Fills `host` with numbers in [-0.5, 0.5). They repeat, because drawing all of them would take
+// longer than multiplying.
 static void fill(enum mmul_dtype dtype, void *host, int64_t count) {
     enum { PERIOD = 1 << 16 };
     for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++) {
@@ -231,7 +234,7 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
     return status == MMUL_OK ? mmul_device_wait(w->device, err) : status;
 }
 
-// Of side w->n.
+// Times products of side w->n.
 static enum mmul_status time_squares(struct work w, const struct depth *depth, double *seconds,
                                      bool *unstable, struct mmul_error *err) {
     w.rows = w.cols = w.n;
@@ -242,8 +245,8 @@ static enum mmul_status time_squares(struct work w, const struct depth *depth, d
     return status;
 }
 
-// Do three squares fit on the device, and four (one of them to fill the others from) in the host's
-// share? Half of a device's memory may be in use.
+// Returns true if three squares fit on the device and four in the host's share (one of them fills
+// the others). At most half of the device's memory is used.
 static bool squares_fit(const struct work *w, int64_t memory_bytes) {
     struct mmul_device_info info;
     const int64_t n = w->n, square_bytes = n * n * (int64_t)mmul_dtype_bytes(w->dtype);
@@ -253,15 +256,16 @@ static bool squares_fit(const struct work *w, int64_t memory_bytes) {
                info.memory_bytes / 2;
 }
 
-// With a quota, what is spent early in a period is missing later in it: only whole ones tell, and
-// where they are cut by the span matters little in three. No size is faster in the long run.
+// Times one size over whole periods of a quota. Time spent early in a period is missing later in
+// it, so only whole periods count. Over three periods the phase of the span matters little. No size
+// gets a higher rate than this one, because none is faster in the long run.
 static enum mmul_status obey_quota(struct work w, const struct depth *depth, double period_seconds,
                                    struct mmul_speed *speed, struct mmul_error *err) {
     const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
     double seconds;
     w.n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
     w.job_flops = 0;
-    bool alone = false; // one time agrees with none
+    bool alone = false; // ignored: one time agrees with none
     if (!(whole.span_seconds > depth->span_seconds))
         return MMUL_OK;
     enum mmul_status status = time_squares(w, &whole, &seconds, &alone, err);
@@ -271,12 +275,12 @@ static enum mmul_status obey_quota(struct work w, const struct depth *depth, dou
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         if (i >= speed->measured_points - 1 || speed->flops[i] > flops)
             speed->flops[i] = flops;
-    speed->unstable = 0; // a quota makes them so, and has been measured now
+    speed->unstable = 0; // the quota caused it, and is measured now
     return MMUL_OK;
 }
 
-// One size, whose rate is flops[point]. A larger size is hardly ever slower: then it is timed again,
-// and the shortest time counts.
+// Times one size and sets flops[point]. A larger size is hardly ever slower. If it seems so, it is
+// timed again, and the shortest time counts.
 static enum mmul_status measure_size(const struct work *w, int point, const struct depth *depth,
                                      struct mmul_speed *speed, double *seconds,
                                      struct mmul_error *err) {
@@ -327,8 +331,8 @@ static enum mmul_status measure_products(struct work w, const struct depth *dept
 
 // --------------------------------------------------------------------------------------- packing
 
-// A product of few rows of A takes what packing B takes, and as much again for each row: with twice as
-// many rows it is known what is left for none. The same for few columns of B, and A.
+// Measures packing. A product of few rows of A takes the time to pack B plus a time per row. Two
+// row counts give the time for no rows. Few columns of B give the time to pack A.
 static enum mmul_status measure_packing(struct mmul_device *device, const struct depth *depth,
                                         struct mmul_speed *speed, struct mmul_error *err) {
     enum { FEW = 64 };
@@ -355,7 +359,8 @@ static enum mmul_status measure_packing(struct mmul_device *device, const struct
 
 // ----------------------------------------------------------------------------------------- memory
 
-// What an addition and the check read and write of squares in host memory.
+// Measures the bytes per second that an addition and the check read and write, for squares in host
+// memory.
 static enum mmul_status measure_memory(struct mmul_device *device,
                                        const struct mmul_measure_request *request,
                                        const struct depth *depth, struct mmul_speed *speed,
@@ -409,7 +414,7 @@ static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
     return status;
 }
 
-// Larger and larger blocks, until both ways together take long enough.
+// Transfers blocks of growing size until both ways together take long enough.
 static enum mmul_status measure_transfers(struct mmul_device *device, const struct depth *depth,
                                           int64_t memory_bytes, struct mmul_speed *speed,
                                           struct mmul_error *err) {
@@ -434,7 +439,7 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
     return MMUL_OK;
 }
 
-// What was measured in one type becomes a part of what is known.
+// Copies the results of one type into the known speeds.
 static void take(struct mmul_speed *speed, const struct mmul_speed *measured,
                  const struct mmul_measure_request *request) {
     const bool is_double = request->dtype == MMUL_F64;
