@@ -32,7 +32,7 @@ static const enum mmul_dtype types[TYPES] = {MMUL_F32, MMUL_F64};
 struct calibration {
     struct mmul_context *context;
     const struct mmul_calibrate_options *options;
-    struct mmul_speed speed; // of this rank
+    struct mmul_speed speed; // speed of this rank
     unsigned missing;        // bit set of the types to measure
 };
 

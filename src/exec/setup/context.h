@@ -53,7 +53,7 @@ struct mmul_context {
     const struct mmul_context *whole; // node context: the context that it is part of; else NULL
     char *shard_folder;               // owned: this rank's folder for sets of shards
     char *shard_folders;       // owned: folders of all ranks, concatenated; NULL: not collected yet
-    struct mmul_text warnings; // of this rank, one line each
+    struct mmul_text warnings; // warnings of this rank, one line each
     struct mmul_text all_warnings; // root: of all ranks at creation, one line each
     const char **warning_lines;    // root, owned: pointers into all_warnings
     int warning_count;

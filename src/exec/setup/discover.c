@@ -22,10 +22,10 @@ struct discovery {
     char *device_file; // text of --device @FILE, or NULL
     struct mmul_assign_request mine;
     double listed_weight;
-    struct mmul_assign_request *requests; // of all ranks
+    struct mmul_assign_request *requests; // one per rank of the world
     struct mmul_assign_request *node_requests;
-    struct mmul_assignment *assignments; // of this node's ranks
-    struct mmul_device_info *devices;    // of this node
+    struct mmul_assignment *assignments; // one per rank of this node
+    struct mmul_device_info *devices;    // devices of this node
     int device_count;
 };
 

@@ -23,7 +23,7 @@ struct mmul_effort { // zeroed: nothing is known and no sensors are open
     struct mmul_sensed sensed; // as of `looked_at`
     int64_t resident_bytes;
     double looked_at;          // clock; 0: never
-    double flops;              // of all finished runs
+    double flops;              // operations of all finished runs
     double since, since_flops; // clock and total operations at the last update of the rate
     double flops_per_second;   // rate over the interval before `since`; NAN: not known
 };

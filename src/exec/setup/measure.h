@@ -23,8 +23,8 @@ struct mmul_measure_request {
 // Each size is multiplied once before it is timed, on buffers that were written to. Means over 10
 // ms, thoroughly 50 ms, are then taken until the two shortest agree within a tenth. The limit is
 // twice as many means, or half a second (thoroughly 5 s). Briefly the mean of the two shortest
-// counts. Otherwise, and thoroughly, the median counts. `unstable` marks sizes whose times did not
-// agree, and sizes that stay slower than a smaller one when they are timed again.
+// counts. Otherwise, and thoroughly, the median counts. `unstable` marks sizes with times that did
+// not agree, and sizes that stay slower than a smaller one when they are timed again.
 // With a quota the last size is timed once more, over three of its periods if that is longer, and
 // no size gets a higher rate.
 // Briefly sizes grow until a product takes 20 ms (2 ms in host memory, but 20 with is_long), or the

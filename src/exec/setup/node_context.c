@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A cluster of one node, cut out of the whole; the device goes to and fro.
+// Cluster of one node, copied out of the whole cluster. The device moves from the whole context to
+// the node context and back.
 #include "exec/setup/node_context.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ static enum mmul_status create_cluster(const struct mmul_context *whole, struct 
     return mmul_cluster_create(whole->comm->node_size, 1, devices, &node->cluster, err);
 }
 
-// Ranks and devices as they are by now; weights stay what they are.
+// Copies the node's ranks and devices in their present state. Weights keep their values.
 static void cut(const struct mmul_context *whole, struct mmul_cluster *own) {
     const int here = whole->comm->node_index;
     int devices = 0;

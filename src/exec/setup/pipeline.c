@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The compute thread, the naps of the other one, and threads that help with the parts of one piece of work.
-// Decides nothing about what is computed or sent.
+// The compute thread, the naps of the main thread, and helper threads for the parts of one piece of
+// work. Decides nothing about the contents of computing or traffic.
 #include "exec/setup/pipeline.h"
 
 #include <pthread.h>
@@ -11,18 +11,18 @@
 #include "base/integer.h"
 #include "base/status.h"
 
-// -------------------------------------------------------------------------------- parts of one work
+// ------------------------------------------------------------------------------- parts of one work
 
-enum { HELD_MOST = 64 }; // threads at a time
+enum { HELD_MOST = 64 }; // limit of helper threads of one crew
 
-// A thread that does parts, one after the other; `lock` guards what it is to do. It waits for work, or the one that
-// gave it waits for the end of that: never both.
+// Helper thread that does one part after the other. `lock` guards its work. Either the helper waits
+// for work, or the giver waits for the end of the work: never both.
 struct helper {
     pthread_t thread;
-    _Atomic int core; // that it alone may use; -1: any
+    _Atomic int core; // core reserved for it; -1: any
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic int state; // of enum helper_state
+    _Atomic int state; // an enum helper_state
     mmul_work *work;
     void *context;
     int part;
@@ -30,22 +30,23 @@ struct helper {
 
 enum helper_state { IDLE, BUSY, DISMISSED };
 
-// Those of one thread: they stay from one work to the next, because to start one costs as much as copying 100,000
-// elements.
+// Helpers of one thread. They are kept from one work to the next, because starting a thread costs
+// as much as copying 100,000 elements.
 struct crew {
     struct helper helpers[HELD_MOST];
     int count;
-    bool is_alone; // and stays so
+    bool is_alone; // true: no helper is ever started
 };
 
-static _Thread_local struct crew *crew_here; // of the thread that computes; NULL: it has none
+static _Thread_local struct crew *crew_here; // crew of the compute thread; NULL: none
 
-// How long to look before sleeping: about as long as being woken takes (5 us on machines of one's own to 50 us on
-// virtual ones), so that both together are never much more than twice what the better would have been (Karlin, Manasse,
-// McGeoch, Owicki, "Competitive randomized algorithms for non-uniform problems", 1990).
+// Time to spin before sleeping, about as long as a wake-up takes (5 us on physical machines to 50
+// us on virtual ones). Spin and sleep together then never take much more than twice the better of
+// the two (Karlin, Manasse, McGeoch, Owicki, "Competitive randomized algorithms for non-uniform
+// problems", 1990).
 static const double LOOK_SECONDS = 50e-6;
 
-// Until the state is, or is not, `state`; the lock is held behind it.
+// Waits until the state is, or is not, `state`. Returns with the lock held.
 static void wait_for(struct helper *h, enum helper_state state, bool is) {
     const double begin = mmul_clock_now();
     while (atomic_load(&h->core) >= 0 && (atomic_load(&h->state) == (int)state) != is &&
@@ -56,7 +57,7 @@ static void wait_for(struct helper *h, enum helper_state state, bool is) {
         pthread_cond_wait(&h->changed, &h->lock);
 }
 
-// The lock is held before.
+// Called with the lock held, which it releases.
 static void set_state(struct helper *h, enum helper_state state) {
     atomic_store(&h->state, (int)state);
     pthread_cond_signal(&h->changed);
@@ -89,7 +90,7 @@ static void dismiss(struct crew *crew) {
     crew->count = 0;
 }
 
-// Until there are so many, or no more can be started.
+// Starts helpers until there are `count`, or no more can be started.
 static void hire(struct crew *crew, int count) {
     while (crew->count < count && crew->count < HELD_MOST) {
         struct helper *h = &crew->helpers[crew->count];
@@ -107,8 +108,8 @@ static void hire(struct crew *crew, int count) {
     }
 }
 
-// Cores of this thread, without the one that it is on. None where there are not as many others as helpers: then the
-// system places them.
+// Finds the cores of this thread without the one that it runs on. Leaves the set empty unless there
+// are exactly `count`: then the system places the helpers.
 static void find_others(int count, cpu_set_t *all, cpu_set_t *others) {
     const int here = sched_getcpu();
     CPU_ZERO(all);
@@ -128,12 +129,13 @@ static void move_to(struct helper *h, int core, const cpu_set_t *cores) {
     atomic_store(&h->core, core);
 }
 
-// OpenBLAS's threads spin for some milliseconds after a product, so every core looks busy and the
-// system lets a thread run where its parent is, half of the time: each gets a core of its own.
+// Gives each helper a core of its own. OpenBLAS's threads spin for some milliseconds after a
+// product, so every core looks busy. Half of the time the system would run a helper on its parent's
+// core.
 static void place(struct crew *crew, int count) {
     cpu_set_t all, others;
     find_others(count, &all, &others);
-    for (int i = 0; i < count; i++) { // who has one of them stays there
+    for (int i = 0; i < count; i++) { // a helper on one of these cores stays there
         const int core = atomic_load(&crew->helpers[i].core);
         if (core >= 0 && CPU_ISSET(core, &others))
             CPU_CLR(core, &others);
@@ -163,7 +165,7 @@ void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
             work(context, i);
         return;
     }
-    crew_here = NULL; // what a part shares has helpers of its own
+    crew_here = NULL; // a part that shares work has helpers of its own
     hire(crew, parts - 1);
     const int helped = (int)mmul_smaller(parts - 1, crew->count);
     place(crew, helped);
@@ -188,12 +190,13 @@ void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
 
 // ------------------------------------------------------------------------------ compute and attend
 
-// On a host of one core a nap of 50 us instead of 2 ms made products 20 % slower. In 2 ms a socket
-// takes in or out what its buffer holds, some MiB, so that fast networks stay busy.
+// Bounds of a nap. On a host with one core, naps of 50 us instead of 2 ms made products 20 %
+// slower. In 2 ms a socket moves its buffer's contents, some MiB, so fast networks stay busy.
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 2e-3;
 
-// A message asks whether it may come, and is answered, when either side looks: blocks of 0.8 MB at 1 Gbit/s took 14 ms
-// each with naps of 2 ms, 9 with these.
+// Bound of a nap while a message is awaited. A large message needs a request and an answer, and
+// each is handled only when a side polls. At 1 Gbit/s blocks of 0.8 MB took 14 ms each with naps of
+// 2 ms, 9 ms with these.
 static const double AWAITED_NAP_SECONDS = 1e-4;
 
 static void *compute(void *argument) {
@@ -214,7 +217,7 @@ static int start(const struct mmul_pipeline *pipeline, pthread_t *thread) {
     return code;
 }
 
-// `thread` is the one that computes; returns the code of the last start.
+// Runs the attend loop. `thread` is the compute thread. Returns the code of its last start.
 static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int code) {
     double nap = NAP_LEAST_SECONDS;
     for (;;) {

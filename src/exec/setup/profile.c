@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From the cluster to the keys of its profiles, and back from there to speeds and links. Each node
-// has its own file, because each host has its own devices, cores and neighbours; only leaders
+// Converts between the cluster and the entries of stored profiles: keys, speeds and links. Each
+// node has its own file, because each host has its own devices, cores and neighbours. Only leaders
 // write.
 #include "exec/setup/profile.h"
 
@@ -12,7 +12,7 @@
 
 // ------------------------------------------------------------------------------------------- keys
 
-// Ranks of the node that compute in the same place: on one GPU, or anywhere on the CPU.
+// Counts the ranks of the node that compute in one place: on one GPU, or anywhere on the CPU.
 static int count_sharing(const struct mmul_cluster *cluster, const struct mmul_rank_info *info) {
     int count = 0;
     for (int rank = 0; rank < cluster->size; rank++) {
@@ -106,7 +106,7 @@ enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct 
     return status;
 }
 
-// Of the ranks of the node with the same key as `rank`, which is the first of them.
+// Averages the speeds of the node's ranks with the key of `rank`, the first of them.
 static enum mmul_status mean_speed(const struct mmul_cluster *cluster, int rank,
                                    const struct mmul_profile_key *key, struct mmul_speed *mean,
                                    struct mmul_error *err) {
@@ -154,7 +154,7 @@ static void add_link(struct mmul_profile *profile, const char *host, const struc
         mmul_profile_add_link(profile, &entry);
 }
 
-// A link belongs to both its hosts.
+// Adds the links of this node. Both hosts of a link store it.
 static void add_links(const struct mmul_context *context, struct mmul_profile *profile) {
     const struct mmul_cluster *cluster = context->cluster;
     int node = context->comm->node_index, count = cluster->node_count;
@@ -167,7 +167,7 @@ static void add_links(const struct mmul_context *context, struct mmul_profile *p
         add_link(profile, cluster->nodes[0].host, &cluster->nodes[node].root_link);
 }
 
-// On leaders: the profile as it is stored; NULL on the others.
+// Opens the stored profile on leaders. Sets NULL on other ranks.
 static enum mmul_status open_profile(struct mmul_context *context, struct mmul_profile **profile,
                                      struct mmul_error *err) {
     const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
@@ -223,7 +223,7 @@ enum mmul_status mmul_profile_keep_tests(struct mmul_context *context,
     enum mmul_status status = open_profile(context, &profile, err);
     if (profile == NULL)
         return status;
-    for (int passed = 1; passed >= 0; passed--) // failures last: they stay
+    for (int passed = 1; passed >= 0; passed--) // failures last, so they override passes
         for (int i = 0; i < count; i++) {
             if (context->cluster->ranks[tests[i].rank].node != context->comm->node_index ||
                 tests[i].passed != passed)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One thread multiplies squares, the main one moves packets as in a run, with the same naps and
-// checksums. The time of a product, with traffic against without, is the share of the computing that
-// the traffic takes; that share of the time it took, per byte, is its cost. What else the neighbour
-// does is the same all the time, so it is in neither. Last both send at once: a packet each way against one.
+// Measures the cost of traffic for computing. One thread multiplies squares while the main one
+// moves packets as in a run, with equal naps and checksums. The time of a product with traffic over
+// that without gives the share of computing time that traffic takes. That share of the elapsed
+// time, per byte, is the cost. The neighbour's other work is constant, so it cancels out. Last,
+// both ends send at once, to compare a packet each way with a packet one way.
 #include "exec/setup/traffic_cost.h"
 
 #include "base/integer.h"
@@ -13,11 +14,12 @@
 #include "exec/setup/pipeline.h"
 #include "plan/parts/panels.h"
 
-enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 }; // of a window, at least
+// PACKETS, PRODUCTS: at least, per window
+enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 };
 
 enum phase { BEGINNING, QUIET, SENDING, RECEIVING, BOTH, OVER };
 
-// Products that began and ended in a phase (the first so many), and the phase itself, all its turns.
+// Sums of one phase over all its turns, with the first SAMPLES products that began and ended in it.
 enum { SAMPLES = 256 };
 struct phase_sums {
     double products[SAMPLES], begin, seconds;
@@ -31,19 +33,19 @@ struct meter {
     int peer;
     bool sends_first;
     double window_seconds;
-    int turns; // that are left
+    int turns; // turns left
     int64_t side, packet_bytes;
-    char *packet; // borrowed, two of them; the first byte is 1 in the last one of a direction
-    struct mmul_message *message, *back; // borrowed; back: while both send, what comes
-    bool last;                           // of this direction, whatever arrives
+    char *packet; // borrowed: two packets; the first byte is 1 in the last packet of a direction
+    struct mmul_message *message, *back; // borrowed; back: the received one in phase BOTH
+    bool last;                           // last packet of this direction, whatever arrives
     atomic_int phase;
     atomic_bool multiplies,
-        done;         // the compute thread: its first product is over; it will do no more
-    int phase_before; // its own: when the product began
+        done;         // set by the compute thread: first product is over; no more will follow
+    int phase_before; // phase in which the compute thread began its product
     struct phase_sums sums[OVER];
 };
 
-// ------------------------------------------------------------------------------- the compute thread
+// ------------------------------------------------------------------------------ the compute thread
 
 static bool count_product(void *argument, double seconds) {
     struct meter *m = argument;
@@ -68,10 +70,10 @@ static void cancel(void *context) {
     atomic_store(&m->done, true);
 }
 
-// ----------------------------------------------------------------------------------- the main thread
+// --------------------------------------------------------------------------------- the main thread
 
-// Only the mark ends a direction, so that both ends agree about where it ends. A message that MPI did
-// not begin is the last one: the next would be no better.
+// Sends a packet. Only the mark in a packet ends a direction, so both ends agree on its end. A
+// message that MPI failed to begin is the last one, because the next would fail too.
 static void send_packet(struct meter *m, double now) {
     m->last =
         now - m->sums[SENDING].begin >= m->window_seconds || mmul_failure_is_void(m->peers.failure);
@@ -85,7 +87,7 @@ static void receive_packet(struct meter *m) {
     m->last = !m->message->active;
 }
 
-// Both send, one packet each; who sends first otherwise says when that is over.
+// Exchanges one packet each way. The end with sends_first marks the last one.
 static void exchange_packets(struct meter *m, double now) {
     m->last = m->sends_first && now - m->sums[BOTH].begin >= m->window_seconds;
     m->packet[0] = m->last;
@@ -149,9 +151,10 @@ static enum mmul_attention attend(void *context) {
     return MMUL_ATTEND_NOTHING;
 }
 
-// ---------------------------------------------------------------------------------------- one leader
+// -------------------------------------------------------------------------------------- one leader
 
-// 0 where nothing was measured; else more than that. Medians: a stall of the machine is neither.
+// Returns the cost per byte: 0 if nothing was measured, else positive. Medians exclude stalls of
+// the machine.
 static double cost_of(struct meter *m, enum phase phase) {
     const double least = 1e-12;
     struct phase_sums *quiet = &m->sums[QUIET], *busy = &m->sums[phase];
@@ -163,7 +166,7 @@ static double cost_of(struct meter *m, enum phase phase) {
     return cost > least ? cost : least;
 }
 
-// The seconds of a packet one way over those of a packet each way; 0 where nothing was measured.
+// Returns the time of a packet one way over that of a packet each way. 0: nothing was measured.
 static double duplex_of(const struct meter *m) {
     const struct phase_sums *out = &m->sums[SENDING], *in = &m->sums[RECEIVING],
                             *both = &m->sums[BOTH];
@@ -174,7 +177,7 @@ static double duplex_of(const struct meter *m) {
     return one / 2 < two ? one / 2 / two : 1;
 }
 
-// The largest square of which a window has room for several.
+// Returns the largest square of which a window holds PRODUCTS products.
 static int64_t choose_side(const struct mmul_speed *speed, double window_seconds) {
     int point = MMUL_SPEED_POINTS - 1;
     for (; point > 0; point--) {
@@ -196,12 +199,13 @@ struct side {
     struct mmul_peers peers;
     struct mmul_failure failure;
     int *nodes;   // owned
-    char *packet; // owned, and after an alarm MPI's; so are these two:
+    char *packet; // packet and messages are owned, but belong to MPI after an alarm
     struct mmul_message *messages;
     bool thorough;
 };
 
-// With the leader of a neighbour, who waits for it: takes part whatever fails here.
+// Measures with a neighbouring leader. The neighbour waits for this end, so it takes part even
+// after a local failure.
 static enum mmul_status measure_with(struct side *side, int peer, struct mmul_speed *speed,
                                      struct mmul_error *err) {
     const int lower = (int)mmul_smaller(side->peers.rank, peer);
@@ -228,7 +232,8 @@ static enum mmul_status measure_with(struct side *side, int peer, struct mmul_sp
     return status;
 }
 
-// Pairs of neighbours, all at once; the last of an odd number then goes with the one before it.
+// Measures all pairs of neighbours at once. If their number is odd, the last node then measures
+// with the one before it.
 static void measure_pairs(struct side *side, int count, struct mmul_speed *speed) {
     const int own = side->peers.rank, peer = own % 2 == 0 ? own + 1 : own - 1;
     struct mmul_error err;
@@ -260,7 +265,7 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     enum mmul_status status = mmul_agree_on(comm->leaders, err);
     if (status == MMUL_OK)
         measure_pairs(&side, count, speed);
-    // MPI may still use them.
+    // after a failure MPI may still use the buffers
     void (*release)(void *) = mmul_comm_is_broken(comm) ? mmul_abandon : mmul_free;
     release(side.packet);
     release(side.messages);

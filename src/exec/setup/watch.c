@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Looks at the clock while another thread works. Replaces no device: its caller does.
+// Watches the clock while another thread works on a device. The caller replaces a device that
+// hangs.
 #include "exec/setup/watch.h"
 
 #include <stdatomic.h>
@@ -7,7 +8,7 @@
 #include "base/status.h"
 #include "exec/setup/pipeline.h"
 
-// Kernels that are not built by then never will be: slow hosts need a minute.
+// Limit for building kernels: a build that takes longer never ends. Slow hosts need a minute.
 static const double WARM_UP_MOST_SECONDS = 300;
 
 struct watch {
@@ -17,7 +18,8 @@ struct watch {
     atomic_bool done;
 };
 
-// Called again, on a thread that can be joined, after the first one was left behind.
+// Runs the work. After the first thread was abandoned this is called again on a thread that can be
+// joined.
 static void work(void *context) {
     struct watch *w = context;
     struct mmul_error err;

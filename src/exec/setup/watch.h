@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Work on a device that may hang before there is a plan to say how long it should take.
+// Timeout for work on a device that may hang, before a plan predicts its duration.
 #pragma once
 
 #include "device/device.h"
 
 struct mmul_watched {
     struct mmul_device *device;
-    enum mmul_status (*work)(void *argument, struct mmul_error *err); // no MPI
+    enum mmul_status (*work)(void *argument, struct mmul_error *err); // makes no MPI call
     void *argument;
-    double call_seconds; // longer than this no call of the device takes
+    double call_seconds; // limit of one call of the device
 };
 
-// Does the work on a thread of its own and returns what it returned. A device with one call under
-// way for longer is abandoned (device.h): MMUL_ERR_UNAVAILABLE, and the work is never resumed, so
-// that `argument` is the caller's again.
+// Does the work on a thread of its own and returns its status. A device with one call in progress
+// for longer than call_seconds is abandoned (device.h), with MMUL_ERR_UNAVAILABLE. The work is
+// never resumed, so the caller owns `argument` again.
 enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_error *err);
 
-// Builds the device's kernels (device.h: warm_up). Fails with the device, and with MMUL_ERR_UNAVAILABLE when that takes
-// more than 300 s.
+// Builds the device's kernels (device.h: warm_up). Fails with the device, and with
+// MMUL_ERR_UNAVAILABLE if that takes more than 300 s.
 enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype, double most,
                                     struct mmul_error *err);

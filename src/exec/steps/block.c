@@ -38,7 +38,7 @@ struct mmul_part mmul_block_own(const struct mmul_stage *stage) {
     return mmul_block_part(stage, stage->comm->rank, (struct mmul_pass){0});
 }
 
-// ------------------------------------------------------------------------------- matrices of a product
+// --------------------------------------------------------------------------- matrices of a product
 
 // All of a matrix of a stack that is mapped at `data`; `turned`: it is the other way round there.
 static struct mmul_view view_mapped(const char *data, struct mmul_shape shape, int64_t matrix,
@@ -227,7 +227,7 @@ struct mmul_product mmul_block_product(const struct mmul_stage *stage, const str
     return product;
 }
 
-// ------------------------------------------------------------------------------------------- checks
+// ------------------------------------------------------------------------------------------ checks
 
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]) {

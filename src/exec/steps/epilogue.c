@@ -29,7 +29,7 @@ bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
            mmul_program_is_all_fused(stage->plan, stage->epilogue.step);
 }
 
-// -------------------------------------------------------------------------------------------- tiles
+// ------------------------------------------------------------------------------------------- tiles
 
 // Rows [row, row + rows) of a block; of many matrices: as if they were one.
 struct tile {
@@ -302,7 +302,7 @@ static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct t
     return status;
 }
 
-// ------------------------------------------------------------------------------------------- blocks
+// ------------------------------------------------------------------------------------------ blocks
 
 // Rows of each tile of a block.
 static int64_t tile_rows(const struct mmul_stage *stage, struct mmul_region block) {
@@ -456,7 +456,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
     return status == MMUL_OK ? make_block(stage, part, &index, err) : status;
 }
 
-// --------------------------------------------------------------------------------------------- life
+// -------------------------------------------------------------------------------------------- life
 
 // Does a product that has no schedule make all of the rank's part at once?
 static bool comes_at_once(const struct mmul_stage *stage) {

@@ -15,7 +15,7 @@
 
 enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a part of a row
 
-// ------------------------------------------------------------------------------------------ judging
+// ----------------------------------------------------------------------------------------- judging
 
 // The largest element of an operand.
 static double largest_of(const struct mmul_host_operand *o) {
@@ -110,7 +110,7 @@ static enum mmul_status judge_piece(const struct mmul_host_map *piece, struct mm
     return status;
 }
 
-// ----------------------------------------------------------------------------------------- sampling
+// ---------------------------------------------------------------------------------------- sampling
 
 static bool has_whole_rows(const struct mmul_host_map *host) {
     const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
@@ -208,7 +208,7 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
     return status;
 }
 
-// ----------------------------------------------------------------------------------- second chances
+// ---------------------------------------------------------------------------------- second chances
 
 static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const char *place,
                                  struct mmul_error *err) {

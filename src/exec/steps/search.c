@@ -61,7 +61,7 @@ void mmul_search_fini(struct mmul_stage *stage) {
     mmul_free(stage->search);
 }
 
-// -------------------------------------------------------------------------------------------- tiles
+// ------------------------------------------------------------------------------------------- tiles
 
 // A region of the product.
 struct tile {
