@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Views of matrices, wherever they are. A mapped matrix keeps its file's rows, a value those of its part; what is in
-// the stage's memory is packed: the pieces of a rank stretch after stretch, a panel matrix after matrix, C line after
-// line.
+// Views of matrices, wherever they are stored. A mapped matrix keeps its file's rows, a value the
+// rows of its part. Data in the stage's memory is packed: a rank's pieces stretch after stretch, a
+// panel matrix after matrix, C line after line.
 #include "exec/steps/block.h"
 
 #include "base/integer.h"
@@ -40,7 +40,7 @@ struct mmul_part mmul_block_own(const struct mmul_stage *stage) {
 
 // --------------------------------------------------------------------------- matrices of a product
 
-// All of a matrix of a stack that is mapped at `data`; `turned`: it is the other way round there.
+// Views one matrix of a stack that is mapped at `data`. `turned`: stored transposed.
 static struct mmul_view view_mapped(const char *data, struct mmul_shape shape, int64_t matrix,
                                     enum mmul_dtype dtype, bool turned) {
     const int64_t at = matrix * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
@@ -52,7 +52,7 @@ static struct mmul_view view_mapped(const char *data, struct mmul_shape shape, i
                                          turned ? shape.rows : shape.cols}};
 }
 
-// A region, as the operation has it, that is packed at `data`.
+// Views a region, in the operation's coordinates, that is packed at `data`.
 static struct mmul_view view_packed(const char *data, struct mmul_region region,
                                     enum mmul_dtype dtype, bool turned) {
     return (struct mmul_view){.at = (void *)(uintptr_t)data,
@@ -63,7 +63,7 @@ static struct mmul_view view_packed(const char *data, struct mmul_region region,
                               .region = region};
 }
 
-// The part's units of matrix t, and how many of its units are before them.
+// Returns the part's units of matrix t. *before: number of the part's units in front of them.
 static struct mmul_range units_in(const struct mmul_stage *stage, const struct mmul_part *part,
                                   int64_t t, int64_t *before) {
     const int64_t units =
@@ -74,7 +74,7 @@ static struct mmul_range units_in(const struct mmul_stage *stage, const struct m
     return in;
 }
 
-// A file's.
+// Views the split operand, which is in a file.
 static struct mmul_view view_split(const struct mmul_stage *stage, const struct mmul_part *part,
                                    int64_t t) {
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -93,7 +93,7 @@ static struct mmul_view view_split(const struct mmul_stage *stage, const struct 
                        dtype, turned);
 }
 
-// A file's, or what comes in panels.
+// Views the whole operand, which is in a file or arrives in panels.
 static struct mmul_view view_whole(const struct mmul_stage *stage, const struct mmul_part *part,
                                    int64_t t) {
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -136,7 +136,7 @@ static struct mmul_view view_brought(const struct mmul_part *part, const char *d
                        false);
 }
 
-// Where a block's result is: `line` is its first line among those of the pass.
+// Views the result of a block. block->line is its first line among those of the pass.
 static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
                                const struct mmul_block *block) {
     const struct mmul_schedule *schedule = stage->is.schedule;
@@ -164,7 +164,7 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
 
 // -------------------------------------------------------------------------------------- operands
 
-// Which matrix of a value meets matrix t of the result: sizes of 1 repeat.
+// Returns the matrix of a value that is the operand for matrix t of the result. Sizes of 1 repeat.
 static int64_t matrix_of(const struct mmul_stage *stage, int place, int64_t t) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape have = plan->program->values[plan->places[place].value].shape,
@@ -251,7 +251,7 @@ enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_pa
                               looked_at = mmul_product_rows(&product, rows.begin - b.row_begin,
                                                             rows.end - b.row_begin);
     char place[MMUL_BLOCK_NAME_BYTES];
-    mmul_verifier_forget(&stage->verifier); // the same memory may be read the other way round now
+    mmul_verifier_forget(&stage->verifier); // the memory may now be read transposed
     const struct mmul_verifier_block checked = {.product = &product,
                                                 .looked_at =
                                                     looked_at.m == product.m ? NULL : &looked_at,

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
 //
-// Where what a block is made from lies, and the block itself (plan/lists/blocks.h): the one way from a task to memory.
-// A matrix is a value on the ranks, a file that the node has mapped, or what has come into the stage's memory.
+// Location of a block (plan/lists/blocks.h) and of its operands: the only way from a task to
+// memory. A matrix is a value on the ranks, a file that the node has mapped, or data received into
+// the stage's memory.
 #pragma once
 
 #include "exec/steps/stage.h"
 #include "plan/lists/blocks.h"
 
-// Rows of another node's rank that were brought here, packed, and where those of C are put; a NULL: none.
+// Rows of another node's rank that were moved here, packed, and the place for their rows of C. a
+// NULL: none.
 struct mmul_brought {
     const char *a;
     char *c;
-    int64_t row_begin, row_end; // of the matrix
+    int64_t row_begin, row_end; // rows of the matrix
 };
 
-// Whose blocks, and where what belongs to them is in the stage's memory: pieces and C_in of a product's round, full in
-// the other axis, C of the pass; not looked at where these are mapped or values, nor of what is no product.
+// Owner of blocks, and the location of their data in the stage's memory: pieces and C_in of a
+// product's round, full in the other axis, and C of the pass. Pointers are unused for mapped files
+// and values, and for operations other than products.
 struct mmul_part {
     int rank;
     struct mmul_pass pass;
@@ -25,28 +28,31 @@ struct mmul_part {
     struct mmul_brought brought;
 };
 
-// Of a rank of this node, in a pass of a product; this rank's of what is none.
+// Returns the part of a rank of this node in a pass of a product. The second returns this rank's
+// part of any other operation.
 struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_pass pass);
 struct mmul_part mmul_block_own(const struct mmul_stage *stage);
 
-// What there is of an operand, as the operation has it, of the matrix that meets matrix t of the result.
+// Views the available part of an operand, in the operation's coordinates, for matrix t of the
+// result.
 struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
                                     int index, int64_t t);
 
-// What the part has of a matrix of the result; a product's, whose C is a value.
+// Views the part's region of a matrix of the result. A product's C must be a value.
 struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct mmul_part *part,
                                    int64_t t);
 
-// The block, with all of its terms.
+// Returns the product that computes the block, with all of its terms.
 struct mmul_product mmul_block_product(const struct mmul_stage *stage, const struct mmul_part *part,
                                        const struct mmul_block *block);
 
-// "rows 100-200 of matrix 3", and whose where the run has other steps: for errors. Returns `text`.
+// Writes "rows 100-200 of matrix 3" for errors, with the value's name for a stage without a
+// schedule. Returns `text`.
 enum { MMUL_BLOCK_NAME_BYTES = 192 };
 char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
                       char text[static MMUL_BLOCK_NAME_BYTES]);
 
-// The check of a block by itself, of which these rows are looked at. Fails as a check does.
+// Checks the given rows of a block by itself, without other ranks. Fails as a check does.
 enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, struct mmul_panel rows,
                                   struct mmul_error *err);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Walks the rank's part, or a piece of it, in tiles of rows; each fused operation is one
-// map, checked like any other. What a tile was before its fused operations stands until it has gone through all of
-// them, so that a device may fail in the middle; where the device alone has that, all is made again. The last rows go
-// first: those of a product that were made last, and what is left of it on a device is rows that follow each other, its
-// first ones. The CPU's threads take a tile each: none waits for another one until the block is made.
+// Walks the rank's part, or a region of it, in tiles of rows. Each fused operation is one map,
+// checked like any other. The step's own result of a tile stays until the tile has passed all fused
+// operations, so a device may fail in between. If only the device has that result, the product is
+// made again too. The last rows of a product were made last, so they go first: the rest on a device
+// is then a contiguous range of first rows. On the CPU each thread takes a tile, and no thread
+// waits for another until the block is complete.
 #include "exec/steps/epilogue.h"
 
 #include <stdatomic.h>
@@ -31,16 +32,16 @@ bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
 
 // ------------------------------------------------------------------------------------------- tiles
 
-// Rows [row, row + rows) of a block; of many matrices: as if they were one.
+// Rows [row, row + rows) of a block. With by_rows many matrices count as one.
 struct tile {
     int64_t matrix, row, rows, col, cols;
     void *at;
     enum mmul_dtype dtype;
     int64_t ld;
-    int part; // of the room, a thread's
+    int part; // index of the thread, which selects its tiles of the room
 };
 
-// Where a part of a value begins, whose rows are those of the tile.
+// Returns the part of a value with the tile's rows, for a step with by_rows.
 static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int place,
                                         const struct tile *tile, bool is_spread) {
     const struct mmul_program_plan *plan = stage->plan;
@@ -61,7 +62,7 @@ static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int plac
                                       .cols = is_spread ? tile->cols : s.cols};
 }
 
-// The part of an operand that a tile of one matrix depends on.
+// Returns the part of an operand that a tile of one matrix depends on.
 static struct mmul_host_operand part_of(const struct mmul_stage *stage, int place,
                                         const struct tile *tile, struct mmul_shape result,
                                         bool is_elements, bool is_by_row) {
@@ -75,7 +76,7 @@ static struct mmul_host_operand part_of(const struct mmul_stage *stage, int plac
                           is_elements ? tile->col : 0, is_elements ? tile->cols : s.cols);
 }
 
-// One of those that the room has, whose rows lie behind each other.
+// Returns tile `index` of the thread's room. Its rows are contiguous.
 static struct mmul_host_tile room_tile(const struct mmul_stage *stage, const struct tile *tile,
                                        int index) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
@@ -92,7 +93,7 @@ static void forget(struct mmul_stage *stage, const struct mmul_host_tile *tile) 
                               begin + elements * (int64_t)mmul_dtype_bytes(tile->dtype));
 }
 
-// What a fused operation makes of it: in one of the room's tiles, or where it is in memory.
+// Returns the destination of a fused operation: a tile of the room, or the value's place in memory.
 static struct mmul_host_tile find_result(const struct mmul_stage *stage, const struct tile *tile,
                                          int place) {
     const struct mmul_program_plan *plan = stage->plan;
@@ -134,7 +135,7 @@ static struct mmul_host_operand find_operand(const struct mmul_stage *stage,
                          index < row->by_row);
 }
 
-// One operation on it, by one thread.
+// Describes one operation on the tile, by one thread.
 static struct mmul_host_map find_map(const struct mmul_stage *stage, const struct tile *tile,
                                      const struct mmul_program_fused *fused,
                                      const struct mmul_host_tile *to) {
@@ -185,7 +186,7 @@ static enum mmul_status make_fused(struct mmul_stage *stage, const struct tile *
     return status;
 }
 
-// Does one of the fused operations from the first-th on read what the step makes there?
+// Returns true if a fused operation from the first-th on reads the step's value at `place`.
 static bool is_read_from(const struct mmul_stage *stage, int first, int place) {
     const int base = mmul_program_base(stage->plan, place);
     bool reads = false;
@@ -196,7 +197,7 @@ static bool is_read_from(const struct mmul_stage *stage, int first, int place) {
     return reads;
 }
 
-// What the device alone has goes with its last reader.
+// Releases tiles that only the device has after their last reader.
 static void release_read(struct mmul_stage *stage, const struct tile *tile, int index) {
     const struct mmul_program_fused *fused = fused_of(stage, index);
     struct mmul_worker *worker = &stage->site->worker;
@@ -210,7 +211,7 @@ static void release_read(struct mmul_stage *stage, const struct tile *tile, int 
     }
 }
 
-// The fused operation's result is its step's, and where that is to be it reads another one.
+// Returns true if the last fused operation reads the memory that its result will occupy.
 static bool ends_apart(const struct mmul_stage *stage, int index) {
     const struct mmul_program_step *step = stage->epilogue.step;
     return index == step->fused_count - 1 && mmul_program_ends_apart(stage->plan, step);
@@ -222,12 +223,13 @@ static void copy_apart(const struct mmul_host_tile *from, const struct tile *til
                    tile->cols * each);
 }
 
-// All fused operations. A last one that reads what is where its result will be has that put beside first.
+// Applies all fused operations to a tile. If the last one would overwrite its own operand, its
+// result goes to a spare tile first.
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile,
                                   struct mmul_error *err) {
     const int count = stage->epilogue.step->fused_count;
     const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
-    // What is lost then is made again with the product, which is nowhere else.
+    // A lost tile of this kind exists nowhere else: it is made again with the product.
     const bool is_absent = mmul_worker_is_absent(&stage->site->worker, &result);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
@@ -239,7 +241,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         const bool may_leave = is_absent && i < count - 1 &&
                                stage->plan->places[fused->result].tile > 0 &&
                                !is_read_from(stage, i + 2, fused->result);
-        forget(stage, &to); // what a device has of that
+        forget(stage, &to); // drop the device's copies of the destination
         status = make_fused(stage, tile, fused, &to, may_leave, err);
         if (status == MMUL_OK && is_absent)
             release_read(stage, tile, i);
@@ -255,7 +257,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     return status;
 }
 
-// From the first-th on: how many operations on elements follow each other.
+// Counts the consecutive operations on elements from the first-th on.
 static int count_together(const struct mmul_stage *stage, int first) {
     const struct mmul_program *program = stage->plan->program;
     const int most =
@@ -269,8 +271,9 @@ static int count_together(const struct mmul_stage *stage, int first) {
     return count;
 }
 
-// The same, by one of several threads: on the CPU, which is trusted, and where all is in host memory. Where all is done
-// together, what has a tile of the room is needed by nobody else.
+// Applies all fused operations to a tile by one of several threads. The device is the CPU, which is
+// trusted, and all data is in host memory. If all operations run together, a value in a tile of the
+// room has no other reader.
 static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct tile *tile,
                                         struct mmul_error *err) {
     const int all = stage->epilogue.step->fused_count;
@@ -304,7 +307,7 @@ static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct t
 
 // ------------------------------------------------------------------------------------------ blocks
 
-// Rows of each tile of a block.
+// Returns the number of rows in each tile of a block.
 static int64_t tile_rows(const struct mmul_stage *stage, struct mmul_region block) {
     return stage->epilogue.elements / (block.col_end - block.col_begin);
 }
@@ -333,7 +336,7 @@ struct claims {
     int64_t count;
     _Atomic int64_t next;
     _Atomic bool has_failed;
-    struct mmul_error err; // of the first that failed
+    struct mmul_error err; // error of the first failure
 };
 
 static void claim(void *context, int part) {
@@ -353,7 +356,7 @@ static void claim(void *context, int part) {
     }
 }
 
-// Does each thread take tiles of its own through all fused operations?
+// Returns true if each thread takes tiles of its own through all fused operations.
 static bool is_shared(const struct mmul_stage *stage, int64_t tiles) {
     const struct mmul_context *context = stage->site->context;
     const bool is_enough = tiles > 1 || stage->plan->ranks[stage->comm->rank].tile_threads == 1;
@@ -361,7 +364,8 @@ static bool is_shared(const struct mmul_stage *stage, int64_t tiles) {
            mmul_device_can_borrow(context->device);
 }
 
-// Tiles of a block, the last rows first, of which the first tile is the index-th of the rank's; *index goes on.
+// Makes the tiles of a block, the last rows first. The first of them is tile *index of the rank,
+// and *index advances.
 static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region block,
                                    int64_t *index, struct mmul_error *err) {
     struct mmul_epilogue *epilogue = &stage->epilogue;
@@ -389,7 +393,7 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
     return status;
 }
 
-// A hanging device has taken what was there before.
+// Allocates the room's tiles, also after a hanging device has kept the earlier ones.
 static enum mmul_status create_tiles(struct mmul_epilogue_room *room, struct mmul_error *err) {
     if (room->tiles == NULL && room->bytes > 0)
         room->tiles = mmul_allocate_raw((int64_t)room->bytes, 1, "fused operations", err);
@@ -410,8 +414,8 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
     return status;
 }
 
-// Tiles that a fused operation has on a device at most beside what it begins with: what was before it, what it reads of
-// other values, what it makes.
+// Returns the most tiles that one fused operation needs on a device besides the tile at its begin:
+// its input, its operands from other values, its result.
 static int64_t tiles_of_fused(const struct mmul_stage *stage) {
     const struct mmul_program *program = stage->plan->program;
     const struct mmul_program_step *step = stage->epilogue.step;
@@ -429,7 +433,7 @@ static int64_t tiles_of_fused(const struct mmul_stage *stage) {
 
 int64_t mmul_epilogue_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
-    // What others read, too, comes home.
+    // A value with other readers is downloaded anyway.
     const bool is_alone = epilogue->step != NULL &&
                           epilogue->step->made != epilogue->step->result &&
                           stage->plan->places[epilogue->step->made].view_of >= 0;
@@ -458,7 +462,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
 
 // -------------------------------------------------------------------------------------------- life
 
-// Does a product that has no schedule make all of the rank's part at once?
+// Returns true if a product without a schedule makes all of the rank's part at once.
 static bool comes_at_once(const struct mmul_stage *stage) {
     const struct mmul_operation *o =
         &stage->plan->program->operations[stage->epilogue.step->operation];
@@ -472,8 +476,9 @@ static bool comes_at_once(const struct mmul_stage *stage) {
     return false;
 }
 
-// Of a product whose blocks this rank alone computes: are there fused operations that need more of a row than comes at
-// once?
+// Returns true if each block of a product goes through the fused operations as soon as it is
+// checked. No other rank may claim its blocks, and no fused operation may need more of a row than
+// one block has.
 static bool goes_in_parts(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *product = stage->is.schedule;
@@ -501,7 +506,7 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     epilogue->blocks.made = step->result;
     const struct mmul_epilogue_size size =
         mmul_program_epilogue_size(stage->plan, step, stage->comm->rank);
-    // Of all its values (plan/program/program_epilogue.c).
+    // All values of an epilogue have this type (plan/program/program_epilogue.c).
     const enum mmul_dtype dtype =
         stage->plan->program->values[stage->plan->places[step->result].value].dtype;
     epilogue->tile_bytes = MMUL_PLACE_ALIGN(size.tile * (int64_t)mmul_dtype_bytes(dtype));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What each rank reads for the check of a grid, and what it does with the sums. Moves nothing itself.
+// Contributions of each rank to the check of a grid, and its verdict from the sums. Carries no
+// traffic itself.
 #include "exec/steps/grid_check.h"
 
 #include "base/clock.h"
@@ -13,21 +14,21 @@
 
 enum round { SIZES, PROJECTION, RESIDUALS };
 
-// A rank's place in it.
+// Place of a rank in the mesh.
 struct grid {
     struct mmul_stage *stage;
     const struct mmul_program_plan *plan;
-    struct mmul_part own; // whose blocks: this rank's
+    struct mmul_part own; // this rank's blocks
     struct mmul_grid_part part;
 };
 
-// False: this rank has no place in the mesh.
+// Finds this rank's place. Returns false if it has none in the mesh.
 static bool find_place(struct mmul_stage *stage, struct grid *g) {
     *g = (struct grid){.stage = stage, .plan = stage->plan, .own = mmul_block_own(stage)};
     return mmul_program_grid_part(g->plan, stage->is.step, stage->comm->rank, &g->part);
 }
 
-// The rank's rows of its columns of B.
+// Returns the rank's rows of its columns of B.
 static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
     const struct mmul_view b = mmul_block_operand(g->stage, &g->own, 1, matrix);
     struct mmul_product part = {.transpose_b = b.transposed,
@@ -46,7 +47,7 @@ static struct mmul_block_walk walk_of(const struct grid *g) {
     return mmul_step_blocks(g->plan, g->stage->is.step, g->own.rank);
 }
 
-// What has been added up so far, for one of the matrices.
+// Describes one of the matrices with the sums so far.
 static struct mmul_check_part part_of(const struct grid *g, const double *sizes,
                                       const double *squares, int64_t matrix) {
     uint64_t place = (uint64_t)(matrix * g->plan->costs.mesh.cols + g->part.col);
@@ -68,7 +69,7 @@ static void give_sizes(const struct grid *g) {
     }
 }
 
-// B x of all matrices, then squares.
+// Gives B x of all matrices, then the squares.
 static void give_projection(const struct grid *g, const double *sizes) {
     double *mine = mmul_sums_mine(g->stage, PROJECTION),
            *squares = mine + g->part.matrices * g->part.k;
@@ -81,7 +82,8 @@ static void give_projection(const struct grid *g, const double *sizes) {
     }
 }
 
-// The next block of this rank's, x of its columns being at hand. *said: something can be said about it.
+// Advances to the next block of this rank and prepares x of its columns. *said: the sums allow a
+// verdict on it.
 static bool next_block(const struct grid *g, struct mmul_block_walk *walk,
                        const double *const *sums, struct mmul_block *block, bool *said) {
     do
@@ -95,7 +97,7 @@ static bool next_block(const struct grid *g, struct mmul_block_walk *walk,
     return true;
 }
 
-// Of rows of all matrices, then squares.
+// Gives the residuals of rows of all matrices, then the squares.
 static void give_residuals(const struct grid *g, const double *const *sums) {
     struct mmul_block_walk walk = walk_of(g);
     struct mmul_block block;
@@ -112,7 +114,7 @@ static void give_residuals(const struct grid *g, const double *const *sums) {
     }
 }
 
-// Rows of the block that are beyond the tolerance: from the first to the last of them.
+// Returns the range from the first to the last row of the block that exceeds the tolerance.
 static struct mmul_panel find_rows(const struct grid *g, const struct mmul_region block,
                                    const struct mmul_product *product, const double *residuals) {
     const double *own = residuals + block.matrix * g->part.m,
@@ -144,13 +146,13 @@ static enum mmul_status judge(struct mmul_stage *stage, const double *const *sum
         g->stage->verifier.lines_checked +=
             block.at.row_end - block.at.row_begin - (rows.end - rows.begin);
         atomic_fetch_add(&g->stage->site->findings.blocks_right, rows.begin == rows.end);
-        if (rows.begin < rows.end) // as if there were no other ranks
+        if (rows.begin < rows.end) // checked without other ranks
             status = mmul_block_check(g->stage, &g->own, &block, rows, err);
     }
     return status;
 }
 
-// As if there were no other ranks.
+// Checks all blocks without other ranks.
 static enum mmul_status check_alone(const struct grid *g, struct mmul_error *err) {
     struct mmul_block_walk walk = walk_of(g);
     struct mmul_block block;
@@ -180,7 +182,7 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
     static const struct mmul_sums_check check = {.give = give, .judge = judge};
     struct mmul_site *site = stage->site;
     struct grid g;
-    (void)find_place(stage, &g); // else all of it is empty
+    (void)find_place(stage, &g); // without a place, g is empty
     if (atomic_load(&stage->progress->ranks[site->context->comm->node_rank].sums_given) > 0)
         return check_alone(&g, err);
     const double begin = mmul_trace_now(site->trace);
@@ -194,7 +196,7 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
 
 enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err) {
     struct grid g;
-    (void)find_place(stage, &g); // else all of it is empty
+    (void)find_place(stage, &g); // without a place, g is empty
     const int64_t most = mmul_grid_part_most(&g.part);
     struct mmul_grid_room *room = &stage->site->grid_room;
     if (most <= room->most)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Samples of results, and second chances. The sample is made by mmul_reference_map, in double; what two right
-// devices differ by is far below the tolerance, and an element off by a tenth of its row's size far above.
+// Checks samples of results, and repeats wrong blocks on the next device. mmul_reference_map makes
+// the sample in double. Two right devices differ by far less than the tolerance. An element off by
+// a tenth of its row's size differs by far more.
 #include "exec/steps/map_check.h"
 
 #include <math.h>
@@ -13,11 +14,12 @@
 #include "exec/steps/site.h"
 #include "model/dtype.h"
 
-enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a part of a row
+// WORK_MOST: elements of a sample; PIECE: columns of a piece of a row
+enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 };
 
 // ----------------------------------------------------------------------------------------- judging
 
-// The largest element of an operand.
+// Returns the largest element of an operand.
 static double largest_of(const struct mmul_host_operand *o) {
     double most = 0;
     for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
@@ -27,8 +29,8 @@ static double largest_of(const struct mmul_host_operand *o) {
     return o->at == NULL ? fabs((double)o->number) : most;
 }
 
-// Of gradients of attention, and of the sums for them: a slope is a difference of products of rows, of which as many
-// are added up as there are queries.
+// Returns the size of cancelled terms in gradients of attention and in the sums for them. A slope
+// is a difference of products of rows. As many slopes are added up as there are queries.
 static double cancelled_in_attention(const struct mmul_host_map *host) {
     const struct mmul_host_operand *o = host->operands;
     const double scale = fabs(host->map.with->scale), many = sqrt((double)o[0].rows),
@@ -47,7 +49,7 @@ static double cancelled_in_attention(const struct mmul_host_map *host) {
     }
 }
 
-// What may be off where the terms are large and the result is not.
+// Returns the error that is allowed when terms are large and the result is not.
 static double cancelled(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
     if (accuracy < MMUL_CANCELS)
         return 0;
@@ -61,7 +63,7 @@ static double cancelled(const struct mmul_host_map *host, enum mmul_accuracy acc
     return accuracy == MMUL_CANCELS_IN_NORMS ? most / sqrt(host->map.with->epsilon + 1e-30) : most;
 }
 
-// Of a piece that was made again, rows that differ.
+// Counts the rows of a piece that differ from `expected`.
 static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
     const struct mmul_map *map = &piece->map;
     const enum mmul_accuracy accuracy = mmul_operation_row(map->kind)->accuracy;
@@ -118,7 +120,8 @@ static bool has_whole_rows(const struct mmul_host_map *host) {
            (class == MMUL_CLASS_REDUCE && host->map.with->axis == -1);
 }
 
-// One of `count` equal parts of [0, size): its first place in the first part, its last in the last, any between.
+// Picks a place in part `part` of `count` equal parts of [0, size): the first place of the first
+// part, the last of the last, any other one at random.
 static int64_t pick(uint64_t seed, int64_t part, int64_t count, int64_t size) {
     const int64_t begin = part * size / count, end = (part + 1) * size / count;
     if (part == 0)
@@ -128,7 +131,7 @@ static int64_t pick(uint64_t seed, int64_t part, int64_t count, int64_t size) {
                : begin + (int64_t)(mmul_random_at(seed, (uint64_t)part) % (uint64_t)(end - begin));
 }
 
-// Pieces of a block that are looked at, for others too many: of one row each, `width` columns.
+// Sampled pieces of a block that is too large to check whole. Each is `width` columns of one row.
 struct sample {
     uint64_t seed;
     int64_t rows, width, pieces; // rows: of all matrices
@@ -142,7 +145,7 @@ static struct sample choose(const struct mmul_host_map *host, uint64_t seed) {
     const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
     const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, s.width);
     const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
-    // A single row is looked at in several pieces.
+    // A single row is sampled in several pieces.
     const int64_t lines = s.rows > 1 ? s.rows : cols / s.width;
     s.pieces = mmul_smaller(mmul_larger(enough, 2), lines);
     return s;
@@ -159,7 +162,7 @@ static struct mmul_host_map find_piece(const struct mmul_host_map *host, const s
     return mmul_host_map_part(&matrix, row % host->map.rows, 1, col, s->width);
 }
 
-// An operand, or behind them the result, as it lies in host memory.
+// Returns operand i, or after the operands the result, as it is stored in host memory.
 static struct mmul_host_tile find_tile(const struct mmul_host_map *host, int i) {
     const struct mmul_host_operand *o = &host->operands[i];
     return i < host->map.operand_count
@@ -168,7 +171,7 @@ static struct mmul_host_tile find_tile(const struct mmul_host_map *host, int i) 
                                          host->dtype};
 }
 
-// What of the pieces only a device has comes home.
+// Downloads the parts of the pieces that only a device has.
 static enum mmul_status bring_pieces(const struct mmul_host_map *host, const struct sample *s,
                                      struct mmul_error *err) {
     struct mmul_host_tile *parts = NULL;
@@ -193,7 +196,7 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
                                      uint64_t seed, int64_t *wrong, int64_t *looked_at,
                                      struct mmul_error *err) {
     const int64_t rows = host->map.matrices * host->map.rows;
-    const bool is_small = mmul_host_map_work(host) <= WORK_MOST; // all of it, matrix by matrix
+    const bool is_small = mmul_host_map_work(host) <= WORK_MOST; // checked whole, matrix by matrix
     const struct sample s =
         is_small ? (struct sample){.rows = rows, .width = host->map.cols, .pieces = rows}
                  : choose(host, seed);
@@ -238,7 +241,7 @@ static enum mmul_status check(struct mmul_stage *stage, const struct mmul_host_m
     return status;
 }
 
-// Until the sample is right, or the CPU has made the block.
+// Makes the block until the sample is right, or the device is trusted.
 static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_map *host,
                              const char *place, struct mmul_error *err) {
     struct mmul_worker *worker = &stage->site->worker;
@@ -263,8 +266,8 @@ static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_ma
 
 enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host_map *host,
                                 const char *place, struct mmul_error *err) {
-    static const double flops_each =
-        10; // of an element, for a device whose speed is known by products
+    // work per element; a device's speed is known for products only
+    static const double flops_each = 10;
     uint32_t carried;
     struct mmul_host_map checked = *host;
     checked.maker = &stage->site->worker;
@@ -276,7 +279,8 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
     return status;
 }
 
-// The place of the first element of a row that was found is NaN's where the row holds any.
+// Returns true if argmax, argmin or topk found a NaN in the row. If the row holds any, the first
+// place found is that of a NaN.
 static bool is_row_nan(const struct mmul_host_map *host, int64_t matrix, int64_t row) {
     const struct mmul_host_operand *o = &host->operands[0];
     const int64_t first = host->map.kind == MMUL_TOPK ? host->map.with->count : 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Parts of operands as steps between elements, whatever is transposed, repeats, or is permuted.
+// Describes parts of operands by the steps between their elements: transposed, repeated or permuted
+// operands.
 #include "exec/steps/maps.h"
 
 #include <math.h>
@@ -14,15 +15,15 @@
 
 struct making {
     struct mmul_stage *stage;
-    const struct mmul_part *part; // whose
+    const struct mmul_part *part; // owner of the block
     const struct mmul_program *program;
     const struct mmul_operation *operation;
-    struct mmul_shape shape;        // of the result
-    struct mmul_region block;       // of the first matrix
-    int64_t matrices;               // alike, from that one on
-    int64_t inner_begin, inner_end; // of the axis along which is reduced
-    struct mmul_view result;        // of the first matrix
-    int64_t result_step;            // to the next
+    struct mmul_shape shape;        // shape of the result
+    struct mmul_region block;       // region in the first matrix
+    int64_t matrices;               // number of matrices from the first one on, with equal regions
+    int64_t inner_begin, inner_end; // range of the reduced axis
+    struct mmul_view result;        // view of the first matrix
+    int64_t result_step;            // step to the next matrix
     struct mmul_host_map host;
 };
 
@@ -54,7 +55,7 @@ struct mmul_host_operand mmul_maps_number(const double *number, enum mmul_dtype 
     return (struct mmul_host_operand){.number = (float)*number};
 }
 
-// `matrices` of them from the t-th on.
+// Returns `m` for `matrices` matrices from the t-th on.
 static struct making from_matrix(const struct making *m, int64_t t, int64_t matrices) {
     struct making some = *m;
     some.block.matrix += t;
@@ -66,8 +67,8 @@ static struct making from_matrix(const struct making *m, int64_t t, int64_t matr
 
 // ------------------------------------------------------------------------------------------ stacks
 
-// Which matrix of an operand meets matrix t of the result: sizes of 1 repeat, and groups of heads of attention
-// share one.
+// Returns the matrix of an operand that belongs to matrix t of the result. Sizes of 1 repeat, and
+// heads of a group in attention share one.
 static int64_t matrix_of(const struct making *m, int operand, int64_t t) {
     const struct mmul_shape have = shape_of(m, operand);
     const int64_t batch = have.batch == 1 ? 0 : t / m->shape.depth;
@@ -88,7 +89,8 @@ static bool is_alike(struct mmul_region x, struct mmul_region y) {
            x.col_end == y.col_end;
 }
 
-// How the matrices of an operand that the block's depend on follow each other; false: not by equal steps.
+// Finds the steps between the matrices of an operand that the block depends on. Returns false if
+// the steps differ.
 static bool find_stack(const struct making *m, int operand, struct mmul_stack *stack) {
     const struct mmul_shape have = shape_of(m, operand);
     const struct mmul_view first = view_operand(m, operand, m->block.matrix);
@@ -110,7 +112,7 @@ static bool find_stack(const struct making *m, int operand, struct mmul_stack *s
     return true;
 }
 
-// Copies and lookups know it themselves.
+// Finds the steps of all operands. Copies and lookups find theirs themselves.
 static bool find_stacks(struct making *m) {
     const enum mmul_operation_class class = mmul_operation_row(m->operation->kind)->class;
     if (class == MMUL_CLASS_OWN || class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP)
@@ -122,7 +124,7 @@ static bool find_stacks(struct making *m) {
     return true;
 }
 
-// Rows [row, ..) and columns [col, ..) of an operand; its matrices follow each other as they do.
+// Sets rows [row, ..) and columns [col, ..) of an operand, and keeps its steps between matrices.
 static void set_part(struct making *m, int operand, int64_t row, int64_t rows, int64_t col,
                      int64_t cols) {
     const struct mmul_view view = view_operand(m, operand, m->block.matrix);
@@ -152,7 +154,7 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pa
     return m;
 }
 
-// NaN without its sign, which means nothing to a reader.
+// Removes the sign of a NaN, which means nothing to a reader.
 static double shown(double id) {
     return isnan(id) ? fabs(id) : id;
 }
@@ -161,7 +163,8 @@ static bool is_index(double id, int64_t count) {
     return id >= 0 && id < (double)count && id == (double)(int64_t)id;
 }
 
-// Refuses numbers that are no indices, where an operand holds indices. A lookup has its own check, which says more.
+// Rejects numbers that are not valid indices in an operand of indices. A lookup has its own check
+// with a more precise error.
 static enum mmul_status check_indices(const struct making *m, const struct mmul_host_map *host,
                                       struct mmul_error *err) {
     const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
@@ -221,7 +224,8 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
 
 // ------------------------------------------------------------------------- elements, rows, axes
 
-// A summand of a mean. What the device has kept of it is the mean as it was.
+// Scales a mean over a part of the axis to a summand of the whole mean. The device's copy still has
+// the old mean, so it is dropped.
 static void lower_mean(const struct making *m, double share) {
     const struct mmul_region b = m->block;
     for (int64_t i = b.row_begin; i < b.row_end; i++)
@@ -237,7 +241,7 @@ static void lower_mean(const struct making *m, double share) {
                               mmul_view_element(&m->result, b.row_end - 1, b.col_end));
 }
 
-// All of a row, or of a column, or what this rank has of it.
+// Reduces a whole row or column, or the rank's part of it.
 static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
     const bool down = m->operation->with.axis == -2;
     const struct mmul_region b = m->block;
@@ -270,7 +274,7 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
             continue;
         }
         const struct mmul_shape have = shape_of(m, i);
-        const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
+        const bool all = row->class != MMUL_CLASS_ELEMENTS; // all columns
         const bool is_vector = row->class == MMUL_CLASS_ROWS && i >= row->by_row;
         set_part(m, i, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
                  all ? have.cols : b.col_end - b.col_begin);
@@ -280,7 +284,8 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
 
 // -------------------------------------------------------------------------------------- generated
 
-// Elements of the result by their positions, whoever makes them; doubles are the floats of the same places.
+// Generates elements of the result from their positions, independent of the rank. Doubles are the
+// floats of their places.
 static void generate_run(const struct making *m, int64_t begin, int64_t end, void *to) {
     enum { MOST = 1024 };
     const struct mmul_operation *o = m->operation;
@@ -298,7 +303,7 @@ static void generate_run(const struct making *m, int64_t begin, int64_t end, voi
     }
 }
 
-// By the threads of the rank.
+// Rows that each thread of the rank generates.
 struct generating {
     const struct making *m;
     int64_t rows_each;
@@ -331,8 +336,9 @@ static void generate(const struct making *m) {
 
 // ----------------------------------------------------------------------------------------- copies
 
-// An operand as four steps, between matrices, too: element `begin` from its first one on is at `at`. What is split
-// by rows is in one run; what is read the other way round is whole matrices.
+// Whole operand as four sizes and steps, including those between matrices. Its element `begin` is
+// at `at`. An operand that is split by rows is contiguous. A transposed one consists of whole
+// matrices.
 struct whole {
     const void *at;
     enum mmul_dtype dtype;
@@ -361,7 +367,7 @@ static struct whole whole_of(const struct making *m, int operand) {
     return x;
 }
 
-// Copies a region of the block's matrices, which begins with that element.
+// Copies to a region of the block's matrices, from `element` of the operand on.
 static enum mmul_status copy(struct making *m, struct mmul_region to, const struct whole *x,
                              int64_t element, const int64_t steps[4], struct mmul_error *err) {
     const int64_t rows = to.row_end - to.row_begin, cols = to.col_end - to.col_begin;
@@ -376,7 +382,8 @@ static enum mmul_status copy(struct making *m, struct mmul_region to, const stru
     return make(m, to, err);
 }
 
-// Size s of the result is size axes[s] of the operand; of a slice from `begin` on, with its steps.
+// Copies with size s of the result from size axes[s] of the operand. A slice begins at `begin` and
+// has its own steps.
 static enum mmul_status copy_axes(struct making *m, const int axes[4],
                                   const struct mmul_parameters *slice, struct mmul_error *err) {
     const struct whole x = whole_of(m, 0);
@@ -392,7 +399,7 @@ static enum mmul_status copy_axes(struct making *m, const int axes[4],
     return copy(m, b, &x, from, steps, err);
 }
 
-// From an operand whose part of the result begins at `begin` of the axis: what of the block is in it.
+// Copies the block's intersection with one joined operand, which begins at `begin` of the axis.
 static enum mmul_status copy_part(struct making *m, const struct whole *x, int axis, int64_t begin,
                                   struct mmul_error *err) {
     const struct mmul_region b = m->block;
@@ -411,7 +418,7 @@ static enum mmul_status copy_part(struct making *m, const struct whole *x, int a
     return copy(m, part, x, at, x->steps, err);
 }
 
-// Matrix by matrix where these are what is joined.
+// Copies from one joined operand, matrix by matrix if the axis joins matrices.
 static enum mmul_status copy_joined(struct making *m, int which, int axis, int64_t begin,
                                     struct mmul_error *err) {
     const struct whole x = whole_of(m, which);
@@ -425,7 +432,7 @@ static enum mmul_status copy_joined(struct making *m, int which, int axis, int64
     return status;
 }
 
-// Run by run.
+// Reshapes a transposed operand, run by run.
 static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
                                        struct mmul_error *err) {
     const struct mmul_region b = m->block;
@@ -443,7 +450,7 @@ static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
     return status;
 }
 
-// The same elements in C order.
+// Copies all elements in C order.
 static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
     const struct whole x = whole_of(m, 0);
     const struct mmul_region b = m->block;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sizes of a product, files that are used where they lie, and what is known of both in the end.
+// Sizes of a product, files that are mapped, and the tracking of both during a run.
 #include "exec/steps/product.h"
 
 #include "base/memory.h"
@@ -22,7 +22,8 @@ static void borrow_files(struct mmul_stage *stage) {
                         mmul_problem_result_width(&schedule->problem, schedule->axis)};
 }
 
-// Values do not change; what comes in pieces, panels or slots makes room for others.
+// Returns the operands that stay in place. Values do not change, but pieces, panels and slots are
+// reused.
 static unsigned find_lasting(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
     const bool rows = stage->is.schedule->axis == MMUL_ROWS;
@@ -54,7 +55,7 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
     return status;
 }
 
-// Which matrices of the product are values, as enum mmul_maps.
+// Returns the matrices of the product that are values, as enum mmul_maps.
 static unsigned values_of(const struct mmul_stage *stage) {
     const struct mmul_stage_places *places = &stage->is.places;
     enum mmul_axis axis = stage->is.schedule->axis;
@@ -95,7 +96,7 @@ enum mmul_status mmul_product_look(const struct mmul_stage *stage, struct mmul_e
 void mmul_product_fini(struct mmul_stage *stage) {
     if (stage->product == NULL)
         return;
-    // A lost device's driver, or MPI, may still read them.
+    // the driver of a lost device, or MPI, may still read them
     if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->comm))
         mmul_views_close(&stage->product->views);
     mmul_layout_fini(&stage->product->layout);

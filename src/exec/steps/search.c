@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Walks a block of rows in tiles, from left to right: so what comes later is after its equals that came before.
+// Walks a block of rows in tiles from left to right, so an element stays behind equal ones from
+// earlier columns.
 #include "exec/steps/search.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 #include "exec/steps/stage_work.h"
 #include "model/dtype.h"
 
-// Of the product and of the result.
+// Returns the type of the product and of the result.
 static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
     return stage->plan->program->values[stage->operation->result].dtype;
 }
@@ -63,12 +64,12 @@ void mmul_search_fini(struct mmul_stage *stage) {
 
 // ------------------------------------------------------------------------------------------- tiles
 
-// A region of the product.
+// Region of the product.
 struct tile {
-    const struct mmul_part *part; // whose
+    const struct mmul_part *part; // owner of the block
     struct mmul_region at;
     int64_t rows, cols;
-    int64_t best; // elements of each of its rows that may be among the k largest
+    int64_t best; // number of elements per row that may be among the k largest
 };
 
 static struct mmul_product product_of(const struct mmul_stage *stage, const struct tile *tile,
@@ -119,18 +120,18 @@ static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *t
     return status;
 }
 
-// The largest elements of a row, the first ones first, and behind `most` of them their columns.
+// Largest elements of a row in order, followed at index `most` by their columns.
 struct list {
     const void *at;
     int64_t most, count;
 };
 
-// As topk has it: NaN before all, then the larger; what is equal stands where it stood.
+// Orders elements as topk does: NaN first, then larger ones. Equal elements keep their order.
 static bool is_before(double x, double y) {
     return isnan(y) ? false : isnan(x) || x > y;
 }
 
-// The first k of both, of which `right` comes from columns behind those of `left`, and counts from `begin` on.
+// Merges the first k of both lists. `right` holds later columns than `left`, counted from `begin`.
 static void merge(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
                   int64_t k, void *to) {
     for (int64_t i = 0, l = 0, r = 0; i < k; i++) {
@@ -163,7 +164,7 @@ static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
     }
 }
 
-// Memory of the search's is not that of a value: what a device has of it is of the tile before.
+// Drops the device's copies of the search's memory: they belong to the previous tile.
 static void forget_memory(struct mmul_stage *stage) {
     const struct mmul_search *s = stage->search;
     const size_t each = mmul_dtype_bytes(dtype_of(stage));

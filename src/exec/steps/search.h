@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The k largest elements of every row of a product (MMUL_SEARCH), on one rank: tile by tile of the product, which is in
-// memory of the search's own, multiplied and checked as other products are. The best of a tile's rows are merged with
-// those of the tiles left of it. The compute thread's; moves nothing.
+// Finds the k largest elements of each row of a product (MMUL_SEARCH) on one rank. The product is
+// made tile by tile in memory of the search, multiplied and checked like any product. The best
+// elements of a tile's rows are merged with those of the tiles to its left. Runs on the compute
+// thread. Moves no data between ranks.
 #pragma once
 
 #include "plan/program/program_footprint.h"
@@ -12,23 +13,25 @@ struct mmul_stage;
 
 struct mmul_search {
     struct mmul_search_size is;
-    // Owned, of the result's type; NULL: none yet, or left to a device that hangs.
-    void *product; // of a tile, rows x cols
-    void *best;    // of a tile, rows x 2k
+    // Buffers, owned, of the result's type. NULL: not allocated yet, or left to a hanging device.
+    void *product; // one tile, rows x cols
+    void *best;    // best of one tile, rows x 2k
     void *merged;  // one row of 2k
 };
 
-// The device hangs, and may still write to the memory of a stage that searches; of any other nothing happens.
+// Gives up a search's memory: the device hangs, and may still write to it. Does nothing for other
+// stages.
 void mmul_search_abandon(struct mmul_stage *stage);
 
-// Its memory; sizes stay, and it can be made again.
+// Frees the memory. The sizes stay, so it can be allocated again.
 void mmul_search_release(struct mmul_search *search);
 
-// For a stage that searches in blocks of so many rows; fini: of any stage. Local. Fails with MMUL_ERR_SYSTEM (memory).
+// Prepares the search of a stage in blocks of `rows` rows. fini accepts any stage. Local. Fails
+// with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_search_init(struct mmul_stage *stage, int64_t rows, struct mmul_error *err);
 void mmul_search_fini(struct mmul_stage *stage);
 
-// A block of the result. Fails as mmul_stage_multiply, mmul_stage_check and mmul_stage_map, and with
-// MMUL_ERR_SYSTEM (memory).
+// Makes a block of the result. Fails as mmul_stage_multiply, mmul_stage_check and mmul_stage_map,
+// and with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_part *part,
                                   const struct mmul_block *block, struct mmul_error *err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Where a rank works: what all stages of a run use in turn. The run as a whole (exec/conduct/run.h) makes it and ends
-// it.
+// Resources of a rank that all stages of a run use in turn. The run (exec/conduct/run.h) creates
+// and destroys them.
 #pragma once
 
 #include <stdatomic.h>
@@ -21,23 +21,23 @@
 #include "model/report.h"
 #include "model/trace.h"
 
-// What the check has found, for the heartbeat: blocks right at once, blocks with most lines wrong; and what
-// is being computed by plain loops because of that: lines, and how much that is (0: nothing).
+// Findings of the check for the heartbeat: blocks that were right at once, and blocks with mostly
+// wrong lines. plain_*: lines that plain loops compute again, and their work (0: none).
 struct mmul_run_findings {
     _Atomic int64_t blocks_right, blocks_garbled, plain_done, plain_lines, plain_flops;
     int64_t check_lines; // compute thread: lines of the block being checked
-    bool was_wrong;      // compute thread: it was not right at once
+    bool was_wrong;      // compute thread: the block was not right at once
 };
 
 struct mmul_site {
     struct mmul_context *context;           // borrowed
-    const struct mmul_job_options *options; // borrowed: how it is to be run
+    const struct mmul_job_options *options; // borrowed: options of the job
     struct mmul_values *values;             // borrowed
-    enum mmul_lends lends;                  // any of its stages
-    struct mmul_loans *loans;               // owned: exec/tasks/loans.h; NULL: nothing is lent
-    const struct mmul_stage *lent_last;     // borrowed, compute thread: the stage before that lends
-    int *makers; // owned: of places, one behind the last stage so far that makes them; 0: none does
-    // What stages need while they are carried out, in turn.
+    enum mmul_lends lends;                  // kind of lending of any stage
+    struct mmul_loans *loans;               // owned: exec/tasks/loans.h; NULL: no lending
+    const struct mmul_stage *lent_last; // borrowed, compute thread: last earlier stage that lends
+    int *makers; // owned, by place: one past the last stage so far that makes it; 0: none
+    // Working memory of the current stages.
     struct mmul_works *works; // owned: exec/tasks/work.h
     struct mmul_epilogue_room epilogue_room;
     struct mmul_verifier_room verifier_room;
@@ -46,13 +46,14 @@ struct mmul_site {
     struct mmul_run_progress *progress; // in the segment
     struct mmul_transport transport;
     struct mmul_worker worker;
-    struct mmul_watchdog watchdog; // of the product under way
-    struct mmul_failure failure;   // of either thread
+    struct mmul_watchdog watchdog; // watches the current product
+    struct mmul_failure failure;   // first failure of either thread
     struct mmul_run_findings findings;
-    _Atomic int64_t computed_flops; // by this rank, so far
-    struct mmul_trace *trace;       // owned; NULL: nobody asked for one
-    double begin;                   // when the clock of the report started
-    struct mmul_stopwatch watch; // of the phases in `mine`; the compute thread's while there is one
-    struct mmul_waits waits;     // the compute thread's: how it waited
+    _Atomic int64_t computed_flops; // operations that this rank has done so far
+    struct mmul_trace *trace;       // owned; NULL: no trace was requested
+    double begin;                   // clock: begin of the report
+    // times the phases in `mine`; used by the compute thread while it runs
+    struct mmul_stopwatch watch;
+    struct mmul_waits waits; // compute thread: wait statistics
     struct mmul_report_rank mine;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What stages of all kinds have in common. Nothing moves here, and nothing is computed.
+// Functions for stages of all kinds. They neither move nor compute data.
 #include "exec/steps/stage.h"
 
 #include "base/integer.h"
@@ -11,9 +11,10 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
     return stage->site->makers[mmul_program_base(stage->plan, place)];
 }
 
-// Stages that all ranks of the node must have done before: those that make what it reads, where that is whole on the
-// node, which its ranks make together; of other places its part is the rank's own. An early move waits for what makes
-// its operand alone.
+// Returns the number of stages that all ranks of the node must finish first: those that make the
+// operands that are replicated on the node, because its ranks make them together. Of other
+// placements a rank reads only its own part. An early move waits only for the stage that makes its
+// operand.
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
     int needs = stage->is.after_all ? stage->index : 0;

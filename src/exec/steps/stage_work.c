@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One product on the rank's device, watched by the deadline, and its check; and waiting for counters.
+// Multiplies and checks one product on the rank's device under a deadline, and waits for counters.
 #include "exec/steps/stage_work.h"
 
 #include "base/clock.h"
@@ -28,13 +28,13 @@ bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *
     return is_there;
 }
 
-// Plain loops took over from a device.
+// Returns true if plain loops have replaced a device.
 static bool works_plainly(const struct mmul_stage *stage) {
     return stage->site->context->replacements > stage->site->watchdog.replacements_before &&
            mmul_device_is_plain(stage->site->context->device);
 }
 
-// `done` of `lines` lines are there, all of which are so much work.
+// Records that `done` of `lines` lines are complete. All lines together take `flops`.
 static void note_plain_work(struct mmul_stage *stage, int64_t done, int64_t lines, double flops) {
     bool is_over = done == lines || !works_plainly(stage);
     atomic_store(&stage->site->findings.plain_done, done);
@@ -62,8 +62,8 @@ static double flops_of(const struct mmul_product *product) {
     return 2.0 * (double)product->m * (double)product->n * (double)product->k;
 }
 
-// Whole on a device; by plain loops, where these have taken over, in parts of about a second, for a
-// run that is cancelled.
+// Multiplies whole on a device. Plain loops multiply in parts of about a second, so that a
+// cancelled run can stop.
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                  struct mmul_error *err) {
     static const double part_flops = 4e8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lays the vectors out, and carries them. The check of summands walks the parts of the result: of a summand all of
-// them, of the result its own.
+// Lays out and exchanges the vectors of sums. The check of summands walks the parts of the result:
+// all of them for this rank's summand, its own part for the result.
 #include "exec/steps/sums.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-enum { COUNT_MOST = 1 << 24 }; // of one sum: MPI counts them in int
+enum { COUNT_MOST = 1 << 24 }; // elements of one sum: MPI counts them in int
 
 static int64_t begin_of(const struct mmul_stage *stage, int round) {
     return round > 0 ? stage->sums.ends[round - 1] : 0;
@@ -36,7 +36,7 @@ static void tell_given(const struct mmul_stage *stage, int round) {
                         stage->index + 1);
 }
 
-// When all have given theirs; NULL: the run was cancelled.
+// Waits until all ranks have given theirs. Returns NULL if the run was cancelled.
 static const double *wait_for(struct mmul_stage *stage, int round) {
     return mmul_stage_wait_for_sums(stage, round) ? vector_of(stage, 0) + begin_of(stage, round)
                                                   : NULL;
@@ -99,7 +99,7 @@ bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage) {
 
 // ------------------------------------------------------------------------------ summands of a move
 
-// What its sums are of.
+// Move of summands, and the layout of its lines.
 struct lines {
     const struct mmul_values *values;
     struct mmul_move move;
@@ -114,7 +114,7 @@ static struct lines lines_of(const struct mmul_stage *stage) {
     return l;
 }
 
-// Where the lines of one matrix are, as a holder has them.
+// Returns the index of a matrix's lines in the vector, for the part that a rank holds.
 static int64_t place_of(const struct lines *l, int rank, int64_t matrix) {
     int64_t part =
         l->sums.count > l->sums.matrices * l->sums.length ? rank / l->move.to.col_parts : 0;
@@ -122,8 +122,8 @@ static int64_t place_of(const struct lines *l, int rank, int64_t matrix) {
 }
 
 enum {
-    RUN = 512, // elements of a row at a time, which stay in the first cache
-    LANES = 8, // independent partial sums, so that additions need not wait for each other
+    RUN = 512, // elements of a row at a time, which fit the first-level cache
+    LANES = 8, // independent partial sums, so additions need not wait for each other
 };
 
 static void read_run(const struct mmul_view *view, int64_t i, int64_t j, int64_t count,
@@ -138,7 +138,7 @@ static void read_run(const struct mmul_view *view, int64_t i, int64_t j, int64_t
             to[e] = (double)((const float *)from)[e * step];
 }
 
-// What the view has of the region, onto its lines.
+// Adds the view's elements of the region to the sums of their lines.
 static void add(const struct lines *l, const struct mmul_view *view, struct mmul_region r,
                 double *restrict sums, double *restrict sizes) {
     for (int64_t i = r.row_begin; i < r.row_end; i++) {
@@ -165,7 +165,7 @@ static void add(const struct lines *l, const struct mmul_view *view, struct mmul
     }
 }
 
-// A rank's part of the result, of copies that of the first.
+// Returns a rank's part of the result. Of copies only the first one counts.
 static struct mmul_part_range part_of(const struct lines *l, int rank) {
     bool counts = mmul_placement_is_whole(l->move.to.kind)
                       ? rank == mmul_placement_first(&l->move.to)
@@ -183,7 +183,7 @@ void mmul_carried_sums_give(struct mmul_stage *stage) {
             int64_t ignored, at = place_of(&l, rank, t);
             const struct mmul_view view =
                 mmul_values_view(l.values, stage->is.step->operands[0], l.values->rank, t);
-            if (view.at != NULL) // else the rank has no summand
+            if (view.at != NULL) // NULL: the rank has no summand
                 add(&l, &view, mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
                     mine + at, mine + l.sums.count + at);
         }
