@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Display controllers by makers of cards that compute; what virtual machines and servers have for
-// their console is none. Asks no driver.
+// Finds display controllers by vendors of compute cards. The console adapters of virtual machines
+// and servers are not among them. Calls no driver.
 #include "host/cards.h"
 
 #include <dirent.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Graphics cards on this machine's PCI bus, whether or not a driver knows them.
+// Graphics cards on this machine's PCI bus, with or without a driver.
 #pragma once
 
 struct mmul_card {
     char address[16];    // "0000:65:00.0"
     const char *vendor;  // "NVIDIA"
-    const char *package; // that holds an OpenCL driver for it
+    const char *package; // package with an OpenCL driver for it
 };
 
-// The first `most` of those by makers of cards that compute; returns how many. `bus`: the folder of
-// its devices, "/sys/bus/pci/devices" but in tests. A bus that cannot be read has none.
+// Finds at most `most` cards of vendors of compute cards, and returns their number. `bus`: the
+// folder of PCI devices, "/sys/bus/pci/devices" outside tests. An unreadable bus has no cards.
 int mmul_cards_find(const char *bus, struct mmul_card *cards, int most);

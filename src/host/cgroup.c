@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Control group limits: finds each hierarchy in mountinfo, this process's group in it, and walks
-// from there up to the mount point, keeping the least limit seen.
-// Does not read cpuset: the affinity mask already says it. Changes nothing.
+// Control group limits. Finds each hierarchy in mountinfo and this process's group in it. Then
+// walks from the group up to the mount point and keeps the least limit. Does not read cpuset,
+// because the affinity mask already includes it. Changes nothing.
 #include "host/cgroup.h"
 
 #include <limits.h>
@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-// A limit above this is how version 1 writes "none".
+// Version 1 writes a limit above this for "none".
 static const long long no_limit = 1LL << 60;
 
 // ---------------------------------------------------------------------------------------- reading
 
-// The first two numbers of <folder>/<file>, "max" being -1; how many there are.
+// Reads the first two numbers of <folder>/<file>, with -1 for "max". Returns how many there are.
 static int read_numbers(const char *folder, const char *file, long long numbers[static 2]) {
     char path[PATH_MAX + 64], line[128] = "";
     snprintf(path, sizeof path, "%s/%s", folder, file);
@@ -34,7 +34,7 @@ static int read_numbers(const char *folder, const char *file, long long numbers[
     return count > 0 ? count : 0;
 }
 
-// The number after `key` in <folder>/memory.stat; 0 when there is none.
+// Returns the number after `key` in <folder>/memory.stat, or 0 if there is none.
 static long long read_statistic(const char *folder, const char *key) {
     char path[PATH_MAX + 64], name[64];
     long long value = 0, found = 0;
@@ -48,7 +48,7 @@ static long long read_statistic(const char *folder, const char *key) {
     return found;
 }
 
-// Whether `word` is one of a comma-separated list.
+// Returns true if `word` is in a comma-separated list.
 static bool has_word(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; (at = strstr(at, word)) != NULL; at += length) {
@@ -111,7 +111,7 @@ static void read_version1_memory(const char *folder, struct mmul_cgroup_limits *
 // ------------------------------------------------------------------------------------ hierarchies
 
 struct hierarchy {
-    const char *type;       // of file system
+    const char *type;       // type of the file system
     const char *controller; // "" in version 2
     void (*read_level)(const char *folder, struct mmul_cgroup_limits *limits);
 };
@@ -122,7 +122,8 @@ static const struct hierarchy hierarchies[] = {
     {"cgroup", "memory", read_version1_memory},
 };
 
-// This process's group in the hierarchy of `controller`: "/user.slice/x"; false when there is none.
+// Finds this process's group in the hierarchy of `controller`, such as "/user.slice/x". Returns
+// false if there is none.
 static bool find_group(const char *root, const char *controller, char group[static PATH_MAX]) {
     char path[PATH_MAX], line[PATH_MAX + 256];
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
@@ -145,8 +146,8 @@ static bool find_group(const char *root, const char *controller, char group[stat
     return found;
 }
 
-// From the group's folder up to the mount point. `mounted` is the group that the mount point
-// shows; a group outside it (another name space) leaves the mount point alone.
+// Reads the limits from the group's folder up to the mount point. `mounted` is the group that the
+// mount point shows. For a group outside it (another name space) only the mount point is read.
 static void walk_up(const struct hierarchy *hierarchy, const char *root, const char *mounted,
                     const char *point, struct mmul_cgroup_limits *limits) {
     char group[PATH_MAX], folder[3 * PATH_MAX];
@@ -167,7 +168,8 @@ static void walk_up(const struct hierarchy *hierarchy, const char *root, const c
     }
 }
 
-// One line of mountinfo: id parent dev mounted point options [tags] - type source super-options.
+// Reads one line of mountinfo: id parent dev mounted point options [tags] - type source
+// super-options.
 static void read_mount(const char *root, char *line, struct mmul_cgroup_limits *limits) {
     char mounted[PATH_MAX], point[PATH_MAX], type[64], options[512];
     char *tail = strstr(line, " - ");

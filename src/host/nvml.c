@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Six functions of NVML, looked up by name; those that an older library has not got are absent, as is what a card
-// refuses to tell.
+// Six functions of NVML, looked up by name. Functions that an older library lacks are absent, and
+// so are values that a card does not report.
 #include "host/nvml.h"
 
 #include <dlfcn.h>
@@ -19,10 +19,10 @@ struct mmul_nvml {
     int (*temperature)(nvml_device device, int sensor, unsigned *celsius);
     int (*power)(nvml_device device, unsigned *milliwatts);
     int (*energy)(nvml_device device, unsigned long long *millijoules);
-    unsigned long long begin; // what `energy` said at first
+    unsigned long long begin; // counter at the first reading
 };
 
-// As POSIX has it: a pointer to an object is read as one to a function.
+// Looks up a function. POSIX allows reading the object pointer as a function pointer.
 static void look_up(void *library, const char *name, void *function) {
     *(void **)function = dlsym(library, name);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// NVIDIA's management library, loaded when it is asked for: the program needs none of it to be built or to start.
-// Source: NVML API Reference Guide, Device Queries.
+// NVIDIA's management library, loaded on demand. The program needs no part of it to be built or to
+// start. Source: NVML API Reference Guide, Device Queries.
 #pragma once
 
 struct mmul_nvml;
 
-// The card at a PCI address ("0000:65:00.0"). NULL: no such library, no such card, or no memory. Local; takes some
-// milliseconds, where there are cards some hundred.
+// Opens the card at a PCI address ("0000:65:00.0"). NULL: no such library, no such card, or no
+// memory. Local. Takes some milliseconds, or some hundred if there are cards.
 struct mmul_nvml *mmul_nvml_open(const char *library, const char *pci);
 
-// NAN: the card does not tell. Joules count from mmul_nvml_open on.
+// Read the sensors. NAN: the card does not report it. Joules count from mmul_nvml_open on.
 void mmul_nvml_read(const struct mmul_nvml *card, double *celsius, double *watts);
 double mmul_nvml_joules(const struct mmul_nvml *card);
 

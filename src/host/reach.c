@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sockets that wait for a limited time. The sender decides how long bytes flow; the receiver takes
-// their time, since only it knows when they came through, and leaves out the first ones, which
-// buffers and shapers let through at once. Judges nothing.
+// TCP connections with timeouts. The sender decides how long bytes flow. The receiver measures
+// their time, because only it knows when they arrived. It skips the first bytes, which buffers and
+// traffic shapers pass at once. Makes no judgement.
 #include "host/reach.h"
 
 #include <arpa/inet.h>
@@ -111,7 +111,7 @@ bool mmul_address_is_own(const char *name) {
 
 // ----------------------------------------------------------------------------------------- waiting
 
-// Whether `fd` is ready for `events` before the clock reaches `deadline`.
+// Returns true if `fd` is ready for `events` before the clock reaches `deadline`.
 static bool wait_for(int fd, short events, double deadline) {
     for (;;) {
         double left = deadline - mmul_clock_now();
@@ -122,7 +122,7 @@ static bool wait_for(int fd, short events, double deadline) {
     }
 }
 
-// Reads what is there; -1 at the end, on failure or at the deadline.
+// Reads the available bytes. Returns -1 at the end, on failure or at the deadline.
 static ssize_t read_some(int fd, void *bytes, size_t capacity, double deadline) {
     while (wait_for(fd, POLLIN, deadline)) {
         ssize_t got = recv(fd, bytes, capacity, MSG_DONTWAIT);
@@ -134,7 +134,7 @@ static ssize_t read_some(int fd, void *bytes, size_t capacity, double deadline) 
     return -1;
 }
 
-// Sends all or fails, with errno.
+// Sends all bytes. Returns false on failure, with errno set.
 static bool send_all(int fd, const char *bytes, size_t count, double deadline) {
     while (count > 0) {
         if (!wait_for(fd, POLLOUT, deadline)) {
@@ -179,7 +179,7 @@ static bool has_token(int fd, const char *token, double deadline) {
     return memcmp(got, token, sizeof got) == 0;
 }
 
-// The connection of whoever sends the token, -1 when nobody does.
+// Returns the connection of a peer that sends the token, or -1 if there is none.
 static int accept_token(int listening, const char *token, double deadline, int cancel) {
     for (;;) {
         double left = deadline - mmul_clock_now();
@@ -257,7 +257,8 @@ static void name_way(int fd, struct mmul_reach *reach) {
             mmul_text_copy(reach->interface, sizeof reach->interface, addresses[a].interface);
 }
 
-// Returns 0 or errno. A slow network may still carry the last bytes when this returns.
+// Sends the token, then bytes for a fixed time. Returns 0 or errno. A slow network may still carry
+// the last bytes after that.
 static int send_flow(int fd, const char *token, double seconds) {
     static const char block[BLOCK_BYTES];
     double begin = mmul_clock_now(), deadline = begin + seconds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files of /sys that hold one number each, and NVML, which has functions for the same. Which files belong to a rank is
-// found once; then they are read, and nothing else. Asks no driver for anything that it does not show to everybody.
+// Reads files of /sys with one number each, and NVML for cards without such files. Finds the files
+// for a rank once, and then reads only these. Needs no special rights.
 #include "host/sensors.h"
 
 #include <dirent.h>
@@ -12,12 +12,13 @@
 
 #include "host/nvml.h"
 
-// Shorter times make the power of a counter that moves in steps jump.
+// Shortest interval for power from energy. With shorter ones the power of a counter that moves in
+// steps would jump.
 static const double POWER_SECONDS = 0.2;
 
 // ---------------------------------------------------------------------------------------- reading
 
-// The first line of a file, without its end; "": there is none.
+// Reads the first line of a file, without its end. "": there is none.
 static void read_line(const char *path, char line[static 64]) {
     FILE *stream = fopen(path, "re");
     line[0] = '\0';
@@ -42,7 +43,7 @@ static bool has_number(const char *path) {
     return read_number(path, &ignored);
 }
 
-// Of a path that would not fit there is no sensor.
+// Joins a path. Returns false if it does not fit: the sensor is then absent.
 static bool join(char path[static MMUL_SENSOR_PATH], const char *folder, const char *name) {
     return snprintf(path, MMUL_SENSOR_PATH, "%s/%s", folder, name) < MMUL_SENSOR_PATH;
 }
@@ -54,7 +55,7 @@ static void add_thermometer(struct mmul_sensors *sensors, const char *folder, co
         sensors->thermometer_count++;
 }
 
-// `range`: the file that says how far it counts; NULL: it does not end.
+// Adds an energy counter. `range`: file with its largest value; NULL: no wrap.
 static void add_meter(struct mmul_sensors *sensors, const char *folder, const char *name,
                       const char *range) {
     struct mmul_meter *meter = &sensors->meters[sensors->meter_count];
@@ -71,7 +72,7 @@ static void add_meter(struct mmul_sensors *sensors, const char *folder, const ch
 
 enum { PACKAGES = 64 };
 
-// A bit per package: of the machine, and of a rank's cores.
+// Bit sets of packages: those of the machine, and those of a rank's cores.
 struct packages {
     uint64_t all, own;
 };
@@ -114,7 +115,8 @@ static void name_packages(struct mmul_sensors *sensors, uint64_t packages) {
         }
 }
 
-// Zones of whole packages, "intel-rapl:0", on AMD's too; a zone with dies says "package-0-die-1".
+// Finds zones of whole packages, "intel-rapl:0", also on AMD. A zone of one die is called
+// "package-0-die-1".
 static void find_rapl(struct mmul_sensors *sensors, const char *root, uint64_t packages) {
     char folder[MMUL_SENSOR_PATH], zone[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
     const struct dirent *entry;
@@ -133,7 +135,7 @@ static void find_rapl(struct mmul_sensors *sensors, const char *root, uint64_t p
         closedir(list);
 }
 
-// Of a chip without packages: what it says of the whole CPU.
+// Finds the sensor of the whole CPU on a chip that does not report packages.
 static void find_whole(struct mmul_sensors *sensors, const char *chip) {
     static const char *const labels[] = {"Tdie", "Tctl"}; // the second may have an offset
     char path[MMUL_SENSOR_PATH], name[32], label[64];
@@ -153,7 +155,7 @@ static void find_whole(struct mmul_sensors *sensors, const char *chip) {
 }
 
 static void find_coretemp(struct mmul_sensors *sensors, const char *chip, uint64_t packages) {
-    enum { MOST = 256 }; // a thermometer per core, too
+    enum { MOST = 256 }; // cores have thermometers, too
     char path[MMUL_SENSOR_PATH], name[32], label[64];
     for (int i = 1; i < MOST; i++) {
         int package;
@@ -165,11 +167,12 @@ static void find_coretemp(struct mmul_sensors *sensors, const char *chip, uint64
             continue;
         snprintf(name, sizeof name, "temp%d_input", i);
         add_thermometer(sensors, chip, name);
-        return; // a chip of these is one package
+        return; // a coretemp chip covers one package
     }
 }
 
-// A chip that does not say of which package it is counts where a rank has them all.
+// Finds thermometers of the packages. A chip that does not name its package counts only if the rank
+// has all packages.
 static void find_cpu_temperatures(struct mmul_sensors *sensors, const char *root,
                                   struct packages packages) {
     static const char *const whole[] = {"k10temp", "zenpower", "cpu_thermal"};
@@ -193,7 +196,7 @@ static void find_cpu_temperatures(struct mmul_sensors *sensors, const char *root
 
 // ------------------------------------------------------------------------------------------ cards
 
-// The chip of a card's driver.
+// Finds the sensors of a card's driver.
 static void find_card(struct mmul_sensors *sensors, const char *device) {
     static const char *const temperatures[] = {"temp1_input", "temp2_input", "temp3_input"};
     static const char *const powers[] = {"power1_average", "power1_input"};
@@ -215,7 +218,8 @@ static void find_card(struct mmul_sensors *sensors, const char *device) {
         closedir(list);
 }
 
-// A card of another maker is not looked for in NVIDIA's library; one that the system does not show is.
+// Returns true for an NVIDIA card, and for a card without a visible vendor. Cards of other vendors
+// are not looked up in NVML.
 static bool may_be_nvidia(const char *device) {
     char path[MMUL_SENSOR_PATH], vendor[64];
     if (!join(path, device, "vendor"))
@@ -252,7 +256,7 @@ void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_r
     }
 }
 
-// Joules since the last time.
+// Returns the joules since the last reading.
 static double read_meter(struct mmul_meter *meter) {
     int64_t value;
     if (!read_number(meter->path, &value))
@@ -269,12 +273,12 @@ static double read_temperature(const struct mmul_sensors *sensors) {
     for (int i = 0; i < sensors->thermometer_count; i++) {
         int64_t thousandths;
         if (read_number(sensors->thermometers[i], &thousandths))
-            hottest = fmax(hottest, (double)thousandths * 1e-3); // NAN where there is nothing else
+            hottest = fmax(hottest, (double)thousandths * 1e-3); // fmax ignores NAN
     }
     return hottest;
 }
 
-// What has been used in the time since it was last looked at.
+// Returns the average power since the last update.
 static double read_power(struct mmul_sensors *sensors, double now) {
     int64_t millionths;
     if (sensors->power[0] != '\0')

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What this machine offers one rank: processing units, cores, memory, and who chose its mask.
-// Shape comes from hwloc, masks and memory from /proc, limits from control groups.
-// Does not divide anything between ranks and binds nothing unless told: that is for exec/setup/discover.
+// Resources that this machine offers one rank: processing units, cores, memory, and the origin of
+// its CPU mask. The shape comes from hwloc, masks and memory from /proc, limits from control
+// groups. Divides nothing between ranks and binds only on request: exec/setup/discover.c does that.
 #include "host/topology.h"
 
 #include <dirent.h>
@@ -49,7 +49,7 @@ char *mmul_cpuset_format(const struct mmul_cpuset *set, char text[static 64]) {
         int last = unit;
         while (mmul_cpuset_has(set, last + 1))
             last++;
-        if (length + 16 > 64) { // room for ",1022-1023,..." is kept
+        if (length + 16 > 64) { // keep room for ",1022-1023,..."
             snprintf(text + length, 64 - length, ",...");
             break;
         }
@@ -64,7 +64,8 @@ char *mmul_cpuset_format(const struct mmul_cpuset *set, char text[static 64]) {
 
 // --------------------------------------------------------------------------------- other processes
 
-// The text after "key:" in a file of /proc, white space skipped; false when it is not there.
+// Reads the text after "key:" in a file of /proc, without leading white space. Returns false if
+// there is none.
 static bool read_field(const char *path, const char *key, char *value, size_t capacity) {
     FILE *stream = fopen(path, "re");
     if (stream == NULL)
@@ -105,7 +106,7 @@ static bool read_mask(pid_t pid, struct mmul_cpuset *set) {
     return true;
 }
 
-// Whether a process was started with OMPI_COMM_WORLD_RANK in its environment.
+// Returns true if a process was started with OMPI_COMM_WORLD_RANK in its environment.
 static bool is_rank(pid_t pid) {
     static const char name[] = "OMPI_COMM_WORLD_RANK=";
     char path[64], *entry = NULL;
@@ -123,15 +124,15 @@ static bool is_rank(pid_t pid) {
 
 // ------------------------------------------------------------------------------------------- hwloc
 
-// hwloc's view, processors and memory only: its plugins for OpenCL, GL and the like would load
-// drivers, and a broken driver must not take this process down.
+// Loads hwloc's view of processors and memory only. Its plugins for OpenCL, GL and others would
+// load drivers, and a broken driver must not end this process.
 static enum mmul_status load_hwloc(hwloc_topology_t *loaded, struct mmul_error *err) {
     static const char *const unwanted[] = {"opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"};
     hwloc_topology_t topology = NULL;
     if (hwloc_topology_init(&topology) != 0)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot start hwloc");
     for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++) {
-        // Fails where a plugin is not installed, which is just as well.
+        // Fails for a plugin that is not installed, which is harmless.
         (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                             unwanted[i]);
     }
@@ -154,7 +155,7 @@ static struct mmul_cpuset convert_bitmap(hwloc_const_bitmap_t bitmap) {
     return set;
 }
 
-// The first allowed unit of every core; where hwloc knows no cores, every allowed unit.
+// Finds the first allowed unit of every core. If hwloc reports no cores, every allowed unit counts.
 static void find_core_leads(hwloc_topology_t loaded, struct mmul_topology *topology) {
     bool has_cores = hwloc_get_nbobjs_by_type(loaded, HWLOC_OBJ_CORE) > 0;
     hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
@@ -163,7 +164,7 @@ static void find_core_leads(hwloc_topology_t loaded, struct mmul_topology *topol
         int unit = hwloc_bitmap_first(core->cpuset);
         while (unit >= 0 && !mmul_cpuset_has(&topology->allowed, unit))
             unit = hwloc_bitmap_next(core->cpuset, unit);
-        mmul_cpuset_add(&topology->core_lead, unit); // -1, none allowed, adds nothing
+        mmul_cpuset_add(&topology->core_lead, unit); // -1 (none allowed) adds nothing
     }
 }
 
@@ -172,7 +173,7 @@ static int count_objects(hwloc_topology_t loaded, hwloc_obj_type_t type, int oth
     return count > 0 ? count : otherwise;
 }
 
-// Where some cores share one, its size over their number; the least where cores differ.
+// Returns the size of a second-level cache per core that shares it, the least if cores differ.
 static int64_t find_cache(hwloc_topology_t loaded) {
     int64_t least = 0;
     for (hwloc_obj_t cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L2CACHE, NULL);
@@ -226,8 +227,8 @@ static void read_memory(struct mmul_topology *topology) {
 
 // ---------------------------------------------------------------------------------------- discover
 
-// mpirun hands these to its ranks only when the user chose where they run (4.1; tried). Below srun
-// they say nothing: MPI_Init itself sets the first one there, to none.
+// Returns true if the user chose the binding. mpirun sets these variables for its ranks only then
+// (4.1; tried). Under srun they mean nothing, because MPI_Init itself sets the first one to none.
 static bool is_binding_chosen(void) {
     static const char *const names[] = {
         "OMPI_MCA_hwloc_base_binding_policy", // --bind-to, also none
@@ -241,15 +242,16 @@ static bool is_binding_chosen(void) {
     return false;
 }
 
-// Sets own, allowed and user_binding; `machine` is what the control group allows.
+// Sets own, allowed and user_binding. `machine` is the mask that the control group allows.
 static enum mmul_status read_masks(const struct mmul_cpuset *machine,
                                    struct mmul_topology *topology, struct mmul_error *err) {
     if (!read_mask(getpid(), &topology->own)) {
         return mmul_fail(err, MMUL_ERR_SYSTEM,
                          "cannot read this process's mask from /proc/self/status");
     }
-    // The nearest ancestor that is no rank itself (a shell between mpirun and us is one): mpirun or
-    // its daemon. This process's own id when it was not started by mpirun.
+    // The launcher (mpirun or its daemon) is the nearest ancestor that is not a rank itself. A
+    // shell between mpirun and this process counts as a rank. Without mpirun the launcher is this
+    // process.
     pid_t launcher = getpid();
     char parent[32];
     while (launcher > 1 && is_rank(launcher) &&
@@ -285,7 +287,7 @@ enum mmul_status mmul_topology_discover(struct mmul_topology *topology, struct m
 
 // -------------------------------------------------------------------------------------------- bind
 
-// Binds the threads that exist at this moment.
+// Binds all threads that exist at this moment.
 static enum mmul_status bind_threads(const cpu_set_t *mask, struct mmul_error *err) {
     DIR *folder = opendir("/proc/self/task");
     if (folder == NULL)
@@ -309,7 +311,7 @@ enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_e
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
         if (mmul_cpuset_has(set, unit))
             CPU_SET(unit, &mask);
-    // Twice: a thread that an unbound thread starts during the first pass is caught by the second.
+    // A second pass binds threads that a still unbound thread started during the first.
     enum mmul_status status = bind_threads(&mask, err);
     return status == MMUL_OK ? bind_threads(&mask, err) : status;
 }

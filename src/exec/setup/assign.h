@@ -44,8 +44,8 @@ struct mmul_assign_node {
     int ranks;
 };
 
-// Fills `assignments`, one per rank of the node. Fails for the lowest rank whose request cannot be
-// met: MMUL_ERR_UNAVAILABLE (no such device), MMUL_ERR_USAGE (not a device name).
+// Fills `assignments`, one per rank of the node. Fails for the lowest rank with a request that
+// cannot be met: MMUL_ERR_UNAVAILABLE (no such device), MMUL_ERR_USAGE (not a device name).
 enum mmul_status mmul_assign(const struct mmul_assign_node *node,
                              struct mmul_assignment *assignments, struct mmul_error *err);
 

@@ -8,8 +8,8 @@
 #include "exec/steps/stage.h"
 #include "plan/lists/blocks.h"
 
-// Rows of another node's rank that were moved here, packed, and the place for their rows of C. a
-// NULL: none.
+// Rows of another node's rank that were moved here, packed, and the place for their rows of C.
+// Pointer `a` is NULL if there are none.
 struct mmul_brought {
     const char *a;
     char *c;

@@ -414,8 +414,8 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
     return status;
 }
 
-// Returns the most tiles that one fused operation needs on a device besides the tile at its begin:
-// its input, its operands from other values, its result.
+// Returns the most tiles that one fused operation needs on a device besides the step's own result:
+// the previous operation's result, its operands from other values, and its result.
 static int64_t tiles_of_fused(const struct mmul_stage *stage) {
     const struct mmul_program *program = stage->plan->program;
     const struct mmul_program_step *step = stage->epilogue.step;

@@ -28,8 +28,8 @@ struct mmul_epilogue {
     bool in_parts;
 };
 
-// Prepares the epilogue of `step`, the stage's. Without fused operations it does nothing. The run's
-// room grows to the needed size. Fails with MMUL_ERR_SYSTEM (memory).
+// Prepares the epilogue of the stage, which carries out `step`. Without fused operations it does
+// nothing. The run's room grows to the needed size. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                     struct mmul_error *err);
 void mmul_epilogue_room_fini(struct mmul_epilogue_room *room);

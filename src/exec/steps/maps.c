@@ -89,8 +89,8 @@ static bool is_alike(struct mmul_region x, struct mmul_region y) {
            x.col_end == y.col_end;
 }
 
-// Finds the steps between the matrices of an operand that the block depends on. Returns false if
-// the steps differ.
+// Finds the step between the matrices of an operand that the block depends on. Returns false if
+// they are not equally spaced.
 static bool find_stack(const struct making *m, int operand, struct mmul_stack *stack) {
     const struct mmul_shape have = shape_of(m, operand);
     const struct mmul_view first = view_operand(m, operand, m->block.matrix);

@@ -80,7 +80,7 @@ struct mmul_stage_kind {
     // Returns true if the stage has ended on this node. Returns false at the first counter that
     // `reach` reports as not reached.
     bool (*is_over)(const struct mmul_stage *stage, mmul_reach *reach, void *context);
-    // Returns true if all incoming traffic has arrived. For stages whose results only arrive.
+    // Returns true if all incoming traffic has arrived, for stages with results from traffic alone.
     bool (*has_come)(const struct mmul_stage *stage, mmul_reach *reach, void *context);
     // Compute thread: checks the data that arrived, after this rank's part is done. Waits for all
     // of it. Fails as a check does.
