@@ -61,7 +61,7 @@ static int find_free_gpu(const struct assigning *s) {
     }
 }
 
-static bool contains_word(const char *text, const char *part) {
+static bool contains_text(const char *text, const char *part) {
     size_t length = strlen(part);
     for (; *text != '\0'; text++)
         if (strncasecmp(text, part, length) == 0)
@@ -78,7 +78,7 @@ static int find_named(const struct assigning *s, const char *name) {
             return i;
     for (int usable = 1; usable >= 0; usable--)
         for (int i = 0; i < s->device_count; i++)
-            if (s->devices[i].usable == usable && contains_word(s->devices[i].name, name))
+            if (s->devices[i].usable == usable && contains_text(s->devices[i].name, name))
                 return i;
     return -1;
 }
@@ -97,7 +97,7 @@ static bool is_gpu_name(const char *name) {
 // Translates a name that other programs use: "cuda:1" becomes "gpu:1". A name that begins the
 // reason for which a device is left alone ("pocl") gives that device's id. Returns "" if no name is
 // near. The result is `text`, a literal, or borrowed from the devices.
-static const char *nearest_name(const struct assigning *s, const char *name, char text[static 64]) {
+static const char *suggest_name(const struct assigning *s, const char *name, char text[static 64]) {
     static const char *const gpus[] = {"cuda", "nvidia", "hip", "rocm", "amd", "opencl"};
     static const char *const words[] = {"auto", "cpu", "gpu", "reference", NULL};
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
@@ -126,8 +126,8 @@ static void hint_at_driver(struct mmul_error *err) {
                   "with nvidia-opencl-icd, mesa-opencl-icd (AMD) or intel-opencl-icd");
 }
 
-static enum mmul_status absent(const struct assigning *s, int i, const char *what,
-                               struct mmul_error *err) {
+static enum mmul_status fail_without_device(const struct assigning *s, int i, const char *what,
+                                            struct mmul_error *err) {
     char text[64];
     struct mmul_text known = {0};
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "rank %d on %s: no device '%s'", s->requests[i].rank,
@@ -136,7 +136,7 @@ static enum mmul_status absent(const struct assigning *s, int i, const char *wha
         hint_at_driver(err);
         return MMUL_ERR_UNAVAILABLE;
     }
-    const char *nearest = is_gpu_name(what) ? "" : nearest_name(s, what, text);
+    const char *nearest = is_gpu_name(what) ? "" : suggest_name(s, what, text);
     if (nearest[0] != '\0')
         mmul_text_add(&known, "did you mean '%s'? ", nearest);
     mmul_text_add(&known, "this machine has cpu");
@@ -147,15 +147,15 @@ static enum mmul_status absent(const struct assigning *s, int i, const char *wha
     return MMUL_ERR_UNAVAILABLE;
 }
 
-static void take(struct assigning *s, int i, int device) {
+static void set_device(struct assigning *s, int i, int device) {
     s->out[i].device_index = device;
     mmul_text_copy(s->out[i].device, sizeof s->out[i].device,
                    device < 0 ? "cpu" : s->devices[device].id);
 }
 
 // Assigns "gpu" (the next free one) or "gpu:K".
-static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
-                                 struct mmul_error *err) {
+static enum mmul_status assign_gpu(struct assigning *s, int i, const char *name,
+                                   struct mmul_error *err) {
     int64_t k;
     int device;
     if (name[3] == '\0') {
@@ -167,14 +167,14 @@ static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
         device = find_gpu(s, (int)k);
     }
     if (device < 0)
-        return absent(s, i, name, err);
-    take(s, i, device);
+        return fail_without_device(s, i, name, err);
+    set_device(s, i, device);
     return MMUL_OK;
 }
 
 // Assigns a device that wraps another one. The innermost device must exist. The name is kept whole.
-static enum mmul_status take_wrapped(struct assigning *s, int i, const char *inner,
-                                     struct mmul_error *err) {
+static enum mmul_status assign_wrapped(struct assigning *s, int i, const char *inner,
+                                       struct mmul_error *err) {
     const char *text = s->requests[i].device;
     enum mmul_status status = mmul_device_check_name(text, err);
     if (status != MMUL_OK)
@@ -183,29 +183,29 @@ static enum mmul_status take_wrapped(struct assigning *s, int i, const char *inn
         inner = deeper;
     int device = mmul_device_is_everywhere(inner) ? -1 : find_named(s, inner);
     if (device < 0 && !mmul_device_is_everywhere(inner))
-        return absent(s, i, inner, err);
+        return fail_without_device(s, i, inner, err);
     s->out[i].device_index = device;
     mmul_text_copy(s->out[i].device, sizeof s->out[i].device, text);
     return MMUL_OK;
 }
 
-static enum mmul_status take_named(struct assigning *s, int i, struct mmul_error *err) {
+static enum mmul_status assign_named(struct assigning *s, int i, struct mmul_error *err) {
     const char *name = s->requests[i].device;
     if (name[0] == '\0')
         return mmul_fail(err, MMUL_ERR_USAGE, "--device: '' is not a device");
     const char *inner = mmul_device_inner_name(name);
     if (inner != NULL)
-        return take_wrapped(s, i, inner, err);
+        return assign_wrapped(s, i, inner, err);
     if (mmul_device_is_everywhere(name)) {
         mmul_text_copy(s->out[i].device, sizeof s->out[i].device, name);
         return MMUL_OK;
     }
     if (is_gpu_name(name))
-        return take_gpu(s, i, name, err);
+        return assign_gpu(s, i, name, err);
     int device = find_named(s, name);
     if (device < 0)
-        return absent(s, i, name, err);
-    take(s, i, device);
+        return fail_without_device(s, i, name, err);
+    set_device(s, i, device);
     return MMUL_OK;
 }
 
@@ -214,13 +214,13 @@ static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *e
         s->out[i] = (struct mmul_assignment){.device_index = -1,
                                              .chosen = strcmp(s->requests[i].device, "auto") == 0};
     for (int i = 0; i < s->ranks; i++) {
-        enum mmul_status status = s->out[i].chosen ? MMUL_OK : take_named(s, i, err);
+        enum mmul_status status = s->out[i].chosen ? MMUL_OK : assign_named(s, i, err);
         if (status != MMUL_OK)
             return status;
     }
     for (int i = 0; i < s->ranks; i++)
         if (s->out[i].chosen)
-            take(s, i, find_free_gpu(s));
+            set_device(s, i, find_free_gpu(s));
     return MMUL_OK;
 }
 
@@ -234,7 +234,7 @@ static bool computes_on_cpu(const struct assigning *s, int i) {
 
 // Sets the range [begin, end) of cores for part `index` of `parts`. If there are more parts than
 // cores, parts share cores.
-static void part_of(int cores, int parts, int index, int *begin, int *end) {
+static void split_cores(int cores, int parts, int index, int *begin, int *end) {
     if (parts > cores) {
         *begin = index % cores;
         *end = *begin + 1;
@@ -244,7 +244,7 @@ static void part_of(int cores, int parts, int index, int *begin, int *end) {
     *end = (int)((int64_t)cores * (index + 1) / parts);
 }
 
-static void give_part(struct mmul_assignment *to, const int *cores, int begin, int end) {
+static void give_cores(struct mmul_assignment *to, const int *cores, int begin, int end) {
     for (int c = begin; c < end; c++)
         mmul_cpuset_add(&to->cores, cores[c]);
     to->threads = end - begin;
@@ -253,7 +253,7 @@ static void give_part(struct mmul_assignment *to, const int *cores, int begin, i
 
 // Limits the threads to the cgroup's quota. A quota grants time, not cores, so the rank is not
 // bound: binding would only slow it down.
-static void obey_quota(const struct assigning *s, struct mmul_assignment *to, int cores) {
+static void apply_quota(const struct assigning *s, struct mmul_assignment *to, int cores) {
     double quota = s->topology->cpu_quota;
     if (!(quota > 0) || quota >= cores)
         return;
@@ -263,7 +263,7 @@ static void obey_quota(const struct assigning *s, struct mmul_assignment *to, in
 }
 
 // Keeps a CPU mask that the user chose. Ranks with an equal mask divide its cores among them.
-static void obey_user(const struct assigning *s, int i) {
+static void keep_user_mask(const struct assigning *s, int i) {
     int same = 0, cores = 0;
     for (int j = 0; j < s->ranks; j++)
         same +=
@@ -279,16 +279,16 @@ static void obey_user(const struct assigning *s, int i) {
 }
 
 // Applies the user's requests, which override the computed assignment.
-static void obey_wishes(const struct assigning *s, int i) {
-    const struct mmul_assign_request *wish = &s->requests[i];
+static void apply_requests(const struct assigning *s, int i) {
+    const struct mmul_assign_request *request = &s->requests[i];
     struct mmul_assignment *to = &s->out[i];
-    if (wish->user_binding)
-        obey_user(s, i);
-    if (wish->threads > 0) {
-        to->bind = to->bind && wish->threads <= to->threads;
-        to->threads = wish->threads;
+    if (request->user_binding)
+        keep_user_mask(s, i);
+    if (request->threads > 0) {
+        to->bind = to->bind && request->threads <= to->threads;
+        to->threads = request->threads;
     }
-    to->bind = to->bind && !wish->no_bind;
+    to->bind = to->bind && !request->no_bind;
     to->threads = to->threads > 0 ? to->threads : 1;
 }
 
@@ -296,16 +296,16 @@ static void obey_wishes(const struct assigning *s, int i) {
 // share as if all ranks of the node computed on the CPU.
 static void assign_fallback(const struct assigning *s, int i, const int *cores, int count) {
     struct mmul_assignment *to = &s->out[i];
-    const struct mmul_assign_request *wish = &s->requests[i];
+    const struct mmul_assign_request *request = &s->requests[i];
     int begin, end;
     to->fallback_cores = to->cores;
     to->fallback_threads = to->threads;
-    if (computes_on_cpu(s, i) || wish->user_binding || wish->threads > 0)
+    if (computes_on_cpu(s, i) || request->user_binding || request->threads > 0)
         return;
-    part_of(count, s->ranks, i, &begin, &end);
+    split_cores(count, s->ranks, i, &begin, &end);
     struct mmul_assignment share = {.bind = false};
-    give_part(&share, cores, begin, end);
-    obey_quota(s, &share, count);
+    give_cores(&share, cores, begin, end);
+    apply_quota(s, &share, count);
     to->fallback_cores = share.cores;
     to->fallback_threads = share.threads;
 }
@@ -323,14 +323,14 @@ static void assign_cores(struct assigning *s) {
     for (int i = 0; i < s->ranks; i++) {
         int begin, end;
         if (computes_on_cpu(s, i))
-            part_of(count - reserved, cpu_ranks, next_cpu++, &begin, &end);
+            split_cores(count - reserved, cpu_ranks, next_cpu++, &begin, &end);
         else if (reserved > 0)
             begin = count - reserved + next_gpu++, end = begin + 1;
         else
             begin = 0, end = count;
-        give_part(&s->out[i], cores, begin, end);
-        obey_quota(s, &s->out[i], count);
-        obey_wishes(s, i);
+        give_cores(&s->out[i], cores, begin, end);
+        apply_quota(s, &s->out[i], count);
+        apply_requests(s, i);
         assign_fallback(s, i, cores, count);
     }
 }
@@ -375,7 +375,7 @@ struct line {
     double weight; // negative: none given
 };
 
-static enum mmul_status malformed(const char *path, int number, struct mmul_error *err) {
+static enum mmul_status fail_malformed(const char *path, int number, struct mmul_error *err) {
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' line %d is not 'host device[,device...] [weight]'",
                      path, number);
 }
@@ -393,13 +393,13 @@ static enum mmul_status parse_line(const char *path, int number, char *text, str
     if (count == 0)
         return MMUL_OK;
     if (count == 1 || count > 3)
-        return malformed(path, number, err);
+        return fail_malformed(path, number, err);
     mmul_text_copy(line->host, sizeof line->host, words[0]);
     mmul_text_copy(line->devices, sizeof line->devices, words[1]);
     struct mmul_error ignored;
     if (count == 3 && (mmul_parse_double(words[2], "weight", &line->weight, &ignored) != MMUL_OK ||
                        line->weight < 0))
-        return malformed(path, number, err);
+        return fail_malformed(path, number, err);
     return MMUL_OK;
 }
 
@@ -422,7 +422,7 @@ enum mmul_status mmul_assign_from_file(const char *text, const char *path, const
     for (int number = 1; *text != '\0'; number++) {
         size_t length = strcspn(text, "\n");
         if (length >= sizeof copy)
-            return malformed(path, number, err);
+            return fail_malformed(path, number, err);
         memcpy(copy, text, length);
         copy[length] = '\0';
         text += length + (text[length] == '\n');

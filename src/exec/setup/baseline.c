@@ -43,7 +43,7 @@ static enum mmul_status create_matrix(struct job *job, int64_t rows, int64_t col
     return mmul_device_buffer_borrow(job->device, MMUL_F32, memory, rows * cols, buffer, err);
 }
 
-static enum mmul_status prepare(struct job *job, struct mmul_error *err) {
+static enum mmul_status prepare_child(struct job *job, struct mmul_error *err) {
     const struct mmul_baseline *size = job->baseline;
     enum mmul_status status = mmul_topology_bind(&job->cores, err);
     if (status == MMUL_OK)
@@ -62,7 +62,7 @@ static enum mmul_status prepare(struct job *job, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status multiply(struct job *job, double *seconds, struct mmul_error *err) {
+static enum mmul_status time_product(struct job *job, double *seconds, struct mmul_error *err) {
     const struct mmul_baseline *size = job->baseline;
     const struct mmul_gemm gemm = {.m = size->m,
                                    .n = size->n,
@@ -88,9 +88,9 @@ static void send_answer(int fd, const struct answer *answer) {
 static void work_and_exit(struct job *job, int fd) {
     struct answer answer = {.seconds = 0};
     prctl(PR_SET_PDEATHSIG, SIGKILL); // an orphan's answers would have no reader
-    enum mmul_status status = prepare(job, &answer.error);
+    enum mmul_status status = prepare_child(job, &answer.error);
     for (int i = 0; status == MMUL_OK && i < job->baseline->warmup + job->baseline->runs; i++) {
-        status = multiply(job, &answer.seconds, &answer.error);
+        status = time_product(job, &answer.seconds, &answer.error);
         if (status == MMUL_OK && i >= job->baseline->warmup)
             send_answer(fd, &answer);
     }
@@ -101,7 +101,7 @@ static void work_and_exit(struct job *job, int fd) {
 
 // ------------------------------------------------------------------------------ in the parent
 
-static enum mmul_status receive(int fd, int runs, double *seconds, struct mmul_error *err) {
+static enum mmul_status receive_answers(int fd, int runs, double *seconds, struct mmul_error *err) {
     struct answer answer;
     for (int i = 0; i < runs; i++) {
         ssize_t got;
@@ -133,7 +133,7 @@ static enum mmul_status run_child(struct job *job, double *seconds, struct mmul_
     close(ends[1]);
     enum mmul_status status =
         child < 0 ? mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start the baseline")
-                  : receive(ends[0], job->baseline->runs, seconds, err);
+                  : receive_answers(ends[0], job->baseline->runs, seconds, err);
     close(ends[0]);
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
@@ -141,7 +141,7 @@ static enum mmul_status run_child(struct job *job, double *seconds, struct mmul_
 }
 
 // Returns the number of cores, or fewer if the cgroup's CPU quota grants less time than that.
-static int threads_of(const struct mmul_topology *topology) {
+static int count_threads(const struct mmul_topology *topology) {
     int cores = mmul_cpuset_count(&topology->core_lead);
     if (topology->cpu_quota > 0 && topology->cpu_quota < cores)
         cores = (int)topology->cpu_quota;
@@ -160,8 +160,8 @@ static enum mmul_status check_memory(const struct mmul_baseline *size, int64_t a
                      mmul_bytes_format(available_bytes, available));
 }
 
-static enum mmul_status measure(const struct mmul_baseline *baseline, double *seconds, int *threads,
-                                struct mmul_error *err) {
+static enum mmul_status measure_on_root(const struct mmul_baseline *baseline, double *seconds,
+                                        int *threads, struct mmul_error *err) {
     struct mmul_topology topology;
     struct job job = {.baseline = baseline};
     enum mmul_status status = mmul_topology_discover(&topology, err);
@@ -170,7 +170,7 @@ static enum mmul_status measure(const struct mmul_baseline *baseline, double *se
     if (status != MMUL_OK)
         return status;
     job.cores = topology.core_lead;
-    job.threads = *threads = threads_of(&topology);
+    job.threads = *threads = count_threads(&topology);
     return run_child(&job, seconds, err);
 }
 
@@ -179,6 +179,6 @@ enum mmul_status mmul_baseline_run(struct mmul_context *context,
                                    int *threads, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (context->comm->rank == 0)
-        status = measure(baseline, seconds, threads, err);
+        status = measure_on_root(baseline, seconds, threads, err);
     return mmul_comm_agree(context->comm, status, err);
 }

@@ -28,7 +28,7 @@ struct mmul_board {
 };
 
 // Returns true on root, except for a node context: the whole context already publishes its job.
-static bool is_posted(const struct mmul_context *context) {
+static bool publishes_status(const struct mmul_context *context) {
     return context->comm->rank == 0 && context->whole == NULL;
 }
 
@@ -48,9 +48,9 @@ static void describe_ranks(const struct mmul_cluster *cluster, struct mmul_job_s
     }
 }
 
-static struct mmul_board *board_of(struct mmul_context *context) {
+static struct mmul_board *get_or_create_board(struct mmul_context *context) {
     struct mmul_error ignored;
-    if (context->board != NULL || !is_posted(context) || isinf(context->posted_at))
+    if (context->board != NULL || !publishes_status(context) || isinf(context->posted_at))
         return context->board;
     if (MMUL_ALLOCATE(context->board, 1, "a board", &ignored) != MMUL_OK)
         return NULL;
@@ -73,16 +73,17 @@ static struct mmul_board *board_of(struct mmul_context *context) {
 
 bool mmul_board_is_due(const struct mmul_context *context, double now) {
     const double crowd = context->comm->size / CROWD;
-    return is_posted(context) && now - context->posted_at >= fmax(POST_SECONDS, crowd);
+    return publishes_status(context) && now - context->posted_at >= fmax(POST_SECONDS, crowd);
 }
 
 struct mmul_job_state *mmul_board_job(struct mmul_context *context) {
-    struct mmul_board *board = board_of(context);
+    struct mmul_board *board = get_or_create_board(context);
     return board != NULL ? &board->job : NULL;
 }
 
 // Opens the job file, and removes the files of jobs that were killed.
-static enum mmul_status open_file(struct mmul_board *board, double begin, struct mmul_error *err) {
+static enum mmul_status open_job_file(struct mmul_board *board, double begin,
+                                      struct mmul_error *err) {
     struct mmul_jobs *others = NULL;
     struct mmul_error ignored;
     const enum mmul_status status = mmul_job_file_open(&board->file, begin, err);
@@ -93,10 +94,11 @@ static enum mmul_status open_file(struct mmul_board *board, double begin, struct
 
 void mmul_board_post(struct mmul_context *context, double now) {
     struct mmul_error ignored;
-    struct mmul_board *board = board_of(context);
+    struct mmul_board *board = get_or_create_board(context);
     context->posted_at = now;
     if (board == NULL ||
-        (board->file.path[0] == '\0' && open_file(board, context->begun_at, &ignored) != MMUL_OK) ||
+        (board->file.path[0] == '\0' &&
+         open_job_file(board, context->begun_at, &ignored) != MMUL_OK) ||
         mmul_job_file_store(&board->file, &board->job, now, &ignored) != MMUL_OK) {
         context->posted_at = INFINITY; // no further attempts
         mmul_board_destroy(context);
@@ -116,7 +118,7 @@ void mmul_board_enter(struct mmul_context *context, const char *phase) {
 }
 
 void mmul_board_turn(struct mmul_context *context, const struct mmul_script_turn *turn) {
-    struct mmul_board *board = turn != NULL ? board_of(context) : context->board;
+    struct mmul_board *board = turn != NULL ? get_or_create_board(context) : context->board;
     if (board == NULL)
         return;
     struct mmul_job_state *job = &board->job;
@@ -143,7 +145,7 @@ void mmul_board_turn(struct mmul_context *context, const struct mmul_script_turn
 
 // -------------------------------------------------------------------------------------- the curve
 
-static bool has_loss(const char *name) {
+static bool is_loss_name(const char *name) {
     return strcasestr(name, "loss") != NULL;
 }
 
@@ -159,10 +161,10 @@ static void thin_out(struct mmul_board *board) {
 
 static void add_point(struct mmul_board *board, const char *name, double value) {
     struct mmul_job_state *job = &board->job;
-    const bool begins = job->curve_count == 0 || (!board->is_loss && has_loss(name));
+    const bool begins = job->curve_count == 0 || (!board->is_loss && is_loss_name(name));
     if (begins) {
         mmul_text_copy(job->curve_name, sizeof job->curve_name, name);
-        board->is_loss = has_loss(name);
+        board->is_loss = is_loss_name(name);
         board->printed = job->curve_count = 0;
         board->every = 1;
     }
@@ -179,7 +181,7 @@ static void add_point(struct mmul_board *board, const char *name, double value) 
 }
 
 void mmul_board_number(struct mmul_context *context, const char *name, double value) {
-    struct mmul_board *board = board_of(context);
+    struct mmul_board *board = get_or_create_board(context);
     if (board == NULL)
         return;
     struct mmul_job_state *job = &board->job;

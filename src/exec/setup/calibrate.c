@@ -47,8 +47,8 @@ struct description {
     struct mmul_speed speed;
 };
 
-static struct description describe(const struct mmul_context *context,
-                                   const struct mmul_speed *speed) {
+static struct description describe_rank(const struct mmul_context *context,
+                                        const struct mmul_speed *speed) {
     const struct mmul_rank_info *known = &context->cluster->ranks[context->comm->rank];
     struct description mine = {.host_memory = mmul_device_can_borrow(context->device),
                                .is_trusted = mmul_device_is_trusted(context->device),
@@ -69,7 +69,7 @@ static struct description describe(const struct mmul_context *context,
 static enum mmul_status share_description(const struct mmul_context *context,
                                           const struct mmul_speed *speed, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
-    const struct description mine = describe(context, speed);
+    const struct description mine = describe_rank(context, speed);
     struct description *all = NULL;
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(all, comm->size, "speeds", err), err);
@@ -99,7 +99,7 @@ static void set_links(struct mmul_node_info *node, struct mmul_link root, struct
     node->links_origin = origin;
 }
 
-static void take_links(struct mmul_cluster *cluster, const struct mmul_recalled *all) {
+static void use_stored_links(struct mmul_cluster *cluster, const struct mmul_recalled *all) {
     const struct mmul_link none = {0};
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_recalled *its = &all[cluster->nodes[node].leader];
@@ -124,8 +124,8 @@ static void forget_rates(struct mmul_cluster *cluster, enum mmul_dtype dtype) {
 
 // Takes the stored speeds if every rank has all needed types. Otherwise a type stays only if all
 // ranks know it already.
-static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all,
-                        unsigned needed) {
+static void use_stored_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all,
+                              unsigned needed) {
     bool have = true;
     for (int rank = 0; rank < cluster->size; rank++) {
         struct mmul_rank_info *info = &cluster->ranks[rank];
@@ -144,7 +144,7 @@ static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled
 
 // Collective. Copies speeds and links from the profiles into the cluster. Each of the two is taken
 // for all ranks or for none.
-static enum mmul_status recall(const struct calibration *c, struct mmul_error *err) {
+static enum mmul_status use_profiles(const struct calibration *c, struct mmul_error *err) {
     const struct mmul_comm *comm = c->context->comm;
     struct mmul_cluster *cluster = c->context->cluster;
     struct mmul_recalled mine, *all = NULL;
@@ -154,9 +154,9 @@ static enum mmul_status recall(const struct calibration *c, struct mmul_error *e
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
     if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster, c->options->types))
-        take_speeds(cluster, all, c->options->types);
+        use_stored_speeds(cluster, all, c->options->types);
     if (status == MMUL_OK && !mmul_cluster_has_links(cluster))
-        take_links(cluster, all);
+        use_stored_links(cluster, all);
     mmul_free(all);
     return status;
 }
@@ -204,7 +204,7 @@ static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status warm_up(const struct calibration *c, struct mmul_error *err) {
+static enum mmul_status warm_up_types(const struct calibration *c, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < TYPES; i++)
         if ((c->missing & 1U << types[i]) && mmul_device_has_dtype(c->context->device, types[i]))
@@ -212,7 +212,7 @@ static enum mmul_status warm_up(const struct calibration *c, struct mmul_error *
     return status;
 }
 
-static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
+static enum mmul_status measure_with_timeout(struct calibration *c, struct mmul_error *err) {
     // limit of one call; a product is expected to take at most 2 s
     static const double most_seconds = 60;
     const double given = c->options->device_timeout_seconds;
@@ -230,20 +230,20 @@ static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
 // Collective over the node: no rank of it builds kernels once the first begins to measure.
 static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_error *err) {
     struct mmul_error of_barrier;
-    enum mmul_status status = warm_up(c, err);
+    enum mmul_status status = warm_up_types(c, err);
     if (mmul_comm_node_barrier(c->context->comm, &of_barrier) != MMUL_OK) {
         *err = of_barrier;
         return err->status;
     }
     if (status == MMUL_OK)
-        status = measure(c, err);
+        status = measure_with_timeout(c, err);
     if (status == MMUL_OK)
         return status;
     status = mmul_context_fall_back(c->context, c->options->no_fallback, err);
     c->speed = (struct mmul_speed){.origin = MMUL_SPEED_NONE};
     if (status == MMUL_OK)
-        status = warm_up(c, err);
-    return status == MMUL_OK ? measure(c, err) : status;
+        status = warm_up_types(c, err);
+    return status == MMUL_OK ? measure_with_timeout(c, err) : status;
 }
 
 // Collective. Measures the types that are needed and not known of every rank.
@@ -291,7 +291,7 @@ static enum mmul_status measure_traffic(struct calibration *c, struct mmul_error
 
 // Collective. Replaces each device that lacks one of the types by its successor, before shares are
 // computed.
-static enum mmul_status replace_poor(struct calibration *c, struct mmul_error *err) {
+static enum mmul_status replace_incapable_device(struct calibration *c, struct mmul_error *err) {
     const struct mmul_cluster *cluster = c->context->cluster;
     enum mmul_status status = MMUL_OK;
     bool any = false;
@@ -341,10 +341,10 @@ enum mmul_status mmul_calibrate(struct mmul_context *context,
         return status;
     if (options->depth == MMUL_CALIBRATE_THOROUGH)
         return calibrate_thoroughly(&c, err);
-    status = replace_poor(&c, err);
+    status = replace_incapable_device(&c, err);
     if (status == MMUL_OK &&
         (!mmul_cluster_has_speeds(cluster, options->types) || !mmul_cluster_has_links(cluster)))
-        status = recall(&c, err);
+        status = use_profiles(&c, err);
     if (options->depth == MMUL_CALIBRATE_STORED)
         return status;
     c.speed = known->speed;

@@ -91,7 +91,7 @@ static enum mmul_status time_products(const struct subject *s, struct mmul_error
     return status;
 }
 
-static enum mmul_status examine(void *argument, struct mmul_error *err) {
+static enum mmul_status test_and_time(void *argument, struct mmul_error *err) {
     const struct subject *s = argument;
     struct mmul_speed speed = {0};
     enum mmul_status status = mmul_device_self_test(s->device, MMUL_F32, err);
@@ -108,12 +108,12 @@ static enum mmul_status examine(void *argument, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status test_opened(const struct testing *t, struct subject *s,
-                                    struct mmul_error *err) {
+static enum mmul_status test_open_device(const struct testing *t, struct subject *s,
+                                         struct mmul_error *err) {
     struct mmul_error untuned;
     int kernels = 0;
     const struct mmul_watched examining = {
-        .device = s->device, .work = examine, .argument = s, .call_seconds = t->call_seconds};
+        .device = s->device, .work = test_and_time, .argument = s, .call_seconds = t->call_seconds};
     mmul_device_set_threads(s->device, t->context->cluster->ranks[t->context->comm->rank].threads);
     if (mmul_tuning_apply_stored(s->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(t->context, "rank %d: %s", t->context->comm->rank, untuned.text);
@@ -131,7 +131,7 @@ static enum mmul_status test_device(const struct testing *t, struct mmul_device_
     struct mmul_error found = {0};
     enum mmul_status status = mmul_device_open(test->device, &subject.device, &found);
     if (status == MMUL_OK) {
-        status = test_opened(t, &subject, &found);
+        status = test_open_device(t, &subject, &found);
         mmul_device_close(subject.device);
     }
     test->passed = status == MMUL_OK;
@@ -148,7 +148,7 @@ static enum mmul_status test_device(const struct testing *t, struct mmul_device_
 // ------------------------------------------------------------------------------------------ whole
 
 // Collective. Copies the present results of all ranks to all ranks and into the profiles.
-static enum mmul_status keep(const struct testing *t, struct mmul_error *err) {
+static enum mmul_status store_results(const struct testing *t, struct mmul_error *err) {
     struct mmul_context *context = t->context;
     void *all = NULL;
     int64_t total = 0;
@@ -173,11 +173,11 @@ enum mmul_status mmul_test_devices(struct mmul_context *context, double device_t
     if (status == MMUL_OK)
         status = mmul_profile_choose_paths(context, err);
     if (status == MMUL_OK)
-        status = keep(&t, err);
+        status = store_results(&t, err);
     for (int i = 0; i < t.count && status == MMUL_OK && untested.status == MMUL_OK; i++)
         untested.status = test_device(&t, &t.mine[i], &untested);
     if (status == MMUL_OK)
-        status = keep(&t, err);
+        status = store_results(&t, err);
     if (status == MMUL_OK) {
         *err = untested.status != MMUL_OK ? untested : *err;
         status = mmul_comm_agree(context->comm, untested.status, err);

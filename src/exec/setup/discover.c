@@ -32,13 +32,13 @@ struct discovery {
 // ---------------------------------------------------------------------------------------- wishes
 
 // Broadcasts root's --device @FILE. The file need not exist on other nodes.
-static enum mmul_status share_device_file(struct discovery *d, const char *wish,
+static enum mmul_status share_device_file(struct discovery *d, const char *wanted,
                                           struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
     int64_t bytes = 0;
     enum mmul_status status = MMUL_OK;
-    if (comm->rank == 0 && wish[0] == '@')
-        status = mmul_text_file_load(wish + 1, "list of devices", &d->device_file, err);
+    if (comm->rank == 0 && wanted[0] == '@')
+        status = mmul_text_file_load(wanted + 1, "list of devices", &d->device_file, err);
     if (d->device_file != NULL)
         bytes = (int64_t)strlen(d->device_file) + 1;
     status = mmul_comm_agree(comm, status, err);
@@ -52,7 +52,7 @@ static enum mmul_status share_device_file(struct discovery *d, const char *wish,
     return status == MMUL_OK ? mmul_comm_broadcast(comm, d->device_file, bytes, err) : status;
 }
 
-static enum mmul_status make_request(struct discovery *d, const char *wish,
+static enum mmul_status make_request(struct discovery *d, const char *wanted,
                                      struct mmul_error *err) {
     struct mmul_assign_request *mine = &d->mine;
     *mine = (struct mmul_assign_request){.own = d->topology.own,
@@ -61,27 +61,28 @@ static enum mmul_status make_request(struct discovery *d, const char *wish,
                                          .threads = d->options->threads,
                                          .rank = d->context->comm->rank};
     d->listed_weight = -1;
-    if (wish[0] == '@' && d->device_file == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wish);
+    if (wanted[0] == '@' && d->device_file == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wanted);
     struct mmul_assign_line line;
-    if (wish[0] == '@' && mmul_assign_from_file(d->device_file, wish + 1, d->topology.host,
-                                                d->context->comm->node_rank, &line, err) != MMUL_OK)
+    if (wanted[0] == '@' &&
+        mmul_assign_from_file(d->device_file, wanted + 1, d->topology.host,
+                              d->context->comm->node_rank, &line, err) != MMUL_OK)
         return err->status;
-    if (wish[0] == '@')
+    if (wanted[0] == '@')
         d->listed_weight = line.weight;
-    else if (strlen(wish) >= sizeof mine->device)
-        return mmul_fail(err, MMUL_ERR_USAGE, "--device: '%.60s...' is too long", wish);
-    mmul_text_copy(mine->device, sizeof mine->device, wish[0] == '@' ? line.device : wish);
+    else if (strlen(wanted) >= sizeof mine->device)
+        return mmul_fail(err, MMUL_ERR_USAGE, "--device: '%.60s...' is too long", wanted);
+    mmul_text_copy(mine->device, sizeof mine->device, wanted[0] == '@' ? line.device : wanted);
     return MMUL_OK;
 }
 
 static enum mmul_status share_requests(struct discovery *d, struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
-    const char *wish = d->options->device != NULL ? d->options->device : "auto";
-    enum mmul_status status = share_device_file(d, wish, err);
+    const char *wanted = d->options->device != NULL ? d->options->device : "auto";
+    enum mmul_status status = share_device_file(d, wanted, err);
     if (status != MMUL_OK)
         return status;
-    status = mmul_comm_agree(comm, make_request(d, wish, err), err);
+    status = mmul_comm_agree(comm, make_request(d, wanted, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &d->mine, sizeof d->mine, d->requests, err);
     for (int rank = 0, at = 0; status == MMUL_OK && rank < comm->size; rank++)
@@ -94,18 +95,18 @@ static enum mmul_status share_requests(struct discovery *d, struct mmul_error *e
 
 // Chooses the rank that reports a node's devices: the lowest one that found a device or a warning.
 // Ranks that the user put on the CPU did not probe for devices.
-static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
-                                       struct mmul_error *err) {
+static enum mmul_status choose_reporter(const struct discovery *d, bool *is_reporter,
+                                        struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
     int found = d->options->device_count + d->options->warning_count, *all = NULL;
     enum mmul_status status =
         mmul_comm_agree(comm, MMUL_ALLOCATE(all, comm->size, "devices", err), err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &found, sizeof found, all, err);
-    *speaker = status == MMUL_OK && found > 0;
-    for (int rank = 0; *speaker && rank < comm->rank; rank++)
+    *is_reporter = status == MMUL_OK && found > 0;
+    for (int rank = 0; *is_reporter && rank < comm->rank; rank++)
         if (comm->rank_node[rank] == comm->node_index && all[rank] > 0)
-            *speaker = false;
+            *is_reporter = false;
     mmul_free(all);
     return status;
 }
@@ -146,14 +147,14 @@ static enum mmul_status share_devices(struct discovery *d, struct mmul_device_en
     const struct mmul_comm *comm = d->context->comm;
     struct mmul_device_entry *mine = NULL;
     void *all = NULL;
-    bool speaker = false;
+    bool is_reporter = false;
     int64_t total = 0;
-    enum mmul_status status = choose_speaker(d, &speaker, err);
+    enum mmul_status status = choose_reporter(d, &is_reporter, err);
     if (status != MMUL_OK)
         return status;
-    for (int i = 0; speaker && i < d->options->warning_count; i++)
+    for (int i = 0; is_reporter && i < d->options->warning_count; i++)
         mmul_context_warn(d->context, "%s", d->options->warnings[i]);
-    int own = speaker ? d->options->device_count : 0;
+    int own = is_reporter ? d->options->device_count : 0;
     status = MMUL_ALLOCATE(mine, own, "devices", err);
     for (int i = 0; status == MMUL_OK && i < own; i++)
         mine[i] = (struct mmul_device_entry){
@@ -192,7 +193,7 @@ static enum mmul_status open_device(struct discovery *d, struct mmul_assignment 
     return mmul_device_open("cpu", &context->device, err);
 }
 
-static enum mmul_status take_place(struct discovery *d, struct mmul_error *err) {
+static enum mmul_status assign_and_bind(struct discovery *d, struct mmul_error *err) {
     int here = d->context->comm->node_rank;
     const struct mmul_assign_node node = {.topology = &d->topology,
                                           .devices = d->devices,
@@ -332,7 +333,7 @@ enum mmul_status mmul_discover(struct mmul_context *context,
     if (status == MMUL_OK)
         status = share_devices(&d, &entries, &count, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(comm, take_place(&d, err), err);
+        status = mmul_comm_agree(comm, assign_and_bind(&d, err), err);
     if (status == MMUL_OK)
         status = share_cluster(&d, entries, count, err);
     mmul_free(entries);

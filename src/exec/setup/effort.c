@@ -33,7 +33,7 @@ static void close_sensors(struct mmul_effort *effort) {
     effort->is_open = false;
 }
 
-static void look_for_sensors(const struct mmul_context *context, double now, bool quick) {
+static void open_sensors(const struct mmul_context *context, double now, bool quick) {
     struct mmul_effort *effort = context->effort;
     const struct mmul_cpuset cores = own_cores();
     struct mmul_device_info info;
@@ -47,14 +47,14 @@ static void look_for_sensors(const struct mmul_context *context, double now, boo
     effort->replacements = context->replacements;
 }
 
-static void enter(struct mmul_effort *effort) {
+static void lock_sensors(struct mmul_effort *effort) {
     // the other thread holds it for one read only
     while (atomic_flag_test_and_set(&effort->reading))
         mmul_clock_nap(20e-6);
 }
 
-// Reads the energy counters and releases the flag that the caller has taken by enter().
-static double read_joules(struct mmul_effort *effort, double now) {
+// Reads the energy counters and releases the flag that the caller has taken by lock_sensors().
+static double read_joules_and_unlock(struct mmul_effort *effort, double now) {
     const double joules = mmul_sensors_joules(&effort->sensors);
     effort->read_at = now;
     atomic_flag_clear(&effort->reading);
@@ -68,9 +68,9 @@ void mmul_effort_begin_run(struct mmul_context *context, double predicted_second
     const bool quick = predicted_seconds < LONG_SECONDS && now - effort->first_at < LOOK_SECONDS;
     if (!effort->is_open || effort->replacements != context->replacements ||
         (effort->is_quick && !quick))
-        look_for_sensors(context, now, quick);
-    enter(effort);
-    effort->begun_joules = read_joules(effort, now);
+        open_sensors(context, now, quick);
+    lock_sensors(effort);
+    effort->begun_joules = read_joules_and_unlock(effort, now);
 }
 
 void mmul_effort_attend(struct mmul_context *context, double now) {
@@ -78,7 +78,7 @@ void mmul_effort_attend(struct mmul_context *context, double now) {
     if (isnan(effort->begun_joules) || atomic_flag_test_and_set(&effort->reading))
         return;
     if (now - effort->read_at >= READ_SECONDS)
-        read_joules(effort, now);
+        read_joules_and_unlock(effort, now);
     else
         atomic_flag_clear(&effort->reading);
 }
@@ -87,8 +87,8 @@ double mmul_effort_joules(struct mmul_context *context) {
     struct mmul_effort *effort = context->effort;
     if (isnan(effort->begun_joules) || effort->replacements != context->replacements)
         return NAN;
-    enter(effort);
-    return read_joules(effort, mmul_clock_now()) - effort->begun_joules;
+    lock_sensors(effort);
+    return read_joules_and_unlock(effort, mmul_clock_now()) - effort->begun_joules;
 }
 
 void mmul_effort_destroy(struct mmul_effort *effort) {
@@ -111,8 +111,8 @@ void mmul_effort_look(struct mmul_context *context, double flops, double now) {
     effort->looked_at = now;
     if (effort->is_quick && isnan(effort->begun_joules) && now - effort->first_at >= LOOK_SECONDS)
         // without begun_joules no other thread reads the sensors
-        look_for_sensors(context, now, false);
-    enter(effort);
+        open_sensors(context, now, false);
+    lock_sensors(effort);
     effort->sensed = mmul_sensors_read(&effort->sensors, now);
     atomic_flag_clear(&effort->reading);
     effort->resident_bytes = mmul_process_resident_bytes();

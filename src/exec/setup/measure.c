@@ -84,7 +84,7 @@ static enum mmul_status download(const struct work *w, struct mmul_error *err) {
 }
 
 // c := a + b, of squares.
-static enum mmul_status add(const struct work *w, struct mmul_error *err) {
+static enum mmul_status add_squares(const struct work *w, struct mmul_error *err) {
     struct mmul_parameters with = {.axis = 0};
     const struct mmul_map_operand a = {.buffer = w->a,
                                        .row_step = w->n,
@@ -109,7 +109,7 @@ static enum mmul_status add(const struct work *w, struct mmul_error *err) {
 }
 
 // Checks 0 = 0 b. All three squares are in `host`, one after the other.
-static enum mmul_status check(const struct work *w, struct mmul_error *err) {
+static enum mmul_status check_product(const struct work *w, struct mmul_error *err) {
     unsigned char wrong[MMUL_SPEED_SMALLEST << (MMUL_SPEED_POINTS - 1)];
     const float *host = w->host;
     const int64_t square = w->n * w->n;
@@ -129,11 +129,12 @@ static enum mmul_status check(const struct work *w, struct mmul_error *err) {
     return status;
 }
 
-typedef enum mmul_status (*timed)(const struct work *w, struct mmul_error *err);
+typedef enum mmul_status (*timed_operation)(const struct work *w, struct mmul_error *err);
 
 // Times `operation`: the mean of as many calls, one after the other, as take `span_seconds`.
-static enum mmul_status time_span(const struct work *w, double span_seconds, timed operation,
-                                  double *seconds, struct mmul_error *err) {
+static enum mmul_status time_span(const struct work *w, double span_seconds,
+                                  timed_operation operation, double *seconds,
+                                  struct mmul_error *err) {
     double begin = mmul_device_now(w->device), elapsed = 0;
     int64_t count = 0;
     do {
@@ -150,7 +151,7 @@ static enum mmul_status time_span(const struct work *w, double span_seconds, tim
 }
 
 // Returns a span that suits the job, if one product takes `seconds`.
-static double span_of(const struct work *w, const struct depth *depth, double seconds) {
+static double choose_span(const struct work *w, const struct depth *depth, double seconds) {
     const double flop = 2.0 * (double)w->rows * (double)w->cols * (double)w->n,
                  job_seconds = w->job_flops / flop * seconds;
     return depth->takes_median || !(w->job_flops > 0)
@@ -161,7 +162,7 @@ static double span_of(const struct work *w, const struct depth *depth, double se
 // Takes the mean of the two shortest times once they agree. Otherwise, and thoroughly, takes the
 // median.
 static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
-                                       timed operation, double *taken, bool *unstable,
+                                       timed_operation operation, double *taken, bool *unstable,
                                        struct mmul_error *err) {
     double seconds[REPEATS_MOST], first = 0, second = 0;
     bool agree = false;
@@ -171,8 +172,8 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
     while (status == MMUL_OK && (count < depth->repeats || (!agree && count < depth->repeats_most &&
                                                             mmul_device_now(w->device) < late))) {
         double now = 0;
-        status =
-            time_span(w, span_of(w, depth, count > 0 ? first : seconds[0]), operation, &now, err);
+        status = time_span(w, choose_span(w, depth, count > 0 ? first : seconds[0]), operation,
+                           &now, err);
         seconds[count++] = now;
         if (count == 1 || now < first) {
             second = count == 1 ? now : first;
@@ -193,7 +194,7 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
 
 // Fills `host` with numbers in [-0.5, 0.5). They repeat, because drawing all of them would take
 // longer than multiplying.
-static void fill(enum mmul_dtype dtype, void *host, int64_t count) {
+static void fill_random(enum mmul_dtype dtype, void *host, int64_t count) {
     enum { PERIOD = 1 << 16 };
     for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++) {
         const float x = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
@@ -208,7 +209,7 @@ static enum mmul_status allocate_host(struct work *w, int64_t count, struct mmul
     w->host = mmul_allocate_raw(count, mmul_dtype_bytes(w->dtype), "calibration", err);
     if (w->host == NULL)
         return err->status;
-    fill(w->dtype, w->host, count);
+    fill_random(w->dtype, w->host, count);
     return MMUL_OK;
 }
 
@@ -259,8 +260,9 @@ static bool squares_fit(const struct work *w, int64_t memory_bytes) {
 // Times one size over whole periods of a quota. Time spent early in a period is missing later in
 // it, so only whole periods count. Over three periods the phase of the span matters little. No size
 // gets a higher rate than this one, because none is faster in the long run.
-static enum mmul_status obey_quota(struct work w, const struct depth *depth, double period_seconds,
-                                   struct mmul_speed *speed, struct mmul_error *err) {
+static enum mmul_status measure_with_quota(struct work w, const struct depth *depth,
+                                           double period_seconds, struct mmul_speed *speed,
+                                           struct mmul_error *err) {
     const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
     double seconds;
     w.n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
@@ -373,15 +375,15 @@ static enum mmul_status measure_memory(struct mmul_device *device,
     w.host = mmul_allocate(3 * square, sizeof(float), "calibration", err);
     enum mmul_status status = w.host != NULL ? mmul_check_create(n, n, &w.check, err) : err->status;
     if (status == MMUL_OK) {
-        fill(MMUL_F32, (float *)w.host + square, square);
+        fill_random(MMUL_F32, (float *)w.host + square, square);
         mmul_check_share(w.check, request->parallel);
-        status = time_operation(&w, depth, check, &checking, &ignored, err);
+        status = time_operation(&w, depth, check_product, &checking, &ignored, err);
     }
     for (int i = 0; status == MMUL_OK && i < 3; i++)
         status = mmul_device_buffer_borrow(device, MMUL_F32, (float *)w.host + i * square, square,
                                            buffers[i], err);
     if (status == MMUL_OK)
-        status = time_operation(&w, depth, add, &adding, &ignored, err);
+        status = time_operation(&w, depth, add_squares, &adding, &ignored, err);
     const double bytes = 3 * (double)square * sizeof(float);
     speed->map_bytes_per_second = bytes / adding;
     speed->check_bytes_per_second = bytes / checking;
@@ -440,8 +442,8 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
 }
 
 // Copies the results of one type into the known speeds.
-static void take(struct mmul_speed *speed, const struct mmul_speed *measured,
-                 const struct mmul_measure_request *request) {
+static void merge_speed(struct mmul_speed *speed, const struct mmul_speed *measured,
+                        const struct mmul_measure_request *request) {
     const bool is_double = request->dtype == MMUL_F64;
     const unsigned sizes = (1U << MMUL_SPEED_POINTS) - 1;
     const int place = is_double ? MMUL_UNSTABLE_DOUBLES : 0;
@@ -475,7 +477,7 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
     struct mmul_speed measured = {.measured_points = 0};
     enum mmul_status status = measure_products(work, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && request->period_seconds > 0)
-        status = obey_quota(work, depth, request->period_seconds, &measured, err);
+        status = measure_with_quota(work, depth, request->period_seconds, &measured, err);
     const bool is_host = request->thorough && !is_double && mmul_device_can_borrow(device);
     if (status == MMUL_OK && is_host)
         status = measure_packing(device, depth, &measured, err);
@@ -484,7 +486,7 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
     if (status == MMUL_OK && !mmul_device_can_borrow(device) && !request->keeps_transfers)
         status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
-        take(speed, &measured, request);
+        merge_speed(speed, &measured, request);
     return status;
 }
 

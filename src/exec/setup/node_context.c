@@ -17,7 +17,7 @@ static enum mmul_status create_cluster(const struct mmul_context *whole, struct 
 }
 
 // Copies the node's ranks and devices in their present state. Weights keep their values.
-static void cut(const struct mmul_context *whole, struct mmul_cluster *own) {
+static void copy_node(const struct mmul_context *whole, struct mmul_cluster *own) {
     const int here = whole->comm->node_index;
     int devices = 0;
     own->nodes[0] = whole->cluster->nodes[here];
@@ -66,7 +66,7 @@ enum mmul_status mmul_node_context_create(struct mmul_context *whole, const doub
     return MMUL_OK;
 }
 
-static void hand_over(const struct mmul_context *from, struct mmul_context *to) {
+static void transfer_device(const struct mmul_context *from, struct mmul_context *to) {
     to->device = from->device;
     memcpy(to->device_name, from->device_name, sizeof to->device_name);
     to->fallback_cores = from->fallback_cores;
@@ -78,13 +78,13 @@ static void hand_over(const struct mmul_context *from, struct mmul_context *to) 
 }
 
 void mmul_node_context_enter(struct mmul_context *whole) {
-    hand_over(whole, whole->node);
-    cut(whole, whole->node->cluster);
+    transfer_device(whole, whole->node);
+    copy_node(whole, whole->node->cluster);
 }
 
 void mmul_node_context_leave(struct mmul_context *whole) {
     struct mmul_context *node = whole->node;
-    hand_over(node, whole);
+    transfer_device(node, whole);
     node->device = NULL;
     mmul_text_add(&whole->warnings, "%s", mmul_text_get(&node->warnings));
     mmul_text_fini(&node->warnings);

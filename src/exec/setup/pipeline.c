@@ -47,7 +47,7 @@ static _Thread_local struct crew *crew_here; // crew of the compute thread; NULL
 static const double LOOK_SECONDS = 50e-6;
 
 // Waits until the state is, or is not, `state`. Returns with the lock held.
-static void wait_for(struct helper *h, enum helper_state state, bool is) {
+static void wait_for_state(struct helper *h, enum helper_state state, bool is) {
     const double begin = mmul_clock_now();
     while (atomic_load(&h->core) >= 0 && (atomic_load(&h->state) == (int)state) != is &&
            mmul_clock_now() - begin < LOOK_SECONDS)
@@ -64,10 +64,10 @@ static void set_state(struct helper *h, enum helper_state state) {
     pthread_mutex_unlock(&h->lock);
 }
 
-static void *help(void *argument) {
+static void *run_helper(void *argument) {
     struct helper *h = argument;
     for (;;) {
-        wait_for(h, IDLE, false);
+        wait_for_state(h, IDLE, false);
         const bool is_over = atomic_load(&h->state) == DISMISSED;
         pthread_mutex_unlock(&h->lock);
         if (is_over)
@@ -78,7 +78,7 @@ static void *help(void *argument) {
     }
 }
 
-static void dismiss(struct crew *crew) {
+static void end_helpers(struct crew *crew) {
     for (int i = 0; i < crew->count; i++) {
         struct helper *h = &crew->helpers[i];
         pthread_mutex_lock(&h->lock);
@@ -91,7 +91,7 @@ static void dismiss(struct crew *crew) {
 }
 
 // Starts helpers until there are `count`, or no more can be started.
-static void hire(struct crew *crew, int count) {
+static void start_helpers(struct crew *crew, int count) {
     while (crew->count < count && crew->count < HELD_MOST) {
         struct helper *h = &crew->helpers[crew->count];
         *h = (struct helper){.part = 0};
@@ -99,7 +99,7 @@ static void hire(struct crew *crew, int count) {
         pthread_mutex_init(&h->lock, NULL);
         pthread_cond_init(&h->changed, NULL);
         atomic_init(&h->state, IDLE);
-        if (pthread_create(&h->thread, NULL, help, h) != 0) {
+        if (pthread_create(&h->thread, NULL, run_helper, h) != 0) {
             pthread_cond_destroy(&h->changed);
             pthread_mutex_destroy(&h->lock);
             return;
@@ -110,7 +110,7 @@ static void hire(struct crew *crew, int count) {
 
 // Finds the cores of this thread without the one that it runs on. Leaves the set empty unless there
 // are exactly `count`: then the system places the helpers.
-static void find_others(int count, cpu_set_t *all, cpu_set_t *others) {
+static void find_helper_cores(int count, cpu_set_t *all, cpu_set_t *others) {
     const int here = sched_getcpu();
     CPU_ZERO(all);
     CPU_ZERO(others);
@@ -122,7 +122,7 @@ static void find_others(int count, cpu_set_t *all, cpu_set_t *others) {
         CPU_ZERO(others);
 }
 
-static void move_to(struct helper *h, int core, const cpu_set_t *cores) {
+static void set_helper_cores(struct helper *h, int core, const cpu_set_t *cores) {
     if (atomic_load(&h->core) == core)
         return;
     (void)pthread_setaffinity_np(h->thread, sizeof *cores, cores);
@@ -132,15 +132,15 @@ static void move_to(struct helper *h, int core, const cpu_set_t *cores) {
 // Gives each helper a core of its own. OpenBLAS's threads spin for some milliseconds after a
 // product, so every core looks busy. Half of the time the system would run a helper on its parent's
 // core.
-static void place(struct crew *crew, int count) {
+static void place_helpers(struct crew *crew, int count) {
     cpu_set_t all, others;
-    find_others(count, &all, &others);
+    find_helper_cores(count, &all, &others);
     for (int i = 0; i < count; i++) { // a helper on one of these cores stays there
         const int core = atomic_load(&crew->helpers[i].core);
         if (core >= 0 && CPU_ISSET(core, &others))
             CPU_CLR(core, &others);
         else if (core >= 0)
-            move_to(&crew->helpers[i], -1, &all);
+            set_helper_cores(&crew->helpers[i], -1, &all);
     }
     int core = 0;
     for (int i = 0; i < count; i++) {
@@ -153,7 +153,7 @@ static void place(struct crew *crew, int count) {
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(core, &one);
-        move_to(&crew->helpers[i], core++, &one);
+        set_helper_cores(&crew->helpers[i], core++, &one);
     }
 }
 
@@ -166,9 +166,9 @@ void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
         return;
     }
     crew_here = NULL; // a part that shares work has helpers of its own
-    hire(crew, parts - 1);
+    start_helpers(crew, parts - 1);
     const int helped = (int)mmul_smaller(parts - 1, crew->count);
-    place(crew, helped);
+    place_helpers(crew, helped);
     for (int i = 0; i < helped; i++) {
         struct helper *h = &crew->helpers[i];
         pthread_mutex_lock(&h->lock);
@@ -181,11 +181,11 @@ void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
     for (int i = helped + 1; i < parts; i++)
         work(context, i);
     for (int i = 0; i < helped; i++) {
-        wait_for(&crew->helpers[i], IDLE, true);
+        wait_for_state(&crew->helpers[i], IDLE, true);
         pthread_mutex_unlock(&crew->helpers[i].lock);
     }
     crew_here = before;
-    dismiss(&own);
+    end_helpers(&own);
 }
 
 // ------------------------------------------------------------------------------ compute and attend
@@ -199,26 +199,26 @@ static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 2e-3;
 // 2 ms, 9 ms with these.
 static const double AWAITED_NAP_SECONDS = 1e-4;
 
-static void *compute(void *argument) {
+static void *run_compute_thread(void *argument) {
     const struct mmul_pipeline *pipeline = argument;
     struct crew crew = {.count = 0, .is_alone = pipeline->is_alone};
     crew_here = &crew;
     pipeline->compute(pipeline->context);
     crew_here = NULL;
-    dismiss(&crew);
+    end_helpers(&crew);
     mmul_bell_ring(pipeline->bell);
     return NULL;
 }
 
-static int start(const struct mmul_pipeline *pipeline, pthread_t *thread) {
-    int code = pthread_create(thread, NULL, compute, (void *)(uintptr_t)pipeline);
+static int start_compute_thread(const struct mmul_pipeline *pipeline, pthread_t *thread) {
+    int code = pthread_create(thread, NULL, run_compute_thread, (void *)(uintptr_t)pipeline);
     if (code != 0)
         pipeline->cancel(pipeline->context);
     return code;
 }
 
 // Runs the attend loop. `thread` is the compute thread. Returns the code of its last start.
-static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int code) {
+static int run_attend_loop(const struct mmul_pipeline *pipeline, pthread_t *thread, int code) {
     double nap = NAP_LEAST_SECONDS;
     for (;;) {
         const uint32_t heard = mmul_bell_heard(pipeline->bell);
@@ -227,7 +227,7 @@ static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int c
             return code;
         if (what == MMUL_ATTEND_ABANDONED) {
             pthread_detach(*thread);
-            code = start(pipeline, thread);
+            code = start_compute_thread(pipeline, thread);
         }
         if (what == MMUL_ATTEND_ABANDONED || what == MMUL_ATTEND_MOVED) {
             nap = NAP_LEAST_SECONDS;
@@ -240,7 +240,7 @@ static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int c
     }
 }
 
-static void *store(void *argument) {
+static void *run_store_thread(void *argument) {
     const struct mmul_pipeline *pipeline = argument;
     pipeline->store(pipeline->context);
     return NULL;
@@ -252,12 +252,13 @@ enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct 
     struct mmul_pipeline with = *pipeline;
     with.bell = pipeline->bell != NULL ? pipeline->bell : &own;
     if (with.at_once) {
-        compute(&with);
-        (void)attend(&with, NULL, 0);
+        run_compute_thread(&with);
+        (void)run_attend_loop(&with, NULL, 0);
         return MMUL_OK;
     }
-    bool stores = with.store != NULL && pthread_create(&storing, NULL, store, &with) == 0;
-    int code = attend(&with, &thread, start(&with, &thread));
+    bool stores =
+        with.store != NULL && pthread_create(&storing, NULL, run_store_thread, &with) == 0;
+    int code = run_attend_loop(&with, &thread, start_compute_thread(&with, &thread));
     if (stores)
         pthread_join(storing, NULL);
     if (code != 0)

@@ -40,8 +40,8 @@ static struct mmul_profile_key make_key(const struct mmul_cluster *cluster, int 
 
 // ---------------------------------------------------------------------------------------- recall
 
-static void recall_links(const struct mmul_context *context, const struct mmul_profile *profile,
-                         struct mmul_recalled *recalled) {
+static void read_links(const struct mmul_context *context, const struct mmul_profile *profile,
+                       struct mmul_recalled *recalled) {
     const struct mmul_cluster *cluster = context->cluster;
     int node = context->comm->node_index, next = (node + 1) % cluster->node_count;
     const struct mmul_profile_link *root = mmul_profile_find_link(profile, cluster->nodes[0].host);
@@ -81,7 +81,7 @@ void mmul_profile_recall(struct mmul_context *context, struct mmul_recalled *rec
         mmul_profile_explain(profile, &key, recalled->unused);
     }
     if (context->comm->node_rank == 0 && cluster->node_count > 1)
-        recall_links(context, profile, recalled);
+        read_links(context, profile, recalled);
     mmul_free(profile);
 }
 
@@ -107,9 +107,9 @@ enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct 
 }
 
 // Averages the speeds of the node's ranks with the key of `rank`, the first of them.
-static enum mmul_status mean_speed(const struct mmul_cluster *cluster, int rank,
-                                   const struct mmul_profile_key *key, struct mmul_speed *mean,
-                                   struct mmul_error *err) {
+static enum mmul_status average_speed(const struct mmul_cluster *cluster, int rank,
+                                      const struct mmul_profile_key *key, struct mmul_speed *mean,
+                                      struct mmul_error *err) {
     struct mmul_speed *alike = NULL;
     int count = 0;
     enum mmul_status status = MMUL_ALLOCATE(alike, cluster->size, "speeds", err);
@@ -138,7 +138,7 @@ static enum mmul_status add_speeds(const struct mmul_context *context, struct mm
         struct mmul_profile_device entry = {.key = make_key(cluster, rank),
                                             .memory_bytes =
                                                 cluster->ranks[rank].device.memory_bytes};
-        status = mean_speed(cluster, rank, &entry.key, &entry.speed, err);
+        status = average_speed(cluster, rank, &entry.key, &entry.speed, err);
         mmul_text_copy(entry.version, sizeof entry.version, MMUL_VERSION);
         if (status == MMUL_OK)
             mmul_profile_add(profile, &entry);

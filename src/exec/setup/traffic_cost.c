@@ -57,7 +57,7 @@ static bool count_product(void *argument, double seconds) {
     return phase != OVER;
 }
 
-static void compute(void *context) {
+static void multiply_until_over(void *context) {
     struct meter *m = context;
     struct mmul_error ignored;
     if (!atomic_load(&m->done) && mmul_device_can_borrow(m->device))
@@ -65,7 +65,7 @@ static void compute(void *context) {
     atomic_store(&m->done, true);
 }
 
-static void cancel(void *context) {
+static void cancel_products(void *context) {
     struct meter *m = context;
     atomic_store(&m->done, true);
 }
@@ -138,7 +138,7 @@ static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
     return MMUL_ATTEND_MOVED;
 }
 
-static enum mmul_attention attend(void *context) {
+static enum mmul_attention attend_meter(void *context) {
     struct meter *m = context;
     enum phase phase = (enum phase)atomic_load(&m->phase);
     if (phase == SENDING || phase == RECEIVING || phase == BOTH)
@@ -155,7 +155,7 @@ static enum mmul_attention attend(void *context) {
 
 // Returns the cost per byte: 0 if nothing was measured, else positive. Medians exclude stalls of
 // the machine.
-static double cost_of(struct meter *m, enum phase phase) {
+static double compute_cost(struct meter *m, enum phase phase) {
     const double least = 1e-12;
     struct phase_sums *quiet = &m->sums[QUIET], *busy = &m->sums[phase];
     if (quiet->count == 0 || busy->count == 0 || busy->bytes == 0)
@@ -167,7 +167,7 @@ static double cost_of(struct meter *m, enum phase phase) {
 }
 
 // Returns the time of a packet one way over that of a packet each way. 0: nothing was measured.
-static double duplex_of(const struct meter *m) {
+static double compute_duplex(const struct meter *m) {
     const struct phase_sums *out = &m->sums[SENDING], *in = &m->sums[RECEIVING],
                             *both = &m->sums[BOTH];
     if (out->bytes == 0 || in->bytes == 0 || both->bytes == 0)
@@ -206,8 +206,8 @@ struct side {
 
 // Measures with a neighbouring leader. The neighbour waits for this end, so it takes part even
 // after a local failure.
-static enum mmul_status measure_with(struct side *side, int peer, struct mmul_speed *speed,
-                                     struct mmul_error *err) {
+static enum mmul_status measure_with_peer(struct side *side, int peer, struct mmul_speed *speed,
+                                          struct mmul_error *err) {
     const int lower = (int)mmul_smaller(side->peers.rank, peer);
     const struct mmul_link *link = &side->context->cluster->nodes[lower].ring_link;
     const double window_seconds = side->thorough ? 0.1 : 0.02;
@@ -223,12 +223,14 @@ static enum mmul_status measure_with(struct side *side, int peer, struct mmul_sp
                       .message = &side->messages[0],
                       .back = &side->messages[1],
                       .phase_before = OVER};
-    const struct mmul_pipeline pipeline = {
-        .cancel = cancel, .compute = compute, .attend = attend, .context = &m};
+    const struct mmul_pipeline pipeline = {.cancel = cancel_products,
+                                           .compute = multiply_until_over,
+                                           .attend = attend_meter,
+                                           .context = &m};
     enum mmul_status status = mmul_pipeline_run(&pipeline, err);
-    speed->send_seconds_per_byte = cost_of(&m, SENDING);
-    speed->receive_seconds_per_byte = cost_of(&m, RECEIVING);
-    speed->duplex = duplex_of(&m);
+    speed->send_seconds_per_byte = compute_cost(&m, SENDING);
+    speed->receive_seconds_per_byte = compute_cost(&m, RECEIVING);
+    speed->duplex = compute_duplex(&m);
     return status;
 }
 
@@ -237,12 +239,12 @@ static enum mmul_status measure_with(struct side *side, int peer, struct mmul_sp
 static void measure_pairs(struct side *side, int count, struct mmul_speed *speed) {
     const int own = side->peers.rank, peer = own % 2 == 0 ? own + 1 : own - 1;
     struct mmul_error err;
-    if (peer < count && measure_with(side, peer, speed, &err) != MMUL_OK)
+    if (peer < count && measure_with_peer(side, peer, speed, &err) != MMUL_OK)
         mmul_failure_keep(&side->failure, &err);
     struct mmul_speed again = *speed;
     if (count % 2 != 0 && own >= count - 2 &&
-        measure_with(side, own == count - 1 ? own - 1 : own + 1, own == count - 1 ? speed : &again,
-                     &err) != MMUL_OK)
+        measure_with_peer(side, own == count - 1 ? own - 1 : own + 1,
+                          own == count - 1 ? speed : &again, &err) != MMUL_OK)
         mmul_failure_keep(&side->failure, &err);
 }
 

@@ -20,7 +20,7 @@ struct watch {
 
 // Runs the work. After the first thread was abandoned this is called again on a thread that can be
 // joined.
-static void work(void *context) {
+static void run_work(void *context) {
     struct watch *w = context;
     struct mmul_error err;
     if (atomic_load(&w->done))
@@ -32,12 +32,12 @@ static void work(void *context) {
     atomic_store(&w->done, true);
 }
 
-static void cancel(void *context) {
+static void cancel_work(void *context) {
     struct watch *w = context;
     atomic_store(&w->done, true);
 }
 
-static enum mmul_attention attend(void *context) {
+static enum mmul_attention watch_device(void *context) {
     struct watch *w = context;
     struct mmul_device *device = w->watched->device;
     struct mmul_device_info info;
@@ -55,7 +55,7 @@ static enum mmul_attention attend(void *context) {
 enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_error *err) {
     struct watch w = {.watched = watched};
     const struct mmul_pipeline pipeline = {
-        .cancel = cancel, .compute = work, .attend = attend, .context = &w};
+        .cancel = cancel_work, .compute = run_work, .attend = watch_device, .context = &w};
     enum mmul_status status = mmul_pipeline_run(&pipeline, err);
     if (status == MMUL_OK && w.status != MMUL_OK)
         *err = w.err;
@@ -68,7 +68,7 @@ struct warming {
     double most;
 };
 
-static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
+static enum mmul_status warm_up_device(void *argument, struct mmul_error *err) {
     const struct warming *w = argument;
     return mmul_device_warm_up(w->device, w->dtype, w->most, err);
 }
@@ -76,7 +76,9 @@ static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
 enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype, double most,
                                     struct mmul_error *err) {
     struct warming w = {device, dtype, most};
-    const struct mmul_watched building = {
-        .device = device, .work = warm_up, .argument = &w, .call_seconds = WARM_UP_MOST_SECONDS};
+    const struct mmul_watched building = {.device = device,
+                                          .work = warm_up_device,
+                                          .argument = &w,
+                                          .call_seconds = WARM_UP_MOST_SECONDS};
     return mmul_watch(&building, err);
 }
