@@ -64,8 +64,8 @@ static struct mmul_view view_packed(const char *data, struct mmul_region region,
 }
 
 // Returns the part's units of matrix t. *before: number of the part's units in front of them.
-static struct mmul_range units_in(const struct mmul_stage *stage, const struct mmul_part *part,
-                                  int64_t t, int64_t *before) {
+static struct mmul_range find_units(const struct mmul_stage *stage, const struct mmul_part *part,
+                                    int64_t t, int64_t *before) {
     const int64_t units =
         mmul_problem_units(&stage->is.schedule->problem, stage->is.schedule->axis);
     const struct mmul_range in = {mmul_larger(part->range.begin - t * units, 0),
@@ -85,7 +85,7 @@ static struct mmul_view view_split(const struct mmul_stage *stage, const struct 
     int64_t before;
     if (stage->product->mapped.split != NULL)
         return view_mapped(stage->product->mapped.split, rows ? p->a : p->b, matrix, dtype, turned);
-    const struct mmul_range in = units_in(stage, part, t, &before);
+    const struct mmul_range in = find_units(stage, part, t, &before);
     const struct mmul_region region = rows
                                           ? (struct mmul_region){matrix, in.begin, in.end, 0, p->k}
                                           : (struct mmul_region){matrix, 0, p->k, in.begin, in.end};
@@ -121,7 +121,7 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
     int64_t before;
     if (stage->product->mapped.c_in != NULL)
         return view_mapped(stage->product->mapped.c_in, schedule->problem.c, t, dtype, false);
-    const struct mmul_range in = units_in(stage, part, t, &before);
+    const struct mmul_range in = find_units(stage, part, t, &before);
     const struct mmul_region region = schedule->axis == MMUL_ROWS
                                           ? (struct mmul_region){t, in.begin, in.end, 0, width}
                                           : (struct mmul_region){t, 0, width, in.begin, in.end};
@@ -129,8 +129,8 @@ static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct m
                        dtype, false);
 }
 
-static struct mmul_view view_brought(const struct mmul_part *part, const char *data, int64_t cols,
-                                     enum mmul_dtype dtype) {
+static struct mmul_view view_moved_rows(const struct mmul_part *part, const char *data,
+                                        int64_t cols, enum mmul_dtype dtype) {
     const struct mmul_brought *at = &part->brought;
     return view_packed(data, (struct mmul_region){0, at->row_begin, at->row_end, 0, cols}, dtype,
                        false);
@@ -147,11 +147,11 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
         return mmul_block_result(stage, part, t);
     const enum mmul_dtype dtype = mmul_problem_result_dtype(&schedule->problem);
     if (part->brought.a != NULL)
-        return view_brought(part, part->brought.c, schedule->problem.c.cols, dtype);
+        return view_moved_rows(part, part->brought.c, schedule->problem.c.cols, dtype);
     if (stage->product->mapped.c != NULL)
         return view_mapped(stage->product->mapped.c, schedule->problem.c, t, dtype, false);
     const bool rows = schedule->axis == MMUL_ROWS;
-    const struct mmul_range in = units_in(stage, part, t, &ignored);
+    const struct mmul_range in = find_units(stage, part, t, &ignored);
     const int64_t before =
         block->line - (rows ? block->at.row_begin : block->at.col_begin) + in.begin;
     const struct mmul_region region =
@@ -165,7 +165,7 @@ static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul
 // -------------------------------------------------------------------------------------- operands
 
 // Returns the matrix of a value that is the operand for matrix t of the result. Sizes of 1 repeat.
-static int64_t matrix_of(const struct mmul_stage *stage, int place, int64_t t) {
+static int64_t find_operand_matrix(const struct mmul_stage *stage, int place, int64_t t) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape have = plan->program->values[plan->places[place].value].shape,
                             made = mmul_program_shape(plan->program, stage->operation);
@@ -178,14 +178,15 @@ struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct
                                     int index, int64_t t) {
     const int place = stage->is.step->operands[index];
     if (part->brought.a != NULL && index == 0)
-        return view_brought(part, part->brought.a, stage->is.schedule->problem.k,
-                            stage->is.schedule->problem.a_dtype);
+        return view_moved_rows(part, part->brought.a, stage->is.schedule->problem.k,
+                               stage->is.schedule->problem.a_dtype);
     if (stage->is.schedule != NULL) {
         const bool is_split = index == (stage->is.schedule->axis == MMUL_ROWS ? 0 : 1);
         if ((is_split ? stage->is.places.split : stage->is.places.whole) < 0)
             return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
     }
-    return mmul_values_view(stage->site->values, place, part->rank, matrix_of(stage, place, t));
+    return mmul_values_view(stage->site->values, place, part->rank,
+                            find_operand_matrix(stage, place, t));
 }
 
 struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct mmul_part *part,

@@ -21,7 +21,7 @@
 #include "model/matrix.h"
 #include "plan/program/program_footprint.h"
 
-static const struct mmul_program_fused *fused_of(const struct mmul_stage *stage, int i) {
+static const struct mmul_program_fused *get_fused(const struct mmul_stage *stage, int i) {
     return &stage->plan->fused[stage->epilogue.step->first_fused + i];
 }
 
@@ -42,8 +42,8 @@ struct tile {
 };
 
 // Returns the part of a value with the tile's rows, for a step with by_rows.
-static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int place,
-                                        const struct tile *tile, bool is_spread) {
+static struct mmul_host_operand find_rows_of_value(const struct mmul_stage *stage, int place,
+                                                   const struct tile *tile, bool is_spread) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
@@ -63,9 +63,10 @@ static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int plac
 }
 
 // Returns the part of an operand that a tile of one matrix depends on.
-static struct mmul_host_operand part_of(const struct mmul_stage *stage, int place,
-                                        const struct tile *tile, struct mmul_shape result,
-                                        bool is_elements, bool is_by_row) {
+static struct mmul_host_operand find_part_of_operand(const struct mmul_stage *stage, int place,
+                                                     const struct tile *tile,
+                                                     struct mmul_shape result, bool is_elements,
+                                                     bool is_by_row) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const int64_t batch = s.batch == 1 ? 0 : tile->matrix / result.depth;
@@ -77,8 +78,8 @@ static struct mmul_host_operand part_of(const struct mmul_stage *stage, int plac
 }
 
 // Returns tile `index` of the thread's room. Its rows are contiguous.
-static struct mmul_host_tile room_tile(const struct mmul_stage *stage, const struct tile *tile,
-                                       int index) {
+static struct mmul_host_tile get_room_tile(const struct mmul_stage *stage, const struct tile *tile,
+                                           int index) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
     const char *tiles = stage->site->epilogue_room.tiles;
     const int64_t at = (int64_t)tile->part * epilogue->tiles + index;
@@ -86,7 +87,7 @@ static struct mmul_host_tile room_tile(const struct mmul_stage *stage, const str
                                    tile->cols, tile->dtype};
 }
 
-static void forget(struct mmul_stage *stage, const struct mmul_host_tile *tile) {
+static void drop_from_device(struct mmul_stage *stage, const struct mmul_host_tile *tile) {
     const char *begin = tile->at;
     const int64_t elements = (tile->rows - 1) * tile->ld + tile->cols;
     mmul_worker_forget_memory(&stage->site->worker, begin,
@@ -100,7 +101,7 @@ static struct mmul_host_tile find_result(const struct mmul_stage *stage, const s
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const int number = plan->places[place].tile;
     if (number > 0)
-        return room_tile(stage, tile, number - 1);
+        return get_room_tile(stage, tile, number - 1);
     const bool by_rows = stage->epilogue.step->by_rows;
     const int64_t row = by_rows ? tile->row % s.rows : tile->row;
     const struct mmul_view view = mmul_values_view(stage->site->values, place, stage->comm->rank,
@@ -121,7 +122,7 @@ static struct mmul_host_operand find_operand(const struct mmul_stage *stage,
         return mmul_maps_number(&o->with.numbers[index], tile->dtype, tile->rows, tile->cols);
     const int number = plan->places[mmul_program_base(plan, place)].tile;
     if (number > 0) {
-        const struct mmul_host_tile at = room_tile(stage, tile, number - 1);
+        const struct mmul_host_tile at = get_room_tile(stage, tile, number - 1);
         return (struct mmul_host_operand){.at = at.at,
                                           .dtype = at.dtype,
                                           .row_step = at.ld,
@@ -130,9 +131,9 @@ static struct mmul_host_operand find_operand(const struct mmul_stage *stage,
                                           .cols = at.cols};
     }
     return stage->epilogue.step->by_rows
-               ? rows_of(stage, place, tile, is_elements)
-               : part_of(stage, place, tile, plan->program->values[o->result].shape, is_elements,
-                         index < row->by_row);
+               ? find_rows_of_value(stage, place, tile, is_elements)
+               : find_part_of_operand(stage, place, tile, plan->program->values[o->result].shape,
+                                      is_elements, index < row->by_row);
 }
 
 // Describes one operation on the tile, by one thread.
@@ -192,14 +193,14 @@ static bool is_read_from(const struct mmul_stage *stage, int first, int place) {
     bool reads = false;
     for (int i = first; i < stage->epilogue.step->fused_count; i++)
         for (int j = 0; j < MMUL_OPERANDS; j++)
-            reads |= fused_of(stage, i)->within[j] &&
-                     mmul_program_base(stage->plan, fused_of(stage, i)->operands[j]) == base;
+            reads |= get_fused(stage, i)->within[j] &&
+                     mmul_program_base(stage->plan, get_fused(stage, i)->operands[j]) == base;
     return reads;
 }
 
 // Releases tiles that only the device has after their last reader.
 static void release_read(struct mmul_stage *stage, const struct tile *tile, int index) {
-    const struct mmul_program_fused *fused = fused_of(stage, index);
+    const struct mmul_program_fused *fused = get_fused(stage, index);
     struct mmul_worker *worker = &stage->site->worker;
     for (int j = 0; j < MMUL_OPERANDS; j++) {
         if (!fused->within[j] || is_read_from(stage, index + 1, fused->operands[j]))
@@ -212,12 +213,12 @@ static void release_read(struct mmul_stage *stage, const struct tile *tile, int 
 }
 
 // Returns true if the last fused operation reads the memory that its result will occupy.
-static bool ends_apart(const struct mmul_stage *stage, int index) {
+static bool overwrites_operand(const struct mmul_stage *stage, int index) {
     const struct mmul_program_step *step = stage->epilogue.step;
     return index == step->fused_count - 1 && mmul_program_ends_apart(stage->plan, step);
 }
 
-static void copy_apart(const struct mmul_host_tile *from, const struct tile *tile) {
+static void copy_result(const struct mmul_host_tile *from, const struct tile *tile) {
     const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype);
     mmul_copy_rows(from->at, from->ld * each, tile->at, tile->ld * each, tile->rows,
                    tile->cols * each);
@@ -233,22 +234,22 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     const bool is_absent = mmul_worker_is_absent(&stage->site->worker, &result);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
-        const struct mmul_program_fused *fused = fused_of(stage, i);
-        const bool is_apart = ends_apart(stage, i);
+        const struct mmul_program_fused *fused = get_fused(stage, i);
+        const bool is_apart = overwrites_operand(stage, i);
         const struct mmul_host_tile to =
-            is_apart ? room_tile(stage, tile, stage->epilogue.step->tile_count)
+            is_apart ? get_room_tile(stage, tile, stage->epilogue.step->tile_count)
                      : find_result(stage, tile, fused->result);
         const bool may_leave = is_absent && i < count - 1 &&
                                stage->plan->places[fused->result].tile > 0 &&
                                !is_read_from(stage, i + 2, fused->result);
-        forget(stage, &to); // drop the device's copies of the destination
+        drop_from_device(stage, &to); // drop the device's copies of the destination
         status = make_fused(stage, tile, fused, &to, may_leave, err);
         if (status == MMUL_OK && is_absent)
             release_read(stage, tile, i);
         if (status != MMUL_OK || !is_apart)
             continue;
-        forget(stage, &result);
-        copy_apart(&to, tile);
+        drop_from_device(stage, &result);
+        copy_result(&to, tile);
         mmul_tile_cache_move(&stage->site->worker.kept, &to, &result);
     }
     const struct mmul_epilogue_room *room = &stage->site->epilogue_room;
@@ -258,13 +259,13 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
 }
 
 // Counts the consecutive operations on elements from the first-th on.
-static int count_together(const struct mmul_stage *stage, int first) {
+static int count_element_operations(const struct mmul_stage *stage, int first) {
     const struct mmul_program *program = stage->plan->program;
     const int most =
         (int)mmul_smaller(stage->epilogue.step->fused_count - first, MMUL_MAPS_TOGETHER);
     int count = 0;
     while (count < most &&
-           mmul_operation_row(program->operations[fused_of(stage, first + count)->operation].kind)
+           mmul_operation_row(program->operations[get_fused(stage, first + count)->operation].kind)
                    ->class
                == MMUL_CLASS_ELEMENTS)
         count++;
@@ -274,19 +275,19 @@ static int count_together(const struct mmul_stage *stage, int first) {
 // Applies all fused operations to a tile by one of several threads. The device is the CPU, which is
 // trusted, and all data is in host memory. If all operations run together, a value in a tile of the
 // room has no other reader.
-static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct tile *tile,
-                                        struct mmul_error *err) {
+static enum mmul_status make_tile_on_thread(struct mmul_stage *stage, const struct tile *tile,
+                                            struct mmul_error *err) {
     const int all = stage->epilogue.step->fused_count;
-    const bool is_all = count_together(stage, 0) == all;
+    const bool is_all = count_element_operations(stage, 0) == all;
     enum mmul_status status = MMUL_OK;
     for (int i = 0, count; status == MMUL_OK && i < all; i += count) {
         struct mmul_host_map maps[MMUL_MAPS_TOGETHER];
         struct mmul_host_tile to;
-        count = (int)mmul_larger(1, count_together(stage, i));
+        count = (int)mmul_larger(1, count_element_operations(stage, i));
         for (int k = 0; k < count; k++) {
-            const struct mmul_program_fused *fused = fused_of(stage, i + k);
-            const bool is_apart = ends_apart(stage, i + k);
-            to = is_apart ? room_tile(stage, tile, stage->epilogue.step->tile_count)
+            const struct mmul_program_fused *fused = get_fused(stage, i + k);
+            const bool is_apart = overwrites_operand(stage, i + k);
+            to = is_apart ? get_room_tile(stage, tile, stage->epilogue.step->tile_count)
                           : find_result(stage, tile, fused->result);
             maps[k] = find_map(stage, tile, fused, &to);
             maps[k].map.is_passing =
@@ -295,12 +296,12 @@ static enum mmul_status make_tile_alone(struct mmul_stage *stage, const struct t
         status = count > 1
                      ? mmul_host_map_make_together(maps, count, stage->site->context->device, err)
                      : mmul_host_map_make(&maps[0], stage->site->context->device, err);
-        const int last = fused_of(stage, i + count - 1)->operation;
+        const int last = get_fused(stage, i + count - 1)->operation;
         if (status == MMUL_OK)
             mmul_stage_look_for_nan(stage, &stage->plan->program->operations[last],
                                     &maps[count - 1]);
-        if (status == MMUL_OK && ends_apart(stage, i + count - 1))
-            copy_apart(&to, tile);
+        if (status == MMUL_OK && overwrites_operand(stage, i + count - 1))
+            copy_result(&to, tile);
     }
     return status;
 }
@@ -339,7 +340,7 @@ struct claims {
     struct mmul_error err; // error of the first failure
 };
 
-static void claim(void *context, int part) {
+static void claim_tiles(void *context, int part) {
     struct claims *claims = context;
     struct mmul_stage *stage = claims->stage;
     int64_t index;
@@ -348,7 +349,7 @@ static void claim(void *context, int part) {
         struct mmul_error err;
         struct tile tile = find_tile(stage, claims->block, index);
         tile.part = part;
-        if (make_tile_alone(stage, &tile, &err) == MMUL_OK)
+        if (make_tile_on_thread(stage, &tile, &err) == MMUL_OK)
             continue;
         atomic_store(&claims->next, claims->count);
         if (!atomic_exchange(&claims->has_failed, true))
@@ -357,7 +358,7 @@ static void claim(void *context, int part) {
 }
 
 // Returns true if each thread takes tiles of its own through all fused operations.
-static bool is_shared(const struct mmul_stage *stage, int64_t tiles) {
+static bool uses_threads(const struct mmul_stage *stage, int64_t tiles) {
     const struct mmul_context *context = stage->site->context;
     const bool is_enough = tiles > 1 || stage->plan->ranks[stage->comm->rank].tile_threads == 1;
     return is_enough && mmul_device_is_trusted(context->device) &&
@@ -371,10 +372,10 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
     struct mmul_epilogue *epilogue = &stage->epilogue;
     const int64_t count = mmul_divide_up(block.row_end - block.row_begin, tile_rows(stage, block));
     enum mmul_status status = MMUL_OK;
-    if (is_shared(stage, count) && *index >= epilogue->done) {
+    if (uses_threads(stage, count) && *index >= epilogue->done) {
         struct claims claims = {.stage = stage, .block = block, .count = count};
         const int threads = stage->plan->ranks[stage->comm->rank].tile_threads;
-        mmul_pipeline_share((int)mmul_smaller(threads, count), claim, &claims);
+        mmul_pipeline_share((int)mmul_smaller(threads, count), claim_tiles, &claims);
         *index += count;
         epilogue->done += atomic_load(&claims.has_failed) ? 0 : count;
         if (atomic_load(&claims.has_failed))
@@ -421,7 +422,7 @@ static int64_t tiles_of_fused(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->epilogue.step;
     int64_t most = 0;
     for (int i = 0; i < step->fused_count; i++) {
-        const struct mmul_program_fused *fused = fused_of(stage, i);
+        const struct mmul_program_fused *fused = get_fused(stage, i);
         int64_t tiles = 1;
         for (int j = 0; j < program->operations[fused->operation].operand_count; j++)
             tiles += fused->operands[j] >= 0 &&
@@ -463,7 +464,7 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
 // -------------------------------------------------------------------------------------------- life
 
 // Returns true if a product without a schedule makes all of the rank's part at once.
-static bool comes_at_once(const struct mmul_stage *stage) {
+static bool makes_all_at_once(const struct mmul_stage *stage) {
     const struct mmul_operation *o =
         &stage->plan->program->operations[stage->epilogue.step->operation];
     struct mmul_block_walk walk = mmul_step_blocks(stage->plan, stage->is.step, stage->comm->rank);
@@ -479,17 +480,17 @@ static bool comes_at_once(const struct mmul_stage *stage) {
 // Returns true if each block of a product goes through the fused operations as soon as it is
 // checked. No other rank may claim its blocks, and no fused operation may need more of a row than
 // one block has.
-static bool goes_in_parts(const struct mmul_stage *stage) {
+static bool can_run_per_block(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *product = stage->is.schedule;
     if (product == NULL)
-        return comes_at_once(stage);
+        return makes_all_at_once(stage);
     if (mmul_schedule_nodes(product)[stage->comm->node_index].claims)
         return false;
     const enum mmul_placement_kind kind = plan->places[stage->epilogue.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
     for (int i = 0; i < stage->epilogue.step->fused_count; i++) {
-        const int operation = fused_of(stage, i)->operation;
+        const int operation = get_fused(stage, i)->operation;
         in_parts &= product->panel_units >= product->problem.c.cols ||
                     mmul_operation_row(plan->program->operations[operation].kind)->class ==
                         MMUL_CLASS_ELEMENTS;
@@ -516,7 +517,7 @@ enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_
     epilogue->all = size.all;
     epilogue->elements = size.tile;
     epilogue->tiles = size.tiles;
-    epilogue->in_parts = goes_in_parts(stage);
+    epilogue->in_parts = can_run_per_block(stage);
     if (bytes > room->bytes) {
         mmul_epilogue_room_fini(room);
         room->bytes = bytes;

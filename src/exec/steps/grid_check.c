@@ -43,13 +43,13 @@ static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
     return part;
 }
 
-static struct mmul_block_walk walk_of(const struct grid *g) {
+static struct mmul_block_walk begin_walk(const struct grid *g) {
     return mmul_step_blocks(g->plan, g->stage->is.step, g->own.rank);
 }
 
 // Describes one of the matrices with the sums so far.
-static struct mmul_check_part part_of(const struct grid *g, const double *sizes,
-                                      const double *squares, int64_t matrix) {
+static struct mmul_check_part describe_part(const struct grid *g, const double *sizes,
+                                            const double *squares, int64_t matrix) {
     uint64_t place = (uint64_t)(matrix * g->plan->costs.mesh.cols + g->part.col);
     return (struct mmul_check_part){
         .n = g->part.n,
@@ -75,7 +75,7 @@ static void give_projection(const struct grid *g, const double *sizes) {
            *squares = mine + g->part.matrices * g->part.k;
     for (int64_t t = 0; t < g->part.matrices; t++) {
         const struct mmul_product part = part_of_b(g, t);
-        const struct mmul_check_part of = part_of(g, sizes, NULL, t);
+        const struct mmul_check_part of = describe_part(g, sizes, NULL, t);
         mmul_check_part_project(g->stage->site->grid_room.check, &part, &of,
                                 mine + t * g->part.k + g->part.b_rows.begin,
                                 squares + t * g->part.n + g->part.cols.begin);
@@ -91,7 +91,7 @@ static bool next_block(const struct grid *g, struct mmul_block_walk *walk,
             return false;
     while (mmul_region_count(block->at) == 0);
     const double *squares = sums[PROJECTION] + g->part.matrices * g->part.k;
-    const struct mmul_check_part of = part_of(g, sums[SIZES], squares, block->at.matrix);
+    const struct mmul_check_part of = describe_part(g, sums[SIZES], squares, block->at.matrix);
     const struct mmul_product product = mmul_block_product(g->stage, &g->own, block);
     *said = mmul_check_part_begin(g->stage->site->grid_room.check, &product, &of);
     return true;
@@ -99,7 +99,7 @@ static bool next_block(const struct grid *g, struct mmul_block_walk *walk,
 
 // Gives the residuals of rows of all matrices, then the squares.
 static void give_residuals(const struct grid *g, const double *const *sums) {
-    struct mmul_block_walk walk = walk_of(g);
+    struct mmul_block_walk walk = begin_walk(g);
     struct mmul_block block;
     double *mine = mmul_sums_mine(g->stage, RESIDUALS);
     bool said;
@@ -129,12 +129,12 @@ static struct mmul_panel find_rows(const struct grid *g, const struct mmul_regio
     return rows;
 }
 
-static enum mmul_status judge(struct mmul_stage *stage, const double *const *sums,
-                              struct mmul_error *err) {
+static enum mmul_status judge_blocks(struct mmul_stage *stage, const double *const *sums,
+                                     struct mmul_error *err) {
     struct grid here, *g = &here;
     if (!find_place(stage, g))
         return MMUL_OK;
-    struct mmul_block_walk walk = walk_of(g);
+    struct mmul_block_walk walk = begin_walk(g);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
     bool said;
@@ -154,7 +154,7 @@ static enum mmul_status judge(struct mmul_stage *stage, const double *const *sum
 
 // Checks all blocks without other ranks.
 static enum mmul_status check_alone(const struct grid *g, struct mmul_error *err) {
-    struct mmul_block_walk walk = walk_of(g);
+    struct mmul_block_walk walk = begin_walk(g);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && mmul_blocks_next(&walk, &block))
@@ -165,7 +165,7 @@ static enum mmul_status check_alone(const struct grid *g, struct mmul_error *err
     return status;
 }
 
-static void give(struct mmul_stage *stage, int round, const double *const *sums) {
+static void give_round(struct mmul_stage *stage, int round, const double *const *sums) {
     struct grid g;
     if (!find_place(stage, &g))
         (void)mmul_sums_mine(stage, round);
@@ -179,7 +179,7 @@ static void give(struct mmul_stage *stage, int round, const double *const *sums)
 }
 
 enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *err) {
-    static const struct mmul_sums_check check = {.give = give, .judge = judge};
+    static const struct mmul_sums_check check = {.give = give_round, .judge = judge_blocks};
     struct mmul_site *site = stage->site;
     struct grid g;
     (void)find_place(stage, &g); // without a place, g is empty

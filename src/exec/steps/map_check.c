@@ -31,7 +31,7 @@ static double largest_of(const struct mmul_host_operand *o) {
 
 // Returns the size of cancelled terms in gradients of attention and in the sums for them. A slope
 // is a difference of products of rows. As many slopes are added up as there are queries.
-static double cancelled_in_attention(const struct mmul_host_map *host) {
+static double find_attention_cancellation(const struct mmul_host_map *host) {
     const struct mmul_host_operand *o = host->operands;
     const double scale = fabs(host->map.with->scale), many = sqrt((double)o[0].rows),
                  slope = largest_of(&o[2]) * largest_of(&o[3]) * sqrt((double)o[2].cols);
@@ -50,12 +50,13 @@ static double cancelled_in_attention(const struct mmul_host_map *host) {
 }
 
 // Returns the error that is allowed when terms are large and the result is not.
-static double cancelled(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
+static double find_cancellation_error(const struct mmul_host_map *host,
+                                      enum mmul_accuracy accuracy) {
     if (accuracy < MMUL_CANCELS)
         return 0;
     const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6;
     if (accuracy == MMUL_CANCELS_IN_ATTENTION)
-        return rounding * cancelled_in_attention(host);
+        return rounding * find_attention_cancellation(host);
     const double most = rounding * largest_of(&host->operands[0]);
     if (accuracy == MMUL_CANCELS_IN_SUMS)
         return most * (double)(host->operands[0].rows * host->operands[0].cols) /
@@ -71,7 +72,7 @@ static int64_t count_wrong(const struct mmul_host_map *piece, const void *expect
     const bool has_powers = accuracy == MMUL_ROUNDED_EXP || accuracy == MMUL_CANCELS_IN_ATTENTION;
     const double of_floats = has_powers ? 1e-2 : 1e-3,
                  tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats,
-                 slack = cancelled(piece, accuracy);
+                 slack = find_cancellation_error(piece, accuracy);
     int64_t wrong = 0;
     for (int64_t i = 0; i < map->rows; i++) {
         const void *want = mmul_dtype_ahead(piece->dtype, expected, i * map->cols);
@@ -122,7 +123,7 @@ static bool has_whole_rows(const struct mmul_host_map *host) {
 
 // Picks a place in part `part` of `count` equal parts of [0, size): the first place of the first
 // part, the last of the last, any other one at random.
-static int64_t pick(uint64_t seed, int64_t part, int64_t count, int64_t size) {
+static int64_t pick_place(uint64_t seed, int64_t part, int64_t count, int64_t size) {
     const int64_t begin = part * size / count, end = (part + 1) * size / count;
     if (part == 0)
         return 0;
@@ -137,7 +138,7 @@ struct sample {
     int64_t rows, width, pieces; // rows: of all matrices
 };
 
-static struct sample choose(const struct mmul_host_map *host, uint64_t seed) {
+static struct sample choose_sample(const struct mmul_host_map *host, uint64_t seed) {
     const int64_t cols = host->map.cols;
     struct sample s = {.seed = seed,
                        .rows = host->map.matrices * host->map.rows,
@@ -153,17 +154,17 @@ static struct sample choose(const struct mmul_host_map *host, uint64_t seed) {
 
 static struct mmul_host_map find_piece(const struct mmul_host_map *host, const struct sample *s,
                                        int64_t p) {
-    const int64_t row = s->rows > 1 ? pick(s->seed, p, s->pieces, s->rows) : 0;
+    const int64_t row = s->rows > 1 ? pick_place(s->seed, p, s->pieces, s->rows) : 0;
     const int64_t places = host->map.cols - s->width + 1;
     const bool any = s->rows > 1 && p > 0 && p < s->pieces - 1;
     const int64_t col = any ? (int64_t)(mmul_random_at(s->seed + 1, (uint64_t)p) % (uint64_t)places)
-                            : pick(s->seed + 1, p, s->pieces, places);
+                            : pick_place(s->seed + 1, p, s->pieces, places);
     const struct mmul_host_map matrix = mmul_host_map_matrix(host, row / host->map.rows);
     return mmul_host_map_part(&matrix, row % host->map.rows, 1, col, s->width);
 }
 
 // Returns operand i, or after the operands the result, as it is stored in host memory.
-static struct mmul_host_tile find_tile(const struct mmul_host_map *host, int i) {
+static struct mmul_host_tile get_tile(const struct mmul_host_map *host, int i) {
     const struct mmul_host_operand *o = &host->operands[i];
     return i < host->map.operand_count
                ? (struct mmul_host_tile){o->at, o->rows, o->cols, o->row_step, o->dtype}
@@ -172,18 +173,18 @@ static struct mmul_host_tile find_tile(const struct mmul_host_map *host, int i) 
 }
 
 // Downloads the parts of the pieces that only a device has.
-static enum mmul_status bring_pieces(const struct mmul_host_map *host, const struct sample *s,
-                                     struct mmul_error *err) {
+static enum mmul_status download_pieces(const struct mmul_host_map *host, const struct sample *s,
+                                        struct mmul_error *err) {
     struct mmul_host_tile *parts = NULL;
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && host->maker != NULL && i <= host->map.operand_count; i++) {
-        const struct mmul_host_tile all = find_tile(host, i);
+        const struct mmul_host_tile all = get_tile(host, i);
         if (all.at == NULL || !mmul_worker_is_absent(host->maker, &all))
             continue;
         status = parts == NULL ? MMUL_ALLOCATE_RAW(parts, s->pieces, "a sample", err) : MMUL_OK;
         for (int64_t p = 0; status == MMUL_OK && p < s->pieces; p++) {
             const struct mmul_host_map piece = find_piece(host, s, p);
-            parts[p] = find_tile(&piece, i);
+            parts[p] = get_tile(&piece, i);
         }
         if (status == MMUL_OK)
             status = mmul_worker_bring_parts(host->maker, parts, s->pieces, err);
@@ -199,8 +200,8 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
     const bool is_small = mmul_host_map_work(host) <= WORK_MOST; // checked whole, matrix by matrix
     const struct sample s =
         is_small ? (struct sample){.rows = rows, .width = host->map.cols, .pieces = rows}
-                 : choose(host, seed);
-    enum mmul_status status = bring_pieces(host, &s, err);
+                 : choose_sample(host, seed);
+    enum mmul_status status = download_pieces(host, &s, err);
     *wrong = 0;
     *looked_at = s.pieces;
     for (int64_t p = 0; status == MMUL_OK && p < (is_small ? host->map.matrices : s.pieces); p++) {
@@ -213,8 +214,8 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
 
 // ---------------------------------------------------------------------------------- second chances
 
-static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const char *place,
-                                 struct mmul_error *err) {
+static enum mmul_status replace_device(struct mmul_stage *stage, int64_t wrong, const char *place,
+                                       struct mmul_error *err) {
     char why[320];
     if (wrong > 0)
         snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
@@ -225,8 +226,8 @@ static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const 
     return status == MMUL_OK ? mmul_worker_must_repeat(&stage->site->worker, err) : status;
 }
 
-static enum mmul_status check(struct mmul_stage *stage, const struct mmul_host_map *host,
-                              int64_t *wrong, struct mmul_error *err) {
+static enum mmul_status check_sample(struct mmul_stage *stage, const struct mmul_host_map *host,
+                                     int64_t *wrong, struct mmul_error *err) {
     struct mmul_worker *worker = &stage->site->worker;
     const uint64_t seed = stage->site->options->verify_seed;
     int64_t looked_at = 0;
@@ -242,8 +243,8 @@ static enum mmul_status check(struct mmul_stage *stage, const struct mmul_host_m
 }
 
 // Makes the block until the sample is right, or the device is trusted.
-static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_map *host,
-                             const char *place, struct mmul_error *err) {
+static enum mmul_status make_until_right(struct mmul_stage *stage, const struct mmul_host_map *host,
+                                         const char *place, struct mmul_error *err) {
     struct mmul_worker *worker = &stage->site->worker;
     for (bool is_first = true;; is_first = false) {
         int64_t wrong = 0, carried_wrong = worker->carried_wrong;
@@ -251,14 +252,14 @@ static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_ma
         if (status != MMUL_OK || stage->site->options->no_verify ||
             mmul_device_is_trusted(worker->context->device))
             return status;
-        status = check(stage, host, &wrong, err);
+        status = check_sample(stage, host, &wrong, err);
         carried_wrong = worker->carried_wrong - carried_wrong;
         if (status != MMUL_OK || (wrong == 0 && carried_wrong == 0))
             return status;
         stage->verifier.blocks_recomputed += is_first;
         stage->verifier.lines_wrong += is_first ? mmul_larger(wrong, carried_wrong) : 0;
         stage->verifier.lines_recomputed += host->map.rows;
-        status = distrust(stage, wrong, place, err);
+        status = replace_device(stage, wrong, place, err);
         if (status != MMUL_OK)
             return status;
     }
@@ -274,7 +275,7 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
     if (!stage->site->options->no_verify && mmul_map_carries(host->map.kind))
         checked.map.carried = &carried;
     mmul_watchdog_begin(&stage->site->watchdog, flops_each * mmul_host_map_work(host));
-    enum mmul_status status = make(stage, &checked, place, err);
+    enum mmul_status status = make_until_right(stage, &checked, place, err);
     mmul_watchdog_end(&stage->site->watchdog);
     return status;
 }

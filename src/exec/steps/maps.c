@@ -56,7 +56,7 @@ struct mmul_host_operand mmul_maps_number(const double *number, enum mmul_dtype 
 }
 
 // Returns `m` for `matrices` matrices from the t-th on.
-static struct making from_matrix(const struct making *m, int64_t t, int64_t matrices) {
+static struct making select_matrices(const struct making *m, int64_t t, int64_t matrices) {
     struct making some = *m;
     some.block.matrix += t;
     some.matrices = matrices;
@@ -69,7 +69,7 @@ static struct making from_matrix(const struct making *m, int64_t t, int64_t matr
 
 // Returns the matrix of an operand that belongs to matrix t of the result. Sizes of 1 repeat, and
 // heads of a group in attention share one.
-static int64_t matrix_of(const struct making *m, int operand, int64_t t) {
+static int64_t find_operand_matrix(const struct making *m, int operand, int64_t t) {
     const struct mmul_shape have = shape_of(m, operand);
     const int64_t batch = have.batch == 1 ? 0 : t / m->shape.depth;
     return batch * have.depth + t % m->shape.depth / (m->shape.depth / have.depth);
@@ -77,14 +77,14 @@ static int64_t matrix_of(const struct making *m, int operand, int64_t t) {
 
 static struct mmul_view view_operand(const struct making *m, int operand, int64_t t) {
     return mmul_values_view(m->stage->site->values, m->stage->is.step->operands[operand],
-                            m->part->rank, matrix_of(m, operand, t));
+                            m->part->rank, find_operand_matrix(m, operand, t));
 }
 
-static int64_t elements_behind(const struct mmul_view *view, const struct mmul_view *first) {
+static int64_t count_elements_between(const struct mmul_view *view, const struct mmul_view *first) {
     return ((char *)view->at - (char *)first->at) / (int64_t)mmul_dtype_bytes(view->dtype);
 }
 
-static bool is_alike(struct mmul_region x, struct mmul_region y) {
+static bool has_equal_region(struct mmul_region x, struct mmul_region y) {
     return x.row_begin == y.row_begin && x.row_end == y.row_end && x.col_begin == y.col_begin &&
            x.col_end == y.col_end;
 }
@@ -94,16 +94,16 @@ static bool is_alike(struct mmul_region x, struct mmul_region y) {
 static bool find_stack(const struct making *m, int operand, struct mmul_stack *stack) {
     const struct mmul_shape have = shape_of(m, operand);
     const struct mmul_view first = view_operand(m, operand, m->block.matrix);
-    const int64_t begin = matrix_of(m, operand, m->block.matrix);
+    const int64_t begin = find_operand_matrix(m, operand, m->block.matrix);
     int64_t step = 0;
     for (int64_t t = 1; t < m->matrices; t++) {
-        const int64_t off = matrix_of(m, operand, m->block.matrix + t) - begin;
+        const int64_t off = find_operand_matrix(m, operand, m->block.matrix + t) - begin;
         if (off == 0)
             continue;
         const struct mmul_view view = view_operand(m, operand, m->block.matrix + t);
-        const int64_t behind = elements_behind(&view, &first);
+        const int64_t behind = count_elements_between(&view, &first);
         step = step == 0 ? behind / off : step;
-        if (behind != off * step || !is_alike(view.region, first.region))
+        if (behind != off * step || !has_equal_region(view.region, first.region))
             return false;
     }
     *stack = (struct mmul_stack){.batch_step = have.batch == 1 ? 0 : have.depth * step,
@@ -150,12 +150,12 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pa
                        .host.map.operand_count = o->operand_count};
     const struct mmul_view second =
         mmul_block_result(stage, part, block->at.matrix + (matrices > 1));
-    m.result_step = elements_behind(&second, &m.result);
+    m.result_step = count_elements_between(&second, &m.result);
     return m;
 }
 
 // Removes the sign of a NaN, which means nothing to a reader.
-static double shown(double id) {
+static double without_nan_sign(double id) {
     return isnan(id) ? fabs(id) : id;
 }
 
@@ -181,17 +181,18 @@ static enum mmul_status check_indices(const struct making *m, const struct mmul_
             const double id = mmul_dtype_real(
                 o->dtype, at, e / o->cols * o->row_step + e % o->cols * o->col_step);
             if (!is_index(id, limit))
-                return mmul_fail(
-                    err, MMUL_ERR_DATA, "'%s' has %g: %s takes whole numbers from 0 to %lld here",
-                    infos[row->indices - 1].name, shown(id), row->name, (long long)(limit - 1));
+                return mmul_fail(err, MMUL_ERR_DATA,
+                                 "'%s' has %g: %s takes whole numbers from 0 to %lld here",
+                                 infos[row->indices - 1].name, without_nan_sign(id), row->name,
+                                 (long long)(limit - 1));
         }
     }
     return MMUL_OK;
 }
 
 // Makes a region of the block's matrices from the operands.
-static enum mmul_status make(const struct making *m, struct mmul_region to,
-                             struct mmul_error *err) {
+static enum mmul_status run_map(const struct making *m, struct mmul_region to,
+                                struct mmul_error *err) {
     struct mmul_host_map host = m->host;
     host.map.kind = m->operation->kind;
     host.map.with = &m->operation->with;
@@ -226,7 +227,7 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
 
 // Scales a mean over a part of the axis to a summand of the whole mean. The device's copy still has
 // the old mean, so it is dropped.
-static void lower_mean(const struct making *m, double share) {
+static void scale_mean(const struct making *m, double share) {
     const struct mmul_region b = m->block;
     for (int64_t i = b.row_begin; i < b.row_end; i++)
         for (int64_t j = b.col_begin; j < b.col_end; j++) {
@@ -242,7 +243,7 @@ static void lower_mean(const struct making *m, double share) {
 }
 
 // Reduces a whole row or column, or the rank's part of it.
-static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
+static enum mmul_status make_reduction(struct making *m, struct mmul_error *err) {
     const bool down = m->operation->with.axis == -2;
     const struct mmul_region b = m->block;
     const struct mmul_shape have = shape_of(m, 0);
@@ -253,12 +254,12 @@ static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
         set_part(m, 0, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin);
     else
         set_part(m, 0, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
-    enum mmul_status status = make(m, b, err);
+    enum mmul_status status = run_map(m, b, err);
     if (status != MMUL_OK || m->operation->kind != MMUL_MEAN || inner == all)
         return status;
     for (int64_t t = 0; t < m->matrices; t++) {
-        const struct making one = from_matrix(m, t, 1);
-        lower_mean(&one, (double)inner / (double)all);
+        const struct making one = select_matrices(m, t, 1);
+        scale_mean(&one, (double)inner / (double)all);
     }
     return MMUL_OK;
 }
@@ -279,7 +280,7 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
         set_part(m, i, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
                  all ? have.cols : b.col_end - b.col_begin);
     }
-    return make(m, m->block, err);
+    return run_map(m, m->block, err);
 }
 
 // -------------------------------------------------------------------------------------- generated
@@ -322,7 +323,7 @@ static void generate_part(void *context, int index) {
     }
 }
 
-static void generate(const struct making *m) {
+static void generate_block(const struct making *m) {
     enum { ROWS_LEAST = 16 };
     const int64_t rows = m->block.row_end - m->block.row_begin;
     const int64_t parts =
@@ -346,11 +347,11 @@ struct whole {
     int64_t sizes[4], steps[4];
 };
 
-static const void *find(const struct whole *x, int64_t element) {
+static const void *find_element(const struct whole *x, int64_t element) {
     return mmul_dtype_ahead(x->dtype, x->at, element - x->begin);
 }
 
-static struct whole whole_of(const struct making *m, int operand) {
+static struct whole describe_whole(const struct making *m, int operand) {
     const struct mmul_values *values = m->stage->site->values;
     const int place = m->stage->is.step->operands[operand];
     const struct mmul_shape s = shape_of(m, operand);
@@ -368,10 +369,11 @@ static struct whole whole_of(const struct making *m, int operand) {
 }
 
 // Copies to a region of the block's matrices, from `element` of the operand on.
-static enum mmul_status copy(struct making *m, struct mmul_region to, const struct whole *x,
-                             int64_t element, const int64_t steps[4], struct mmul_error *err) {
+static enum mmul_status copy_region(struct making *m, struct mmul_region to, const struct whole *x,
+                                    int64_t element, const int64_t steps[4],
+                                    struct mmul_error *err) {
     const int64_t rows = to.row_end - to.row_begin, cols = to.col_end - to.col_begin;
-    m->host.operands[0] = (struct mmul_host_operand){.at = find(x, element),
+    m->host.operands[0] = (struct mmul_host_operand){.at = find_element(x, element),
                                                      .dtype = x->dtype,
                                                      .row_step = steps[2],
                                                      .col_step = steps[3],
@@ -379,14 +381,14 @@ static enum mmul_status copy(struct making *m, struct mmul_region to, const stru
                                                      .cols = cols,
                                                      .stack = {steps[0], steps[1], 1}};
     m->host.map.operand_count = 1;
-    return make(m, to, err);
+    return run_map(m, to, err);
 }
 
 // Copies with size s of the result from size axes[s] of the operand. A slice begins at `begin` and
 // has its own steps.
 static enum mmul_status copy_axes(struct making *m, const int axes[4],
                                   const struct mmul_parameters *slice, struct mmul_error *err) {
-    const struct whole x = whole_of(m, 0);
+    const struct whole x = describe_whole(m, 0);
     const struct mmul_region b = m->block;
     const int64_t at[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
                            b.col_begin};
@@ -396,7 +398,7 @@ static enum mmul_status copy_axes(struct making *m, const int axes[4],
         steps[s] = slice != NULL ? each * mmul_slice_step(slice, s) : each;
         from += at[s] * steps[s] + (slice != NULL ? slice->begin[s] * each : 0);
     }
-    return copy(m, b, &x, from, steps, err);
+    return copy_region(m, b, &x, from, steps, err);
 }
 
 // Copies the block's intersection with one joined operand, which begins at `begin` of the axis.
@@ -415,26 +417,26 @@ static enum mmul_status copy_part(struct making *m, const struct whole *x, int a
         at += (from[s] - (s == axis ? begin : 0)) * x->steps[s];
     }
     const struct mmul_region part = {b.matrix, from[2], to[2], from[3], to[3]};
-    return copy(m, part, x, at, x->steps, err);
+    return copy_region(m, part, x, at, x->steps, err);
 }
 
 // Copies from one joined operand, matrix by matrix if the axis joins matrices.
 static enum mmul_status copy_joined(struct making *m, int which, int axis, int64_t begin,
                                     struct mmul_error *err) {
-    const struct whole x = whole_of(m, which);
+    const struct whole x = describe_whole(m, which);
     enum mmul_status status = MMUL_OK;
     if (axis > 1)
         return copy_part(m, &x, axis, begin, err);
     for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
-        struct making one = from_matrix(m, t, 1);
+        struct making one = select_matrices(m, t, 1);
         status = copy_part(&one, &x, axis, begin, err);
     }
     return status;
 }
 
 // Reshapes a transposed operand, run by run.
-static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
-                                       struct mmul_error *err) {
+static enum mmul_status reshape_transposed(struct making *m, const struct whole *x,
+                                           struct mmul_error *err) {
     const struct mmul_region b = m->block;
     const int64_t cols = m->shape.cols, matrix = x->sizes[2] * x->sizes[3];
     enum mmul_status status = MMUL_OK;
@@ -443,26 +445,26 @@ static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
             const int64_t at = (b.matrix * m->shape.rows + i) * cols + j, in = at % matrix;
             const int64_t down = in / x->sizes[3], along = in % x->sizes[3];
             n = mmul_smaller(b.col_end - j, x->sizes[3] - along);
-            status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n}, x,
-                          at / matrix * matrix + down * x->steps[2] + along * x->steps[3],
-                          (const int64_t[]){0, 0, 0, x->steps[3]}, err);
+            status = copy_region(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n}, x,
+                                 at / matrix * matrix + down * x->steps[2] + along * x->steps[3],
+                                 (const int64_t[]){0, 0, 0, x->steps[3]}, err);
         }
     return status;
 }
 
 // Copies all elements in C order.
 static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
-    const struct whole x = whole_of(m, 0);
+    const struct whole x = describe_whole(m, 0);
     const struct mmul_region b = m->block;
     const int64_t rows = m->shape.rows, cols = m->shape.cols;
     const int64_t begin = (b.matrix * rows + b.row_begin) * cols + b.col_begin;
     const int64_t steps[] = {m->shape.depth * rows * cols, rows * cols, cols, 1};
     enum mmul_status status = MMUL_OK;
     if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
-        return copy(m, b, &x, begin, steps, err);
+        return copy_region(m, b, &x, begin, steps, err);
     for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
-        struct making one = from_matrix(m, t, 1);
-        status = reshape_turned(&one, &x, err);
+        struct making one = select_matrices(m, t, 1);
+        status = reshape_transposed(&one, &x, err);
     }
     return status;
 }
@@ -479,7 +481,7 @@ static enum mmul_status make_copy(struct making *m, struct mmul_error *err) {
         const int axis = with->axis + 4;
         enum mmul_status status = copy_joined(m, 0, axis, 0, err);
         return status != MMUL_OK ? status
-                                 : copy_joined(m, 1, axis, whole_of(m, 0).sizes[axis], err);
+                                 : copy_joined(m, 1, axis, describe_whole(m, 0).sizes[axis], err);
     }
     default:
         return reshape(m, err);
@@ -496,21 +498,22 @@ enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, in
         const double id = mmul_dtype_real(dtype, ids, i * step);
         if (is_index(id, rows))
             continue;
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", shown(id),
-                         table->name, (long long)rows);
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld",
+                         without_nan_sign(id), table->name, (long long)rows);
     }
     return MMUL_OK;
 }
 
-static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
-    const struct whole table = whole_of(m, 0), ids = whole_of(m, 1);
+static enum mmul_status make_lookup(struct making *m, struct mmul_error *err) {
+    const struct whole table = describe_whole(m, 0), ids = describe_whole(m, 1);
     const struct mmul_region b = m->block;
     const int64_t rows = b.row_end - b.row_begin;
     const struct mmul_value *value = &m->program->values[m->operation->operands[0]];
     const void *first = NULL;
     for (int64_t t = m->matrices - 1; t >= 0; t--) {
         const int64_t matrix = (b.matrix + t) / ids.sizes[2], row = (b.matrix + t) % ids.sizes[2];
-        first = find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
+        first = find_element(&ids, matrix * ids.steps[1] + row * ids.steps[2] +
+                                       b.row_begin * ids.steps[3]);
         if (mmul_maps_check_rows(first, ids.dtype, ids.steps[3], rows, value, err) != MMUL_OK)
             return err->status;
     }
@@ -527,10 +530,10 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
                                                      .rows = 1,
                                                      .cols = rows,
                                                      .stack = {ids.steps[1], ids.steps[2], 1}};
-    return make(m, m->block, err);
+    return run_map(m, m->block, err);
 }
 
-static enum mmul_status attend(struct making *m, struct mmul_error *err) {
+static enum mmul_status make_attention(struct making *m, struct mmul_error *err) {
     const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
     const struct mmul_region b = m->block;
     const int64_t rows = b.row_end - b.row_begin;
@@ -544,7 +547,7 @@ static enum mmul_status attend(struct making *m, struct mmul_error *err) {
         set_part(m, i, by_row ? b.row_begin : 0, by_row ? rows : have.rows,
                  by_column ? b.row_begin : 0, by_column ? rows : have.cols);
     }
-    return make(m, m->block, err);
+    return run_map(m, m->block, err);
 }
 
 // ----------------------------------------------------------------------------------------- blocks
@@ -553,18 +556,18 @@ static enum mmul_status make_block(struct making *m, struct mmul_error *err) {
     switch (mmul_operation_row(m->operation->kind)->class) {
     case MMUL_CLASS_OWN:
         for (int64_t t = 0; t < m->matrices; t++) {
-            const struct making one = from_matrix(m, t, 1);
-            generate(&one);
+            const struct making one = select_matrices(m, t, 1);
+            generate_block(&one);
         }
         return MMUL_OK;
     case MMUL_CLASS_REDUCE:
-        return reduce(m, err);
+        return make_reduction(m, err);
     case MMUL_CLASS_COPY:
         return make_copy(m, err);
     case MMUL_CLASS_LOOKUP:
-        return look_up(m, err);
+        return make_lookup(m, err);
     case MMUL_CLASS_ATTENTION:
-        return attend(m, err);
+        return make_attention(m, err);
     default:
         return make_alike(m, err);
     }
@@ -578,7 +581,7 @@ enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_part
     if (find_stacks(&m))
         return make_block(&m, err);
     for (int64_t t = 0; status == MMUL_OK && t < matrices; t++) {
-        struct making one = from_matrix(&m, t, 1);
+        struct making one = select_matrices(&m, t, 1);
         status = make_block(&one, err);
     }
     return status;

@@ -24,7 +24,7 @@ static void borrow_files(struct mmul_stage *stage) {
 
 // Returns the operands that stay in place. Values do not change, but pieces, panels and slots are
 // reused.
-static unsigned find_lasting(const struct mmul_stage *stage) {
+static unsigned find_persistent_operands(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
     const bool rows = stage->is.schedule->axis == MMUL_ROWS;
     return ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
@@ -44,7 +44,7 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
     *stage->product = (struct mmul_product_stage){
         .me = &mmul_schedule_ranks(schedule)[rank],
         .spread_needs = spread >= 0 ? mmul_stage_maker(stage, spread) : 0};
-    stage->work.lasting = find_lasting(stage);
+    stage->work.lasting = find_persistent_operands(stage);
     stage->work.a_dtype = schedule->problem.a_dtype;
     stage->work.b_dtype = schedule->problem.b_dtype;
     if (schedule->problem.alpha != 0)
@@ -56,7 +56,7 @@ enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *
 }
 
 // Returns the matrices of the product that are values, as enum mmul_maps.
-static unsigned values_of(const struct mmul_stage *stage) {
+static unsigned find_value_operands(const struct mmul_stage *stage) {
     const struct mmul_stage_places *places = &stage->is.places;
     enum mmul_axis axis = stage->is.schedule->axis;
     return (places->split >= 0 ? mmul_maps_split(axis) : 0) |
@@ -72,7 +72,7 @@ enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *
     enum mmul_status status = MMUL_ALLOCATE(maps, stage->is.schedule->node_count, "nodes", err);
     status = mmul_comm_agree(comm, status, err);
     for (int i = 0; status == MMUL_OK && i < stage->is.schedule->node_count; i++)
-        maps[i] = mmul_schedule_nodes(stage->is.schedule)[i].maps & ~values_of(stage);
+        maps[i] = mmul_schedule_nodes(stage->is.schedule)[i].maps & ~find_value_operands(stage);
     if (status == MMUL_OK)
         status = mmul_views_open(stage->site->context, &stage->is.files, maps,
                                  &stage->product->views, err);

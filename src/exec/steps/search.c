@@ -72,8 +72,8 @@ struct tile {
     int64_t best; // number of elements per row that may be among the k largest
 };
 
-static struct mmul_product product_of(const struct mmul_stage *stage, const struct tile *tile,
-                                      int64_t inner) {
+static struct mmul_product describe_product(const struct mmul_stage *stage, const struct tile *tile,
+                                            int64_t inner) {
     const struct mmul_view x = mmul_block_operand(stage, tile->part, 0, tile->at.matrix),
                            y = mmul_block_operand(stage, tile->part, 1, tile->at.matrix);
     return (struct mmul_product){.transpose_a = x.transposed,
@@ -92,8 +92,8 @@ static struct mmul_product product_of(const struct mmul_stage *stage, const stru
                                  .ldc = tile->cols};
 }
 
-static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *tile,
-                                  const char *place, struct mmul_error *err) {
+static enum mmul_status find_largest(struct mmul_stage *stage, const struct tile *tile,
+                                     const char *place, struct mmul_error *err) {
     struct mmul_parameters with = stage->operation->with;
     with.count = tile->best;
     const struct mmul_host_map host = {
@@ -132,8 +132,8 @@ static bool is_before(double x, double y) {
 }
 
 // Merges the first k of both lists. `right` holds later columns than `left`, counted from `begin`.
-static void merge(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
-                  int64_t k, void *to) {
+static void merge_lists(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
+                        int64_t k, void *to) {
     for (int64_t i = 0, l = 0, r = 0; i < k; i++) {
         const double x = l < left.count ? mmul_dtype_real(dtype, left.at, l) : 0,
                      y = r < right.count ? mmul_dtype_real(dtype, right.at, r) : 0;
@@ -159,13 +159,13 @@ static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
         const struct list left = {to, k, begin > 0 ? k : 0},
                           right = {mmul_dtype_ahead(dtype, s->best, i * 2 * tile->best), tile->best,
                                    tile->best};
-        merge(dtype, left, right, begin, k, s->merged);
+        merge_lists(dtype, left, right, begin, k, s->merged);
         memcpy(to, s->merged, (size_t)(2 * k) * mmul_dtype_bytes(dtype));
     }
 }
 
 // Drops the device's copies of the search's memory: they belong to the previous tile.
-static void forget_memory(struct mmul_stage *stage) {
+static void drop_from_device(struct mmul_stage *stage) {
     const struct mmul_search *s = stage->search;
     const size_t each = mmul_dtype_bytes(dtype_of(stage));
     mmul_worker_forget_memory(&stage->site->worker, s->product,
@@ -176,16 +176,16 @@ static void forget_memory(struct mmul_stage *stage) {
 
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile, int64_t inner,
                                   struct mmul_error *err) {
-    const struct mmul_product product = product_of(stage, tile, inner);
+    const struct mmul_product product = describe_product(stage, tile, inner);
     char place[MMUL_BLOCK_NAME_BYTES];
     mmul_block_name(stage, tile->at, place);
-    forget_memory(stage);
+    drop_from_device(stage);
     enum mmul_status status = mmul_stage_multiply(stage, &product, err);
     if (status == MMUL_OK && !stage->site->options->no_verify)
         status = mmul_stage_check(
             stage, &(struct mmul_verifier_block){.product = &product, .place = place}, err);
     if (status == MMUL_OK)
-        status = find_best(stage, tile, place, err);
+        status = find_largest(stage, tile, place, err);
     if (status == MMUL_OK)
         merge_rows(stage, tile);
     return status;
@@ -212,6 +212,6 @@ enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_pa
             status = make_tile(stage, &tile, block->inner_end, err);
         }
     if (status == MMUL_OK && s->product != NULL)
-        forget_memory(stage);
+        drop_from_device(stage);
     return status;
 }

@@ -15,7 +15,7 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
 // operands that are replicated on the node, because its ranks make them together. Of other
 // placements a rank reads only its own part. An early move waits only for the stage that makes its
 // operand.
-static int find_needs(const struct mmul_stage *stage) {
+static int count_needed_stages(const struct mmul_stage *stage) {
     const struct mmul_program_step *step = stage->is.step;
     int needs = stage->is.after_all ? stage->index : 0;
     if (stage->is.is_early)
@@ -43,7 +43,7 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
                                  .first_early = -1,
                                  .next_early = -1,
                                  .is = *request};
-    stage->node_needs = find_needs(stage);
+    stage->node_needs = count_needed_stages(stage);
     stage->sums = mmul_program_sums(plan, request->step);
     stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
     stage->work.a_dtype = stage->work.b_dtype =

@@ -29,14 +29,14 @@ bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *
 }
 
 // Returns true if plain loops have replaced a device.
-static bool works_plainly(const struct mmul_stage *stage) {
+static bool uses_plain_loops(const struct mmul_stage *stage) {
     return stage->site->context->replacements > stage->site->watchdog.replacements_before &&
            mmul_device_is_plain(stage->site->context->device);
 }
 
 // Records that `done` of `lines` lines are complete. All lines together take `flops`.
 static void note_plain_work(struct mmul_stage *stage, int64_t done, int64_t lines, double flops) {
-    bool is_over = done == lines || !works_plainly(stage);
+    bool is_over = done == lines || !uses_plain_loops(stage);
     atomic_store(&stage->site->findings.plain_done, done);
     atomic_store(&stage->site->findings.plain_lines, lines);
     atomic_store(&stage->site->findings.plain_flops, is_over ? 0 : (int64_t)flops);
@@ -64,12 +64,13 @@ static double flops_of(const struct mmul_product *product) {
 
 // Multiplies whole on a device. Plain loops multiply in parts of about a second, so that a
 // cancelled run can stop.
-static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_product *product,
-                                 struct mmul_error *err) {
+static enum mmul_status multiply_in_parts(struct mmul_stage *stage,
+                                          const struct mmul_product *product,
+                                          struct mmul_error *err) {
     static const double part_flops = 4e8;
     const double flops = flops_of(product);
     enum mmul_status status = MMUL_OK;
-    if (!works_plainly(stage) || flops <= part_flops)
+    if (!uses_plain_loops(stage) || flops <= part_flops)
         return mmul_worker_multiply(&stage->site->worker, product, err);
     int64_t rows = (int64_t)((double)product->m * part_flops / flops) + 1;
     for (int64_t begin = 0; status == MMUL_OK && begin < product->m; begin += rows) {
@@ -87,7 +88,7 @@ enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul
                                      struct mmul_error *err) {
     mmul_watchdog_begin(&stage->site->watchdog, flops_of(product));
     double begin = mmul_trace_now(stage->site->trace);
-    enum mmul_status status = multiply(stage, product, err);
+    enum mmul_status status = multiply_in_parts(stage, product, err);
     mmul_trace_add(stage->site->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
     mmul_watchdog_end(&stage->site->watchdog);
     return status;

@@ -15,31 +15,33 @@
 
 enum { COUNT_MOST = 1 << 24 }; // elements of one sum: MPI counts them in int
 
-static int64_t begin_of(const struct mmul_stage *stage, int round) {
+static int64_t find_round_begin(const struct mmul_stage *stage, int round) {
     return round > 0 ? stage->sums.ends[round - 1] : 0;
 }
 
 static double *vector_of(const struct mmul_stage *stage, int node_rank) {
-    return (double *)(void *)stage->memory + node_rank * begin_of(stage, stage->sums.rounds);
+    return (double *)(void *)stage->memory +
+           node_rank * find_round_begin(stage, stage->sums.rounds);
 }
 
 double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
-    int64_t begin = begin_of(stage, round);
+    int64_t begin = find_round_begin(stage, round);
     double *mine = vector_of(stage, stage->comm->node_rank) + begin;
     memset(mine, 0, (size_t)(stage->sums.ends[round] - begin) * sizeof *mine);
     return mine;
 }
 
-static void tell_given(const struct mmul_stage *stage, int round) {
+static void publish_given(const struct mmul_stage *stage, int round) {
     mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
                         &stage->progress->ranks[stage->comm->node_rank].sums_given, round + 1,
                         stage->index + 1);
 }
 
 // Waits until all ranks have given theirs. Returns NULL if the run was cancelled.
-static const double *wait_for(struct mmul_stage *stage, int round) {
-    return mmul_stage_wait_for_sums(stage, round) ? vector_of(stage, 0) + begin_of(stage, round)
-                                                  : NULL;
+static const double *wait_for_round(struct mmul_stage *stage, int round) {
+    return mmul_stage_wait_for_sums(stage, round)
+               ? vector_of(stage, 0) + find_round_begin(stage, round)
+               : NULL;
 }
 
 enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sums_check *check,
@@ -47,8 +49,8 @@ enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sum
     const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
     for (int round = 0; round < stage->sums.rounds; round++) {
         check->give(stage, round, sums);
-        tell_given(stage, round);
-        sums[round] = wait_for(stage, round);
+        publish_given(stage, round);
+        sums[round] = wait_for_round(stage, round);
         if (sums[round] == NULL)
             return MMUL_OK; // another failure has ended the run
     }
@@ -84,7 +86,7 @@ bool mmul_sums_advance(struct mmul_sums_traffic *t, struct mmul_stage *stage) {
         return false;
     if (!t->is_under_way && !mmul_sums_are_given(stage, round))
         return false;
-    t->begin = t->is_under_way ? t->begin + COUNT_MOST : begin_of(stage, round);
+    t->begin = t->is_under_way ? t->begin + COUNT_MOST : find_round_begin(stage, round);
     int64_t end = mmul_smaller(t->begin + COUNT_MOST, stage->sums.ends[round]);
     t->is_under_way = t->begin < end;
     if (t->is_under_way) {
@@ -106,7 +108,7 @@ struct lines {
     struct mmul_sum_lines sums;
 };
 
-static struct lines lines_of(const struct mmul_stage *stage) {
+static struct lines describe_lines(const struct mmul_stage *stage) {
     const struct mmul_values *values = stage->site->values;
     struct lines l = {.values = values,
                       .move = mmul_program_plan_move(values->plan, stage->is.step)};
@@ -115,7 +117,7 @@ static struct lines lines_of(const struct mmul_stage *stage) {
 }
 
 // Returns the index of a matrix's lines in the vector, for the part that a rank holds.
-static int64_t place_of(const struct lines *l, int rank, int64_t matrix) {
+static int64_t find_line_index(const struct lines *l, int rank, int64_t matrix) {
     int64_t part =
         l->sums.count > l->sums.matrices * l->sums.length ? rank / l->move.to.col_parts : 0;
     return (part * l->sums.matrices + matrix) * l->sums.length;
@@ -139,8 +141,8 @@ static void read_run(const struct mmul_view *view, int64_t i, int64_t j, int64_t
 }
 
 // Adds the view's elements of the region to the sums of their lines.
-static void add(const struct lines *l, const struct mmul_view *view, struct mmul_region r,
-                double *restrict sums, double *restrict sizes) {
+static void add_lines(const struct lines *l, const struct mmul_view *view, struct mmul_region r,
+                      double *restrict sums, double *restrict sizes) {
     for (int64_t i = r.row_begin; i < r.row_end; i++) {
         double x[RUN], sum[LANES] = {0}, size[LANES] = {0};
         for (int64_t j = r.col_begin, n; j < r.col_end; j += n) {
@@ -166,7 +168,7 @@ static void add(const struct lines *l, const struct mmul_view *view, struct mmul
 }
 
 // Returns a rank's part of the result. Of copies only the first one counts.
-static struct mmul_part_range part_of(const struct lines *l, int rank) {
+static struct mmul_part_range find_result_part(const struct lines *l, int rank) {
     bool counts = mmul_placement_is_whole(l->move.to.kind)
                       ? rank == mmul_placement_first(&l->move.to)
                       : mmul_placement_copies(&l->move.to, rank).first == rank;
@@ -175,24 +177,25 @@ static struct mmul_part_range part_of(const struct lines *l, int rank) {
 }
 
 void mmul_carried_sums_give(struct mmul_stage *stage) {
-    const struct lines l = lines_of(stage);
+    const struct lines l = describe_lines(stage);
     double *mine = mmul_sums_mine(stage, 0);
     for (int rank = 0; rank < l.move.size; rank++) {
-        const struct mmul_part_range part = part_of(&l, rank);
+        const struct mmul_part_range part = find_result_part(&l, rank);
         for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
-            int64_t ignored, at = place_of(&l, rank, t);
+            int64_t ignored, at = find_line_index(&l, rank, t);
             const struct mmul_view view =
                 mmul_values_view(l.values, stage->is.step->operands[0], l.values->rank, t);
             if (view.at != NULL) // NULL: the rank has no summand
-                add(&l, &view, mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
-                    mine + at, mine + l.sums.count + at);
+                add_lines(&l, &view,
+                          mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
+                          mine + at, mine + l.sums.count + at);
         }
     }
-    tell_given(stage, 0);
+    publish_given(stage, 0);
 }
 
-static enum mmul_status fail(const struct mmul_stage *stage, const struct lines *l, int64_t matrix,
-                             int64_t line, struct mmul_error *err) {
+static enum mmul_status fail_line(const struct mmul_stage *stage, const struct lines *l,
+                                  int64_t matrix, int64_t line, struct mmul_error *err) {
     const struct mmul_program_plan *plan = l->values->plan;
     const int value = plan->places[stage->is.step->result].value;
     mmul_fail(err, MMUL_ERR_WRONG,
@@ -204,8 +207,8 @@ static enum mmul_status fail(const struct mmul_stage *stage, const struct lines 
 }
 
 enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct lines l = lines_of(stage);
-    const double *sums = wait_for(stage, 0);
+    const struct lines l = describe_lines(stage);
+    const double *sums = wait_for_round(stage, 0);
     if (sums == NULL || !mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived,
                                          stage->is.panels, &stage->site->mine.scatter_seconds, -1))
         return MMUL_OK; // another failure has ended the run
@@ -217,17 +220,17 @@ enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_e
     enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.sums.length, "the check of sums", err);
     for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
         const struct mmul_view view = mmul_values_view(l.values, stage->is.step->result, rank, t);
-        const double *expected = sums + place_of(&l, rank, t);
+        const double *expected = sums + find_line_index(&l, rank, t);
         const struct mmul_region r = view.region;
         int64_t begin = l.sums.by_cols ? r.col_begin : r.row_begin;
         int64_t end = l.sums.by_cols ? r.col_end : r.row_end;
         memset(found, 0, (size_t)(2 * l.sums.length) * sizeof *found);
-        add(&l, &view, r, found, found + l.sums.length);
+        add_lines(&l, &view, r, found, found + l.sums.length);
         stage->verifier.lines_checked += end - begin;
         for (int64_t i = begin; status == MMUL_OK && i < end; i++)
             if (!mmul_carried_sum_is_right(found[i], expected[i], expected[l.sums.count + i],
                                            l.move.size, view.dtype, terms))
-                status = fail(stage, &l, t, i, err);
+                status = fail_line(stage, &l, t, i, err);
     }
     mmul_free(found);
     mmul_progress_raise(stage->site->progress, stage->comm->node_rank,
