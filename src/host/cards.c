@@ -10,7 +10,7 @@
 static const struct {
     unsigned vendor;
     const char *name, *package;
-} makers[] = {
+} vendors[] = {
     {0x10DE, "NVIDIA", "nvidia-opencl-icd"},
     {0x1002, "AMD", "mesa-opencl-icd"},
     {0x8086, "Intel", "intel-opencl-icd"},
@@ -36,11 +36,11 @@ int mmul_cards_find(const char *bus, struct mmul_card *cards, int most) {
         if (read_hexadecimal(bus, entry->d_name, "class") >> 16 != 0x03)
             continue;
         unsigned vendor = read_hexadecimal(bus, entry->d_name, "vendor");
-        for (size_t m = 0; m < sizeof makers / sizeof makers[0] && count < most; m++) {
-            if (makers[m].vendor != vendor)
+        for (size_t m = 0; m < sizeof vendors / sizeof vendors[0] && count < most; m++) {
+            if (vendors[m].vendor != vendor)
                 continue;
             struct mmul_card *card = &cards[count++];
-            *card = (struct mmul_card){.vendor = makers[m].name, .package = makers[m].package};
+            *card = (struct mmul_card){.vendor = vendors[m].name, .package = vendors[m].package};
             snprintf(card->address, sizeof card->address, "%.15s", entry->d_name);
         }
     }

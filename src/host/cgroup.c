@@ -62,7 +62,7 @@ static bool has_word(const char *list, const char *word) {
 
 // ------------------------------------------------------------------------------ one level's limits
 
-static void keep_quota(struct mmul_cgroup_limits *limits, long long quota, long long period) {
+static void lower_quota(struct mmul_cgroup_limits *limits, long long quota, long long period) {
     if (quota <= 0 || period <= 0)
         return;
     double cores = (double)quota / (double)period;
@@ -72,8 +72,8 @@ static void keep_quota(struct mmul_cgroup_limits *limits, long long quota, long 
     }
 }
 
-static void keep_memory(struct mmul_cgroup_limits *limits, long long limit, long long used,
-                        long long cache) {
+static void lower_memory(struct mmul_cgroup_limits *limits, long long limit, long long used,
+                         long long cache) {
     if (limit < 0 || limit >= no_limit)
         return;
     long long available = limit - (used > cache ? used - cache : 0);
@@ -86,10 +86,10 @@ static void keep_memory(struct mmul_cgroup_limits *limits, long long limit, long
 static void read_version2(const char *folder, struct mmul_cgroup_limits *limits) {
     long long numbers[2] = {0, 0}, used[2] = {0, 0};
     if (read_numbers(folder, "cpu.max", numbers) == 2)
-        keep_quota(limits, numbers[0], numbers[1]);
+        lower_quota(limits, numbers[0], numbers[1]);
     if (read_numbers(folder, "memory.max", numbers) == 1) {
         read_numbers(folder, "memory.current", used);
-        keep_memory(limits, numbers[0], used[0], read_statistic(folder, "inactive_file"));
+        lower_memory(limits, numbers[0], used[0], read_statistic(folder, "inactive_file"));
     }
 }
 
@@ -97,14 +97,14 @@ static void read_version1_cpu(const char *folder, struct mmul_cgroup_limits *lim
     long long quota[2] = {0, 0}, period[2] = {0, 0};
     if (read_numbers(folder, "cpu.cfs_quota_us", quota) == 1 &&
         read_numbers(folder, "cpu.cfs_period_us", period) == 1)
-        keep_quota(limits, quota[0], period[0]);
+        lower_quota(limits, quota[0], period[0]);
 }
 
 static void read_version1_memory(const char *folder, struct mmul_cgroup_limits *limits) {
     long long limit[2] = {0, 0}, used[2] = {0, 0};
     if (read_numbers(folder, "memory.limit_in_bytes", limit) == 1) {
         read_numbers(folder, "memory.usage_in_bytes", used);
-        keep_memory(limits, limit[0], used[0], read_statistic(folder, "total_inactive_file"));
+        lower_memory(limits, limit[0], used[0], read_statistic(folder, "total_inactive_file"));
     }
 }
 

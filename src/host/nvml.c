@@ -23,7 +23,7 @@ struct mmul_nvml {
 };
 
 // Looks up a function. POSIX allows reading the object pointer as a function pointer.
-static void look_up(void *library, const char *name, void *function) {
+static void look_up_function(void *library, const char *name, void *function) {
     *(void **)function = dlsym(library, name);
 }
 
@@ -43,18 +43,18 @@ struct mmul_nvml *mmul_nvml_open(const char *library, const char *pci) {
     void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (loaded == NULL)
         return NULL;
-    look_up(loaded, "nvmlInit_v2", &begin);
-    look_up(loaded, "nvmlDeviceGetHandleByPciBusId_v2", &find);
+    look_up_function(loaded, "nvmlInit_v2", &begin);
+    look_up_function(loaded, "nvmlDeviceGetHandleByPciBusId_v2", &find);
     if (begin == NULL || find == NULL || begin() != NVML_SUCCESS) {
         dlclose(loaded);
         return NULL;
     }
     if (MMUL_ALLOCATE(card, 1, "a card", &no_room) == MMUL_OK) {
         card->library = loaded;
-        look_up(loaded, "nvmlShutdown", &card->shutdown);
-        look_up(loaded, "nvmlDeviceGetTemperature", &card->temperature);
-        look_up(loaded, "nvmlDeviceGetPowerUsage", &card->power);
-        look_up(loaded, "nvmlDeviceGetTotalEnergyConsumption", &card->energy);
+        look_up_function(loaded, "nvmlShutdown", &card->shutdown);
+        look_up_function(loaded, "nvmlDeviceGetTemperature", &card->temperature);
+        look_up_function(loaded, "nvmlDeviceGetPowerUsage", &card->power);
+        look_up_function(loaded, "nvmlDeviceGetTotalEnergyConsumption", &card->energy);
         if (find(pci, &card->device) == NVML_SUCCESS) {
             const double already = millijoules_of(card);
             card->begin = already > 0 ? (unsigned long long)already : 0;

@@ -112,7 +112,7 @@ bool mmul_address_is_own(const char *name) {
 // ----------------------------------------------------------------------------------------- waiting
 
 // Returns true if `fd` is ready for `events` before the clock reaches `deadline`.
-static bool wait_for(int fd, short events, double deadline) {
+static bool wait_until_ready(int fd, short events, double deadline) {
     for (;;) {
         double left = deadline - mmul_clock_now();
         struct pollfd ready = {.fd = fd, .events = events};
@@ -124,7 +124,7 @@ static bool wait_for(int fd, short events, double deadline) {
 
 // Reads the available bytes. Returns -1 at the end, on failure or at the deadline.
 static ssize_t read_some(int fd, void *bytes, size_t capacity, double deadline) {
-    while (wait_for(fd, POLLIN, deadline)) {
+    while (wait_until_ready(fd, POLLIN, deadline)) {
         ssize_t got = recv(fd, bytes, capacity, MSG_DONTWAIT);
         if (got > 0)
             return got;
@@ -137,7 +137,7 @@ static ssize_t read_some(int fd, void *bytes, size_t capacity, double deadline) 
 // Sends all bytes. Returns false on failure, with errno set.
 static bool send_all(int fd, const char *bytes, size_t count, double deadline) {
     while (count > 0) {
-        if (!wait_for(fd, POLLOUT, deadline)) {
+        if (!wait_until_ready(fd, POLLOUT, deadline)) {
             errno = ETIMEDOUT;
             return false;
         }
@@ -238,12 +238,12 @@ static int connect_within(int fd, const struct sockaddr_in *to, double deadline)
         return 0;
     if (errno != EINPROGRESS)
         return errno;
-    if (!wait_for(fd, POLLOUT, deadline))
+    if (!wait_until_ready(fd, POLLOUT, deadline))
         return ETIMEDOUT;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &length) == 0 ? errnum : errno;
 }
 
-static void name_way(int fd, struct mmul_reach *reach) {
+static void find_local_address(int fd, struct mmul_reach *reach) {
     struct mmul_address addresses[MMUL_ADDRESSES_MAX];
     struct sockaddr_in own = {.sin_family = AF_INET};
     socklen_t length = sizeof own;
@@ -286,7 +286,7 @@ void mmul_reach_connect(const char *address, int port, const char token[static M
     reach->errnum = connect_within(fd, &to, begin + seconds);
     if (reach->errnum == 0) {
         reach->connect_seconds = mmul_clock_now() - begin;
-        name_way(fd, reach);
+        find_local_address(fd, reach);
         reach->errnum = send_flow(fd, token, seconds);
     }
     close(fd);

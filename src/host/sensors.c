@@ -44,13 +44,13 @@ static bool has_number(const char *path) {
 }
 
 // Joins a path. Returns false if it does not fit: the sensor is then absent.
-static bool join(char path[static MMUL_SENSOR_PATH], const char *folder, const char *name) {
+static bool join_path(char path[static MMUL_SENSOR_PATH], const char *folder, const char *name) {
     return snprintf(path, MMUL_SENSOR_PATH, "%s/%s", folder, name) < MMUL_SENSOR_PATH;
 }
 
 static void add_thermometer(struct mmul_sensors *sensors, const char *folder, const char *name) {
     char *path = sensors->thermometers[sensors->thermometer_count];
-    if (sensors->thermometer_count + 1 < MMUL_THERMOMETERS && join(path, folder, name) &&
+    if (sensors->thermometer_count + 1 < MMUL_THERMOMETERS && join_path(path, folder, name) &&
         has_number(path))
         sensors->thermometer_count++;
 }
@@ -60,10 +60,10 @@ static void add_meter(struct mmul_sensors *sensors, const char *folder, const ch
                       const char *range) {
     struct mmul_meter *meter = &sensors->meters[sensors->meter_count];
     char path[MMUL_SENSOR_PATH];
-    if (sensors->meter_count == MMUL_METERS || !join(meter->path, folder, name) ||
+    if (sensors->meter_count == MMUL_METERS || !join_path(meter->path, folder, name) ||
         !read_number(meter->path, &meter->last))
         return;
-    if (range == NULL || !join(path, folder, range) || !read_number(path, &meter->largest))
+    if (range == NULL || !join_path(path, folder, range) || !read_number(path, &meter->largest))
         meter->largest = 0;
     sensors->meter_count++;
 }
@@ -81,14 +81,14 @@ static struct packages find_packages(const char *root, const struct mmul_cpuset 
     char folder[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
     struct packages found = {0};
     const struct dirent *entry;
-    DIR *list = join(folder, root, "sys/devices/system/cpu") ? opendir(folder) : NULL;
+    DIR *list = join_path(folder, root, "sys/devices/system/cpu") ? opendir(folder) : NULL;
     while (list != NULL && (entry = readdir(list)) != NULL) {
         int unit, end = 0;
         int64_t package;
         if (sscanf(entry->d_name, "cpu%d%n", &unit, &end) != 1 || entry->d_name[end] != '\0')
             continue;
         snprintf(name, sizeof name, "cpu%d/topology/physical_package_id", unit);
-        if (!join(path, folder, name) || !read_number(path, &package) || package < 0 ||
+        if (!join_path(path, folder, name) || !read_number(path, &package) || package < 0 ||
             package >= PACKAGES)
             continue;
         found.all |= 1ULL << package;
@@ -120,12 +120,12 @@ static void name_packages(struct mmul_sensors *sensors, uint64_t packages) {
 static void find_rapl(struct mmul_sensors *sensors, const char *root, uint64_t packages) {
     char folder[MMUL_SENSOR_PATH], zone[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
     const struct dirent *entry;
-    DIR *list = join(folder, root, "sys/class/powercap") ? opendir(folder) : NULL;
+    DIR *list = join_path(folder, root, "sys/class/powercap") ? opendir(folder) : NULL;
     while (list != NULL && (entry = readdir(list)) != NULL) {
         int number, package, end = 0;
         if (sscanf(entry->d_name, "intel-rapl:%d%n", &number, &end) != 1 ||
-            entry->d_name[end] != '\0' || !join(zone, folder, entry->d_name) ||
-            !join(path, zone, "name"))
+            entry->d_name[end] != '\0' || !join_path(zone, folder, entry->d_name) ||
+            !join_path(path, zone, "name"))
             continue;
         read_line(path, name);
         if (sscanf(name, "package-%d", &package) == 1 && has_package(packages, package))
@@ -136,13 +136,13 @@ static void find_rapl(struct mmul_sensors *sensors, const char *root, uint64_t p
 }
 
 // Finds the sensor of the whole CPU on a chip that does not report packages.
-static void find_whole(struct mmul_sensors *sensors, const char *chip) {
+static void find_cpu_thermometer(struct mmul_sensors *sensors, const char *chip) {
     static const char *const labels[] = {"Tdie", "Tctl"}; // the second may have an offset
     char path[MMUL_SENSOR_PATH], name[32], label[64];
     for (int l = 0; l < 2; l++)
         for (int i = 1; i <= 3; i++) {
             snprintf(name, sizeof name, "temp%d_label", i);
-            if (!join(path, chip, name))
+            if (!join_path(path, chip, name))
                 return;
             read_line(path, label);
             if (strcmp(label, labels[l]) != 0)
@@ -160,7 +160,7 @@ static void find_coretemp(struct mmul_sensors *sensors, const char *chip, uint64
     for (int i = 1; i < MOST; i++) {
         int package;
         snprintf(name, sizeof name, "temp%d_label", i);
-        if (!join(path, chip, name))
+        if (!join_path(path, chip, name))
             return;
         read_line(path, label);
         if (sscanf(label, "Package id %d", &package) != 1 || !has_package(packages, package))
@@ -178,17 +178,17 @@ static void find_cpu_temperatures(struct mmul_sensors *sensors, const char *root
     static const char *const whole[] = {"k10temp", "zenpower", "cpu_thermal"};
     char folder[MMUL_SENSOR_PATH], chip[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH], name[64];
     const struct dirent *entry;
-    DIR *list = join(folder, root, "sys/class/hwmon") ? opendir(folder) : NULL;
+    DIR *list = join_path(folder, root, "sys/class/hwmon") ? opendir(folder) : NULL;
     while (list != NULL && (entry = readdir(list)) != NULL) {
-        if (entry->d_name[0] == '.' || !join(chip, folder, entry->d_name) ||
-            !join(path, chip, "name"))
+        if (entry->d_name[0] == '.' || !join_path(chip, folder, entry->d_name) ||
+            !join_path(path, chip, "name"))
             continue;
         read_line(path, name);
         if (strcmp(name, "coretemp") == 0)
             find_coretemp(sensors, chip, packages.own);
         for (size_t w = 0; packages.own == packages.all && w < sizeof whole / sizeof *whole; w++)
             if (strcmp(name, whole[w]) == 0)
-                find_whole(sensors, chip);
+                find_cpu_thermometer(sensors, chip);
     }
     if (list != NULL)
         closedir(list);
@@ -197,19 +197,19 @@ static void find_cpu_temperatures(struct mmul_sensors *sensors, const char *root
 // ------------------------------------------------------------------------------------------ cards
 
 // Finds the sensors of a card's driver.
-static void find_card(struct mmul_sensors *sensors, const char *device) {
+static void find_card_sensors(struct mmul_sensors *sensors, const char *device) {
     static const char *const temperatures[] = {"temp1_input", "temp2_input", "temp3_input"};
     static const char *const powers[] = {"power1_average", "power1_input"};
     char folder[MMUL_SENSOR_PATH], chip[MMUL_SENSOR_PATH], path[MMUL_SENSOR_PATH];
     const struct dirent *entry;
-    DIR *list = join(folder, device, "hwmon") ? opendir(folder) : NULL;
+    DIR *list = join_path(folder, device, "hwmon") ? opendir(folder) : NULL;
     while (list != NULL && (entry = readdir(list)) != NULL) {
-        if (entry->d_name[0] == '.' || !join(chip, folder, entry->d_name))
+        if (entry->d_name[0] == '.' || !join_path(chip, folder, entry->d_name))
             continue;
         for (int i = 0; i < 3 && sensors->thermometer_count == 0; i++)
             add_thermometer(sensors, chip, temperatures[i]);
         for (int i = 0; i < 2 && sensors->power[0] == '\0'; i++)
-            if (join(path, chip, powers[i]) && has_number(path))
+            if (join_path(path, chip, powers[i]) && has_number(path))
                 memcpy(sensors->power, path, sizeof path);
         if (sensors->meter_count == 0)
             add_meter(sensors, chip, "energy1_input", NULL);
@@ -222,7 +222,7 @@ static void find_card(struct mmul_sensors *sensors, const char *device) {
 // are not looked up in NVML.
 static bool may_be_nvidia(const char *device) {
     char path[MMUL_SENSOR_PATH], vendor[64];
-    if (!join(path, device, "vendor"))
+    if (!join_path(path, device, "vendor"))
         return false;
     read_line(path, vendor);
     return vendor[0] == '\0' || strtoul(vendor, NULL, 16) == 0x10DE;
@@ -242,9 +242,9 @@ void mmul_sensors_open(struct mmul_sensors *sensors, const struct mmul_sensors_r
         char device[MMUL_SENSOR_PATH], name[64];
         snprintf(sensors->source, sizeof sensors->source, "%s", request->pci);
         snprintf(name, sizeof name, "sys/bus/pci/devices/%s", request->pci);
-        if (!join(device, request->root, name))
+        if (!join_path(device, request->root, name))
             return;
-        find_card(sensors, device);
+        find_card_sensors(sensors, device);
         if (has_nothing(sensors) && !request->quick && may_be_nvidia(device))
             sensors->nvml = mmul_nvml_open(
                 request->nvml != NULL ? request->nvml : "libnvidia-ml.so.1", request->pci);

@@ -174,7 +174,7 @@ static int count_objects(hwloc_topology_t loaded, hwloc_obj_type_t type, int oth
 }
 
 // Returns the size of a second-level cache per core that shares it, the least if cores differ.
-static int64_t find_cache(hwloc_topology_t loaded) {
+static int64_t find_core_cache_bytes(hwloc_topology_t loaded) {
     int64_t least = 0;
     for (hwloc_obj_t cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L2CACHE, NULL);
          cache != NULL; cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L2CACHE, cache)) {
@@ -199,7 +199,7 @@ static void read_shape(hwloc_topology_t loaded, struct mmul_topology *topology) 
     topology->packages = count_objects(loaded, HWLOC_OBJ_PACKAGE, 1);
     topology->numa_nodes = count_objects(loaded, HWLOC_OBJ_NUMANODE, 1);
     topology->cores = count_objects(loaded, HWLOC_OBJ_CORE, units);
-    topology->cache_bytes = find_cache(loaded);
+    topology->cache_bytes = find_core_cache_bytes(loaded);
     topology->all_cache_bytes = sum_third_caches(loaded);
     hwloc_obj_t package = hwloc_get_obj_by_type(loaded, HWLOC_OBJ_PACKAGE, 0);
     const char *name = package != NULL ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
