@@ -114,7 +114,7 @@ static const char *suggest_name(const struct assigning *s, const char *name, cha
     return found != NULL ? found : "";
 }
 
-// Says if the machine has a card without a driver, or no card at all.
+// Adds a hint: the card has no driver, or the machine has no card.
 static void hint_at_driver(struct mmul_error *err) {
     struct mmul_card card;
     if (mmul_cards_find("/sys/bus/pci/devices", &card, 1) > 0)

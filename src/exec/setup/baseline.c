@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Times OpenBLAS on all cores of root's node in a child process. A child is needed because BLAS
-// threads keep the affinity mask and thread count they were started with, and root is bound to its
-// part of the node. The child makes no MPI call. The baseline covers neither files nor checks nor
-// other nodes.
+// Times OpenBLAS on all cores of root's node in a child process. BLAS threads keep the affinity
+// mask and the thread count of their start, and root is bound to its part of the node. The child
+// makes no MPI call. The baseline covers neither files nor checks nor other nodes.
 #include "exec/setup/baseline.h"
 
 #include <errno.h>

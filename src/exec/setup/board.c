@@ -14,20 +14,21 @@
 #include "exec/setup/context.h"
 #include "io/job_file.h"
 
-// Seconds between two writes of the file. With more ranks the interval is size / CROWD seconds.
+// Interval between two writes of the file: POST_SECONDS, or size / CROWD seconds with more ranks.
 static const double POST_SECONDS = 0.5, CROWD = 500;
 
 struct mmul_board {
     struct mmul_job_state job; // with its ranks
     struct mmul_job_file file;
     double loop_begin;                 // clock: begin of the current loop
-    int64_t first_turn, first_windows; // at its begin
+    int64_t first_turn, first_windows; // turn and windows at its begin
     int64_t printed;                   // values of the curve that were printed so far
     int64_t every; // sampling stride: one printed value in `every` becomes a point
     bool is_loss;  // the curve's name contains "loss"
 };
 
-// Returns true on root, except for a node context: the whole context already publishes its job.
+// Returns true on root. A node context publishes nothing, because the context that it is part of
+// does.
 static bool publishes_status(const struct mmul_context *context) {
     return context->comm->rank == 0 && context->whole == NULL;
 }

@@ -246,7 +246,7 @@ static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_er
     return status == MMUL_OK ? measure_with_timeout(c, err) : status;
 }
 
-// Collective. Measures the types that are needed and not known of every rank.
+// Collective. Measures the needed types that are not known for every rank.
 static enum mmul_status measure_devices(struct calibration *c, struct mmul_error *err) {
     for (int i = 0; i < TYPES; i++)
         if (c->options->depth == MMUL_CALIBRATE_THOROUGH ||

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Times one device. The first time does not count, because it includes first touch and kernel
-// selection. Then times are taken until the two shortest agree. Briefly their mean counts, because
-// other load on the machine only makes times longer. Thoroughly the median counts, because a run
-// takes about as long. Each time is the mean of as many operations as fill a span. A process that
-// gets only part of its cores (a cgroup quota, other programs) runs at full speed for milliseconds,
-// but not for long.
+// selection. Then times are taken until the two shortest agree. A brief measurement uses their
+// mean, because other load on the machine only makes times longer. A thorough one uses the median,
+// because a run takes about as long. Each time is the mean of as many operations as fill a span. A
+// process that gets only part of its cores (a cgroup quota, other programs) runs at full speed for
+// milliseconds, but not for long.
 #include "exec/setup/measure.h"
 
 #include <math.h>
@@ -159,8 +159,8 @@ static double choose_span(const struct work *w, const struct depth *depth, doubl
                : fmin(depth->span_seconds, fmax(SPAN_PART * job_seconds, SPAN_LEAST_SECONDS));
 }
 
-// Takes the mean of the two shortest times once they agree. Otherwise, and thoroughly, takes the
-// median.
+// Times an operation. Takes the mean of the two shortest times once they agree. Otherwise, and in a
+// thorough measurement, takes the median.
 static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
                                        timed_operation operation, double *taken, bool *unstable,
                                        struct mmul_error *err) {

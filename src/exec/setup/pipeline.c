@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The compute thread, the naps of the main thread, and helper threads for the parts of one piece of
-// work. Decides nothing about the contents of computing or traffic.
+// Runs the compute thread, the naps of the main thread, and helper threads for the parts of one
+// piece of work. Decides nothing about the contents of computing or traffic.
 #include "exec/setup/pipeline.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Threads of a rank: one computes, the calling one (the only one that may call MPI) keeps the
-// traffic moving. A third one stores results early if that pays. Others help the compute thread in
-// a pass of the check. No other file of the library has long-lived threads.
+// Threads of a rank. One computes. The calling one keeps the traffic moving, and is the only one
+// that may call MPI. A third one stores results early if that pays. Others help the compute thread
+// in a pass of the check. No other file of the library has long-lived threads.
 #pragma once
 
 #include "base/bell.h"
@@ -40,6 +40,6 @@ struct mmul_pipeline {
 enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err);
 
 // Implements `run` of struct mmul_parallel. Part 0 runs on the calling thread, the others on helper
-// threads. Called on a compute thread, the helpers stay until `compute` returns. Elsewhere they end
-// after their part. The caller does the parts of threads that cannot be started.
+// threads. Helpers of a compute thread stay until `compute` returns. Helpers of any other thread
+// end after their part. The caller does the parts of threads that cannot be started.
 void mmul_pipeline_share(int parts, mmul_work *work, void *context);

@@ -6,7 +6,7 @@
 #include "exec/setup/context.h"
 #include "model/device_test.h"
 
-// Entries of the profile for this rank. Plain data: sent as bytes.
+// Data that this rank found in the profile. Plain data: sent as bytes.
 struct mmul_recalled {
     struct mmul_speed speed; // origin MMUL_SPEED_NONE: none
     char unused[224];        // reason why a stored speed was not used; "": none stored, or used

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Measures the cost of traffic for computing. One thread multiplies squares while the main one
-// moves packets as in a run, with equal naps and checksums. The time of a product with traffic over
-// that without gives the share of computing time that traffic takes. That share of the elapsed
-// time, per byte, is the cost. The neighbour's other work is constant, so it cancels out. Last,
-// both ends send at once, to compare a packet each way with a packet one way.
+// moves packets as in a run, with equal naps and checksums. The time of a product with traffic,
+// compared to the time without, gives the share of computing time that traffic takes. That share of
+// the elapsed time, per byte, is the cost. The neighbour's other work is constant, so it cancels
+// out. Last, both ends send at once, to compare a packet each way with a packet one way.
 #include "exec/setup/traffic_cost.h"
 
 #include "base/integer.h"
@@ -14,7 +14,7 @@
 #include "exec/setup/pipeline.h"
 #include "plan/parts/panels.h"
 
-// PACKETS, PRODUCTS: at least, per window
+// PACKETS, PRODUCTS: least number of them in a window
 enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 };
 
 enum phase { BEGINNING, QUIET, SENDING, RECEIVING, BOTH, OVER };
@@ -39,8 +39,8 @@ struct meter {
     struct mmul_message *message, *back; // borrowed; back: the received one in phase BOTH
     bool last;                           // last packet of this direction, whatever arrives
     atomic_int phase;
-    atomic_bool multiplies,
-        done;         // set by the compute thread: first product is over; no more will follow
+    // set by the compute thread: the first product is over; no product will follow
+    atomic_bool multiplies, done;
     int phase_before; // phase in which the compute thread began its product
     struct phase_sums sums[OVER];
 };
@@ -177,7 +177,7 @@ static double compute_duplex(const struct meter *m) {
     return one / 2 < two ? one / 2 / two : 1;
 }
 
-// Returns the largest square of which a window holds PRODUCTS products.
+// Returns the largest square size of which at least PRODUCTS products fit in a window.
 static int64_t choose_side(const struct mmul_speed *speed, double window_seconds) {
     int point = MMUL_SPEED_POINTS - 1;
     for (; point > 0; point--) {
@@ -204,8 +204,8 @@ struct side {
     bool thorough;
 };
 
-// Measures with a neighbouring leader. The neighbour waits for this end, so it takes part even
-// after a local failure.
+// Measures with a neighbouring leader. The neighbour waits for this rank, so this rank takes part
+// even after a local failure.
 static enum mmul_status measure_with_peer(struct side *side, int peer, struct mmul_speed *speed,
                                           struct mmul_error *err) {
     const int lower = (int)mmul_smaller(side->peers.rank, peer);

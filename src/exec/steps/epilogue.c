@@ -230,7 +230,8 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
                                   struct mmul_error *err) {
     const int count = stage->epilogue.step->fused_count;
     const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
-    // A lost tile of this kind exists nowhere else: it is made again with the product.
+    // An absent tile exists only on the device. If the device is lost, it is made again with the
+    // product.
     const bool is_absent = mmul_worker_is_absent(&stage->site->worker, &result);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
@@ -478,8 +479,8 @@ static bool makes_all_at_once(const struct mmul_stage *stage) {
 }
 
 // Returns true if each block of a product goes through the fused operations as soon as it is
-// checked. No other rank may claim its blocks, and no fused operation may need more of a row than
-// one block has.
+// checked. For this no other rank may claim its blocks, and no fused operation may need more of a
+// row than one block has.
 static bool can_run_per_block(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->plan;
     const struct mmul_schedule *product = stage->is.schedule;

@@ -55,7 +55,7 @@ struct mmul_host_operand mmul_maps_number(const double *number, enum mmul_dtype 
     return (struct mmul_host_operand){.number = (float)*number};
 }
 
-// Returns `m` for `matrices` matrices from the t-th on.
+// Returns a copy of `m` for `matrices` matrices from the t-th on.
 static struct making select_matrices(const struct making *m, int64_t t, int64_t matrices) {
     struct making some = *m;
     some.block.matrix += t;

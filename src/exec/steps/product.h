@@ -17,9 +17,9 @@ struct mmul_mapped {
     char *c;
 };
 
-// Lines of another node's block of a pass, in a part of its width. A rank of root's node computes
-// them into the mapped file (exec/tasks/lending.h). Data that the other node sends for them is
-// ignored.
+// Lines of another node's block of a pass, in a part of its width. A rank of root's node has stolen
+// them and computes them into the mapped file (exec/tasks/lending.h). Data that the other node
+// sends for them is ignored.
 struct mmul_lent {
     int rank;     // owner of the block
     int64_t pass; // index of the pass
@@ -59,5 +59,6 @@ void mmul_product_fini(struct mmul_stage *stage);
 // file.
 void mmul_product_count_mapped(struct mmul_stage *stage);
 
-// Drops copies of the stage's buffers if their contents may have changed since the last pass.
+// Drops device copies and check sums of the stage's buffers, if their contents may change with
+// `pass`.
 void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_pass pass);

@@ -131,7 +131,8 @@ static bool is_before(double x, double y) {
     return isnan(y) ? false : isnan(x) || x > y;
 }
 
-// Merges the first k of both lists. `right` holds later columns than `left`, counted from `begin`.
+// Merges two lists and keeps the first k. `right` holds later columns than `left`, counted from
+// `begin`.
 static void merge_lists(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
                         int64_t k, void *to) {
     for (int64_t i = 0, l = 0, r = 0; i < k; i++) {

@@ -22,7 +22,8 @@
 #include "model/trace.h"
 
 // Findings of the check for the heartbeat: blocks that were right at once, and blocks with mostly
-// wrong lines. plain_*: lines that plain loops compute again, and their work (0: none).
+// wrong lines. plain_*: lines that plain loops compute again because of that, and their work (0:
+// none).
 struct mmul_run_findings {
     _Atomic int64_t blocks_right, blocks_garbled, plain_done, plain_lines, plain_flops;
     int64_t check_lines; // compute thread: lines of the block being checked
@@ -33,9 +34,9 @@ struct mmul_site {
     struct mmul_context *context;           // borrowed
     const struct mmul_job_options *options; // borrowed: options of the job
     struct mmul_values *values;             // borrowed
-    enum mmul_lends lends;                  // kind of lending of any stage
-    struct mmul_loans *loans;               // owned: exec/tasks/loans.h; NULL: no lending
-    const struct mmul_stage *lent_last; // borrowed, compute thread: last earlier stage that lends
+    enum mmul_lends lends;                  // work that other nodes may steal in any of its stages
+    struct mmul_loans *loans; // owned: exec/tasks/loans.h; NULL: no stealing between nodes
+    const struct mmul_stage *lent_last; // borrowed, compute thread: last stage so far with stealing
     int *makers; // owned, by place: one past the last stage so far that makes it; 0: none
     // Working memory of the current stages.
     struct mmul_works *works; // owned: exec/tasks/work.h

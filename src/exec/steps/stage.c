@@ -11,7 +11,7 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
     return stage->site->makers[mmul_program_base(stage->plan, place)];
 }
 
-// Returns the number of stages that all ranks of the node must finish first: those that make the
+// Returns the number of stages that all ranks of the node must finish first. These make the
 // operands that are replicated on the node, because its ranks make them together. Of other
 // placements a rank reads only its own part. An early move waits only for the stage that makes its
 // operand.

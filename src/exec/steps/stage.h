@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Stage of a run: one operation with its private state. A run has its stages in the order of
-// execution, and they share most resources (exec/steps/site.h). A row of functions implements each
-// kind:
+// execution, and they share most resources (exec/steps/site.h). Each kind is a row of functions:
 //
 // computing (exec/tasks/computing.h): tasks, block by block. For a product with a schedule each
 // operand and the result is in a file of root's, or is a value on the ranks.
@@ -69,11 +68,11 @@ struct mmul_stage_kind {
     enum mmul_status (*prepare)(struct mmul_stage *stage, struct mmul_error *err);
     // Compute thread: begins the stage. Its memory is free, and its operands are complete.
     void (*begin)(struct mmul_stage *stage);
-    // Compute thread: computes this rank's part, and lines that it claims of others. A repeated
-    // call computes all of it again, or the interrupted work.
+    // Compute thread: computes this rank's part, and waits for lines of it that other ranks have
+    // claimed. A repeated call computes all of it again, or the interrupted work.
     enum mmul_status (*compute)(struct mmul_stage *stage, struct mmul_error *err);
-    // Compute thread: computes unstarted work of other ranks. This rank's part is done, and it
-    // waits for the stage to end.
+    // Compute thread: steals unstarted work of other ranks while it waits for the stage to end.
+    // This rank's part is done.
     enum mmul_status (*help)(struct mmul_stage *stage, struct mmul_error *err);
     // Main thread: gives up memory that a hanging device may still write to.
     void (*abandon)(struct mmul_stage *stage);
@@ -85,8 +84,8 @@ struct mmul_stage_kind {
     // Compute thread: checks the data that arrived, after this rank's part is done. Waits for all
     // of it. Fails as a check does.
     enum mmul_status (*receive)(struct mmul_stage *stage, struct mmul_error *err);
-    // Main thread, for the report: note_computed returns true if all ranks of the node have
-    // computed their outgoing results, has_left if all of these have left.
+    // Main thread, for the report. note_computed: returns true if all ranks of the node have
+    // computed their outgoing results. has_left: returns true if all of these have left.
     bool (*note_computed)(struct mmul_stage *stage);
     bool (*has_left)(const struct mmul_stage *stage);
     // Compute thread, for impossible results: checks that the inputs are unchanged. Fails with
@@ -119,8 +118,8 @@ struct mmul_stage {
     struct mmul_epilogue epilogue; // fused operations on its result
     struct mmul_sums sums;         // vectors that its ranks sum (exec/steps/sums.h)
     enum mmul_lends lends;
-    int memory_needs; // number of stages that must be over before it owns its part of the memory
-    // number of stages of which all ranks of the node must have done their part before it
+    int memory_needs; // number of stages that must be over before it may use `memory`
+    // the node's ranks must have done their part of this number of stages before it begins
     int node_needs;
     // Early moves that are due when the next stage begins: the first of them, and the one after
     // this. -1: none.
@@ -142,8 +141,8 @@ void mmul_stage_fini(struct mmul_stage *stage);
 // Returns true if all ranks of the node have done their part of the stage.
 bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void *context);
 
-// Returns true if the stage has ended, and the early moves that are due when the next stage begins.
-// For an early move: if all ranks of the node have done their part of it.
+// Returns true if the stage has ended, and so have the early moves that are due when the next stage
+// begins. For an early move: returns true if all ranks of the node have done their part of it.
 bool mmul_stage_is_behind(const struct mmul_stage *stages, int index, mmul_reach *reach,
                           void *context);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lays out and exchanges the vectors of sums. The check of summands walks the parts of the result:
-// all of them for this rank's summand, its own part for the result.
+// Lays out and exchanges the vectors of sums. The check of summands walks the parts of the result.
+// For its summand a rank walks all parts, for the result only its own.
 #include "exec/steps/sums.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Sums over all ranks in the middle of a stage. A rank can thus check its part by data of other
-// ranks: the check of grids (exec/steps/grid_check.h) and of summands. Sums are vectors of doubles
-// in the stage's memory, one per rank, in rounds. A rank gives its part of a round. Once all ranks
-// of the node have, the leader adds them into the first vector. Then all leaders add theirs
-// (comm/message.h), and every rank reads the sums there.
+// Sums over all ranks in the middle of a stage. With them a rank checks its part against the data
+// of other ranks: the check of grids (exec/steps/grid_check.h) and of summands. Sums are vectors of
+// doubles in the stage's memory, one per rank, in rounds. A rank gives its part of a round. Once
+// all ranks of the node have done so, the leader adds them into the first vector. Then all leaders
+// add theirs (comm/message.h), and every rank reads the sums there.
 #pragma once
 
 #include <math.h>
