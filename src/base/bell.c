@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Futexes, which work between processes where their word is mapped shared. Counts who sleeps, so that ringing
-// is cheap when nobody does. Knows nothing of what is waited for.
+// A futex with a counter of sleepers. The futex works between processes if its word lies in a
+// shared mapping. Ringing makes no system call while no thread sleeps. This file does not know the
+// condition that its callers wait for.
 #include "base/bell.h"
 
 #include <limits.h>
@@ -15,8 +16,8 @@ static void call(struct mmul_bell *bell, int operation, uint32_t value,
     (void)syscall(SYS_futex, &bell->rings, operation, value, until, NULL, 0);
 }
 
-// Either the sleeper has been counted when this looks, or the word has changed before the sleeper's call
-// compares it: all four accesses are of one order.
+// Sequentially consistent order makes the wake-up safe: either this load sees the sleeper counted,
+// or the sleeper's futex call sees the changed word and returns. All four accesses need that order.
 void mmul_bell_ring(struct mmul_bell *bell) {
     atomic_fetch_add(&bell->rings, 1);
     if (atomic_load(&bell->sleepers) > 0)
@@ -27,6 +28,6 @@ void mmul_bell_sleep(struct mmul_bell *bell, uint32_t heard, double seconds) {
     struct timespec most = {.tv_sec = (time_t)seconds};
     most.tv_nsec = (long)((seconds - (double)most.tv_sec) * 1e9);
     atomic_fetch_add(&bell->sleepers, 1);
-    call(bell, FUTEX_WAIT, heard, &most); // returns at once when the word is another one
+    call(bell, FUTEX_WAIT, heard, &most); // returns at once if the word has changed
     atomic_fetch_sub(&bell->sleepers, 1);
 }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT
-//
-// A word on which threads sleep until another one rings, in memory that may be shared by processes. Who waits
-// for something looks at the bell first, then at what it waits for, and sleeps only if it has not rung since;
-// who changes something rings behind that: so no change is missed.
+// A wake-up word (an event count) on which threads sleep until another thread rings; it may lie in
+// memory shared by processes. A waiter reads the word, then tests its condition, and sleeps only if
+// the word has not changed. A thread that changes the condition rings afterwards. This order loses
+// no wake-up.
 #pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Zeroed: nobody sleeps.
+// Initial state: all zero, no sleeper.
 struct mmul_bell {
     _Atomic uint32_t rings;
     _Atomic int32_t sleepers;
 };
 
-// Wakes all who sleep. With nobody there, an addition: no call of the system.
+// Wakes all sleepers. Without a sleeper this is one atomic addition and no system call.
 void mmul_bell_ring(struct mmul_bell *bell);
 
 static inline uint32_t mmul_bell_heard(const struct mmul_bell *bell) {
     return atomic_load(&bell->rings);
 }
 
-// Sleeps so long at most; not when it has rung since it was `heard`. May return early.
+// Sleeps at most `seconds`. Returns at once if the bell has rung since mmul_bell_heard returned
+// `heard`. May return early.
 void mmul_bell_sleep(struct mmul_bell *bell, uint32_t heard, double seconds);

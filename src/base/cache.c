@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names below the user's cache folder, and the temporary one. Knows nothing of what is kept there.
+// Paths in the user's cache folder, and the folder for temporary files. The files themselves are
+// written elsewhere.
 #include "base/cache.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
-// A relative path does not count there.
+// The base directory specification ignores relative paths.
 static bool is_absolute(const char *path) {
     return path != NULL && path[0] == '/';
 }
@@ -49,7 +50,7 @@ enum mmul_status mmul_cache_make_folders(const char *path, struct mmul_error *er
         mmul_text_copy(folder, sizeof folder, path);
         folder[slash - path] = '\0';
         int errnum = mkdir(folder, 0700) == 0 ? 0 : errno;
-        if (errnum != 0 && !is_folder(folder)) // those above ours exist as a rule
+        if (errnum != 0 && !is_folder(folder)) // the folders above ours usually exist
             return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum, "cannot create folder '%s'",
                                    folder);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Characters of UTF-8: how long one is, and texts from elsewhere, which may hold any byte, as one printable line.
+// UTF-8: the length of a character, and conversion of any bytes to one printable line.
 #include "mpimatmul_local.h"
 
-// RFC 3629, table 3-7 of Unicode.
+// Byte ranges: RFC 3629, and table 3-7 of the Unicode standard.
 int mmul_utf8_length(const char *text) {
     const unsigned char *bytes = (const unsigned char *)text;
     unsigned first = bytes[0];
@@ -18,8 +18,8 @@ int mmul_utf8_length(const char *text) {
     return is_overlong || is_surrogate || is_beyond ? 0 : length;
 }
 
-// What makes a terminal show characters in another order than they stand: U+200E, U+200F, U+202A to U+202E, U+2066 to
-// U+2069.
+// Returns true for characters that change the display order of a terminal (bidirectional controls):
+// U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069.
 static bool is_direction(const unsigned char bytes[static 3]) {
     const bool is_mark = bytes[1] == 0x80 && (bytes[2] == 0x8E || bytes[2] == 0x8F),
                is_embedding = bytes[1] == 0x80 && bytes[2] >= 0xAA && bytes[2] <= 0xAE,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-//
-// Work in a child process, whose result comes through a pipe as plain bytes. The child does nothing
-// else and leaves with _exit: threads that existed at the fork (OpenBLAS's) do not exist in it, and
-// no exit handler of ours runs twice. Its output streams are silenced. Other programs run the same
-// way, with their output in a file or their streams in our hands.
-// Knows nothing of what the work is.
+// Runs work in a child process and receives the result through a pipe as plain bytes. The child
+// does nothing else and leaves with _exit: threads that existed at the fork (OpenBLAS's) do not
+// exist in it, and our exit handlers must not run twice. Its output streams go to /dev/null. Other
+// programs run the same way, with their output in a file or their streams connected to pipes of
+// this process. The meaning of the work is left to callers.
 #include "base/child.h"
 
 #include <errno.h>
@@ -32,7 +31,8 @@ static void silence(void) {
     }
 }
 
-// A crash is to be a crash, not the work of a handler that we inherited, and leaves no core file.
+// Restores default signal handling. A crash must end the child instead of entering an inherited
+// handler. It leaves no core file.
 static void reset_signals(void) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGPIPE};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
@@ -55,7 +55,7 @@ static bool write_all(int output, const void *bytes, size_t count) {
     return true;
 }
 
-// How every child begins: it ends with its parent, and crashes as a program does that nobody watches.
+// Prepares every child: it dies with its parent, and a crash ends it.
 static void begin_child(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -74,7 +74,7 @@ _Noreturn static void work_and_exit(mmul_child_work *work, const void *argument,
     _exit(write_all(output, result, bytes) ? 0 : 1);
 }
 
-// Becomes another program, whose streams are the caller's.
+// Replaces the process by another program. The streams stay as the caller has set them.
 _Noreturn static void execute(const char *const *argv) {
     execvp(argv[0], (char *const *)(uintptr_t)argv);
     _exit(127);
@@ -103,8 +103,8 @@ enum mmul_status mmul_child_start(mmul_child_work *work, const void *argument, s
     return MMUL_OK;
 }
 
-// Whether the child has ended; `wait_status` is written then. A caller that ignores SIGCHLD has the
-// system reap our child: that counts as an end without a word about how.
+// Returns true if the child has ended, and then sets `wait_status`. If the caller's process ignores
+// SIGCHLD, the system reaps the child: that counts as an end with status 0.
 static bool reap(pid_t pid, int *wait_status) {
     pid_t reaped = waitpid(pid, wait_status, WNOHANG);
     if (reaped < 0 && errno == ECHILD) {
@@ -114,8 +114,8 @@ static bool reap(pid_t pid, int *wait_status) {
     return reaped == pid;
 }
 
-// Reaps a child that is ending or, after `seconds` more, kills it first. A child stuck inside the
-// kernel is left behind rather than waited for. Returns whether it ended by itself.
+// Reaps a child that is about to end. After `seconds` kills it first. Abandons a child that is
+// stuck inside the kernel. Returns true if the child ended by itself.
 static bool reap_or_kill(pid_t pid, double seconds, int *wait_status) {
     double patience = mmul_clock_now() + seconds;
     while (mmul_clock_now() < patience) {
@@ -130,7 +130,8 @@ static bool reap_or_kill(pid_t pid, double seconds, int *wait_status) {
     return false;
 }
 
-// Reads what has come; the bytes there are so far, -1 at the end of the stream.
+// Reads the bytes that are available. Returns the total number so far, or -1 at the end of the
+// stream.
 static ssize_t read_some(int input, void *bytes, size_t capacity, size_t have) {
     ssize_t got = read(input, (char *)bytes + have, capacity - have);
     if (got < 0 && errno == EINTR)
@@ -138,7 +139,8 @@ static ssize_t read_some(int input, void *bytes, size_t capacity, size_t have) {
     return got > 0 ? (ssize_t)have + got : -1;
 }
 
-// Reads a whole result; false when the stream ends or the deadline comes first (`*late`).
+// Reads a whole result. Returns false if the stream ends, or if the deadline passes first
+// (`*late`).
 static bool read_result(const struct mmul_child *child, double deadline, void *result, bool *late) {
     size_t have = 0;
     *late = false;
@@ -147,12 +149,13 @@ static bool read_result(const struct mmul_child *child, double deadline, void *r
         int patience = left <= 0.0 ? 0 : left < 3600.0 ? (int)(left * 1000.0) + 1 : 3600000;
         struct pollfd ready = {.fd = child->output, .events = POLLIN};
         int count = poll(&ready, 1, patience);
-        if (count <= 0 && left <= 0.0) { // what came in time is read even when we come late
+        // poll comes first: a result that arrived in time is read even after the deadline
+        if (count <= 0 && left <= 0.0) {
             *late = true;
             return false;
         }
         if (count <= 0)
-            continue; // a signal, or time to look at the clock
+            continue; // interrupted by a signal, or the time slice is over
         ssize_t now = read_some(child->output, result, child->result_bytes, have);
         if (now < 0)
             return false;
@@ -161,7 +164,7 @@ static bool read_result(const struct mmul_child *child, double deadline, void *r
     return true;
 }
 
-// How a child that was reaped ended, or one that had to be killed.
+// Classifies the end of a child; `ended` is false if it had to be killed.
 static enum mmul_child_end end_of(bool ended, int wait_status, int *detail) {
     *detail = 0;
     if (!ended)
@@ -246,7 +249,8 @@ static bool make_pipes(struct pipes *pipes) {
     return pipes->made == 3;
 }
 
-// Closes one end of each that was made: 0 reads, 1 writes; `ours` of stdin writes, of the rest reads.
+// Closes one end of every pipe that was made. End 0 reads and end 1 writes. Our end of stdin is the
+// writing one, of stdout and stderr the reading one.
 static void close_ends(const struct pipes *pipes, bool ours, bool theirs) {
     for (int p = 0; p < pipes->made; p++) {
         int our_end = p == STDIN_FILENO ? 1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Time: the monotonic clock, which no clock adjustment moves, and a short sleep for loops that
-// test something and nap; sums of seconds. No dates, no timers.
+// Seconds of the monotonic clock, which no clock adjustment moves; short sleeps for polling loops;
+// sums of seconds by phase. No dates, no timers.
 #include "base/clock.h"
 
 #include <time.h>
@@ -16,7 +16,7 @@ void mmul_clock_nap(double seconds) {
         return;
     struct timespec pause = {.tv_sec = (time_t)seconds};
     pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
-    (void)nanosleep(&pause, NULL); // a signal may end the nap early: that is the contract
+    (void)nanosleep(&pause, NULL); // a signal may end the nap early, as the contract says
 }
 
 void mmul_stopwatch_enter_at(struct mmul_stopwatch *watch, double *phase, double now) {

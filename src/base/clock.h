@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Seconds on the monotonic clock.
+// Returns seconds on the monotonic clock.
 double mmul_clock_now(void);
 
-// Sleeps; returns early on a signal.
+// Sleeps for `seconds`; returns early on a signal.
 void mmul_clock_nap(double seconds);
 
-// Charges every moment to one of the caller's sums, so that the sums add up to the time that has
-// passed since the first of them was entered. Zeroed, it stands.
+// Charges every moment to one of the caller's sums. The sums add up to the time since the first
+// phase was entered. Initial state: all zero, stopped.
 struct mmul_stopwatch {
-    double *phase; // borrowed: seconds of what goes on now; NULL: it stands
+    double *phase; // borrowed: the sum of the current phase; NULL: stopped
     double since;
 };
 
-// What went on so far ends at `now`, `phase` begins; NULL stops the watch.
+// Ends the current phase at `now` and begins `phase`. NULL stops the watch.
 void mmul_stopwatch_enter_at(struct mmul_stopwatch *watch, double *phase, double now);
 void mmul_stopwatch_enter(struct mmul_stopwatch *watch, double *phase);

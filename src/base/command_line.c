@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As the system has them: also of a program that uses the library, and of a script of Python.
+// Reads /proc/self/cmdline, which also covers programs that use the library and Python scripts.
 #include "base/command_line.h"
 
 #include <stdio.h>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-//
-// The words with which this process was started.
+// The command line of this process.
 #pragma once
 
 #include <stddef.h>
 
-// "mpimatmul mul A.bin B.bin": without the folder of the program and without control characters; of a long one both
-// ends. "": not known.
+// Writes the command line, as in "mpimatmul mul A.bin B.bin": without the folder of the program and
+// without control characters. Shortens a long line in the middle. Writes "" if it is unknown.
 void mmul_command_line(char *command, size_t capacity);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Known prefixes and a number.
+// Recognises paths by known prefixes and a number.
 #include "base/descriptor.h"
 
 #include <fcntl.h>

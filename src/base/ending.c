@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Finds the launcher among the ancestors and waits for its end on a thread. A parent-death signal (PR_SET_PDEATHSIG)
-// would not do: a script may stand between, and the signal comes when the thread of mpirun ends that has started the
-// rank. What a rank leaves behind is not cleaned here.
+// Finds the launcher among the process's ancestors and waits on a thread for its end. A
+// parent-death signal (PR_SET_PDEATHSIG) is not enough: a script may stand between, and the signal
+// also comes when the thread of mpirun that started the rank ends. Files that a rank leaves behind
+// are not removed here.
 #include "base/ending.h"
 
 #include <errno.h>
@@ -20,17 +21,18 @@
 #include "base/clock.h"
 
 static _Atomic bool has_begun;
-static _Atomic int launcher = -1; // a pidfd; -1: none is watched
-static int bell = -1; // an eventfd: time to look for the connection to mpirun; -1: there is none
+static _Atomic int launcher = -1; // a pidfd; -1: no launcher is watched
+static int bell = -1; // an eventfd that asks for a look at the connection to mpirun; -1: none
 static void (*last_call)(void);
 
 struct link {
-    bool is_there, answers; // a connection to mpirun; one of which nothing is sent again
+    // is_there: a connection to mpirun exists. answers: one of them has no retransmissions.
+    bool is_there, answers;
 };
 
-// --------------------------------------------------------------------------------------- the launcher
+// ------------------------------------------------------------------------------------ the launcher
 
-// The parent of a process; 0: none, or the process has ended.
+// Returns the parent of a process, or 0 if it has none or has ended.
 static pid_t parent_of(pid_t pid) {
     char path[64], line[512];
     int parent = 0;
@@ -45,8 +47,8 @@ static pid_t parent_of(pid_t pid) {
     return parent;
 }
 
-// Did the process start with this variable, "NAME=VALUE"? Another user's process cannot be read, and is no script of
-// this job.
+// Returns true if the process started with this environment variable, "NAME=VALUE". The process of
+// another user cannot be read and is no script of this job.
 static bool starts_with(pid_t pid, const char *variable) {
     char path[64], *entry = NULL;
     size_t capacity = 0;
@@ -77,7 +79,7 @@ static int open_process(pid_t pid) {
     return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 }
 
-// A number may have been given to another process between the two looks.
+// Looks twice: a process number may have been reused between the lookup and the open.
 static int open_launcher(void) {
     pid_t found = find_launcher(), again;
     int fd = open_process(found);
@@ -88,10 +90,11 @@ static int open_launcher(void) {
     return fd;
 }
 
-// ----------------------------------------------------------------------------- mpirun on another host
+// -------------------------------------------------------------------------- mpirun on another host
 
-// Does the connection lead to mpirun's port? `uri` is OMPI_MCA_orte_hnp_uri,
-// "NUMBER;tcp://ADDRESS,...:PORT;tcp6://...:PORT". Daemons of more than 64 hosts are connected to each other instead.
+// Returns true if `port` is mpirun's. `uri` is OMPI_MCA_orte_hnp_uri,
+// "NUMBER;tcp://ADDRESS,...:PORT;tcp6://...:PORT". On more than 64 hosts, daemons are connected to
+// each other instead.
 static bool is_port_of(const char *uri, unsigned port) {
     for (const char *at = strstr(uri, "://"); at != NULL; at = strstr(at + 1, "://")) {
         size_t length = strcspn(at, ";");
@@ -103,15 +106,16 @@ static bool is_port_of(const char *uri, unsigned port) {
     return false;
 }
 
-// Looks for connections from this host to mpirun, such as its daemon here has, in /proc/net/tcp. An answer is missing
-// where the kernel has sent something again that mpirun's host has not acknowledged.
+// Searches /proc/net/tcp for connections from this host to mpirun, such as its local daemon has.
+// `answers` stays false if the kernel has retransmitted data that mpirun's host has not
+// acknowledged.
 static void look_in(const char *table, const char *uri, struct link *link) {
     char line[512];
     unsigned port, state, repeats;
     FILE *file = fopen(table, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         enum { ESTABLISHED = 1 };
-        // Number, addresses, state, bytes in queues, timer, repeats.
+        // Fields: number, addresses, state, bytes in queues, timer, retransmissions.
         if (sscanf(line, " %*d: %*[0-9A-F]:%*x %*[0-9A-F]:%x %x %*x:%*x %*x:%*x %x", &port, &state,
                    &repeats) == 3 &&
             state == ESTABLISHED && is_port_of(uri, port)) {
@@ -133,22 +137,22 @@ static struct link find_link(void) {
     return link;
 }
 
-// Seconds of a keep-alive setting of Open MPI, or its default.
+// Returns a keep-alive setting of Open MPI in seconds, or its default.
 static double keepalive(const char *name, double standard) {
     const char *text = getenv(name);
     const double value = text != NULL ? strtod(text, NULL) : 0;
     return value > 0 ? value : standard;
 }
 
-// The time after which Open MPI gives a silent connection up. Its keep-alive rests while anything is unacknowledged:
-// the kernel then goes on for a quarter of an hour.
+// Returns the seconds after which Open MPI gives up a silent connection. Its keep-alive pauses
+// while data is unacknowledged: the kernel then goes on for a quarter of an hour.
 static double patience(void) {
     return keepalive("OMPI_MCA_oob_tcp_keepalive_time", 300) +
            keepalive("OMPI_MCA_oob_tcp_keepalive_intvl", 20) *
                keepalive("OMPI_MCA_oob_tcp_keepalive_probes", 9);
 }
 
-// ------------------------------------------------------------------------------------------ the end
+// ----------------------------------------------------------------------------------------- the end
 
 bool mmul_ending_has_begun(void) {
     struct pollfd ended = {.fd = atomic_load(&launcher), .events = POLLIN};
@@ -159,7 +163,8 @@ void mmul_ending_begin(void) {
     atomic_store(&has_begun, true);
 }
 
-// Has mpirun on another host been lost? It is asked after a SIGCONT of its daemon, and every other second.
+// Returns true if mpirun on another host has been lost. Called after a SIGCONT of the daemon, and
+// every other second.
 static bool is_lost(bool is_rung, double *silent_since) {
     const struct link link = find_link();
     if (link.answers || !link.is_there) {
@@ -188,7 +193,8 @@ static void *wait_for_end(void *unused) {
     return unused;
 }
 
-// A daemon of Open MPI sends its ranks SIGCONT as soon as it has lost mpirun, SIGTERM a second later.
+// A daemon of Open MPI sends its ranks SIGCONT as soon as it loses mpirun, and SIGTERM a second
+// later.
 static void ring(int number) {
     const int errnum = errno;
     const uint64_t one = 1;
@@ -210,7 +216,7 @@ static void watch_connection(void) {
 
 // ------------------------------------------------------------------------------------ explanations
 
-// Written before they are published, and not after: a signal handler reads them.
+// A signal handler reads these. They are written before they are published and never afterwards.
 static struct mmul_ending_note explained;
 static _Atomic bool is_explained;
 static char kept[2][256];
@@ -239,9 +245,10 @@ const char *mmul_ending_kept(void) {
 
 // --------------------------------------------------------------------------------------- the watch
 
-// Without memory for a thread the process ends when Open MPI ends it, and still puts nothing in its place.
+// If the thread cannot be created, the process ends when Open MPI ends it, and still replaces no
+// file.
 void mmul_ending_watch(void (*last)(void)) {
-    enum { STACK_BYTES = 256 << 10 }; // address space may be limited
+    enum { STACK_BYTES = 256 << 10 }; // small, because the address space may be limited
     sigset_t all, before;
     pthread_attr_t small;
     pthread_t thread;
@@ -251,7 +258,7 @@ void mmul_ending_watch(void (*last)(void)) {
     atomic_store(&launcher, open_launcher());
     pthread_attr_setstacksize(&small, STACK_BYTES);
     pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all); // signals are for threads that know what to do with them
+    sigfillset(&all); // this thread handles no signals
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (atomic_load(&launcher) >= 0) {
         watch_connection();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The SIGBUS handler. A handler gets no argument of ours, so what it needs are mutable globals: the
-// ranges and the handler before it. It reads the ranges without a lock; the lock is between those
-// who create and destroy guards. It calls mmap, sigaction and raise and nothing else, which on
-// Linux are single system calls.
+// The SIGBUS handler. A handler gets no argument of ours, so its data are mutable globals: the
+// guarded ranges and the previous handler. The handler reads the ranges without a lock; the lock
+// only orders threads that create and destroy guards. The handler calls only mmap, sigaction and
+// raise, which are single system calls on Linux.
 #include "base/guard.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 enum { GUARDS = 4096 }; // a program may load or save as many tensors
 
-// end 0: unused. Written begin first and end last, cleared end first: what a handler sees between
-// the two is an empty range.
+// end 0 means unused. `begin` is written first and `end` last, and `end` is cleared first: in
+// between, a handler sees an empty range.
 struct mmul_guard {
     _Atomic uintptr_t begin, end;
     _Atomic bool has_failed;
@@ -27,7 +27,7 @@ _Static_assert(ATOMIC_POINTER_LOCK_FREE == 2 && ATOMIC_BOOL_LOCK_FREE == 2,
 static struct mmul_guard guards[GUARDS];
 static int guard_count;           // under the lock
 static bool is_installed;         // under the lock
-static struct sigaction previous; // written while no handler of ours is installed
+static struct sigaction previous; // written while our handler is not installed
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 
 static void lock_guards(void) {
@@ -45,7 +45,7 @@ static void pass_on(int number, siginfo_t *info, void *context) {
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number);
     } else if (info->si_code > 0 || previous.sa_handler == SIG_DFL) {
-        // A real fault comes again when this handler returns; one that was sent is sent again.
+        // A real fault recurs when this handler returns. A signal that was sent is sent again.
         struct sigaction standard = {.sa_handler = SIG_DFL};
         sigaction(number, &standard, NULL);
         if (info->si_code <= 0)
@@ -61,7 +61,8 @@ static void handle_bus_error(int number, siginfo_t *info, void *context) {
         uintptr_t begin = atomic_load(&guards[i].begin), end = atomic_load(&guards[i].end);
         if (address < begin || address >= end)
             continue;
-        // The whole range at once: the numbers are wrong anyway, and then it fails only once.
+        // Replaces the whole range at once: the numbers are wrong anyway, and this way it faults
+        // only once.
         atomic_store(&guards[i].has_failed, true);
         is_replaced =
             mmap((void *)begin, end - begin, PROT_READ | PROT_WRITE,
@@ -112,8 +113,8 @@ void mmul_guard_destroy(struct mmul_guard *guard) {
         return;
     lock_guards();
     atomic_store(&guard->end, 0);
-    // The last one takes our handler away; under a handler that came later it stays: that one may
-    // pass signals on to it.
+    // The last guard removes our handler. A handler that was installed later may pass signals on to
+    // ours, so ours stays then.
     if (--guard_count == 0 && sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
         now.sa_sigaction == handle_bus_error)
         is_installed = sigaction(SIGBUS, &previous, NULL) != 0;

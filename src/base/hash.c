@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// XXH3 of xxHash, in one piece or fed bit by bit. The only file that knows xxHash.
+// XXH3 of xxHash, in one call or in pieces. No other file calls xxHash.
 #include "base/hash.h"
 
-#define XXH_STATIC_LINKING_ONLY // the state's size, so that it lives in counted memory
+#define XXH_STATIC_LINKING_ONLY // exposes the size of the state, so that it lives in counted memory
 #include <xxhash.h>
 
 #include "base/memory.h"

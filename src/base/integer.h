@@ -12,12 +12,12 @@ static inline int64_t mmul_larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-// Groups of at most `by` that hold `count`; both >= 0, `by` > 0.
+// Returns the number of groups of at most `by` that hold `count` items; count >= 0, by > 0.
 static inline int64_t mmul_divide_up(int64_t count, int64_t by) {
     return (count + by - 1) / by;
 }
 
-// The greatest one; of 0 and a count the count.
+// Returns the greatest common divisor; of 0 and a count, the count.
 static inline int64_t mmul_common_divisor(int64_t x, int64_t y) {
     while (y != 0) {
         int64_t rest = x % y;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// JSON and text files by way of jansson and stdio. A text file is written under a temporary name
-// in its folder and renamed, so that a reader never meets half of it; what exists and is no plain
-// file (/dev/null, /dev/stdout, a FIFO) is written to directly, never replaced.
+// JSON and text files through jansson and stdio. A text file is written under a temporary name in
+// its folder and then renamed, so that no reader sees half of it. A path that exists and is not a
+// regular file (/dev/null, /dev/stdout, a FIFO) is written to directly and never replaced.
 #include "base/json.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 static enum mmul_status open_regular(const char *path, FILE **file, struct mmul_error *err) {
     enum mmul_status status;
     struct stat found;
-    // O_NONBLOCK: a FIFO must not make us wait for a writer.
+    // O_NONBLOCK: opening a FIFO must not wait for a writer.
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
@@ -128,11 +128,11 @@ enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_
         mmul_text_fini(&built);
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot format JSON");
     }
-    *text = built.data; // ownership passes on
+    *text = built.data; // ownership passes to the caller
     return MMUL_OK;
 }
 
-// Writes and closes. Returns 0 or errno.
+// Writes the text and closes the descriptor. Returns 0 or errno.
 static int fill(int fd, const char *text) {
     size_t left = strlen(text);
     int errnum = 0;
@@ -154,7 +154,7 @@ static int fill(int fd, const char *text) {
     return errnum;
 }
 
-// Appended where the shell appends, at the place of what was printed before.
+// Writes behind what was printed before. Appends if the shell opened the descriptor for appending.
 static enum mmul_status store_in_descriptor(int descriptor, const char *path, const char *text,
                                             struct mmul_error *err) {
     (void)fflush(stdout);
@@ -181,7 +181,8 @@ static enum mmul_status store_directly(const char *path, const char *text, struc
     return MMUL_OK;
 }
 
-// replaced: of the file that stands there, whose permissions the new one gets; NULL: none.
+// `replaced` describes the existing file at `path`, whose permissions the new file gets; NULL:
+// there is none.
 static enum mmul_status store_renamed(const char *path, const char *part,
                                       const struct stat *replaced, const char *text,
                                       struct mmul_error *err) {
@@ -198,7 +199,7 @@ static enum mmul_status store_renamed(const char *path, const char *part,
         errnum = errno;
     if (errnum == 0 && !is_stopped)
         return MMUL_OK;
-    (void)unlink(part); // the failure that counts is already known
+    (void)unlink(part); // the first failure is already in errnum
     if (errnum == 0)
         return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: the run was stopped", path);
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The median of a handful of measurements. The lower middle, so that the result is always one of
-// them.
+// The median of a few measurements: the lower of two middle ones, so that the result is always a
+// measured value.
 #include "base/median.h"
 
 #include <stdlib.h>

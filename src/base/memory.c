@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The heap of the library: every block carries its size in front of it, so that one counter knows how many bytes are
-// held, which tests compare with zero at the end, and another one the most of them, which they compare with what plans
-// say. Blocks start on 64 bytes, a cache line and the widest vector. The counters are mutable globals; base/guard.c and
-// io/unfinished.c have others, for signal handlers.
-// Nothing here keeps or recycles blocks: that is malloc's work.
+// The heap of the library. Every block carries its size in front, so that one counter holds the
+// live bytes and another their peak. Tests compare the first with zero at the end, and the second
+// with the plan's figures. Blocks start on 64 bytes, a cache line and the widest vector. The
+// counters are mutable globals; base/guard.c and io/unfinished.c have others, for signal handlers.
+// This file keeps and recycles no blocks: malloc does that.
 #include "base/memory.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ enum { ALIGNMENT = 64 };
 #define BLOCK_MARK UINT64_C(0x6d6d756c626c6f63)
 
 struct block {
-    size_t bytes; // with this header
+    size_t bytes; // including this header
     uint64_t mark;
 };
 
@@ -91,12 +91,12 @@ enum mmul_status mmul_allocate_all(const struct mmul_wanted *wanted, size_t coun
             memory = mmul_allocate(w->count, w->bytes_each, what, err);
             status = memory != NULL ? MMUL_OK : err->status;
         }
-        memcpy(w->pointer, &memory, sizeof memory); // whatever it points to
+        memcpy(w->pointer, &memory, sizeof memory); // the type of the target is unknown here
     }
     return status;
 }
 
-// The block ceases to exist for the counter; returns its beginning.
+// Removes the block from the count and returns its beginning.
 static struct block *write_off(void *memory) {
     struct block *block = (struct block *)((char *)memory - ALIGNMENT);
     assert(block->mark == BLOCK_MARK);
@@ -115,7 +115,7 @@ void mmul_abandon(void *memory) {
         return;
     struct block *block = write_off(memory);
 #ifdef __SANITIZE_ADDRESS__
-    __lsan_ignore_object(block); // a leak on purpose
+    __lsan_ignore_object(block); // a deliberate leak
 #endif
     (void)block;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One rule for all of them; what the fields mean is their readers' business.
+// One rule for all option structs. The fields are interpreted by their readers.
 #include "base/options.h"
 
 #include <string.h>

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-//
-// Structs of options as they come from a caller that may have been compiled with another version of
-// the public headers: each begins with its size (mpimatmul_local.h says the rule), new fields come
-// at the end, and 0 in a field is what was done before it was there.
+// Option structs from a caller that may be compiled with another version of the public headers.
+// Each struct begins with its size (mpimatmul_local.h states the rule). New fields come at the end,
+// and 0 in a field means the behaviour from before the field existed.
 #pragma once
 
 #include "mpimatmul_local.h"
 
-// `mine` (bytes of it) gets a copy of `given`, fields that the caller's version lacks being 0, and its
-// own size. `name` is for the error. Fails with MMUL_ERR_USAGE: the caller's struct is larger, or too
-// small to be one; `mine` is all zeros then.
+// Copies `given` to `mine` (`bytes` long) and sets its size. Fields that the caller's version lacks
+// are 0. `name` is for the error. Fails with MMUL_ERR_USAGE if the caller's struct is larger, or
+// too small to be one; `mine` is all zeros then.
 enum mmul_status mmul_options_take(const void *given, size_t bytes, const char *name, void *mine,
                                    struct mmul_error *err);
 

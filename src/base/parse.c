@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Text to numbers and back, for options, environment and files: the whole text or nothing, no
-// blanks, no "nan", no "inf", no hexadecimal; and the nearest known word for a mistyped one.
+// Conversion between text and numbers for options, environment and files. A text is valid as a
+// whole or not at all: no blanks, no "nan", no "inf", no hexadecimal. Also finds the nearest known
+// word for a mistyped one.
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -56,8 +57,8 @@ static bool unit_bytes(const char *unit, double *bytes) {
     return false;
 }
 
-// "1.5GiB": digits, perhaps a fraction, then a unit. 2^53 bytes and more lose their last digits,
-// which no machine notices.
+// Parses sizes such as "1.5GiB": digits, an optional fraction, then a unit. From 2^53 bytes on, the
+// last digits are lost, which matters on no machine.
 enum mmul_status mmul_parse_size(const char *text, const char *what, int64_t *bytes,
                                  struct mmul_error *err) {
     char number[32];
@@ -97,8 +98,8 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-// Optimal string alignment: inserting, deleting, replacing a letter or swapping two neighbours
-// costs 1. Three rolling rows are enough, the third for the swap.
+// Optimal string alignment distance: inserting, deleting or replacing a letter, or swapping two
+// neighbours, costs 1. Three rolling rows are enough; the third is for the swap.
 static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     int rows[3][WORD_MAX + 1];
     for (size_t j = 0; j <= b_length; j++)

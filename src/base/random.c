@@ -10,8 +10,8 @@ uint64_t mmul_random_seed(void) {
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
         return seed;
-    // No system source: time and process differ between calls and processes, which is all that is
-    // promised.
+    // Fallback without a system source: time and process id differ between calls and processes. The
+    // contract promises no more.
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
     seed = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;

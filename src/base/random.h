@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-// The number at `position` (from 0) of the sequence of `seed`.
+// Returns the number at `position` (from 0) of the sequence of `seed`.
 static inline uint64_t mmul_random_at(uint64_t seed, uint64_t position) {
     uint64_t z = seed + (position + 1) * UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -13,8 +13,9 @@ static inline uint64_t mmul_random_at(uint64_t seed, uint64_t position) {
     return z ^ (z >> 31);
 }
 
-// A seed from the system, different at each call.
+// Returns a seed from the system, different at each call.
 uint64_t mmul_random_seed(void);
 
-// Of a check: the one that is given, or, for 0, one from the system that a report's number and a command line hold.
+// Returns the seed of a check: `given`, or for 0 one from the system. Seeds from the system are
+// nonzero and have at most 32 bits, so that a number in a report and a command line can hold them.
 uint64_t mmul_random_check_seed(uint64_t given);

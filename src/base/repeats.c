@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds them by comparing the list with itself, shifted by each length; prints nothing.
+// Finds repeated blocks by comparing the list with itself, shifted by each length. Prints nothing.
 #include "base/repeats.h"
 
 #include "base/memory.h"
@@ -10,9 +10,9 @@ static int saved(const struct mmul_repeat *r) {
     return r->length * (r->times - 1);
 }
 
-// Of each entry the block of that length, where it saves more than those that were found before.
+// Records blocks of this length at each entry where they save more lines than those found before.
 static void find_length(const uint64_t *marks, int count, int length, struct mmul_repeat *repeats) {
-    int alike = 0; // entries from i on that stand again `length` behind
+    int alike = 0; // consecutive entries from i on that equal the entry `length` later
     for (int i = count - length - 1; i >= 0; i--) {
         alike = marks[i] == marks[i + length] ? alike + 1 : 0;
         const struct mmul_repeat found = {.length = length, .times = alike / length + 1};
@@ -22,7 +22,7 @@ static void find_length(const uint64_t *marks, int count, int length, struct mmu
     }
 }
 
-// The fewest lines, nearly: a block is not taken where one that begins later leaves out more.
+// Chooses nearly the fewest lines. Rejects a block if one that begins later saves more.
 static void choose(int count, struct mmul_repeat *repeats) {
     for (int i = count - 1; i >= 0; i--) {
         struct mmul_repeat *r = &repeats[i];

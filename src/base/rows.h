@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Rows in memory: of so many bytes each, the first bytes of two of them so many bytes apart.
+// Copies of rows in memory: `row_bytes` each, with the starts of consecutive rows `step` bytes
+// apart.
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-// Rows that follow each other on both sides are copied as one. Neither side may be NULL, nor may they overlap.
+// Copies adjacent rows as one. Neither side may be NULL, and the sides must not overlap.
 static inline void mmul_copy_rows(const void *from, int64_t from_step, void *to, int64_t to_step,
                                   int64_t rows, int64_t row_bytes) {
     if (from_step == row_bytes && to_step == row_bytes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Writes failures down. The text is formatted aside first, so that a caller may quote the text of
-// the very error it overwrites, and control characters (a file name may hold any byte) become '?',
-// so that one failure stays one line. It prints nothing: only the program does.
+// Writes failures into struct mmul_error. The text is formatted in a separate buffer first, so that
+// a caller may quote the text of the error it overwrites. Control characters (a file name may hold
+// any byte) become '?', so that a failure stays one line. Prints nothing: only the program prints.
 #include "base/status.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ enum mmul_status mmul_fail(struct mmul_error *err, enum mmul_status status, cons
     return status;
 }
 
-// Also of memory that processes share, which is a file.
+// Applies to shared memory as well, because that is a file.
 static bool is_limit_of_files(int errnum, int64_t *bytes) {
     struct rlimit limit;
     if (errnum != EFBIG || getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Growing text, and tables with aligned columns for people. Texts live in counted memory. The
-// table counts code points, not bytes, so that a name with accents does not bend its column;
-// double-width characters are not known to it.
+// Growing text, and tables with aligned columns for people. Texts live in counted memory. A table
+// counts code points, not bytes, so that a name with accents keeps its column aligned. Double-width
+// characters are not supported.
 #include "base/text.h"
 
 #include <limits.h>
@@ -116,7 +116,7 @@ static int display_width(const char *cell, size_t length) {
     return width;
 }
 
-// A number, perhaps with a unit behind it ("12", "-0.5", "3 %", "1.5 GiB").
+// Returns true for a number, optionally with a unit behind it ("12", "-0.5", "3 %", "1.5 GiB").
 static bool is_number(const char *cell, size_t length) {
     char copy[48];
     if (length == 0 || length >= sizeof copy)
@@ -166,7 +166,7 @@ static void measure(const char *tabbed, struct column *columns) {
     }
 }
 
-// So many code points of a text, in bytes.
+// Returns the bytes of the first `count` code points.
 static size_t skip(const char *text, int count) {
     size_t bytes = 0;
     for (; count > 0; count--)
@@ -180,7 +180,7 @@ static void print_cell(const struct column *column, const char *cell, size_t len
                        FILE *stream) {
     const int width = display_width(cell, length), padding = column->width - width;
     const bool right = column->numeric && column->has_number;
-    if (padding < 0) { // of what is too long both ends
+    if (padding < 0) { // keeps both ends of a cell that is too long
         const int head = (column->width - 2) / 2, tail = column->width - 2 - head;
         const size_t end = skip(cell, width - tail);
         fprintf(stream, "%.*s..%.*s", (int)skip(cell, head), cell, (int)(length - end), cell + end);
@@ -191,7 +191,7 @@ static void print_cell(const struct column *column, const char *cell, size_t len
         fprintf(stream, "%*s", (right || padding < 0 ? 0 : padding) + 2, "");
 }
 
-// Takes from the widest of the columns that are not of numbers, one by one.
+// Shrinks the widest column without numbers, one character at a time.
 static void narrow(struct column columns[COLUMNS_MAX], int most) {
     enum { LEAST = 8 };
     int total = -2;

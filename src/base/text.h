@@ -6,10 +6,10 @@
 
 #include "mpimatmul_local.h"
 
-// Starts as {0}; released with mmul_text_fini. When memory runs out it keeps what it has and
-// `failed` is set.
+// Starts as {0} and is released with mmul_text_fini. If memory runs out, the text keeps its content
+// and `failed` is set.
 struct mmul_text {
-    char *data; // "" when empty: use mmul_text_get
+    char *data; // NULL when empty: use mmul_text_get
     size_t length, capacity;
     bool failed;
 };
@@ -20,24 +20,24 @@ void mmul_text_add_list(struct mmul_text *text, const char *format, va_list argu
 const char *mmul_text_get(const struct mmul_text *text);
 void mmul_text_fini(struct mmul_text *text);
 
-// Appends the name of a file beside `path`: `path` and `suffix`. Where the file's own name would be
-// longer than file systems take (255 bytes), it is cut and a checksum of all of it stands for the
-// rest, so that different paths stay different.
+// Appends `path` and `suffix`: the name of a file beside `path`. If the file's own name would
+// exceed the limit of file systems (255 bytes), it is cut and a checksum of all of it replaces the
+// rest. Different paths therefore stay different.
 void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *suffix);
 
-// Copies at most `capacity - 1` bytes and terminates; the tail is cut.
+// Copies at most `capacity - 1` bytes and terminates. Cuts the tail.
 void mmul_text_copy(char *target, size_t capacity, const char *source);
 
-// The same, but of what is too long the beginning and the end stay, with ".." between, so that two that differ at
-// either still do. capacity: at least 8.
+// Like mmul_text_copy, but keeps the beginning and the end of a long text with ".." between. Two texts that
+// differ at either end still differ. capacity: at least 8.
 void mmul_text_copy_ends(char *target, size_t capacity, const char *source);
 
-// Prints rows of cells ('\t' between cells, '\n' after each row) with columns aligned, two blanks
-// between; the first row is the heading. Columns whose cells below the heading all look like
-// numbers are right-aligned.
+// Prints rows of cells ('\t' between cells, '\n' after each row) with aligned columns, two blanks
+// between them. The first row is the heading. A column is right-aligned if all its cells below the
+// heading look like numbers.
 void mmul_text_print_table(const char *tabbed, FILE *stream);
 
-// The same in lines of at most `most` columns, as long as those of numbers leave room: of the widest other cells the
-// beginning and the end stay, with ".." between.
-enum { MMUL_TABLE_COLUMNS = 120 }; // of tables that are so
+// Prints the table in lines of at most `most` columns, provided the columns of numbers leave room. The
+// widest other cells keep their beginning and end, with ".." between.
+enum { MMUL_TABLE_COLUMNS = 120 }; // the usual limit for such tables
 void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream);
