@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
 //
-// What the kernels of all operations but products begin with; their text comes behind this one.
+// Common part of all kernels except products. The host puts this text before each map_*.cl.
 //
-//   element (i, j) of operand x = x[x_at.x + i * x_at.y + j * x_at.z], or x_number where x_at.w is not 0
+//   element (i, j) of operand x = x[x_at.x + i * x_at.y + j * x_at.z], or x_number if x_at.w != 0
 //   element (i, j) of the result = result[result_at.x + i * result_at.y + j]
 //
-// Storage: float32; steps may be any, 0 where something repeats. Indices are 32-bit: a buffer has fewer than
-// 2^31 elements.
-// Work: every group has GROUP work-items, and a kernel does not care how many of them run side by side.
-// All kernels have the same arguments, so that the host sets them in one way (device/opencl_map.c):
-//   rows, cols          of the block of the result (reductions: results, elements of each)
-//   x, y, z, m,         operands and where they lie; one that there is not is never read
+// Storage: float32 with any steps; a step of 0 repeats elements. Indices are 32-bit: a buffer has
+// fewer than 2^31 elements.
+// Work: every group has GROUP work-items. A kernel makes no assumption about how many run in
+// lockstep.
+// All kernels have the same arguments, so that device/opencl_map.c sets them in one way:
+//   rows, cols          shape of the result block (reductions: results, elements of each)
+//   x, y, z, m,         operands and their positions; a missing operand is never read
 //   fifth, sixth
-//   whole, real         what an operation needs beside, written at each of them
-//   carried, carrying   sums of what is written, see CARRY
-// No double, no half, no atomics, nothing beyond OpenCL C 1.1.
-// Tunables: none; GROUP is 64, which every GPU has.
+//   whole, real         further parameters, documented at each operation
+//   carried, carrying   checksums of the written elements, see CARRY
+// Needs no double, no half, no atomics, and nothing beyond OpenCL C 1.1.
+// Tunables: none. GROUP is 64, a size that every GPU supports.
 
 #define GROUP 64
 
@@ -34,9 +35,10 @@
 #define OPERAND(o, i, j) element(o, o##_at, o##_number, i, j)
 #define RESULT(i, j)     result[result_at.x + (i)*result_at.y + (j)]
 
-// What a work-item writes, it adds up: bits times 2 index + 1, the index being that of the element among all that
-// the call writes. CARRY begins a kernel's body, WRITE takes the place of an assignment, CARRY_END ends it, in all
-// work-items: with carrying.x their sum goes to place carrying.z + group of `carried`.
+// Checksum of written elements: each work-item adds bits * (2 index + 1), where index is the
+// element's position among all elements that the call writes. CARRY begins a kernel's body, WRITE
+// replaces an assignment, and CARRY_END ends the body in all work-items. If carrying.x is set, the
+// group's sum goes to carried[carrying.z + group].
 #define CARRY        \
     uint carry = 0u; \
     __local uint carries[GROUP];
@@ -65,7 +67,7 @@ float element(__global const float *data, const uint4 at, const float number, co
     return at.w != 0u ? number : data[at.x + i * at.y + j * at.z];
 }
 
-// NaN of either goes on.
+// Propagates a NaN of either argument.
 float larger(const float x, const float y) {
     return x >= y || isnan(x) ? x : y;
 }
@@ -74,7 +76,8 @@ float smaller(const float x, const float y) {
     return x <= y || isnan(x) ? x : y;
 }
 
-// Elements of row i that count: all, or with `causal` those up to a diagonal; row 0 counts `first` of them.
+// Returns the number of elements of row i that take part: all, or with `causal` those up to a
+// diagonal. In row 0 they are `first`.
 uint counted(const int causal, const int first, const uint i, const uint all) {
     const int until = first + (int)i;
     return causal == 0 || until >= (int)all ? all : until > 0 ? (uint)until : 0u;

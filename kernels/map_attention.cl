@@ -2,23 +2,26 @@
 //
 // result = softmax(real.x x y^T + m) z: x are the queries, y the keys, z their values, m the mask.
 //
-// whole: columns of x and y, causal, keys that row 0 counts, keys; m_at.w = 2: there is no mask.
-// Storage: as map.cl says; the matrix of scores is never there, but a tile of it in local memory.
-// Work: group (g, h) has QUERIES rows of the result from g QUERIES on and DEPTH columns from h DEPTH on, of which
-// each work-item keeps 2 x 8 in registers. It goes over the keys, KEYS at a time: their scores, in parts of DEPTH
-// columns of x and y; then, with 4 work-items per row, the largest so far, by which what was added up before is
-// scaled; then the values. Local memory: 15 KiB.
-// A row is zeros if no key counts, or if each score is -inf: the sum of its weights is 0 then.
-// Tunables: none; the three sizes are what GROUP work-items make 2 x 4 scores and 2 x 8 results each of.
-// Must equal: make_attention (device/reference_map.c).
-// Built for one kernel at a time, which is defined in front of the text (device/opencl_map.c).
+// whole: columns of x and y; causal; keys that take part in row 0; keys. m_at.w = 2: there is no
+// mask. Storage: as in map.cl. The matrix of scores never exists as a whole, only a tile of it in
+// local memory. Work: group (g, h) computes QUERIES rows of the result from g QUERIES on and DEPTH
+// columns from h DEPTH on. Each work-item keeps 2 x 8 results in registers. The group loops over
+// the keys, KEYS at a time:
+//   1. scores of the tile, in parts of DEPTH columns of x and y
+//   2. with 4 work-items per row, the largest score so far, which rescales earlier sums
+//   3. weighted values
+// Local memory: 15 KiB. A row is zeros if no key takes part, or if each score is -inf: the sum of
+// its weights is 0 then. Tunables: none. The three sizes give each of GROUP work-items 2 x 4 scores
+// and 2 x 8 results. Must equal: make_attention (device/reference_map.c). Each build contains one
+// kernel, selected by a macro defined before this text (device/opencl_map.c).
 
 #define QUERIES 16u
 #define KEYS    32u
 #define DEPTH   64u
 #define SHARE   (GROUP / QUERIES) // work-items of a row
 
-// The next rows of an operand, DEPTH columns from `col` on; what is outside is not read later.
+// Loads the next rows of an operand, DEPTH columns from `col` on. Elements outside are zero and not
+// used later.
 #define FILL(tile, size, o, first, end, col, col_end)              \
     for (uint t = get_local_id(0); t < (size)*DEPTH; t += GROUP) { \
         const uint r = t / DEPTH, c = t % DEPTH;                   \
@@ -28,7 +31,7 @@
             tile[r][c] = 0.0f;                                     \
     }
 
-// Of DEPTH columns, or what is left of them; this work-item's 2 x 4 scores.
+// Adds `depth` (at most DEPTH) columns to this work-item's 2 x 4 scores.
 void add_products(float products[2][4], __local const float (*queries)[DEPTH + 1],
                   __local const float (*tile)[DEPTH + 1], const uint depth) {
     const uint tx = get_local_id(0) % 8, ty = get_local_id(0) / 8;
@@ -38,8 +41,9 @@ void add_products(float products[2][4], __local const float (*queries)[DEPTH + 1
                 products[a][b] += queries[2 * ty + a][d] * tile[tx + 8 * b][d];
 }
 
-// Of a row's `count` scores this work-item makes its share into weights, by the largest so far of all of the row, and
-// adds them to its sum. By how much what was added up before is to be scaled.
+// Converts this work-item's share of a row's `count` scores into weights, relative to the row's
+// largest score so far, and adds them to its sum. Returns the factor by which earlier sums must be
+// scaled.
 float weigh(__local float *scores, const uint count, float *most, float *sum,
             __local float *scratch) {
     const uint id = get_local_id(0), first = id / SHARE * SHARE;
@@ -60,7 +64,7 @@ float weigh(__local float *scores, const uint count, float *most, float *sum,
     return scale;
 }
 
-// This work-item's 2 x 8 results.
+// Updates this work-item's 2 x 8 results.
 void add_values(float sums[2][8], __local const float (*weights)[KEYS + 1], const uint counts[2],
                 __local const float *scales, __local const float (*tile)[DEPTH + 1]) {
     const uint tx = get_local_id(0) % 8, ty = get_local_id(0) / 8;
@@ -74,7 +78,7 @@ void add_values(float sums[2][8], __local const float (*weights)[KEYS + 1], cons
     }
 }
 
-// Keys from `key` on of which row i of the block counts so many.
+// The number of keys from `key` on that take part in row i, at most KEYS.
 #define COUNTED(i) min(KEYS, max(counted(whole.y, whole.z, min(i, last), keys), key) - key)
 
 #ifdef ATTENTION
@@ -131,14 +135,19 @@ MAP_KERNEL(map_attention) {
 
 // --------------------------------------------------------------------------------------- gradients
 //
-// attention_sums (q, k, y, dy, mask): of every row of scores log(sum(exp)), of y and dy the sum of products. The log of
-// a sum of 0 is kept as +inf, so that each power below is 0.
-// attention_backward_* (q, k, v, dy, sums, mask): row r of the result, query or (of k, v) key, by all others, KEYS at a
-// time: powers exp(score - sums 0), times dy v^T - sums 1 where they are slopes, times rows of the others.
-// whole: columns of q and k; of v; others that row 0 counts or, of k and v, the first one that counts it; others.
+// attention_sums (q, k, y, dy, mask): for every row, log(sum(exp)) of its scores and the sum of
+// products of y and dy. The log of a sum of 0 is stored as +inf, so that each exponential below is
+// 0.
+//
+// attention_backward_* (q, k, v, dy, sums, mask): row r of the result is a query, or for k and v a
+// key. It loops over all others (keys or queries), KEYS at a time: the exponentials exp(score -
+// sums 0), multiplied by (dy v^T - sums 1) if slopes are wanted, multiplied by rows of the others.
+//
+// whole: columns of q and k; columns of v; others that take part in row 0, or for k and v the first
+// other that row 0 takes part in; number of others.
 // Must equal: attention_sums, attend_backward (device/reference_map.c).
 
-// Adds x y^T of the group's rows and the next others, which have `depth` columns.
+// Adds x y^T for the group's rows and the next others, which have `depth` columns.
 #define ADD_ALL_PRODUCTS(products, x, y, depth)                         \
     for (uint col = 0; col < (depth); col += DEPTH) {                   \
         FILL(queries, QUERIES, x, first, rows, col, depth)              \
@@ -193,7 +202,7 @@ MAP_KERNEL(map_attention_sums) {
 }
 #endif
 
-// This work-item's 2 x 4 scores of rows of the result by others become powers, or slopes.
+// Computes this work-item's 2 x 4 scores of result rows by others, as exponentials or slopes.
 #define MAKE_SLOPES(own, own_value, by_other, other_value, BY_KEY, ARE_SLOPES)                \
     {                                                                                         \
         float products[2][4] = {{0.0f}}, slopes[2][4] = {{0.0f}};                             \
@@ -217,7 +226,7 @@ MAP_KERNEL(map_attention_sums) {
             }                                                                                 \
     }
 
-// Those times rows of `added`.
+// Multiplies them by rows of `added` and writes the sums.
 #define GO_THROUGH(own, own_value, by_other, other_value, added, BY_KEY, ARE_SLOPES, factor) \
     CARRY                                                                                    \
     LOCALS                                                                                   \
@@ -261,7 +270,7 @@ MAP_KERNEL(map_attention_backward_mask) {
     const uint left = get_group_id(1) * DEPTH;
     for (uint other = left; other < min(left + DEPTH, cols); other += KEYS) {
         MAKE_SLOPES(x, m, y, z, false, true)
-        for (uint a = 0; a < 2; a++) // each its own
+        for (uint a = 0; a < 2; a++) // each work-item writes its own scores
             for (uint b = 0; b < 4; b++)
                 if (first + 2 * ty + a <= last && other + tx + 8 * b < cols)
                     WRITE(first + 2 * ty + a, other + tx + 8 * b, scores[2 * ty + a][tx + 8 * b])

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// Operations element by element, copies, and rows that are looked up.
+// Operations element by element, copies, and table look-ups.
 //
-//   result(i, j) = f(x(i, j), y(i, j), z(i, j))          map_NAME, as many operands as it has
+//   result(i, j) = f(x(i, j), y(i, j), z(i, j))          map_NAME, with the operation's operands
 //   result(i, j) = x(y(0, i), j)                          map_take
 //
-// Storage: as map.cl says. Work: one work-item per element, row by row; the surplus of the last group has
-// nothing to do. map_copy_turned is map_copy for an operand whose columns are far apart and whose rows are not: a
-// group takes a square of TILE x TILE through local memory, so that it reads along the rows and writes along the
-// columns. Group (g, h) has columns [g TILE, ..) and rows [h TILE, ..).
-// Accuracy: that of OpenCL's own functions; sums of opposite sign are written so that nothing cancels.
+// Storage: as in map.cl. Work: one work-item per element, row by row; surplus work-items of the
+// last group do nothing. map_copy_turned is map_copy for an operand with distant columns and
+// adjacent rows: a group moves a square of TILE x TILE through local memory, so that it reads along
+// the rows and writes along the columns. Group (g, h) has columns [g TILE, ..) and rows [h TILE,
+// ..).
+// Accuracy: that of OpenCL's own functions. Sums of opposite signs are rewritten to avoid
+// cancellation.
 // Tunables: TILE, 16; GROUP is a multiple of it.
 // Must equal: make_elements, look_up (device/reference_map.c).
 
@@ -39,7 +41,8 @@ float sigmoid(const float a) {
     return 1.0f / (1.0f + exp(-a));
 }
 
-// a, or the lowest number where a is -infinity: the limit of a times a function that goes to 0 there is 0.
+// Returns a, or the lowest float for -infinity: the limit of a times a function that goes to 0
+// there is 0.
 float finite_below(const float a) {
     return a < -FLT_MAX ? -FLT_MAX : a;
 }
@@ -54,7 +57,7 @@ float gelu_tanh(const float a) {
     return finite_below(a) * sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
 }
 
-// Derivatives: 0 or 1 far from 0, infinities included.
+// Clamps the argument of derivatives: they are 0 or 1 far from 0, infinities included.
 float slope_range(const float a) {
     return a > 1000.0f ? 1000.0f : a < -1000.0f ? -1000.0f : a;
 }
@@ -69,7 +72,7 @@ float gelu_slope(const float x) {
     return 0.5f * erfc(-a * 0.70710678f) + a * 0.39894228f * exp(-0.5f * a * a);
 }
 
-// Of u: 2 sqrt(2 / pi) (1 + 3 0.044715 a^2)
+// Derivative of 2 u by a: 2 sqrt(2 / pi) (1 + 3 0.044715 a^2)
 float gelu_tanh_slope(const float x) {
     const float a = slope_range(x), s = sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
     return s * (1.0f + a * (1.0f - s) * (1.5957691f + 0.21406445f * a * a));
@@ -147,7 +150,7 @@ MAP_KERNEL(map_take) {
 
 MAP_KERNEL(map_copy_turned) {
     CARRY
-    __local float tile[TILE][TILE + 1]; // one more: columns of it lie in different banks
+    __local float tile[TILE][TILE + 1]; // the extra column spreads a column over different banks
     const uint left = get_group_id(0) * TILE, top = get_group_id(1) * TILE;
     const uint id = get_local_id(0), along = id % TILE;
     for (uint across = id / TILE; across < TILE; across += GROUP / TILE)

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// Sums and extremes along an axis, as one reading of the operand, and sums of rows with one index.
+// Sums and extremes along an axis in one pass over the operand, and sums of rows with equal index.
 //
-//   result[result_at.x + slab * rows + o * result_at.y] = combine of x(o, p) over the slab's p, / real.x
+//   result[result_at.x + slab * rows + o * result_at.y] =
+//       combine of x(o, p) over the slab's p, / real.x
 //
-// for each of `rows` results o, over p in [0, cols), which is cut into slabs of whole.y; x_at has the steps from
-// result to result and along the axis. Where there are several slabs their results, one row each, are reduced
-// again by the same kernel.
+// for each of `rows` results o. The range [0, cols) of p is cut into slabs of whole.y. x_at has the
+// steps from result to result and along the axis. With several slabs, each writes a row of partial
+// results, and the same kernel then reduces these.
 //
-//   map_sum_at: result(i, j) = sum of x(p, j) over the p of [0, whole.y) with y(p, 0) = whole.x + i, in their
-//   order: one work-item per column.
-// Work: a group has whole.x neighbouring results (a power of 2), its work-items next to each other take
-// neighbouring results, GROUP / whole.x of them share one; group (g, s): results from g whole.x on, slab s.
-// Sums are added up in runs of RUN elements, so that long ones stay accurate.
+//   map_sum_at: result(i, j) = sum of x(p, j) over the p of [0, whole.y) with y(p, 0) =
+//   whole.x + i, in increasing p; one work-item per column
+//
+// Work: a group has whole.x neighbouring results (a power of 2). Neighbouring work-items take
+// neighbouring results, and GROUP / whole.x work-items share one. Group (g, s): results from g
+// whole.x on, slab s. Sums run over RUN elements at a time, so that long ones stay accurate.
 // Tunables: RUN, 32. Must equal: make_reductions (device/reference_map.c).
 
 #define RUN 32u

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: MIT
 //
-// Operations row by row: softmax, norms, topk, argmax, rope, sums so far, losses, and their gradients.
+// Operations row by row: softmax, norms, topk, argmax, rope, prefix sums, losses, and their
+// gradients.
 //
-//   map_softmax      exp(x - max) / sum of these           whole: columns of x, causal, columns of row 0
-//   map_rms_norm     x / sqrt(mean(x^2) + real.x) y         whole.x: columns; whole.w: bit 0: y is there
-//   map_layer_norm   (x - mean) / sqrt(variance + real.x) y + z; bit 1: z is there
+//   map_softmax      exp(x - max) / sum of these    whole: columns of x, causal, columns of row 0
+//   map_rms_norm     x / sqrt(mean(x^2) + real.x) y    whole.x: columns; whole.w bit 0: y exists
+//   map_layer_norm   (x - mean) / sqrt(variance + real.x) y + z; whole.w bit 1: z exists
 //   map_normalize    x / max(|x|, 1e-12)
-//   map_topk         the whole.y largest, then their columns; map_topk_many: the same
-//   map_argmax       the column of the largest
-//   map_argmin       of the smallest
-//   map_sort         all in order, NaN behind all; whole.y: falling
-//   map_argsort      their columns, of equal elements the lower one first
+//   map_topk         the whole.y largest, then their columns; map_topk_many: for large whole.y
+//   map_argmax       column of the largest element
+//   map_argmin       column of the smallest element
+//   map_sort         sorted row, NaN last; whole.y: descending
+//   map_argsort      columns of the sorted row; of equal elements the lower column first
 //   map_cumsum       sums of all elements up to this one
 //   map_one_hot      1 in column x(i, 0)
 //   map_cross_entropy           log sum exp(x) - x(i, y(i, 0))
 //   map_cross_entropy_backward  (softmax(x) - 1 in column y(i, 0)) z(i, 0)
 //   map_sort_backward           element y(i, j) of row i of x
-//   map_softmax_backward        x (y - sum(x y)): x is the softmax
-//   map_rms_norm_backward, map_layer_norm_backward   f (g - mean(g) - n mean(g n)), g = y z; n, f of x as above
-//   map_rope         pairs of columns turned by (whole.y + i) m[p] / 2^64 of a circle; whole.z: interleaved
+//   map_softmax_backward        x (y - sum(x y)); x is the softmax
+//   map_rms_norm_backward,
+//   map_layer_norm_backward     f (g - mean(g) - n mean(g n)), g = y z; n, f of x as above
+//   map_rope         pairs of columns rotated by (whole.y + i) m[p] / 2^64 of a circle;
+//                    whole.z: interleaved
 //
-// Storage: as map.cl says; m of rope holds a number of 64 bits per pair.
-// Work: one group per row, whose work-items read neighbouring columns; rope: one work-item per pair.
-// Sums are those of GROUP parts, which are added up as a tree.
-// Tunables: none. Must equal: make_rows (device/reference_map.c).
+// Storage: as in map.cl; m of rope holds one 64-bit number per pair. Work: one group per row, with
+// work-items reading neighbouring columns; rope: one work-item per pair. A sum is computed in GROUP
+// parts, which are added as a tree. Tunables: none. Must equal: make_rows (device/reference_map.c).
 
 #define GROUP_COMBINED(name, combine)                                \
     float name(const float mine, __local float *scratch) {           \
@@ -45,8 +47,9 @@
 GROUP_COMBINED(group_sum, a + b)
 GROUP_COMBINED(group_most, larger(a, b))
 
-// One reading of the row for the largest and the sum that goes with it: a larger one that is found scales the
-// sum so far. What has only seen -inf has no sum; then the quotient is NaN, as it must be.
+// Computes the largest element and its sum of exponentials in one pass: a new largest element
+// rescales the sum so far. A work-item that has seen only -inf has no sum; for a whole row of -inf
+// the quotient is NaN, as required.
 MAP_KERNEL(map_softmax) {
     CARRY
     __local float scratch[GROUP];
@@ -69,8 +72,8 @@ MAP_KERNEL(map_softmax) {
     CARRY_END
 }
 
-// The sum of the squares of a row, of which each is times scale^2; scale is less than 1 where the sum would not
-// be a number otherwise.
+// Computes the sum of the squares of a row, each multiplied by scale^2. scale is below 1 only if
+// the sum would overflow otherwise.
 #define SQUARES(squares, scale)                         \
     float squares = 0.0f, scale = 1.0f;                 \
     for (uint j = id; j < cols; j += GROUP)             \
@@ -109,8 +112,8 @@ MAP_KERNEL(map_normalize) {
     CARRY_END
 }
 
-// What the mean lacks of the true one is the mean of what is left, and is taken off as well; squares beyond float are
-// those of smaller numbers, as in SQUARES.
+// The rounding error of the mean equals the mean of the deviations and is subtracted as well.
+// Squares that overflow float are computed from scaled numbers, as in SQUARES.
 #define MOMENTS(mean, rest, factor, scale)                            \
     float sum = 0.0f, squares = 0.0f;                                 \
     for (uint j = id; j < cols; j += GROUP)                           \
@@ -153,9 +156,9 @@ MAP_KERNEL(map_layer_norm) {
 // ------------------------------------------------------------------------------------- in order
 
 #define NONE   0xffffffffu
-#define DIGITS 16u // values of a digit of four bits
+#define DIGITS 16u // values of a four-bit digit
 
-// The larger first, NaN before all, then the lower column; nothing comes last.
+// Orders larger values first, NaN before all, then lower columns. NONE comes last.
 bool comes_before(const float a, const uint j, const float b, const uint l) {
     if (j == NONE || l == NONE)
         return j != NONE;
@@ -164,7 +167,7 @@ bool comes_before(const float a, const uint j, const float b, const uint l) {
     return a > b || (a == b && j < l);
 }
 
-// The first of all of the group's, at place 0 of both.
+// Reduces the group's candidates; the first in order ends at place 0 of both arrays.
 void find_first(const float mine, const uint column, __local float *values, __local uint *columns) {
     const uint id = get_local_id(0);
     values[id] = mine;
@@ -193,20 +196,22 @@ void find_first(const float mine, const uint column, __local float *values, __lo
         }                                                                          \
     }
 
-// Larger for what comes before: NaN, then falling values; zeros of either sign are one value.
+// Maps a float to bits that are larger for earlier places: NaN first, then falling values. Zeros of
+// either sign are equal.
 uint bits_in_order(const float a) {
     const uint bits = as_uint(a == 0.0f ? 0.0f : a);
     return isnan(a) ? 0xffffffffu : bits >> 31 != 0u ? ~bits : bits | 0x80000000u;
 }
 
-// The p-th pair of places of a step of Batcher's bitonic sort, whose merges begin with a look at a block from both of
-// its ends, so that all exchanges have one direction and nothing moves that would be behind the last place.
+// Returns the p-th pair of places in a step of Batcher's bitonic sort. The first step of a merge
+// compares a block from both ends, so that all exchanges have one direction. Elements past the end
+// would therefore never move.
 uint2 pair_of(const uint p, const uint step, const uint half_block) {
     const uint block = p / step * 2u * step, a = block + p % step;
     return (uint2)(a, step == half_block ? block + 2u * step - 1u - p % step : a + step);
 }
 
-// Puts k values and their columns in order.
+// Sorts k values together with their columns.
 void put_in_order(__global float *values, __global float *columns, const uint k) {
     for (uint half_block = 1u; half_block < k; half_block *= 2u)
         for (uint step = half_block; step > 0u; step /= 2u) {
@@ -226,12 +231,12 @@ void put_in_order(__global float *values, __global float *columns, const uint k)
         }
 }
 
-// Whether a comes before b where all of a row are put in order.
+// Returns true if a comes before b in a sorted row.
 bool is_first(const float a, const float b, const int falls) {
     return isnan(a) || isnan(b) ? !isnan(a) : falls != 0 ? a > b : a < b;
 }
 
-// Puts a row in order where it is: values or, of x, whose elements are `x_step` apart, columns.
+// Sorts a row in place: values, or with `are_columns` columns of x (elements `x_step` apart).
 void sort_row(__global float *row, const uint count, const int falls, const bool are_columns,
               __global const float *x, const uint x_step) {
     for (uint half_block = 1u; half_block < count; half_block *= 2u)
@@ -260,8 +265,8 @@ uint sum_up(__local const uint *x, const uint count) {
     return sum;
 }
 
-// Few: every work-item has the first of its own columns at hand; only whose column was taken looks for the next, for
-// as long as it takes to read the row.
+// For small whole.y: every work-item holds the best of its own columns. Only the owner of the
+// column just taken searches for its next one, which costs its share of a pass over the row.
 MAP_KERNEL(map_topk) {
     CARRY
     __local float values[GROUP];
@@ -286,16 +291,18 @@ MAP_KERNEL(map_topk) {
     CARRY_END
 }
 
-// Many are found by the digits of what the last of them has: the value's first and then, where not all of that value
-// are wanted, those of ~column. For each a reading of the row counts the digits of what has all digits before. Then
-// they are put in order where they are.
+// For large whole.y: a radix search finds the last selected element, first by the digits of its
+// value, then by those of ~column if not all equal values are wanted. Each digit takes a pass over
+// the row that counts the digits of elements with the same prefix. The selected elements are then
+// sorted in place.
 MAP_KERNEL(map_topk_many) {
     CARRY
     __local uint counts[DIGITS * GROUP], totals[DIGITS], found[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0), width = (uint)whole.x;
     const uint k = (uint)whole.y;
     uint column_digits = 1u, wanted = k, mine = 0u, total = 0u;
-    uint high = 0u, high_mask = 0u, low = 0u, low_mask = 0u; // the last one's digits that are known
+    // known digits of the last selected element
+    uint high = 0u, high_mask = 0u, low = 0u, low_mask = 0u;
     while (column_digits < 8u && (width - 1u) >> (4u * column_digits) != 0u)
         column_digits++;
     for (uint d = column_digits + 8u; d > 0u && total != wanted; d--) {
@@ -348,7 +355,7 @@ MAP_KERNEL(map_topk_many) {
     CARRY_END
 }
 
-// The first of sign x.
+// Column of the first in order of `sign x`.
 #define FIRST(name, sign)                                                            \
     MAP_KERNEL(name) {                                                               \
         CARRY                                                                        \
@@ -389,9 +396,9 @@ FIRST(map_argmin, -)
 SORTED(map_sort, false)
 SORTED(map_argsort, true)
 
-// ---------------------------------------------------------------------- sums so far, indices, losses
+// -------------------------------------------------------------------- sums so far, indices, losses
 
-// Every work-item has a stretch of the row, and begins with what those before it have.
+// Each work-item sums a contiguous part of the row and starts from the sum of the parts before it.
 MAP_KERNEL(map_cumsum) {
     CARRY
     __local float sums[GROUP];
@@ -422,7 +429,7 @@ MAP_KERNEL(map_one_hot) {
     CARRY_END
 }
 
-// The largest element of a row of x, and the sum of the powers less it.
+// Computes the largest element of a row of x and the sum of exp(element - largest).
 #define POWERS(most, all, width)               \
     float most = -INFINITY, all = 0.0f;        \
     for (uint j = id; j < width; j += GROUP)   \
@@ -514,7 +521,7 @@ MAP_KERNEL(map_layer_norm_backward) {
 
 // ------------------------------------------------------------------------------------- positions
 
-// The angle as a part of a circle: what is above 64 bits are whole circles, whatever the position.
+// The angle as a fraction of a circle: bits above 64 are whole circles at any position.
 MAP_KERNEL(map_rope) {
     CARRY
     const uint half_cols = cols / 2, e = get_global_id(0), i = e / half_cols, p = e - i * half_cols;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Sums along the rows and columns of a matrix, in one reading of it, for the check of products.
+// Sums along the rows and columns of a matrix, in one pass over it, for the check of products.
 //
 //   row_parts[(2 g + 0) rows + r] = sum of x(r, c) along[c]     over the columns c of strip g
 //   row_parts[(2 g + 1) rows + r] = sum of x(r, c)^2
@@ -9,15 +9,18 @@
 //   bit_parts[h groups + g]       = sum of bits(x(r, c)) (2 (index + r cols + c) + 1)
 //   project_add: to[i] = sum over p of from[p count + i]
 //
-// A number is a double; with PAIRS = 1, for devices that have none, two floats whose sum it is: products are made
-// exact by Dekker's splitting, sums are those of Knuth (Dekker 1971, A floating-point technique for extending the
-// available precision). Nothing of that may be contracted or reordered.
+// A number is a double. With PAIRS = 1, for devices without double, it is the sum of two floats:
+// products are made exact by Dekker's splitting, and sums follow Knuth (Dekker 1971, A
+// floating-point technique for extending the available precision). The compiler must not contract
+// or reorder these operations.
 // Storage: x is float32, row-major, element (r, c) at x_at.x + r x_at.y + c. Indices are 32-bit.
-// Work: groups of SIDE work-items. Group (g, h) has rows [h SIDE, ..) and `tiles` tiles of SIDE columns from
-// g tiles SIDE on; a tile goes through local memory (17 KiB), where work-item t first has column t and then row t.
-// `wanted`: bit 0 row sums, 1 row squares, 2 column sums, 3 column squares, 4 bits; of sums and
-// squares none or both have parts, those that are not wanted being 0.
-// Tunables: -D PAIRS, 0 or 1. SIDE is 64, which every GPU has as a group.
+// Work: groups of SIDE work-items. Group (g, h) has rows [h SIDE, ..) and `tiles` tiles of SIDE
+// columns from g tiles SIDE on. A tile goes through local memory (17 KiB): work-item t first loads
+// column t, then sums row t.
+// `wanted`: bit 0 row sums, 1 row squares, 2 column sums, 3 column squares, 4 bits. Sums and
+// squares share their array of parts: if either is wanted, both have parts, and the unwanted ones
+// are 0.
+// Tunables: -D PAIRS, 0 or 1. SIDE is 64, a group size that every GPU supports.
 // Must equal: mmul_project_plainly (device/project.c).
 
 #pragma OPENCL FP_CONTRACT OFF
@@ -28,7 +31,7 @@
 typedef float2 number;
 #define ZERO ((float2)(0.0f, 0.0f))
 
-// sum + p + e, e being much smaller than p.
+// Returns sum + p + e; e must be much smaller than p.
 number plus_pair(const number sum, const float p, const float e) {
     const float t = sum.x + p, z = t - sum.x;
     const float rest = ((sum.x - (t - z)) + (p - z)) + (sum.y + e);
@@ -40,7 +43,7 @@ number plus(const number a, const number b) {
     return plus_pair(a, b.x, b.y);
 }
 
-// sum + x w
+// Returns sum + x w.
 number plus_product(const number sum, const float x, const number w) {
     const float p = x * w.x, a = 4097.0f * x, b = 4097.0f * w.x;
     const float x_high = a - (a - x), x_low = x - x_high;
@@ -75,7 +78,7 @@ __kernel __attribute__((reqd_work_group_size(SIDE, 1, 1))) void project(
     __global const number *along, __global const number *across, const uint wanted,
     const uint tiles, const uint index, __global number *row_parts, __global number *col_parts,
     __global uint *bit_parts) {
-    __local float tile[SIDE][SIDE + 1]; // one more: columns of it lie in different banks
+    __local float tile[SIDE][SIDE + 1]; // the extra column spreads a column over different banks
     __local number weights[SIDE], row_weights[SIDE];
     __local uint bits[SIDE];
     const uint id = get_local_id(0), strip = get_group_id(0), block = get_group_id(1);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// Widens 16-bit floats to float32, bit for bit, with integers only: no half type is needed, and a
-// device that flushes subnormal numbers to zero cannot spoil the result.
+// Widens 16-bit floats to float32, bit for bit. Uses integers only: no half type is needed, and a
+// device that flushes subnormal numbers to zero cannot change the result.
 //
 //   target[offset + r * ld + c] = widen(source[r * cols + c])     0 <= r < rows, 0 <= c < cols
 //
-// Storage: source is rows x cols, row-major, packed, 16-bit patterns; target holds float32 patterns
+// Storage: source is rows x cols, row-major, packed, 16-bit patterns. target holds float32 patterns
 // in rows `ld` elements apart.
-// Work: one work-item per element, global size {cols, rows} rounded up by the host as it likes; the
-// surplus returns at once. Indices are 32-bit: the target has fewer than 2^31 elements.
-// Tunables: none.
-// Must equal: mmul_dtype_widen (model/dtype.h) in every pattern; a NaN stays some NaN.
+// Work: one work-item per element. The host may round the global size {cols, rows} up; surplus
+// work-items return at once. Indices are 32-bit: the target has fewer than 2^31 elements.
+// Tunables: none. Must equal: mmul_dtype_widen (model/dtype.h) in every pattern; a NaN stays some
+// NaN.
 
-// float16: sign 1, exponent 5 (bias 15), fraction 10.  float32: 1, 8 (bias 127), 23.
+// float16: sign 1, exponent 5 (bias 15), fraction 10. float32: 1, 8 (bias 127), 23.
 uint float16_pattern(uint half_bits) {
     const uint sign = (half_bits & 0x8000u) << 16;
     const uint exponent = (half_bits >> 10) & 0x1fu;

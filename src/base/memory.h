@@ -26,7 +26,8 @@ void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what, stru
 
 // Allocates several zeroed arrays, each given as MMUL_WANT(pointer, count). After the first failure
 // the remaining pointers are NULL:
-//   MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(plan->places, places), MMUL_WANT(plan->steps, steps))
+//   MMUL_ALLOCATE_ALL("a plan", err, MMUL_WANT(plan->places, places),
+//                     MMUL_WANT(plan->steps, steps))
 struct mmul_wanted {
     void *pointer; // address of a pointer
     int64_t count;

@@ -28,8 +28,8 @@ void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *
 // Copies at most `capacity - 1` bytes and terminates. Cuts the tail.
 void mmul_text_copy(char *target, size_t capacity, const char *source);
 
-// Like mmul_text_copy, but keeps the beginning and the end of a long text with ".." between. Two texts that
-// differ at either end still differ. capacity: at least 8.
+// Like mmul_text_copy, but keeps the beginning and the end of a long text with ".." between. Two
+// texts that differ at either end still differ. capacity: at least 8.
 void mmul_text_copy_ends(char *target, size_t capacity, const char *source);
 
 // Prints rows of cells ('\t' between cells, '\n' after each row) with aligned columns, two blanks
@@ -37,7 +37,7 @@ void mmul_text_copy_ends(char *target, size_t capacity, const char *source);
 // heading look like numbers.
 void mmul_text_print_table(const char *tabbed, FILE *stream);
 
-// Prints the table in lines of at most `most` columns, provided the columns of numbers leave room. The
-// widest other cells keep their beginning and end, with ".." between.
+// Prints the table in lines of at most `most` columns, provided the columns of numbers leave room.
+// The widest other cells keep their beginning and end, with ".." between.
 enum { MMUL_TABLE_COLUMNS = 120 }; // the usual limit for such tables
 void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream);
