@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// A device around another one that is slow, fails or lies by rule (faulty_rules.h), so that
-// balance, checks and fallback are tested on good hardware. Buffers are those of the inner
-// device; every call counts, strikes if a rule says so, and is passed on.
-// Does not fake the work of the inner device: a repeated multiplication is really done again.
+// A wrapper around another device that is slow, fails or computes wrongly by rule (faulty_rules.h).
+// With it, balance, checks and fallback are tested on good hardware. Buffers belong to the inner
+// device. Every call is counted, misbehaves if a rule applies, and is passed on. The work of the
+// inner device is real: a repeated multiplication is really computed again.
 #include "device/registry.h"
 
 #include <math.h>
@@ -23,9 +22,9 @@
 struct faulty {
     struct mmul_device *inner; // owned
     struct mmul_faulty_rules rules;
-    double ahead_seconds;                                             // its clock, by rule
+    double ahead_seconds;                                             // shift of its clock, by rule
     int64_t operations, allocations, uploads, downloads, projections; // calls so far
-    struct mmul_buffer *scratch; // the result of repeats that must not touch C; NULL until needed
+    struct mmul_buffer *scratch; // target of repetitions that must not change C; NULL until needed
     int64_t scratch_count;
     enum mmul_dtype scratch_dtype;
     char name[MMUL_DEVICE_NAME_MAX + 1];
@@ -37,7 +36,7 @@ static bool is_name(const char *text) {
     return strncmp(text, "faulty:", 7) == 0;
 }
 
-// Behind the rules, whatever they are.
+// Returns the name after the rules, valid or not.
 static const char *inner_name(const char *text) {
     const char *colon = strchr(text + 7, ':');
     return colon != NULL ? colon + 1 : "";
@@ -88,7 +87,7 @@ static enum mmul_status open_faulty(const char *text, void **self, struct mmul_e
 }
 
 static void close_faulty(void *self, bool lost) {
-    (void)lost; // lost by rule: the inner device knows best whether it can still be spoken to
+    (void)lost; // "lost" is by rule: the inner device knows its own state
     struct faulty *faulty = self;
     mmul_device_buffer_destroy(faulty->inner, faulty->scratch);
     mmul_device_close(faulty->inner);
@@ -127,8 +126,8 @@ static bool can_borrow(const void *self) {
     return faulty->rules.hang == MMUL_STRIKE_NEVER && mmul_device_can_borrow(faulty->inner);
 }
 
-// A device that is lost by rule leaves no work behind that could still touch the caller's memory:
-// what the inner device has begun is waited for.
+// Loses the device by rule. Waits first for the inner device, because pending work could still
+// touch the caller's memory.
 static enum mmul_status lose(const struct faulty *faulty, const char *what, int64_t call,
                              struct mmul_error *err) {
     struct mmul_error ignored;
@@ -137,7 +136,7 @@ static enum mmul_status lose(const struct faulty *faulty, const char *what, int6
                      faulty->name, what, (long long)call);
 }
 
-// Counts a call and fails it when its rule strikes.
+// Counts a call and fails it if its rule applies.
 static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, int64_t *calls,
                                    const char *what, struct mmul_error *err) {
     (*calls)++;
@@ -187,7 +186,7 @@ static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
     return mmul_device_wait_buffer(faulty->inner, buffer, err);
 }
 
-// ----------------------------------------------------------------------------- products, and all else
+// -------------------------------------------------------------------------- products, and all else
 
 static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
                                     int64_t k) {
@@ -210,12 +209,12 @@ static enum mmul_status grow_scratch(struct faulty *faulty, enum mmul_dtype dtyp
     return status;
 }
 
-// The work of rule repeat that comes on top: same operands, result thrown away.
+// Does the additional work of rule `repeat`: same operands, result discarded.
 static enum mmul_status repeat_gemm(struct faulty *faulty, const struct mmul_gemm *args,
                                     struct mmul_error *err) {
     struct mmul_gemm extra = *args;
     enum mmul_status status = MMUL_OK;
-    if (faulty->rules.repeat > 1 && args->beta != 0) { // C itself must be added to once only
+    if (faulty->rules.repeat > 1 && args->beta != 0) { // C must be accumulated only once
         status = grow_scratch(faulty, args->dtype, args->m * args->n, err);
         extra.c = (struct mmul_operand){.buffer = faulty->scratch, .offset = 0, .ld = args->n};
         extra.beta = 0;
@@ -225,33 +224,33 @@ static enum mmul_status repeat_gemm(struct faulty *faulty, const struct mmul_gem
     return status;
 }
 
-// What a product, or another operation, makes.
+// The result of a product or another operation.
 struct made {
     struct mmul_operand at;
     int64_t rows, cols;
-    const char *what; // of it, for errors
+    const char *what; // the operation, for errors
 };
 
 static enum mmul_dtype dtype_of(const struct made *made) {
     return ((const struct mmul_buffer_head *)made->at.buffer)->dtype;
 }
 
-// A value that differs from element `at` of a row by 10 % of the row's root mean square.
+// Returns a value that differs from element `at` of a row by 10 % of the row's root mean square.
 static double wrong_value(enum mmul_dtype dtype, const void *row, int64_t count, int64_t at) {
     const double value = mmul_dtype_real(dtype, row, at);
     double squares = 0.0;
     for (int64_t i = 0; i < count; i++)
         squares += mmul_dtype_real(dtype, row, i) * mmul_dtype_real(dtype, row, i);
     double rms = sqrt(squares / (double)count);
-    if (!isfinite(rms) || rms == 0.0) // nothing to measure by: visible all the same
+    if (!isfinite(rms) || rms == 0.0) // no scale to measure by: change visibly
         return isfinite(value) ? value + 1 : 1;
     return value + 0.1 * rms;
 }
 
-// Changes one element of the result; which one follows from the call's number.
+// Changes one element of the result. The call's number determines the element.
 static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
                                 struct mmul_error *err) {
-    enum { SAMPLE = 1024 }; // of a long row this many neighbours of the victim stand for all
+    enum { SAMPLE = 1024 }; // this many neighbours of the element stand for a long row
     const enum mmul_dtype dtype = dtype_of(made);
     double row[SAMPLE];
     uint64_t random = mmul_random_at(1, (uint64_t)faulty->operations);
@@ -286,8 +285,8 @@ static enum mmul_status garble(struct faulty *faulty, const struct made *made,
         faulty->inner, &(struct mmul_download){made->at, m, n, c, n, dtype}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
-    for (int64_t i = 0; i < m || i < n;
-         i++) { // along the diagonal, which begins anew at each border
+    // Walks along the diagonal, which starts again at each border.
+    for (int64_t i = 0; i < m || i < n; i++) {
         const int64_t at = i % m * n + i % n;
         mmul_dtype_set_real(dtype, c, at, mmul_dtype_real(dtype, c, at) + (double)(1000 + i));
     }
@@ -300,7 +299,7 @@ static enum mmul_status garble(struct faulty *faulty, const struct made *made,
     return status;
 }
 
-// The rules that begin at `from` know no other calls than operations.
+// Returns true from operation `from` on. Rules with `from` apply to operations only.
 static bool is_active(const struct faulty *faulty) {
     return faulty->operations >= faulty->rules.from;
 }
@@ -316,12 +315,12 @@ static void hang(double wake_seconds) {
     } while (!(wake_seconds > 0));
 }
 
-// Before an operation, and behind it.
+// Applies the rules before an operation; end_operation applies those after it.
 static enum mmul_status begin_operation(struct faulty *faulty, const struct made *made,
                                         struct mmul_error *err) {
     faulty->operations++;
     if (strikes_now(faulty, faulty->rules.fail)) {
-        (void)corrupt(faulty, made, err); // it had begun
+        (void)corrupt(faulty, made, err); // the operation had begun
         return lose(faulty, made->what, faulty->operations, err);
     }
     if (strikes_now(faulty, faulty->rules.hang))
@@ -386,7 +385,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return status == MMUL_OK ? end_operation(faulty, &made, err) : status;
 }
 
-// What hangs by rule does not work in host memory (can_borrow).
+// A device that hangs by rule does not work in host memory (can_borrow).
 static bool recuts(const void *self) {
     const struct faulty *faulty = self;
     return can_borrow(self) && mmul_device_recuts(faulty->inner);
@@ -402,7 +401,7 @@ static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul
     return status == MMUL_OK ? end_operation(faulty, &made, err) : status;
 }
 
-// One of the sums is wrong by rule: the first that is wanted, and of it the middle one.
+// Falsifies one sum by rule: the middle element of the first sum that is wanted.
 static void lie(const struct mmul_project *args) {
     double *const sums[] = {args->row_sums, args->col_sums, args->row_squares, args->col_squares};
     for (int i = 0; i < 4; i++)

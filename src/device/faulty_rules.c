@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Reads the rules of a faulty device's name. One table row per rule.
-// Does not act on them: that is faulty_device.c.
+// Parses the rules in a faulty device's name, with one table row per rule. faulty_device.c applies
+// them.
 #include "device/faulty_rules.h"
 
 #include <stddef.h>
@@ -49,7 +48,7 @@ static const struct rule *find_rule(const char *name) {
     return NULL;
 }
 
-// "5ms", "200us", "1.5s"
+// Parses "5ms", "200us", "1.5s".
 static enum mmul_status parse_seconds(char *text, const char *name, double *seconds,
                                       struct mmul_error *err) {
     static const struct {
@@ -74,7 +73,7 @@ static enum mmul_status parse_seconds(char *text, const char *name, double *seco
                      name, text);
 }
 
-// A call's number, or "*" for every one.
+// Parses a call's number, or "*" for every call.
 static enum mmul_status parse_call(const char *text, const char *what, int64_t *call,
                                    struct mmul_error *err) {
     if (strcmp(text, "*") == 0) {
@@ -84,7 +83,7 @@ static enum mmul_status parse_call(const char *text, const char *what, int64_t *
     return mmul_parse_int64(text, what, 1, INT64_MAX, call, err);
 }
 
-// One "name" or "name=value", which this function may change.
+// Parses one "name" or "name=value" and modifies the text.
 static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
                                    struct mmul_error *err) {
     char *value = strchr(text, '=');

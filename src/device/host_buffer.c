@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// Buffers in host memory, for the devices that compute there: creating is allocating, uploading is
-// widening row by row, downloading is copying. Everything is done when a call returns.
-// Does not check that a region overlaps another: the caller's regions are distinct by contract.
+// Buffers in host memory, for devices that compute there. Creating allocates, uploading widens row
+// by row, downloading copies. All work is complete when a call returns. Overlap of regions is not
+// checked: the contract requires distinct regions.
 #include "device/host_buffer.h"
 
 #include "base/memory.h"

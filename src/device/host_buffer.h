@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Buffers that are host memory: the device-table entries that `reference` and `cpu` share.
-// The signatures are those of struct mmul_device_table; `self` is not used.
+// Buffers in host memory: device-table entries shared by `reference` and `cpu`. The signatures are
+// those of struct mmul_device_table; `self` is not used.
 #pragma once
 
 #include "device/device.h"
@@ -16,10 +15,10 @@ struct mmul_buffer {
     bool owned;
 };
 
-// Has the device buffers of these elements?
+// Returns true if the device supports buffers of this element type.
 bool mmul_host_has_dtype(const void *self, enum mmul_dtype dtype);
 
-// Address of element (0, 0) of an operand in a host buffer, of float32 and of float64.
+// Return the address of element (0, 0) of an operand in a host buffer, for float32 and float64.
 static inline float *mmul_host_address(struct mmul_operand operand) {
     return operand.buffer->data + operand.offset;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Tries kernels of OpenBLAS in children. A child sets the environment and loads the library a second time, in a name
-// space of its own: that copy looks at the environment anew. Any process can do that, whatever program it is. Turn by
-// turn, each child takes the best of a few products; the best of the turns counts, because a machine with other work
-// makes single ones slow.
+// Measures OpenBLAS kernels in child processes. A child sets the environment and loads the library
+// a second time, in a separate linker namespace, where it reads the environment again. Any process
+// can do that, whatever its program. Each child takes the best of a few products, and the trials
+// run in turns. The best turn counts, because single turns are slow on a busy machine.
 #include "device/kernel_trial.h"
 
 #include <cblas.h>
@@ -18,7 +18,8 @@ static const double CHILD_SECONDS = 6, PRODUCTS_SECONDS = 0.1, FIRST_TURN_SECOND
 
 enum { SIDE = 768, PRODUCTS = 3, TURNS = 2, TRIALS = 3 };
 
-// What OpenBLAS reads at its start and its products' speed depends on. The first decides on the set.
+// Environment variables that OpenBLAS reads at its start and that change the speed of products. The
+// first one selects the kernel set.
 static const char *const variables[] = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
                                         "OPENBLAS_BLOCK_FACTOR"};
 
@@ -62,8 +63,8 @@ void mmul_kernels_look(struct mmul_kernel_comparison *c) {
 
 struct trial {
     const char *library; // its path
-    bool as_it_is;       // with the settings of this process
-    const char *core;    // else with these kernels; NULL: those it chooses
+    bool as_it_is;       // keeps the settings of this process
+    const char *core;    // otherwise: these kernels; NULL: the library's own choice
 };
 
 struct outcome {
@@ -81,7 +82,7 @@ static void set_environment(const struct trial *trial) {
 
 static double time_products(__typeof__(&cblas_sgemm) gemm) {
     float *a = calloc(SIDE * SIDE, sizeof *a), *b = calloc(SIDE * SIDE, sizeof *b);
-    float *c = calloc(SIDE * SIDE, sizeof *c); // all end with the process
+    float *c = calloc(SIDE * SIDE, sizeof *c); // all are freed with the process
     if (a == NULL || b == NULL || c == NULL)
         return 0;
     for (int i = 0; i < SIDE * SIDE; i++)
@@ -93,7 +94,7 @@ static double time_products(__typeof__(&cblas_sgemm) gemm) {
              SIDE);
         const double seconds = mmul_clock_now() - begin;
         if (i == 0)
-            until = begin + PRODUCTS_SECONDS; // a warm-up
+            until = begin + PRODUCTS_SECONDS; // warm-up
         else if (best <= 0 || seconds < best)
             best = seconds;
     }
@@ -107,7 +108,7 @@ static void try_kernels(const void *argument, void *result) {
     void *library = dlmopen(LM_ID_NEWLM, trial->library, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return;
-    // What dlsym returns is a function, which C has no conversion for.
+    // dlsym returns a function as void *; C has no conversion, hence the union.
     union {
         void *found;
         __typeof__(&openblas_get_corename) name;
@@ -122,7 +123,7 @@ static void try_kernels(const void *argument, void *result) {
 
 // ----------------------------------------------------------------------------------- in the parent
 
-// Nothing where the child does not end well.
+// Returns flops 0 if the child fails.
 static struct outcome try_in_child(const struct trial *trial) {
     struct outcome outcome = {.flops = 0};
     struct mmul_child child;
@@ -135,7 +136,7 @@ static struct outcome try_in_child(const struct trial *trial) {
     return outcome;
 }
 
-// Where the library lies that this process has; NULL: inside of the program.
+// Returns the path of this process's OpenBLAS. NULL: it is linked into the program.
 static const char *find_library(void) {
     union {
         __typeof__(&openblas_get_corename) function;
@@ -172,7 +173,8 @@ void mmul_kernels_compare(struct mmul_kernel_comparison *c) {
             best[i % TRIALS] = found;
     }
     c->flops = best[0].flops;
-    // The library's own choice needs no setting: another one has to be worth it. What is in force is no other one.
+    // The library's own choice needs no setting, so that another set must be clearly better. The
+    // setting in force is not reported as an alternative.
     char widest[sizeof c->other_setting] = "";
     if (best[2].flops > 0)
         snprintf(widest, sizeof widest, "%s=%s", variables[0], trials[2].core);

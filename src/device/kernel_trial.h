@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-//
-// The kernels of the CPU's library: which are in force, and how fast others are. They are chosen when the library is
-// loaded, so others are tried in a child process that loads it once more, with other settings.
+// The kernels of the CPU's BLAS library: the active set, and the speed of others. The library
+// chooses its kernels when it is loaded. Others are therefore tried in a child process, which loads
+// it again with other settings.
 #pragma once
 
 #include "model/kernel_set.h"
 
-// What is in force in this process; nothing is measured.
+// Reports the active kernels of this process and measures nothing.
 void mmul_kernels_look(struct mmul_kernel_comparison *c);
 
-// The same, and where that is doubtful (model/kernel_set.h) the speed of a product in float32 on one core with them,
-// with those that the library chooses when nothing is set, and with those for the widest vectors of this processor.
-// Takes some seconds at most, next to nothing where there is no doubt. What cannot be measured is left at 0.
+// Does mmul_kernels_look and, if the active set is doubtful (model/kernel_set.h), measures the
+// speed of a float32 product on one core. It compares the active kernels, those that the library
+// chooses without settings, and those for the widest vectors of this processor. Takes some seconds
+// at most, and almost none without doubt. A speed that cannot be measured stays 0.
 void mmul_kernels_compare(struct mmul_kernel_comparison *c);

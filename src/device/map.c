@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the matrices of a stack are.
+// Positions of the matrices of a stack, and the parts of operands that a block depends on.
 #include "device/map.h"
 
 #include "base/integer.h"
@@ -37,7 +37,7 @@ struct mmul_map_part mmul_map_operand_part(const struct mmul_map *map, int opera
     const bool is_attention = class == MMUL_CLASS_ATTENTION, is_down = mmul_map_is_down(map);
     const char needed = is_attention ? mmul_operation_row(map->kind)->parts[operand] : 0;
     struct mmul_map_part part = {0, -1, 0, -1};
-    if (is_lookup && operand == 1) // an index per row, in a row
+    if (is_lookup && operand == 1) // one index per row, stored in a row
         return (struct mmul_map_part){0, -1, of.row, of.rows};
     if (needed == 'i')
         return (struct mmul_map_part){0, -1, of.row, of.rows};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-//
-// A look at the machine asks every kind of device that could have what is wanted. Opens nothing:
+// Probing: asks every device kind that could satisfy the request for its devices. Opens no device;
 // devices are opened later, by name.
 #include "device/probe.h"
 

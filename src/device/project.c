@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// Sums of rows and columns on the host: what devices in host memory do, and the specification of those that have an
-// entry of their own. Rounds as double does; the order of additions is that of the elements.
+// Sums of rows and columns on the host: used by devices in host memory, and the specification for
+// devices with an implementation of their own. Rounds as double does and adds the elements in their
+// order.
 #include "device/project.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void clear(double *sums, int64_t count) {
         memset(sums, 0, (size_t)count * sizeof *sums);
 }
 
-// Row `row` of the matrix; what belongs to columns is added to what is there.
+// Processes row `row` of the matrix. Adds to the sums of columns.
 static void add_row(const struct mmul_project *args, int64_t row, const float *x) {
     double sum = 0, squares = 0;
     for (int64_t c = 0; c < args->cols; c++) {

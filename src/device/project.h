@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// What a device is asked for so that products, and what was sent or brought home, can be checked without the
-// matrix leaving it: sums along the rows and columns of a matrix in a buffer. Only vectors travel.
+// Sums along the rows and columns of a matrix in a buffer. With them a product, an upload or a
+// download is checked without moving the matrix: only vectors travel.
 //
 //     row_sums[r] = sum_c x_rc along_c        row_squares[r] = sum_c x_rc^2
 //     col_sums[c] = sum_r x_rc across_r       col_squares[c] = sum_r x_rc^2
 //     *bits       = sum_rc bits(x_rc) (2 (r cols + c) + 1)  modulo 2^32
 //
-// Each sum is off by at most 2^-40 of the sum of its terms' sizes (doubles, or pairs of floats), as long as
-// those are between 2^-60 and 2^100; a sum that meets a NaN, an Inf or larger numbers may be anything, and is
-// then not finite. *bits is exact: one element that has another value always changes it. It sees no
-// difference where all of x is one bit pattern that moved by 2^31 places.
+// The error of each sum is at most 2^-40 of the sum of its terms' magnitudes (doubles, or pairs of
+// floats), if those are between 2^-60 and 2^100. A sum that meets a NaN, an Inf or larger numbers
+// is undefined and not finite. *bits is exact: changing the value of one element always changes it.
+// It misses one case: all of x is one bit pattern that moved by 2^31 places.
 #pragma once
 
 #include "device/device.h"
@@ -21,20 +21,22 @@ struct mmul_project {
     int64_t rows, cols;    // >= 1
     const double *along;   // (cols); with row_sums
     const double *across;  // (rows); with col_sums
-    // In host memory; NULL: not wanted. They are there when the call returns.
+    // Results in host memory, complete when the call returns. NULL: not wanted.
     double *row_sums, *row_squares; // (rows)
     double *col_sums, *col_squares; // (cols)
     uint32_t *bits;
 };
 
-// The table's entry in the plainest way: what x points at, (rows, cols) of float32 with `ld` elements between rows.
-// The buffer of `args` is not looked at.
+// Computes the sums for a matrix in host memory: x points at (rows, cols) of float32 with `ld`
+// elements between rows. Ignores the buffer in `args`. This is the reference for the table's entry.
 void mmul_project_plainly(const struct mmul_project *args, const float *x, int64_t ld);
 
-// The same bit by bit: begins, then adds `rows` rows that x points at, from row `row` of the matrix on.
+// The same computation in steps, bit for bit: begin clears the sums, then each call of add
+// processes the `rows` rows at x, which start at row `row` of the matrix.
 void mmul_project_begin(const struct mmul_project *args);
 void mmul_project_add(const struct mmul_project *args, int64_t row, int64_t rows, const float *x,
                       int64_t ld);
 
-// Terms of *bits: of `count` elements that follow each other from element `index` of the matrix on.
+// Returns the terms of *bits for `count` consecutive elements from element `index` of the matrix
+// on.
 uint32_t mmul_project_bits(const float *x, int64_t count, int64_t index);

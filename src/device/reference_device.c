@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// The written specification of a device: three plain loops, sums in double (of float64: in long
-// double), each element rounded to its type once. Slow on purpose and never tuned; every other
-// device must agree with it. Also the last resort when the CPU's own library gives a wrong block.
+// The specification of a device: three plain loops, sums in double (for float64: in long double),
+// each element rounded to its type once. Deliberately slow and never tuned; every other device must
+// agree with it. Also the last resort if the CPU's library computes a wrong block.
 #include "device/host_buffer.h"
 #include "device/project.h"
 #include "device/reference_map.h"
@@ -41,7 +40,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
     };
 }
 
-// Element (r, c) of op(X), X being `x` as stored.
+// Returns element (r, c) of op(X), where X is `x` as stored.
 static double element(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
     return transpose ? mmul_host_address(x)[c * x.ld + r] : mmul_host_address(x)[r * x.ld + c];
 }

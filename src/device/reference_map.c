@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The written specification of every operation but products: plain loops, in double, sums in what has more bits where
-// the machine has that, each element rounded to the result's type once. Slow on purpose and never tuned; every other
-// device must agree with it.
+// The specification of every operation except products: plain loops in double. Sums use long
+// double, which has more bits on some machines. Each element is rounded to the result's type once.
+// Deliberately slow and never tuned; every other device must agree with it.
 #include "device/reference_map.h"
 
 #include <float.h>
@@ -13,7 +13,7 @@
 #include "device/host_buffer.h"
 #include "device/project.h"
 
-// Element (i, j) of an operand.
+// Returns element (i, j) of an operand.
 static double element(const struct mmul_map *map, int operand, int64_t i, int64_t j) {
     const struct mmul_map_operand *o = &map->operands[operand];
     if (o->buffer == NULL)
@@ -36,23 +36,24 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
-// x, or the lowest number where x is -infinity: the limit of x times a function that goes to 0 there is 0.
+// Returns x, or the lowest double for -infinity: the limit of x times a function that goes to 0
+// there is 0.
 static double finite_below(double x) {
     return x < -DBL_MAX ? -DBL_MAX : x;
 }
 
-// 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016. 1 + erf z is erfc(-z), in
-// which nothing cancels ...
+// 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016. 1 + erf z is
+// computed as erfc(-z), which does not cancel.
 static double gelu(double x) {
     return 0.5 * finite_below(x) * erfc(-x / sqrt(2));
 }
 
-// ... and its approximation there, torch's approximate="tanh".
+// The approximation of gelu from the same paper, torch's approximate="tanh".
 static double gelu_tanh(double x) {
     return 0.5 * finite_below(x) * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
-// Their derivatives, which are 0 or 1 far from 0, infinities included.
+// Clamps the argument of the derivatives below: they are 0 or 1 far from 0, infinities included.
 static double slope_range(double x) {
     return x > 1000 ? 1000 : x < -1000 ? -1000 : x;
 }
@@ -73,9 +74,9 @@ static double gelu_tanh_slope(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
 
-// numpy's floor_divide and remainder, from its npy_divmod (numpy/core/src/npymath): what is left has the sign of y
-// and is taken off before dividing, so that the quotient is a whole number up to rounding; zeros have the sign
-// that an exact result would have.
+// numpy's floor_divide and remainder, from its npy_divmod (numpy/core/src/npymath). The remainder
+// has the sign of y. It is subtracted before the division, so that the quotient is a whole number
+// up to rounding. Zeros have the sign of an exact result.
 struct division {
     double quotient, left;
 };
@@ -98,7 +99,7 @@ static struct division divide(double x, double y) {
     return d;
 }
 
-// NaN of either goes on, as in numpy.
+// Propagates a NaN of either argument, as numpy does.
 static double larger(double x, double y) {
     return x >= y || isnan(x) ? x : y;
 }
@@ -124,7 +125,7 @@ static double of_one(enum mmul_operation_kind kind, double x) {
     case MMUL_ABS:
         return fabs(x);
     case MMUL_RELU:
-        return x < 0 ? 0 : x; // NaN stays
+        return x < 0 ? 0 : x; // keeps NaN
     case MMUL_SIGMOID:
         return sigmoid(x);
     case MMUL_TANH:
@@ -147,7 +148,7 @@ static double of_one(enum mmul_operation_kind kind, double x) {
         return expm1(x);
     case MMUL_FLOOR:
         return floor(x);
-    case MMUL_ROUND: // half to even, as numpy's
+    case MMUL_ROUND: // half to even, as in numpy
         return rint(x);
     default: // a copy
         return x;
@@ -214,9 +215,9 @@ static void make_elements(const struct mmul_map *map) {
 
 // ------------------------------------------------------------------------------------------ rows
 
-// Elements of row i that count: all, or with `causal` those up to the diagonal that ends in the lower right
-// corner (torch's scaled_dot_product_attention has it in the upper left one; they differ when rows are
-// fewer than columns).
+// Returns the number of elements of row i that take part: all, or with `causal` those up to the
+// diagonal that ends in the lower right corner. torch's scaled_dot_product_attention uses the
+// diagonal from the upper left corner; they differ if there are fewer rows than columns.
 static int64_t counted(const struct mmul_map *map, int64_t rows, int64_t i, int64_t cols) {
     int64_t until = map->row + i + 1 + cols - rows;
     if (!map->with->causal || until >= cols)
@@ -224,12 +225,13 @@ static int64_t counted(const struct mmul_map *map, int64_t rows, int64_t i, int6
     return until > 0 ? until : 0;
 }
 
-// Of a difference that has all its digits.
+// Returns exp(x - y) from the exact difference.
 static long double power_of_difference(double x, double y) {
     return expl((long double)x - (long double)y);
 }
 
-// exp(x - max) / sum: rows without any elements that count, or with -inf alone, become zeros and NaN.
+// exp(x - max) / sum. A row in which no element takes part becomes zeros; one of only -inf becomes
+// NaN.
 static void softmax(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols, count = counted(map, map->shape.rows, i, cols);
     double most = -INFINITY;
@@ -254,7 +256,8 @@ static double add_squares(const struct mmul_map *map, int64_t i, int64_t cols) {
     return (double)squares;
 }
 
-// x / sqrt(mean(x^2) + epsilon) w: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019; torch's.
+// x / sqrt(mean(x^2) + epsilon) w: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019;
+// as in torch.
 static void rms_norm(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
     const double squares = add_squares(map, i, cols);
@@ -263,13 +266,14 @@ static void rms_norm(const struct mmul_map *map, int64_t i) {
         set(map, i, j, element(map, 0, i, j) * factor * weight(map, 1, j, 1));
 }
 
-// (x - mean) / sqrt(variance + epsilon) w + b: Ba, Kiros, Hinton, "Layer Normalization", 2016; torch's.
+// (x - mean) / sqrt(variance + epsilon) w + b: Ba, Kiros, Hinton, "Layer Normalization", 2016; as
+// in torch.
 static void layer_norm(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
     long double sum = 0, squares = 0;
     for (int64_t j = 0; j < cols; j++)
         sum += (long double)element(map, 0, i, j);
-    const double mean = (double)(sum / (long double)cols); // of equal elements it is that element
+    const double mean = (double)(sum / (long double)cols); // exact for equal elements
     for (int64_t j = 0; j < cols; j++) {
         const double off = element(map, 0, i, j) - mean;
         squares += (long double)(off * off);
@@ -281,7 +285,7 @@ static void layer_norm(const struct mmul_map *map, int64_t i) {
             (element(map, 0, i, j) - mean) * factor * weight(map, 1, j, 1) + weight(map, 2, j, 0));
 }
 
-// x / max(|x|, 1e-12): torch's normalize of rows.
+// x / max(|x|, 1e-12), as torch's normalize for rows.
 static void normalize(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
     double length = larger(sqrt(add_squares(map, i, cols)), 1e-12);
@@ -289,7 +293,8 @@ static void normalize(const struct mmul_map *map, int64_t i) {
         set(map, i, j, element(map, 0, i, j) / length);
 }
 
-// Does x of column i come before y of column j? The larger first, NaN before all, then the lower column.
+// Returns true if x of column i comes before y of column j. Order: larger first, NaN before all,
+// then the lower column.
 static bool comes_before(double x, int64_t i, double y, int64_t j) {
     if (isnan(x) || isnan(y))
         return isnan(x) && (!isnan(y) || i < j);
@@ -307,7 +312,7 @@ static int compare_places(const void *a, const void *b) {
     return comes_before(x->x, x->column, y->x, y->column) ? -1 : 1;
 }
 
-// The first of all elements of a row, in their order.
+// Computes topk: the first k elements of each row in that order, then their columns.
 static enum mmul_status make_topk(const struct mmul_map *map, struct mmul_error *err) {
     const int64_t cols = map->operands[0].cols, k = map->with->count;
     struct place *places = NULL;
@@ -325,8 +330,8 @@ static enum mmul_status make_topk(const struct mmul_map *map, struct mmul_error 
     return status;
 }
 
-// Whether (x, column i) is before (y, column j) in numpy's order, which has NaN behind all; falling the same, of equal
-// elements the lower column first.
+// Returns true if x comes before y in numpy's order, NaN last. Descending order also has NaN last,
+// and the lower column first among equal elements.
 static bool is_in_order(const struct mmul_map *map, struct place x, struct place y) {
     if (isnan(x.x) || isnan(y.x))
         return !isnan(x.x) || (isnan(y.x) && x.column < y.column);
@@ -335,7 +340,8 @@ static bool is_in_order(const struct mmul_map *map, struct place x, struct place
     return map->with->descending ? x.x > y.x : x.x < y.x;
 }
 
-// Merges neighbouring parts, twice as long each time, from `places` to `room` and back; returns where they are.
+// Merge sort: merges neighbouring runs, twice as long each time, alternating between `places` and
+// `room`. Returns the array that holds the result.
 static struct place *put_in_order(const struct mmul_map *map, struct place *places,
                                   struct place *room, int64_t count) {
     for (int64_t half = 1; half < count; half *= 2) {
@@ -371,7 +377,7 @@ static enum mmul_status make_sorted(const struct mmul_map *map, struct mmul_erro
     return status;
 }
 
-// Of the smallest: NaN before all there, too.
+// argmax or argmin; for argmin, too, NaN counts before all.
 static void argmax(const struct mmul_map *map, int64_t i) {
     const double sign = map->kind == MMUL_ARGMIN ? -1 : 1;
     int64_t best = 0;
@@ -393,7 +399,7 @@ static void one_hot(const struct mmul_map *map, int64_t i) {
         set(map, i, j, (double)j == element(map, 0, i, 0) ? 1 : 0);
 }
 
-// The sum of all powers of a row, less the largest element; `most`: that.
+// Returns the sum of exp(element - largest) of a row; `most` gets the largest element.
 static long double add_powers(const struct mmul_map *map, int64_t i, double *most) {
     const int64_t cols = map->operands[0].cols;
     *most = element(map, 0, i, 0);
@@ -405,7 +411,7 @@ static long double add_powers(const struct mmul_map *map, int64_t i, double *mos
     return sum;
 }
 
-// -log softmax(x) at the row's index: torch's cross_entropy of a row ...
+// -log softmax(x) at the row's index, as torch's cross_entropy of a row.
 static void cross_entropy(const struct mmul_map *map, int64_t i) {
     double most;
     const long double sum = add_powers(map, i, &most);
@@ -413,7 +419,7 @@ static void cross_entropy(const struct mmul_map *map, int64_t i) {
     set(map, i, 0, (double)(logl(sum) - ((long double)x - (long double)most)));
 }
 
-// ... and its derivative by x, times that of the result.
+// The derivative of cross_entropy by x, times the gradient of the result.
 static void cross_entropy_backward(const struct mmul_map *map, int64_t i) {
     const int64_t at = (int64_t)element(map, 1, i, 0);
     double most;
@@ -424,13 +430,14 @@ static void cross_entropy_backward(const struct mmul_map *map, int64_t i) {
     }
 }
 
-// Of what was put in order, and the place that each element went to: where it was.
+// The gradient of sorting: x is the gradient of the sorted row, and y holds the place to which each
+// element went.
 static void sort_backward(const struct mmul_map *map, int64_t i) {
     for (int64_t j = 0; j < map->cols; j++)
         set(map, i, j, element(map, 0, i, (int64_t)element(map, 1, i, j)));
 }
 
-// Of a softmax y and its gradient: y (dy - sum(dy y)).
+// The gradient of a softmax y: y (dy - sum(dy y)).
 static void softmax_backward(const struct mmul_map *map, int64_t i) {
     long double sum = 0;
     for (int64_t j = 0; j < map->cols; j++)
@@ -439,8 +446,9 @@ static void softmax_backward(const struct mmul_map *map, int64_t i) {
         set(map, i, j, element(map, 0, i, j) * (element(map, 1, i, j) - (double)sum));
 }
 
-// Of a norm f n with n = (x - mean) f, f = 1 / sqrt(mean((x - mean)^2) + epsilon), the mean being 0 without `centers`,
-// and g = dy w: f (g - mean(g) - n mean(g n)). From the derivative of f, by hand; torch's and jax's agree.
+// The gradient of a norm with n = (x - mean) f and f = 1 / sqrt(mean((x - mean)^2) + epsilon),
+// where the mean is 0 without `centers`. With g = dy w it is f (g - mean(g) - n mean(g n)). Derived
+// by hand from the derivative of f; torch and jax agree.
 static void norm_backward(const struct mmul_map *map, int64_t i, bool centers) {
     const int64_t cols = map->cols;
     long double sum = 0, squares = 0, along = 0, all = 0;
@@ -465,14 +473,15 @@ static void norm_backward(const struct mmul_map *map, int64_t i, bool centers) {
     }
 }
 
-// Pairs of columns (p, p + cols / 2), interleaved (2 p, 2 p + 1), turned by position x base^(-2 p / cols):
-// Su et al., "RoFormer", 2021; halves as in LLaMA's published code for transformers.
+// Rotates pairs of columns (p, p + cols / 2), or (2 p, 2 p + 1) if interleaved, by position x
+// base^(-2 p / cols): Su et al., "RoFormer", 2021. The halves follow LLaMA's published code for
+// transformers.
 static void rope(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
     for (int64_t p = 0; p < cols / 2; p++) {
         double angle =
             (double)(map->row + i) * pow(map->with->base, -2.0 * (double)p / (double)cols);
-        angle = map->with->scale < 0 ? -angle : angle; // turned back: of gradients
+        angle = map->with->scale < 0 ? -angle : angle; // the inverse rotation, for gradients
         int64_t left = map->with->interleaved ? 2 * p : p;
         int64_t right = map->with->interleaved ? 2 * p + 1 : p + cols / 2;
         double x = element(map, 0, i, left), y = element(map, 0, i, right);
@@ -544,7 +553,7 @@ static double reduce(const struct mmul_map *map, int64_t i, int64_t j, bool down
                                     : least;
 }
 
-// Rows of x with one index, in their order.
+// Sums the rows of x whose index is i, in their order.
 static double sum_at(const struct mmul_map *map, int64_t i, int64_t j) {
     long double sum = 0;
     for (int64_t p = 0; p < map->operands[0].rows; p++)
@@ -570,7 +579,7 @@ static void look_up(const struct mmul_map *map) {
             set(map, i, j, element(map, 0, (int64_t)element(map, 1, 0, i), j));
 }
 
-// The sum of products of two rows.
+// Returns the sum of products of two rows.
 static double along(const struct mmul_map *map, int x, int64_t i, int y, int64_t p) {
     long double sum = 0;
     for (int64_t j = 0; j < map->operands[x].cols; j++)
@@ -584,8 +593,8 @@ static double score(const struct mmul_map *map, int64_t i, int64_t p) {
            (mask < map->operand_count ? element(map, mask, i, p) : 0);
 }
 
-// softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017. A row is 0 if no key counts, or if
-// each score is -infinity.
+// softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017. A row is 0 if
+// no key takes part, or if each score is -infinity.
 static void attend(const struct mmul_map *map, int64_t i, double *scores) {
     const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
@@ -605,8 +614,9 @@ static void attend(const struct mmul_map *map, int64_t i, double *scores) {
     }
 }
 
-// Each row has the log of the sum of its powers, then the sum of products of the result and its gradient. A row without
-// a power has the log +infinity: exp(score - log) is 0 in its gradients.
+// Writes for each row the log of the sum of its exponentials, then the sum of products of the
+// result and its gradient. A row without a nonzero exponential has the log +infinity: exp(score -
+// log) is then 0 in its gradients.
 static void attention_sums(const struct mmul_map *map, int64_t i) {
     const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
@@ -619,9 +629,9 @@ static void attention_sums(const struct mmul_map *map, int64_t i) {
     set(map, i, 1, along(map, 2, i, 3, i));
 }
 
-// Gradients of p = softmax(s), s = scale q k^T + mask, y = p v: by v p^T dy, by s, or the mask, ds = p (dy v^T -
-// sum(dy y)), by q scale ds k, by k scale ds^T q. Row r of the result is query r, or, by v and k, key r; what does not
-// count is not looked at.
+// Gradients of p = softmax(s), s = scale q k^T + mask, y = p v. By v: p^T dy. By s or the mask: ds
+// = p (dy v^T - sum(dy y)). By q: scale ds k. By k: scale ds^T q. Row r of the result is query r,
+// or for v and k key r. Masked-out pairs are not read.
 static void attend_backward(const struct mmul_map *map, int64_t r, double *slopes) {
     const bool by_key = mmul_operation_row(map->kind)->parts[0] == 'a';
     const bool is_v = map->kind == MMUL_ATTENTION_BACKWARD_V;
@@ -632,8 +642,8 @@ static void attend_backward(const struct mmul_map *map, int64_t r, double *slope
     int64_t begin = 0, end = others;
     if (!by_key)
         end = counted(map, rows, r, keys);
-    else if (map->with->causal &&
-             map->row + r > keys - rows) // query i counts keys up to i + keys - rows
+    // query i uses keys up to i + keys - rows
+    else if (map->with->causal && map->row + r > keys - rows)
         begin = map->row + r - keys + rows;
     for (int64_t o = begin; o < end; o++) {
         const int64_t i = by_key ? o : r, p = by_key ? r : o;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// The one list of device kinds: which of them a name means, and a device of that name. A new backend is one table in
-// its own file and one line here. What is asked of a device is device.c's.
-// Does not choose devices: that is exec/setup/assign's work, from what the probes find.
+// The list of device kinds: maps a name to its kind and opens a device by name. A new backend is
+// one table in its own file and one line here. Operations on a device are in device.c. This file
+// does not choose devices: exec/setup/assign does, from the results of the probes.
 #include "device/registry.h"
 
 #include <string.h>
@@ -13,9 +12,9 @@
 
 // ----------------------------------------------------------------------------------------- names
 
-// Every kind of device, a line each: KIND(name) for mmul_name_table in name_device.c. The first kind
-// whose form a name has is the one that is meant; probes are asked in this order. MMUL_MORE_KINDS may
-// name others at build time.
+// Every kind of device, one line each: KIND(name) for mmul_name_table in name_device.c. A name
+// belongs to the first kind that accepts its form. Probes run in this order. MMUL_MORE_KINDS may
+// add others at build time.
 #ifndef MMUL_MORE_KINDS
 #define MMUL_MORE_KINDS
 #endif
@@ -51,7 +50,7 @@ const char *mmul_device_inner_name(const char *text) {
     return kind != NULL && kind->inner_name != NULL ? kind->inner_name(text) : NULL;
 }
 
-// The innermost kind of a name; NULL: it is none, or only a probe knows.
+// Returns the innermost kind of a name. NULL: not a name, or only a probe can tell.
 static const struct mmul_device_table *find_innermost(const char *text) {
     for (const char *inner; (inner = mmul_device_inner_name(text)) != NULL;)
         text = inner;
@@ -68,7 +67,8 @@ bool mmul_device_may_be(const char *wish, const struct mmul_device_table *table)
     return kind == NULL || kind == table;
 }
 
-// Kinds whose names begin with a word offer it; all of them show how their names are written.
+// Suggests the nearest kind whose names begin with its word. Otherwise lists the forms of all
+// names.
 static enum mmul_status fail_unknown(const char *text, struct mmul_error *err) {
     const char *words[KIND_COUNT + 1] = {NULL};
     struct mmul_text names = {0};

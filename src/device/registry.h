@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
-//
-// All kinds of device, for those that ask each of them. Nothing outside this folder includes this
-// header.
+// All device kinds, for code that iterates over them. Only this folder includes this header.
 #pragma once
 
 #include "device/device.h"
 
-// Longest device name: leaves room for "reference" in place of "cpu" in a name of 128 characters.
+// Longest device name: leaves room to replace "cpu" by "reference" in a name of 128 characters.
 enum { MMUL_DEVICE_NAME_MAX = 120 };
 
-// The index-th kind; NULL: there are no more.
+// Returns the index-th kind, or NULL at the end of the list.
 const struct mmul_device_table *mmul_device_kind(int index);
 
-// Whether a wish (a name, "gpu", part of a name, ...; NULL: whatever there is) may be met by a device
-// of this kind.
+// Returns true if a device of this kind may satisfy the request `wish`: a name, "gpu", part of a
+// name, ...; NULL: any device.
 bool mmul_device_may_be(const char *wish, const struct mmul_device_table *table);

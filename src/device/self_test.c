@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// A device against plain loops, element by element; of large products some rows only, of the others
-// the sum. Operands are packed, or rectangles of wider ones. Numbers of products in float64 are so large that their
-// sums are in no float32.
-// Much shorter than the conformance tests: it runs where a user waits for it.
+// Compares a device with plain loops, element by element. Of large products it compares some rows
+// by element and all rows by their sum. Operands are packed, or rectangles of wider matrices.
+// Numbers of float64 products are large enough that no float32 holds their sums. Much shorter than
+// the conformance tests, because a user waits for it.
 #include "device/self_test.h"
 
 #include "base/clock.h"
@@ -12,22 +11,22 @@
 #include "base/status.h"
 #include "model/dtype.h"
 
-// What is tried: op(A) (m, k) times op(B) (k, n).
+// One product to test: op(A) (m, k) times op(B) (k, n).
 struct product {
     int64_t m, n, k;
     int way;               // bit 0 transposes A, bit 1 B; alpha and beta depend on it
     int64_t pad;           // columns on the right of every operand, and elements before it
-    enum mmul_dtype dtype; // of A and B as they are sent
+    enum mmul_dtype dtype; // of A and B as they are uploaded
 };
 
-// A, B and C of one product. On the host a row is as long as on the device.
+// The buffers of one product. Rows have the same length on host and device.
 struct trial {
     struct mmul_device *device;
     const struct product *product;
     struct mmul_gemm gemm;
     double *a, *b, *c;
-    void *sent[3]; // A, B and C in their own types, while they are being sent
-    void *found;   // in the type of gemm
+    void *sent[3]; // A, B and C in their own types, during the upload
+    void *found;   // result, in the type of gemm
 };
 
 enum { SMALL_PRODUCT = 4000000, ROWS_COMPARED = 24 };
@@ -53,13 +52,13 @@ struct rectangle {
     enum mmul_dtype dtype;
 };
 
-// The type of buffers and sums.
+// Returns the type of buffers and sums.
 static enum mmul_dtype computed(const struct product *p) {
     return p->dtype == MMUL_F64 ? MMUL_F64 : MMUL_F32;
 }
 
-// Whole numbers from -4 to 4, in float64 from -2^14 to 2^14, on the host and begun to be sent. So sums of a whole
-// row of any product here are below 2^53.
+// Fills a rectangle with whole numbers from -4 to 4, for float64 from -2^14 to 2^14, and starts its
+// upload. With this range the sum of a whole row of any product here is below 2^53.
 static enum mmul_status fill(struct trial *t, const struct rectangle *r, double **host, void **sent,
                              struct mmul_operand *operand, struct mmul_error *err) {
     const int64_t pad = t->product->pad, ld = r->cols + pad, count = r->rows * ld;
@@ -150,7 +149,7 @@ static enum mmul_status fail_element(const struct trial *t, int64_t i, int64_t j
                      (long long)j, found_at(t, i, j), value);
 }
 
-// What lies beside the rectangle on the host is as it was.
+// Compares a row of C. Elements beside the rectangle on the host must be unchanged.
 static enum mmul_status compare_row(const struct trial *t, int64_t i, struct mmul_error *err) {
     const int64_t n = t->gemm.n, ld = t->gemm.c.ld;
     for (int64_t j = 0; j < ld; j++) {
@@ -161,7 +160,8 @@ static enum mmul_status compare_row(const struct trial *t, int64_t i, struct mmu
     return MMUL_OK;
 }
 
-// Whether row i of C has the sum it should have: A (B 1), whole numbers that a double holds.
+// Returns true if row i of C has the expected sum, A (B 1); a double holds these whole numbers
+// exactly.
 static bool has_sum(const struct trial *t, const double *b_sums, int64_t i) {
     const struct mmul_gemm *g = &t->gemm;
     double product = 0, old = 0, found = 0;
@@ -174,7 +174,8 @@ static bool has_sum(const struct trial *t, const double *b_sums, int64_t i) {
     return found == g->alpha * product + g->beta * old;
 }
 
-// Of a large product every row by its sum, and some, and those with a wrong sum, by their elements.
+// Compares C. Of a large product it compares elements only in sampled rows and in rows with a wrong
+// sum.
 static enum mmul_status compare(const struct trial *t, struct mmul_error *err) {
     const struct mmul_gemm *g = &t->gemm;
     const bool is_large = g->m * g->n * g->k > SMALL_PRODUCT && g->m > ROWS_COMPARED;
@@ -200,7 +201,7 @@ static enum mmul_status begin(struct trial *t, struct mmul_device *device, const
     return status == MMUL_OK ? mmul_device_download(device, &all, err) : status;
 }
 
-// Products that are all begun before any is waited for.
+// Starts all products before it waits for any.
 static enum mmul_status test_at_once(struct mmul_device *device, const struct product *products,
                                      int count, struct mmul_error *err) {
     enum { MOST = 2 };
@@ -215,7 +216,8 @@ static enum mmul_status test_at_once(struct mmul_device *device, const struct pr
         status = mmul_device_wait(device, err);
     for (int i = 0; i < begun && status == MMUL_OK; i++)
         status = compare(&trials[i], err);
-    if (status != MMUL_OK && !device->lost) { // host memory may still be on its way
+    // transfers to and from host memory may still be in flight
+    if (status != MMUL_OK && !device->lost) {
         struct mmul_error ignored;
         mmul_device_wait(device, &ignored);
     }
@@ -224,7 +226,8 @@ static enum mmul_status test_at_once(struct mmul_device *device, const struct pr
     return status;
 }
 
-// The side from which the device wants temporary memory, so takes another way; 0: none is found.
+// Returns the side from which the device needs temporary memory and so uses another algorithm; 0:
+// none found.
 static int64_t find_switch(const struct mmul_device *device, enum mmul_dtype dtype) {
     const int64_t base = mmul_device_gemm_temporary_bytes(device, dtype, 1, 1, 1);
     const int64_t matrices = 3 * (int64_t)mmul_dtype_bytes(dtype);
@@ -234,7 +237,8 @@ static int64_t find_switch(const struct mmul_device *device, enum mmul_dtype dty
     return 0;
 }
 
-// Odd sizes, sizes of whole tiles, and both sides of where the device changes its way; all transposes.
+// Tests odd sizes, sizes of whole tiles, and both sides of the size where the device changes its
+// algorithm, with all transposes.
 static enum mmul_status test_sizes(struct mmul_device *device, enum mmul_dtype dtype, int64_t s,
                                    struct mmul_error *err) {
     const int64_t sizes[][3] = {
@@ -251,7 +255,7 @@ static enum mmul_status test_sizes(struct mmul_device *device, enum mmul_dtype d
     return status;
 }
 
-// Inputs in one type, packed and in rectangles.
+// Tests inputs of one type, packed and in rectangles.
 static enum mmul_status test_inputs(struct mmul_device *device, enum mmul_dtype dtype, int64_t s,
                                     struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -262,8 +266,8 @@ static enum mmul_status test_inputs(struct mmul_device *device, enum mmul_dtype 
     return status;
 }
 
-// Two products on buffers of their own, the second sent while the first may be under way; the one
-// large enough for the device's temporary, which both then need.
+// Tests two products on separate buffers. The second starts while the first may be running. Both
+// need the device's temporary memory, which is large enough for one.
 static enum mmul_status test_pairs(struct mmul_device *device, enum mmul_dtype dtype, int64_t s,
                                    struct mmul_error *err) {
     const enum mmul_dtype other = dtype == MMUL_F32 ? MMUL_F16 : MMUL_F32;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// Tuned parameters: from the tuners' files, to ours and back, and onto a device. Believes nothing:
-// names and values are checked for form here, and what a device does with them by its self-test.
-// Knows no OpenCL; runs no tuner.
+// Tuned kernel parameters: reads the tuners' files, stores and loads our own file, and applies
+// parameters to a device. Trusts no file: this file checks the form of names and values, and the
+// device's self-test checks the results. Calls no OpenCL and runs no tuner.
 #include "device/tuning.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@
 
 enum { SCHEMA = 1, LARGEST_VALUE = 1 << 20 };
 
-// The tuner's family -> the kernel it is about.
+// The tuner's family -> the kernel that it tunes.
 static const char *const families[][2] = {
     {"xgemm_1", "Xgemm"},
     {"xgemm_2", "Xgemm"},
@@ -37,7 +36,7 @@ static const char *const families[][2] = {
 
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-// ------------------------------------------------------------------------------------------ kernels
+// ----------------------------------------------------------------------------------------- kernels
 
 static struct mmul_tuned_kernel *find_kernel(struct mmul_tuning *tuning, const char *name) {
     for (int i = 0; i < tuning->count; i++)
@@ -53,7 +52,8 @@ static bool is_known_kernel(const char *name) {
     return false;
 }
 
-// "MWG", "COPY_DIMX". The precision is no parameter of a kernel, though tuners list it as one.
+// Adds a parameter such as "MWG" or "COPY_DIMX". Skips the precision, which tuners list although it
+// is no parameter of a kernel.
 static bool add_parameter(struct mmul_tuned_kernel *kernel, const char *name, int64_t value) {
     size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
     if (strcmp(name, "PRECISION") == 0)
@@ -72,13 +72,13 @@ static enum mmul_status fail_tuner(const char *path, const char *why, struct mmu
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a result of CLBlast's tuners: %s", path, why);
 }
 
-// A member that is text; "" when it is not there or something else.
+// Returns a text member, or "" if it is missing or not text.
 static const char *text_of(const json_t *object, const char *name) {
     const char *text = json_string_value(json_object_get(object, name));
     return text != NULL ? text : "";
 }
 
-// Tuners write numbers as text. `otherwise` when there is none.
+// Returns a number that a tuner wrote as text, or `otherwise`.
 static double number_of(const json_t *object, const char *name, double otherwise) {
     double value = otherwise;
     struct mmul_error ignored;
@@ -93,7 +93,7 @@ static int64_t side_of(const json_t *object, const char *name) {
     return side >= 0 && side < 1e9 ? (int64_t)side : 0;
 }
 
-// "KREG=1 KWG=32 ..."
+// Parses "KREG=1 KWG=32 ..."
 static bool parse_parameters(const char *text, struct mmul_tuned_kernel *kernel) {
     char word[64];
     struct mmul_error ignored;
@@ -142,11 +142,11 @@ static enum mmul_status read_kernel(const char *path, const json_t *root,
                : fail_tuner(path, "its best parameters are no list of NAME=NUMBER", err);
 }
 
-// Puts a kernel into the set unless a faster one is there.
+// Adds a kernel to the set, unless the set has a faster one.
 static enum mmul_status merge_kernel(const char *path, const struct mmul_tuned_kernel *kernel,
                                      struct mmul_tuning *tuning, struct mmul_error *err) {
     struct mmul_tuned_kernel *there = find_kernel(tuning, kernel->kernel);
-    if (there == NULL) { // one place for each of the known kernels
+    if (there == NULL) { // the array has a place for each known kernel
         tuning->kernels[tuning->count++] = *kernel;
         return MMUL_OK;
     }
