@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Stands in for every opencl_*.c in a build without OpenCL: a look around finds no device, and
-// opening one by name fails with a line that says why.
+// Replaces all opencl_*.c files in a build without OpenCL. Probing finds no device, and opening one
+// by name fails with the reason.
 #include "base/options.h"
 #include "base/status.h"
 #include "device/device.h"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-//
-// Memory on an OpenCL device and the way there and back. Transfers are begun and not waited for; a
-// packed region goes as one run, any other as a rectangle. 16-bit elements cross the bus as 16 bits
-// and are widened on the device by kernels/widen.cl, on the upload queue: behind a long product the
-// staging buffer would be free for the next piece only when that product ends.
-// Does not pin host memory: the caller's buffers are ordinary memory.
+// Memory on an OpenCL device and transfers to and from it. Transfers are asynchronous. A packed
+// region is copied as one run of bytes, any other as a rectangle. 16-bit elements cross the bus as
+// 16 bits and are widened on the device by kernels/widen.cl. Widening runs on the upload queue: on
+// the compute queue, a long product would block the staging buffer for the next piece. Host memory
+// is not pinned: the caller's buffers are ordinary memory.
 #include "device/opencl_device.h"
 
 #include "base/integer.h"
@@ -75,13 +74,14 @@ struct transfer {
     cl_mem memory;
     size_t offset, pitch; // on the device
     size_t width, rows;   // of the region
-    char *host;           // only read from when `upload`
+    char *host;           // only read if `upload`
     size_t host_pitch;
     bool upload;
     struct mmul_opencl_waits waits; // before its first byte
 };
 
-// One run of bytes; the event is wanted of the last one, the waits matter to the first.
+// Copies one run of bytes. Waits apply to the first run only; callers request an event for the last
+// one.
 static cl_int begin_run(cl_command_queue queue, const struct transfer *t, size_t row, size_t bytes,
                         cl_event *event) {
     const struct mmul_opencl_waits none = {.count = 0}, *waits = row == 0 ? &t->waits : &none;
@@ -109,7 +109,7 @@ static cl_int begin_rectangle(cl_command_queue queue, const struct transfer *t, 
 static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t, cl_event *event) {
     if (t->rows == 1 || (t->width == t->pitch && t->width == t->host_pitch))
         return begin_run(queue, t, 0, t->width * t->rows, event);
-    // Some drivers refuse a rectangle that runs over the end of a row: those go row by row.
+    // Some drivers reject a rectangle that crosses the end of a row: copy row by row.
     if (t->offset % t->pitch + t->width <= t->pitch)
         return begin_rectangle(queue, t, event);
     cl_int code = CL_SUCCESS;
@@ -118,7 +118,7 @@ static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t, c
     return code;
 }
 
-// Begins it and sends it on its way; `use` is that of the buffer.
+// Starts a transfer and flushes the queue; `use` is that of the buffer.
 static enum mmul_status transfer(struct mmul_opencl *opencl, const struct transfer *t,
                                  struct mmul_opencl_use *use, struct mmul_error *err) {
     enum mmul_opencl_queue queue = t->upload ? MMUL_QUEUE_UPLOAD : MMUL_QUEUE_DOWNLOAD;
@@ -159,7 +159,7 @@ enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
 
 // ---------------------------------------------------------------------------------------- widening
 
-// The kernels and their staging buffer, unless they are there.
+// Creates the widening kernels and their staging buffer, unless they exist.
 static enum mmul_status prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (opencl->program == NULL) {
@@ -176,8 +176,8 @@ static enum mmul_status prepare_widening(struct mmul_opencl *opencl, struct mmul
                                            &opencl->widen_bfloat16, err);
     }
     if (status == MMUL_OK && opencl->widen_group == 0) {
-        size_t most =
-            1; // a fixed group: some drivers compile anew for every size they are left to choose
+        // A fixed group size: some drivers compile again for every size that they may choose.
+        size_t most = 1;
         clGetKernelWorkGroupInfo(opencl->widen_float16, opencl->device, CL_KERNEL_WORK_GROUP_SIZE,
                                  sizeof most, &most, NULL);
         opencl->widen_group = most < 64 ? 1 : 64;
@@ -189,7 +189,7 @@ static enum mmul_status prepare_widening(struct mmul_opencl *opencl, struct mmul
     return status;
 }
 
-// Staging -> the rectangle of `u`.
+// Staging buffer -> the rectangle of `u`.
 static enum mmul_status begin_widening(struct mmul_opencl *opencl, const struct mmul_upload *u,
                                        struct mmul_error *err) {
     cl_kernel kernel = u->dtype == MMUL_F16 ? opencl->widen_float16 : opencl->widen_bfloat16;
@@ -227,8 +227,8 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, const struct 
     return MMUL_OK;
 }
 
-// One piece that fits the staging buffer. The queue being in order, the next piece overwrites the
-// staging buffer only after this one is widened.
+// Uploads one piece that fits the staging buffer. The queue is in order, so the next piece
+// overwrites the staging buffer only after this one is widened.
 static enum mmul_status upload_piece(struct mmul_opencl *opencl, const struct mmul_upload *piece,
                                      struct mmul_error *err) {
     const struct transfer t = {
@@ -241,7 +241,7 @@ static enum mmul_status upload_piece(struct mmul_opencl *opencl, const struct mm
         .host_pitch = (size_t)piece->host_ld * 2,
         .upload = true,
     };
-    struct mmul_opencl_use staging = {.write = NULL}; // nothing else touches it
+    struct mmul_opencl_use staging = {.write = NULL}; // only this queue uses it
     enum mmul_status status = transfer(opencl, &t, &staging, err);
     mmul_opencl_use_fini(&staging);
     return status == MMUL_OK ? begin_widening(opencl, piece, err) : status;

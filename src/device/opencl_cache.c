@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Finds PoCL's folder as PoCL does: $POCL_CACHE_DIR, $XDG_CACHE_HOME/pocl/kcache, $HOME/.cache/pocl/kcache. A folder is
-// writable if a folder can be made in it: what permissions say is not enough on file systems such as /proc.
+// Finds PoCL's cache folder by PoCL's own rules: $POCL_CACHE_DIR, $XDG_CACHE_HOME/pocl/kcache,
+// $HOME/.cache/pocl/kcache. A folder counts as writable if a folder can be created in it:
+// permissions are not reliable on file systems such as /proc.
 #include "device/opencl_cache.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static bool find_own(char own[static 512]) {
     return length > 0 && length < 512;
 }
 
-// Of a folder that is not there, the nearest one above it that is.
+// Tests a missing folder by its nearest existing ancestor.
 static bool is_writable(const char *folder) {
     enum { BYTES = 512 };
     char above[BYTES], made[BYTES + 32];
@@ -37,7 +38,8 @@ static bool is_writable(const char *folder) {
     return mkdtemp(made) != NULL && rmdir(made) == 0;
 }
 
-// Nobody else may have prepared it: what is built there is executed.
+// Creates our folder. Rejects one that another user may have prepared: code built there is
+// executed.
 static bool make_ours(char ours[static 512]) {
     struct stat found;
     const int length = snprintf(ours, 512, "%s/mpimatmul-pocl-%lu", mmul_temporary_folder(),

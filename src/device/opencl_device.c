@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
 // An OpenCL device: one context, queues for uploads, products and downloads (opencl_order), CLBlast
-// for the products, our kernels for the rest. CLBlast is called from one thread of the process only:
-// its caches are per process.
-// Does not tile: the caller keeps operands and the temporary that gemm_temporary_bytes announces
-// within the device's memory.
+// for products, our kernels for the rest. Only one thread of the process may call CLBlast: its
+// caches are per process. No tiling here: the caller keeps operands and the temporary announced by
+// gemm_temporary_bytes within the device's memory.
 #include "device/opencl_device.h"
 
 #include <clblast_c.h>
@@ -25,12 +23,12 @@ static void close_opencl(void *self, bool lost) {
     struct mmul_opencl *opencl = self;
     if (opencl == NULL)
         return;
-    if (lost) { // a driver that lost its device may hang in any call: its objects stay behind
+    if (lost) { // a driver that lost its device may hang in any call: leak its objects
         mmul_free(opencl);
         return;
     }
     mmul_opencl_order_fini(&opencl->order);
-    CLBlastClearCache(); // before the context goes: it holds programs of it
+    CLBlastClearCache(); // before the context, because the cache holds programs of it
     if (opencl->temporary != NULL)
         clReleaseMemObject(opencl->temporary);
     if (opencl->staging != NULL)
@@ -118,7 +116,7 @@ static CLBlastTranspose convert_transpose(bool transpose) {
     return transpose ? CLBlastTransposeYes : CLBlastTransposeNo;
 }
 
-// Bytes of CLBlast's temporary for just these operands; 0 for the small products that need none.
+// Asks for the bytes of CLBlast's temporary for these operands; 0 for small products.
 static CLBlastStatusCode ask_temporary(const struct mmul_opencl *opencl,
                                        const struct mmul_gemm *args, size_t *bytes) {
     cl_command_queue queue = opencl->order.queues[MMUL_QUEUE_COMPUTE];
@@ -131,7 +129,7 @@ static CLBlastStatusCode ask_temporary(const struct mmul_opencl *opencl,
 
 static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
                                     int64_t k) {
-    // An offset makes CLBlast copy all three operands: the most it can need in any case.
+    // An offset makes CLBlast copy all three operands: the worst case.
     const struct mmul_gemm worst = {.dtype = dtype,
                                     .m = m,
                                     .n = n,
@@ -145,7 +143,7 @@ static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int
     return (int64_t)bytes + 2 * (int64_t)MMUL_OPENCL_STAGING_COUNT;
 }
 
-// The old temporary may still be in use by queued work: OpenCL keeps it until that is done.
+// Queued work may still use the old temporary: OpenCL keeps it until that work is done.
 static enum mmul_status grow_temporary(struct mmul_opencl *opencl, size_t bytes,
                                        struct mmul_error *err) {
     if (bytes <= opencl->temporary_bytes)
@@ -180,7 +178,7 @@ static CLBlastStatusCode call_gemm(const struct mmul_opencl *opencl, const struc
         opencl->temporary);
 }
 
-// CLBlast takes no list of events: what comes behind a barrier in the queue waits for them.
+// CLBlast accepts no list of events: a barrier in the queue waits for them instead.
 static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmul_gemm *args) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
     struct mmul_opencl_use *a = &args->a.buffer->use, *b = &args->b.buffer->use;
@@ -198,8 +196,8 @@ static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmu
     }
     CLBlastStatusCode code = call_gemm(opencl, args, &queue, &event);
     for (int failures = 1; mmul_opencl_builds_again((cl_int)code, failures); failures++)
-        code = call_gemm(opencl, args, &queue,
-                         &event); // it builds its kernels before anything is enqueued
+        // CLBlast builds its kernels before it enqueues anything, so that a second call is safe.
+        code = call_gemm(opencl, args, &queue, &event);
     if (code != CLBlastSuccess)
         return code;
     mmul_opencl_note_read(a, compute, event);
@@ -231,7 +229,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
 
 enum { INDIRECT_STEP = 64 };
 
-// The smallest cube (in steps) that CLBlast multiplies by its indirect kernels.
+// Returns the smallest cube (in steps) that CLBlast multiplies with its indirect kernels.
 static int64_t find_indirect_size(const struct mmul_opencl *opencl, enum mmul_dtype dtype) {
     const int64_t most = 2048;
     for (int64_t s = INDIRECT_STEP; s < most; s += INDIRECT_STEP) {
@@ -249,7 +247,7 @@ static int64_t find_indirect_size(const struct mmul_opencl *opencl, enum mmul_dt
     return most;
 }
 
-// A cube of side `s` in buffers whose rows are `ld` long; bit 0 transposes A, bit 1 B.
+// Multiplies a cube of side `s` in buffers with rows of `ld` elements. Bit 0 transposes A, bit 1 B.
 static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer *const buffers[3],
                                   int64_t s, int64_t ld, int transposes, struct mmul_error *err) {
     const struct mmul_gemm args = {
@@ -268,10 +266,11 @@ static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer
     return gemm(opencl, &args, err);
 }
 
-// CLBlast compiles on first use. Its direct kernels: one per pair of transposes. Its indirect ones:
-// one to multiply and those that copy operands, with and without transposing (no transpose and both
-// transposed need all of them), for sizes that are multiples of its tiles and for those that are not; these take long
-// on a device that is slow, and none of `most` m n k needs them where that is less than `large`, but for a step, cubed.
+// CLBlast compiles kernels on first use. Direct kernels: one per pair of transposes. Indirect
+// kernels: one that multiplies, and those that copy operands with and without transposing. No
+// transpose and both transposed together use all of them, for sizes that are multiples of its tiles
+// and for others. The indirect kernels take long on a slow device. They are skipped if the largest
+// product, `most` = m n k, is below the cube of (large - one step) and so never uses them.
 static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
                                      struct mmul_buffer *const buffers[3], int64_t large,
                                      double most, struct mmul_error *err) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// What opencl_device.c, opencl_buffer.c and opencl_map.c share: one open device and its buffers.
+// Types and functions that opencl_device.c, opencl_buffer.c, opencl_map.c and opencl_project.c
+// share: one open device and its buffers.
 #pragma once
 
 #include <CL/cl.h>
@@ -9,17 +9,18 @@
 #include "device/opencl_order.h"
 #include "model/operation.h"
 
-// Elements of 16 bits that wait on the device to be widened: a larger upload goes in pieces.
+// Size of the staging buffer for widening, in 16-bit elements. A larger upload goes in pieces.
 enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
 
-// Our kernels of operations but products: a program per file of them; one kernel per operation, and one more for
-// what is copied from columns that lie next to each other, and for many of the largest elements.
+// Our kernels for operations except products: one program per kernel file, and one per attention
+// kernel. There is one kernel per operation, plus one for copies of adjacent columns and one for
+// topk with many elements.
 enum { MMUL_OPENCL_MAP_PROGRAMS = 9, MMUL_OPENCL_MAP_KERNELS = MMUL_OPERATION_KINDS + 2 };
 struct mmul_opencl_maps {
     cl_program programs[MMUL_OPENCL_MAP_PROGRAMS]; // NULL until one of its kernels is needed
     cl_kernel kernels[MMUL_OPENCL_MAP_KERNELS];    // likewise
-    cl_mem carried; // sums of what groups of work-items write; compute queue only
-    int64_t carried_room, carried_count; // of them: there is room, of the call under way
+    cl_mem carried;                      // checksums of what groups write; compute queue only
+    int64_t carried_room, carried_count; // capacity, and number of the current call
 };
 
 // The check's sums (device/project.h).
@@ -27,9 +28,9 @@ enum { MMUL_OPENCL_PROJECT_VECTORS = 7 };
 struct mmul_opencl_projects {
     cl_program program; // NULL until it is needed, like its kernels
     cl_kernel project, add;
-    bool pairs;                                  // of floats: the device has no doubles
-    cl_mem vectors[MMUL_OPENCL_PROJECT_VECTORS]; // compute queue only; NULL until they are needed
-    int64_t counts[MMUL_OPENCL_PROJECT_VECTORS]; // numbers that they have room for
+    bool pairs;                                  // of floats: the device has no double
+    cl_mem vectors[MMUL_OPENCL_PROJECT_VECTORS]; // compute queue only; NULL until needed
+    int64_t counts[MMUL_OPENCL_PROJECT_VECTORS]; // capacity in numbers
 };
 
 struct mmul_opencl {
@@ -63,17 +64,17 @@ enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
 enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err);
 
-// The table's entry in opencl_map.c, and the end of what it has made.
+// The table's entry in opencl_map.c, and the release of its programs and kernels.
 enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err);
 void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps);
 
-// The same in opencl_project.c.
+// Likewise in opencl_project.c.
 enum mmul_status mmul_opencl_project(void *self, const struct mmul_project *args,
                                      struct mmul_error *err);
 void mmul_opencl_projects_fini(struct mmul_opencl_projects *projects);
 
-// Memory on the device; `what` names it in the error. Refuses what the device or CLBlast's 32-bit
-// indices cannot address. Fails with MMUL_ERR_SYSTEM.
+// Allocates memory on the device; `what` names it in error texts. Rejects sizes beyond the device's
+// limit or CLBlast's 32-bit indices. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count, size_t bytes_each,
                                       const char *what, cl_mem *memory, struct mmul_error *err);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// The files by which OpenCL drivers announce themselves. Reads them as the loaders do and writes
-// folders of selected ones; loads nothing itself.
+// The .icd files that announce OpenCL drivers. Reads them by the loaders' rules and writes folders
+// of selected drivers. Loads no driver.
 #include "device/opencl_drivers.h"
 
 #include <dirent.h>
@@ -41,7 +40,7 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// The library on the first line of a .icd file.
+// Adds the library on the first line of a .icd file.
 static bool add_icd_file(struct list *list, const char *path) {
     char line[256] = "";
     FILE *stream = fopen(path, "re");
@@ -74,8 +73,8 @@ static const char *get_setting(const char *name) {
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-// What OCL_ICD_VENDORS names: a folder, else a .icd file (a bare name is looked for in the usual
-// folder first), else a library.
+// Adds the drivers that OCL_ICD_VENDORS names: a folder, else a .icd file (a bare name is first
+// looked up in the usual folder), else a library.
 static void add_vendors(struct list *list, const char *vendors, const char *usual) {
     char path[512];
     if (is_folder(vendors)) {

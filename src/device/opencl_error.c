@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Error codes of OpenCL and CLBlast by name. Does not decide what is lost: the registry takes every
-// failure of a device for its end.
+// Names of OpenCL and CLBlast error codes. Does not decide if a device is lost: device.c treats
+// every failure as a loss.
 #include "device/opencl_error.h"
 
 #include <CL/cl.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// One JSON file per host in the user's cache folder. Whatever does not fit or cannot be read means
-// that nothing is kept: the drivers are asked then, and nobody is bothered.
+// The stored device list: one JSON file per host in the user's cache folder. A file that cannot be
+// read or is out of date counts as missing: the drivers are then asked, without a message.
 #include "device/opencl_listing.h"
 
 #include <errno.h>
@@ -23,7 +22,7 @@ enum { SCHEMA = 2 };
 
 extern char **environ;
 
-// What a driver opens to reach a card: Linux's graphics, NVIDIA, AMD, WSL, Arm, Qualcomm, Intel VPU.
+// Device nodes that drivers open: Linux graphics, NVIDIA, AMD, WSL, Arm, Qualcomm, Intel VPU.
 static const char *const nodes[] = {"/dev/dri/render*", "/dev/nvidia*", "/dev/kfd",    "/dev/dxg",
                                     "/dev/mali*",       "/dev/kgsl*",   "/dev/accel/*"};
 
@@ -39,7 +38,8 @@ static bool look_at(const char *path, struct mmul_library *library) {
     return true;
 }
 
-// The program itself and the kernel's part have no path. Anything but 0 ends the walk.
+// Adds one loaded library. The program itself and the kernel's part have no path. A nonzero result
+// ends the iteration.
 static int add_library(struct dl_phdr_info *info, size_t bytes, void *context) {
     struct mmul_listing *listing = context;
     (void)bytes;
@@ -79,7 +79,8 @@ static void add_nodes(struct mmul_text *text) {
     }
 }
 
-// Variables that drivers and loaders are known to read, in whatever order they stand.
+// Adds a checksum of the variables that drivers and loaders are known to read, independent of their
+// order.
 static void add_variables(struct mmul_text *text) {
     static const char *const starts[] = {
         "POCL_", "OCL_",  "OPENCL_",  "CL_", "CUDA_", "NVIDIA_", "GPU_",    "HIP_", "HSA_", "ROC",
@@ -94,7 +95,8 @@ static void add_variables(struct mmul_text *text) {
     mmul_text_add(text, "environment %016llx\n", (unsigned long long)sum);
 }
 
-// Everything but the libraries, which only those that loaded them know.
+// Writes the conditions under which a list is valid, except the libraries: only the process that
+// loaded them knows those.
 static void describe_surroundings(struct mmul_text *text) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     struct mmul_library cache = {.bytes = 0};
@@ -105,7 +107,7 @@ static void describe_surroundings(struct mmul_text *text) {
         boot[0] = '\0';
     if (file != NULL)
         fclose(file);
-    look_at("/etc/ld.so.cache", &cache); // a bare name may mean another file when it has changed
+    look_at("/etc/ld.so.cache", &cache); // after a change, a bare name may mean another file
     mmul_text_add(text, "version " MMUL_VERSION "\nboot %s\nloader %lld\n", boot,
                   (long long)cache.changed_ns);
     for (int i = 0; i < count; i++)
@@ -114,8 +116,9 @@ static void describe_surroundings(struct mmul_text *text) {
     add_variables(text);
 }
 
-// Without a device node: PoCL's devices are CPUs. Mesa's two, clover and rusticl, reach a card by its node alone; all
-// that they have otherwise, whatever RUSTICL_ENABLE says, is llvmpipe, a CPU.
+// Returns true if the driver has only CPUs when there is no device node. PoCL's devices are CPUs.
+// Mesa's clover and rusticl reach a card only by its node. Otherwise they have just llvmpipe, a
+// CPU, whatever RUSTICL_ENABLE says.
 static bool has_only_cpus(const char *library) {
     static const char *const names[] = {"pocl", "MesaOpenCL", "RusticlOpenCL"};
     const char *file = strrchr(library, '/');

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// What the OpenCL drivers of this machine said about their devices, and how it is kept for the next
-// processes, which then need not ask. It counts for exactly this version of the program, start of the
-// machine, device nodes and their permissions, drivers by name, environment of the drivers, and for
-// every library that was loaded for it: path, size, time of change.
+// The devices that this machine's OpenCL drivers reported, stored so that later processes need not
+// ask again. A stored list is valid only for exactly this program version, boot of the machine,
+// device nodes and their permissions, driver names and driver environment. Every library that was
+// loaded for it must have the same path, size and modification time.
 #pragma once
 
 #include <assert.h>
@@ -17,29 +16,30 @@ struct mmul_library {
     int64_t bytes, changed_ns;
 };
 
-// Plain data: comes from a child process, and fits into a pipe that is not being read yet.
+// Plain data from a child process, small enough for a pipe that is not yet being read.
 struct mmul_listing {
     int count;
     struct mmul_device_info devices[MMUL_OPENCL_DEVICES_MAX];
-    int library_count; // 0: more than can be kept
+    int library_count; // 0: too many to store
     struct mmul_library libraries[MMUL_LIBRARIES_MAX];
 };
 static_assert(sizeof(struct mmul_listing) <= 64 << 10, "the capacity of a pipe");
 
-// Of a list of devices that was just made: the libraries that this process has loaded for it.
+// Records the libraries that this process has loaded to make the list of devices.
 void mmul_listing_note_libraries(struct mmul_listing *listing);
 
-// What is kept, when it still counts. Loads no driver.
+// Loads the stored list. Returns false if there is none or it is out of date. Loads no driver.
 bool mmul_listing_recall(struct mmul_listing *listing);
 
-// Keeps it, where that is possible: there may be no home or no room.
+// Stores the list if possible. Ignores errors: there may be no home or no space.
 void mmul_listing_remember(const struct mmul_listing *listing);
 
-// Around the loading of drivers into this process: when they crash or hang now although they did not
-// before, what is kept stays set aside, and the next process asks in a child again.
+// Call these before and after drivers are loaded into this process. If a driver now crashes or
+// hangs although it did not before, the stored list stays set aside, and the next process asks the
+// drivers in a child again.
 void mmul_listing_set_aside(void);
 void mmul_listing_put_back(void);
 
-// Whether `auto`, which takes no CPU of OpenCL's, could find nothing: where PoCL and Mesa are the only
-// drivers and there is no device node of any card. Loads no driver.
+// Returns true if `auto`, which takes no OpenCL CPU, cannot find anything: PoCL and Mesa are the
+// only drivers, and no card has a device node. Loads no driver.
 bool mmul_listing_is_hopeless(void);

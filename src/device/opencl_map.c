@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// Operations but products on an OpenCL device: kernels/map*.cl, which all take the same arguments. Kernels are
-// built when they are first needed, file by file. Work is begun and not waited for, on the queue of products.
-// Decides nothing about what is computed where; cuts nothing: a matrix of a block is one call (sums of few long lines
-// are two).
+// Operations except products on an OpenCL device: kernels/map*.cl, which all take the same
+// arguments. Kernels are built on first use, file by file. Work runs asynchronously on the compute
+// queue. One call computes one matrix of a block; sums of few long lines take two. The caller
+// decides where an operation runs.
 #include <math.h>
 #include <stdio.h>
 
@@ -16,9 +15,9 @@
 #include "device/opencl_program.h"
 #include "kernels.h"
 
-enum { GROUP = 64 }; // work-items of a group, of all kernels
+enum { GROUP = 64 }; // work-items of a group, in all kernels
 
-// Kernels beside those of operations: a copy of what lies the other way round, topk of many.
+// Kernels in addition to one per operation: copy_turned for a transposed operand, topk_many.
 enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1, MANY = MMUL_OPENCL_MAP_KERNELS - 2 };
 
 // ----------------------------------------------------------------------------------------- kernels
@@ -26,8 +25,8 @@ enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1, MANY = MMUL_OPENCL_MAP_KERNELS - 2 
 static const char *const FILES[] = {mmul_kernel_map_elements, mmul_kernel_map_rows,
                                     mmul_kernel_map_reduce, mmul_kernel_map_attention};
 
-// Kernels of attention, in the order of their operations: a program each, since some devices want local memory for all
-// kernels of a program.
+// Kernels of attention, in the order of their operations. Each is a program of its own, because
+// some devices reserve local memory for all kernels of a program.
 enum { ATTENTION_FILE = 3 };
 static const char *const KERNELS_OF_ATTENTION[] = {
     "#define ATTENTION\n",  "#define SUMS\n",       "#define BACKWARD_Q\n",
@@ -46,11 +45,12 @@ static int file_of(const struct mmul_map *map) {
     }
 }
 
-// Of topk. One by one a row is read once for each and once more; many take a reading for every digit until the last one
-// is told from the others, which is five or six of random values, and one to collect them.
+// Limit of k for map_topk, which reads a row once per element and once more. map_topk_many reads it
+// once per digit until the last element is distinguished (five or six times for random values), and
+// once to collect.
 enum { FEW = 4 };
 
-// Its place among the kernels, and its name behind "map_".
+// Returns the index of the operation's kernel and its name after "map_".
 static int name_kernel(const struct mmul_map *map, const char **name) {
     const struct mmul_map_operand *x = &map->operands[0];
     const struct mmul_operation_row *row = mmul_operation_row(map->kind);
@@ -100,16 +100,16 @@ void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps) {
 
 // --------------------------------------------------------------------------------------- arguments
 
-// An operand as kernels take it: offset and steps, and a mark: 1 it is a number, 2 it is not there.
+// An operand as kernels take it: offset, steps and a mark. Mark 1: a number. Mark 2: missing.
 struct argument {
     cl_mem memory;
     cl_uint at[4];
     cl_float number;
 };
 
-// One launch: what all kernels take. `uses` are those of the operands, NULL where nobody waits.
+// Arguments of one kernel launch. `uses` are those of the operands; NULL: no dependency.
 struct launch {
-    const struct mmul_map *all; // of whose matrices this is the t-th
+    const struct mmul_map *all; // this launch computes its t-th matrix
     int64_t t;
     cl_kernel kernel;
     cl_uint rows, cols;
@@ -121,7 +121,7 @@ struct launch {
     cl_float real[4];
     size_t groups[2];
     cl_mem carried;
-    cl_uint carrying[4]; // is it wanted, of which element on, to which place
+    cl_uint carrying[4]; // flag, first element, position in `carried`
 };
 
 static cl_int set_arguments(const struct launch *l) {
@@ -130,7 +130,7 @@ static cl_int set_arguments(const struct launch *l) {
     code = code == CL_SUCCESS ? clSetKernelArg(l->kernel, n++, sizeof l->cols, &l->cols) : code;
     for (int i = 0; code == CL_SUCCESS && i < MMUL_OPERANDS; i++) {
         const struct argument *o = &l->operands[i];
-        // Some drivers want a buffer where none is read.
+        // Some drivers require a buffer even where none is read.
         const cl_mem *memory = o->memory != NULL ? &o->memory : &l->result;
         code = clSetKernelArg(l->kernel, n++, sizeof *memory, memory);
         code = code == CL_SUCCESS ? clSetKernelArg(l->kernel, n++, sizeof o->at, o->at) : code;
@@ -151,7 +151,7 @@ static cl_int set_arguments(const struct launch *l) {
     return code;
 }
 
-// Room for the sums of all matrices' groups, and what the kernel is to know.
+// Allocates the checksums of all matrices' groups and sets the kernel's arguments for them.
 static cl_int prepare_carrying(struct mmul_opencl *opencl, struct launch *l) {
     const struct mmul_map *map = l->all;
     struct mmul_opencl_maps *maps = &opencl->maps;
@@ -253,8 +253,8 @@ static size_t groups_for(int64_t count, int64_t each) {
 
 // ------------------------------------------------------------------------------------- reductions
 
-// Few long lines are cut into slabs, so that there are groups enough for all of a large device; their sums come
-// from a buffer of its own, and are added up by the same kernel.
+// Reduces along an axis. A few long lines are cut into slabs, so that a large device has enough
+// groups. The slabs' sums go to a temporary buffer, and the same kernel adds them up.
 static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map *map,
                                struct launch *l, struct mmul_error *err, cl_int *code) {
     enum { GROUPS_ENOUGH = 1024, SLAB_LEAST = 1024, WIDE = 16 };
@@ -305,14 +305,14 @@ static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map
     *code = begin(opencl, &first);
     if (*code == CL_SUCCESS)
         *code = begin(opencl, &second);
-    clReleaseMemObject(sums); // OpenCL keeps it until both are done
+    clReleaseMemObject(sums); // OpenCL keeps it until both launches are done
     return MMUL_OK;
 }
 
 // -------------------------------------------------------------------------------------------- rope
 
-// How much of a circle a position turns each pair by: base^(-2 p / cols) / (2 pi), of which whole circles do not
-// matter, in units of 2^-64.
+// Makes the fraction of a circle by which one position rotates each pair: base^(-2 p / cols) / (2
+// pi), without whole circles, in units of 2^-64.
 static enum mmul_status make_turns(struct mmul_opencl *opencl, const struct mmul_map *map,
                                    cl_mem *memory, struct mmul_error *err) {
     const int64_t pairs = map->cols / 2;
@@ -347,14 +347,14 @@ static enum mmul_status turn_pairs(struct mmul_opencl *opencl, const struct mmul
     return MMUL_OK;
 }
 
-// -------------------------------------------------------------------------------------- all of them
+// ------------------------------------------------------------------------------------- all of them
 
-// Keys, or columns, that the block's first row counts.
+// Returns the number of keys, or columns, that take part in the block's first row.
 static cl_int first_count(const struct mmul_map *map, int64_t all) {
     return (cl_int)(map->row + 1 + all - map->shape.rows);
 }
 
-// What kernels by rows want to know beside.
+// Sets the parameters of kernels by rows.
 static void describe_rows(const struct mmul_map *map, struct launch *l) {
     l->whole[0] = (cl_int)map->operands[0].cols;
     l->whole[1] = map->kind == MMUL_TOPK      ? (cl_int)map->with->count
@@ -365,8 +365,8 @@ static void describe_rows(const struct mmul_map *map, struct launch *l) {
     l->real[0] = (cl_float)map->with->epsilon;
 }
 
-// ... and attention. Rows of its result are queries and go through keys, or the other way round; of gradients all
-// counts from the beginning where it is not causal.
+// Sets the parameters of attention kernels. Rows of the result are queries that loop over keys, or
+// the reverse. In gradients that are not causal all of them take part.
 static void describe_attention(const struct mmul_map *map, struct launch *l) {
     const bool by_key = mmul_operation_row(map->kind)->parts[0] == 'a';
     const int64_t others = map->operands[by_key ? 0 : 1].rows;
@@ -379,7 +379,7 @@ static void describe_attention(const struct mmul_map *map, struct launch *l) {
     l->real[0] = (cl_float)map->with->scale;
 }
 
-// Rows with one index.
+// Sums rows with equal index.
 static cl_int sum_at(struct mmul_opencl *opencl, const struct mmul_map *map, struct launch *l) {
     l->whole[0] = (cl_int)map->row;
     l->whole[1] = (cl_int)map->operands[0].rows;
@@ -389,7 +389,7 @@ static cl_int sum_at(struct mmul_opencl *opencl, const struct mmul_map *map, str
 
 static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map *map,
                                struct launch *l, struct mmul_error *err, cl_int *code) {
-    enum { TILE = 16, QUERIES = 16, DEPTH = 64 }; // those of map_elements.cl and map_attention.cl
+    enum { TILE = 16, QUERIES = 16, DEPTH = 64 }; // as in map_elements.cl and map_attention.cl
     const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
     if (map->kind == MMUL_SUM_AT) {
         *code = sum_at(opencl, map, l);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names of OpenCL devices, with OpenCL and without.
+// Names of OpenCL devices, for builds with and without OpenCL.
 #pragma once
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 
 #define MMUL_OPENCL_NAMES "P:D (platform:device as clinfo numbers them)"
 
-// One to four digits at `text`; the character after them, or NULL.
+// Skips one to four digits. Returns the position after them, or NULL.
 static inline const char *mmul_opencl_skip_number(const char *text) {
     const char *end = text;
     while (isdigit((unsigned char)*end))
@@ -16,7 +16,7 @@ static inline const char *mmul_opencl_skip_number(const char *text) {
     return end > text && end - text <= 4 ? end : NULL;
 }
 
-// "P:D"
+// Returns true for "P:D".
 static inline bool mmul_opencl_is_name(const char *text) {
     const char *colon = mmul_opencl_skip_number(text);
     const char *end = colon != NULL && *colon == ':' ? mmul_opencl_skip_number(colon + 1) : NULL;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// Queues and events: the bookkeeping behind "operations on the same buffer happen in the order they
-// were begun". An event is retained by everything that keeps it: the ring of what is under way and
-// the uses of buffers.
-// Knows no matrix and begins no operation itself.
+// Queues and events: ensures that operations on the same buffer happen in the order in which they
+// were begun. Every holder of an event retains it: the ring of operations in flight and the uses of
+// buffers. Knows no matrices and starts no operation itself.
 #include "device/opencl_order.h"
 
 #include <assert.h>
@@ -20,10 +18,11 @@ cl_int mmul_opencl_order_init(struct mmul_opencl_order *order, cl_context contex
     return CL_SUCCESS;
 }
 
-// Waits until nothing that was begun runs any more, whether it failed or not. clFinish alone will not do: Mesa's
-// rusticl (22.3) waits only for what was not flushed before it, and all that is in the ring was; and one event after
-// the other, because a driver may leave a list at the first that failed. clFinish is for what has no event in the
-// ring, as the first rows of a transfer whose next row was refused.
+// Waits for all operations, failed or not. clFinish alone is not enough: Mesa's rusticl (22.3)
+// waits only for work that was not flushed before, and everything in the ring was flushed. Events
+// are waited for one by one, because a driver may abandon a list at the first failed event.
+// clFinish covers work without an event in the ring, such as the first rows of a transfer whose
+// next row was rejected.
 static cl_int finish(const struct mmul_opencl_order *order) {
     cl_int first = CL_SUCCESS;
     for (int i = 0; i < MMUL_OPENCL_BEGUN; i++) {
@@ -38,7 +37,7 @@ static cl_int finish(const struct mmul_opencl_order *order) {
 }
 
 void mmul_opencl_order_fini(struct mmul_opencl_order *order) {
-    (void)finish(order); // host memory of transfers still under way is the caller's
+    (void)finish(order); // transfers in flight use the caller's host memory
     for (int i = 0; i < MMUL_OPENCL_BEGUN; i++)
         if (order->begun[i] != NULL)
             clReleaseEvent(order->begun[i]);
@@ -89,7 +88,7 @@ void mmul_opencl_note_read(struct mmul_opencl_use *use, enum mmul_opencl_queue q
     replace(&use->reads[queue], event);
 }
 
-// The write has waited for all reads: whoever waits for it need not.
+// The write has waited for all reads, so that waiting for the write covers them.
 void mmul_opencl_note_write(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
                             cl_event event) {
     for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
@@ -104,13 +103,13 @@ void mmul_opencl_use_fini(struct mmul_opencl_use *use) {
 
 // ------------------------------------------------------------------------------------------ begun
 
-// Drops what has ended, the oldest first. The first failure among it, else `wait_code`: what failed
-// says more than that waiting for it failed.
+// Drops ended operations, the oldest first. Returns the first failure among them, else `wait_code`:
+// the failed operation says more than the failed wait.
 static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
     cl_int first = CL_SUCCESS;
     for (unsigned i = 0; i < MMUL_OPENCL_BEGUN; i++) {
         cl_event *place = &order->begun[(order->next + i) % MMUL_OPENCL_BEGUN];
-        cl_int state = CL_COMPLETE; // negative: it failed
+        cl_int state = CL_COMPLETE; // negative: failed
         if (*place == NULL)
             continue;
         cl_int code =
@@ -127,7 +126,7 @@ static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
 cl_int mmul_opencl_begin(struct mmul_opencl_order *order, enum mmul_opencl_queue queue,
                          cl_event event) {
     cl_event *place = &order->begun[order->next];
-    cl_int code = clFlush(order->queues[queue]); // others may wait for it
+    cl_int code = clFlush(order->queues[queue]); // other queues may wait for it
     if (code == CL_SUCCESS && *place != NULL)
         code = explain(order, clWaitForEvents(1, place));
     replace(place, NULL);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// Lists OpenCL devices and asks each for what a user wants to know. Drivers differ in what they
-// answer, so every query may fail and leaves its field empty; extensions are asked for by name first.
-// Does not choose: it says which devices `auto` may take and why not the others.
+// Lists OpenCL devices and queries the properties that users need. Drivers answer differently:
+// every query may fail and then leaves its field empty, and an extension's queries are sent only if
+// the device has it. Does not choose devices: it marks those that `auto` may take and gives reasons
+// for the others.
 #include "device/opencl_platform.h"
 
 #include <ctype.h>
@@ -30,7 +30,8 @@ enum {
 
 // ----------------------------------------------------------------------------------------- queries
 
-// Copies driver text: control characters become blanks, runs of blanks one, the ends are trimmed.
+// Copies driver text: replaces control characters by blanks, merges runs of blanks and trims both
+// ends.
 static void copy_clean(char *target, size_t capacity, const char *source) {
     size_t length = 0;
     for (; *source != '\0' && length + 1 < capacity; source++) {
@@ -50,16 +51,16 @@ static void query_text(cl_device_id device, cl_device_info what, char *target, s
         copy_clean(target, capacity, text);
 }
 
-// A number of `bytes` bytes (1 to 8); 0 when the driver does not answer with just that size.
+// Returns a number of `bytes` bytes (1 to 8), or 0 if the driver's answer has another size.
 static uint64_t query_number(cl_device_id device, cl_device_info what, size_t bytes) {
-    uint64_t value = 0; // little-endian hosts only, as everywhere in OpenCL's practice
+    uint64_t value = 0; // little-endian hosts only, as usual with OpenCL
     size_t given = 0;
     if (clGetDeviceInfo(device, what, bytes, &value, &given) != CL_SUCCESS || given != bytes)
         return 0;
     return value;
 }
 
-// Whether `name` is one of the device's extensions.
+// Returns true if the device has the extension `name`.
 static bool has_extension(cl_device_id device, const char *name) {
     size_t bytes = 0;
     if (clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) != CL_SUCCESS)
@@ -96,7 +97,7 @@ static bool query_address_nvidia(cl_device_id device, struct address *address) {
         clGetDeviceInfo(device, PCI_SLOT_ID_NV, sizeof slot, &slot, NULL) != CL_SUCCESS)
         return false;
     if (clGetDeviceInfo(device, PCI_DOMAIN_ID_NV, sizeof domain, &domain, NULL) != CL_SUCCESS)
-        domain = 0; // older drivers do not say
+        domain = 0; // older drivers do not report it
     *address = (struct address){domain, bus, slot >> 3, slot & 7};
     return true;
 }
@@ -132,7 +133,7 @@ static enum mmul_device_type convert_type(cl_device_type type) {
 
 static const char not_available[] = "the driver says it is not available";
 
-// Why `auto` leaves the device alone; NULL when it may be used.
+// Returns the reason why `auto` skips the device, or NULL if it may be used.
 static const char *find_reason(cl_device_id device, const struct mmul_device_info *info) {
     char version[64] = "";
     query_text(device, CL_DEVICE_VERSION, version, sizeof version);
@@ -156,7 +157,7 @@ static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
     snprintf(info->id, sizeof info->id, "%d:%d", p, d);
     query_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
     if (has_extension(device, "cl_amd_device_attribute_query")) {
-        query_text(device, BOARD_NAME_AMD, text, sizeof text); // "Radeon VII" beside "gfx906"
+        query_text(device, BOARD_NAME_AMD, text, sizeof text); // "Radeon VII" instead of "gfx906"
         if (text[0] != '\0')
             mmul_text_copy(info->name, sizeof info->name, text);
     }
@@ -178,7 +179,7 @@ static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
     mmul_text_copy(info->reason, sizeof info->reason, reason != NULL ? reason : "");
 }
 
-// ------------------------------------------------------------------------------------ list and find
+// ----------------------------------------------------------------------------------- list and find
 
 static int list_platforms(cl_platform_id platforms[static PLATFORMS_MAX]) {
     cl_uint count = 0;
@@ -192,12 +193,12 @@ static int list_devices(cl_platform_id platform,
     cl_uint count = 0;
     if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MMUL_OPENCL_DEVICES_MAX, devices, &count) !=
         CL_SUCCESS)
-        return 0; // also the answer of a platform without devices
+        return 0; // a platform without devices answers so, too
     return count < MMUL_OPENCL_DEVICES_MAX ? (int)count : MMUL_OPENCL_DEVICES_MAX;
 }
 
-// A runtime for CPUs may list one of another vendor, and only refuse to open it. Cards are not opened for a list: that
-// takes tenths of a second each.
+// Opens CPU devices once: a CPU runtime may list another vendor's CPU and reject it only when it is
+// opened. Cards are not opened: that takes tenths of a second each.
 static void try_to_open(cl_device_id device, struct mmul_device_info *info) {
     cl_int code = CL_SUCCESS;
     if (info->type != MMUL_DEVICE_CPU)
@@ -238,7 +239,7 @@ enum mmul_status mmul_opencl_find(const char *text, cl_platform_id *platform, cl
     char *colon = NULL;
     long p = strtol(text, &colon, 10), d = strtol(colon + 1, NULL, 10);
     char own[512], ours[512];
-    (void)mmul_pocl_cache_replace(own, ours); // said where devices are listed
+    (void)mmul_pocl_cache_replace(own, ours); // the warning is given when devices are listed
     mmul_listing_set_aside();
     int platform_count = list_platforms(platforms);
     mmul_listing_put_back();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-//
-// The first look at OpenCL. What is kept of an earlier one is as good (opencl_listing). Else one
-// child lists all devices. Only when it crashes, exits badly or hangs,
-// every driver is tried alone in a child of its own, all at the same time; the bad ones are named in
-// warnings, the others listed again, and this process's loader is made to take just those.
-// Does not open anything: devices are opened later, by name.
+// Probes OpenCL. A valid stored list (opencl_listing) replaces the probe. Otherwise one child
+// process lists all devices. If it crashes, exits with a failure or hangs, every driver is tried
+// alone in a child of its own, all at the same time. Warnings name the bad drivers, the others are
+// listed again, and the loader of this process is restricted to them. Opens no device; devices are
+// opened later, by name.
 #include "base/cache.h"
 #include "base/child.h"
 #include "base/clock.h"
@@ -24,23 +23,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double QUIET_SECONDS = 2; // before the caller is told what is being waited for
+static const double QUIET_SECONDS = 2; // delay before the caller is told about the wait
 
-// A look at OpenCL on its way.
+// A probe in progress.
 struct looking {
-    const struct mmul_probe_options *options; // borrowed, as what is added to:
+    const struct mmul_probe_options *options; // borrowed, like `probe`, which receives the devices
     struct mmul_probe *probe;
-    struct mmul_listing listing; // in the end, what is found
+    struct mmul_listing listing; // in the end, the devices found
 };
 
 // ----------------------------------------------------------------------------------------- listing
 
-// A child that lists devices. PoCL leaves a file behind in its cache for every process that does:
-// it gets a cache of its own, which is removed.
+// A child that lists devices. PoCL leaves a file in its cache for every such process, so that the
+// child gets a temporary cache of its own.
 struct look {
     struct mmul_child child;
-    const char
-        *folder;     // of the drivers it takes (mmul_drivers_store); NULL: those of the environment
+    // Folder of the drivers to use (mmul_drivers_store); NULL: those of the environment.
+    const char *folder;
     char cache[256]; // "": none
 };
 
@@ -75,7 +74,7 @@ static int remove_entry(const char *path, const struct stat *info, int flag, str
     return remove(path);
 }
 
-// As mmul_child_finish; a list that cannot be one counts as a bad end.
+// Ends a child like mmul_child_finish. An invalid list counts as a failed exit.
 static enum mmul_child_end finish_look(struct look *look, double deadline,
                                        struct mmul_listing *listing, int *detail) {
     enum mmul_child_end end = mmul_child_finish(&look->child, deadline, listing, detail);
@@ -85,7 +84,7 @@ static enum mmul_child_end finish_look(struct look *look, double deadline,
     return end == MMUL_CHILD_DONE && !is_list ? MMUL_CHILD_EXITED : end;
 }
 
-// Tells the caller, when this lasts, which drivers are being waited for.
+// Tells the caller after QUIET_SECONDS which drivers have not answered.
 static void wait_quietly(const struct look *look, const struct mmul_probe_options *options) {
     struct pollfd ready = {.fd = look->child.output, .events = POLLIN};
     double end = mmul_clock_now() + QUIET_SECONDS, left = QUIET_SECONDS;
@@ -105,7 +104,7 @@ static void wait_quietly(const struct look *look, const struct mmul_probe_option
     mmul_text_fini(&names);
 }
 
-// "crashed (signal 11) while listing its devices"
+// Writes, for instance, "crashed (signal 11) while listing its devices".
 static void describe_end(enum mmul_child_end end, int detail, double limit_seconds,
                          char text[static 96]) {
     switch (end) {
@@ -135,7 +134,7 @@ static enum mmul_status warn_driver(struct looking *looking, const struct mmul_d
 // A driver on trial.
 struct trial {
     struct mmul_driver driver;
-    char folder[256]; // with its .icd file alone; "" when not made
+    char folder[256]; // with its .icd file alone; "" if not made
     struct look look;
     bool good;
 };
@@ -158,7 +157,7 @@ static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, 
     return warn_driver(looking, &trial->driver, what, err);
 }
 
-// Tries all drivers at the same time. Children that were started are finished even after a failure.
+// Tries all drivers at the same time. Finishes all started children even after a failure.
 static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
                                    struct looking *looking, struct mmul_error *err) {
     struct mmul_listing *scratch = NULL;
@@ -182,9 +181,9 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
 
 // ---------------------------------------------------------------------------- the good ones again
 
-// Lists the devices of the drivers in `folder` and, when that goes well, starts the loader of this
-// process on them while the folder is there. The environment keeps naming the folder, which is then
-// gone: a program that this one starts finds no driver rather than a bad one.
+// Lists the devices of the drivers in `folder`. On success, starts the loader of this process on
+// them while the folder exists. The environment names the folder even after its removal: a program
+// started by this process then finds no driver instead of a bad one.
 static enum mmul_status adopt(const char *folder, double limit_seconds, struct looking *looking,
                               struct mmul_error *err) {
     struct look look = {.folder = NULL};
@@ -261,7 +260,8 @@ static enum mmul_status ask_drivers(struct looking *looking, struct mmul_error *
     return find_culprits(limit_seconds, looking, err);
 }
 
-// A child that lists devices has a cache of its own (above), but this process, which opens them, has not.
+// Replaces PoCL's cache for this process if needed. A child that lists devices has a temporary
+// cache, but this process opens the devices.
 static enum mmul_status prepare_cache(const struct looking *looking, struct mmul_error *err) {
     char own[512], ours[512], line[1200];
     bool has_pocl = false;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Builds our kernels from the text that is embedded in the library. A device keeps what is built as
-// long as its context, so there is no other cache.
-// Does not build CLBlast's kernels: CLBlast does, and caches them itself.
+// Builds our kernels from the text embedded in the library. A device keeps its programs as long as
+// its context, so there is no other cache. CLBlast builds and caches its kernels itself.
 #include "device/opencl_program.h"
 
 #include "base/clock.h"
@@ -10,7 +8,7 @@
 #include "base/status.h"
 #include "device/opencl_error.h"
 
-// The compiler's log on one line, the beginning of it; "" when there is none.
+// Reads the beginning of the compiler's log as one line; "" if there is none.
 static void read_build_log(cl_program program, cl_device_id device, char *line, size_t capacity) {
     struct mmul_error ignored;
     size_t bytes = 0;
@@ -30,8 +28,8 @@ static void read_build_log(cl_program program, cl_device_id device, char *line, 
     mmul_free(log);
 }
 
-// Ranks of a node that build the same kernels at the same time disturb each other in PoCL's cache (its issues 430 and
-// 1480): one of them cannot build what it can build a moment later.
+// Ranks of a node that build the same kernels at the same time conflict in PoCL's cache (its issues
+// 430 and 1480): a build fails on one of them and succeeds a moment later.
 bool mmul_opencl_builds_again(cl_int code, int failures) {
     const int most = 3;
     const bool again = code == CL_BUILD_PROGRAM_FAILURE && failures < most;
@@ -40,7 +38,7 @@ bool mmul_opencl_builds_again(cl_int code, int failures) {
     return again;
 }
 
-// What cannot be built is kept in *program, for its log.
+// Builds a program. Keeps a failed one in *program, for its log.
 static cl_int build(cl_context context, cl_device_id device, const char *const sources[],
                     cl_program *program) {
     cl_int code = CL_SUCCESS;

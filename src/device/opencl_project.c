@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// The check's sums on an OpenCL device: kernels/project.cl, in doubles where the device has them, else in pairs of
-// floats. The kernels run behind what the queue of products has; their vectors, small against the matrix, come back
-// at once. Partial sums of blocks are added up on the device.
+// The check's sums on an OpenCL device with kernels/project.cl, in double if the device has it,
+// else in pairs of floats. The kernels run on the compute queue. Their result vectors, small
+// against the matrix, are downloaded at once. Partial sums of blocks are added on the device.
 #include "base/integer.h"
 #include "base/memory.h"
 #include "device/opencl_device.h"
@@ -12,9 +11,10 @@
 #include "kernels.h"
 
 enum { SIDE = 64 };
-enum { ROW_SUMS = 1, ROW_SQUARES = 2, COL_SUMS = 4, COL_SQUARES = 8, BITS = 16 }; // project.cl
+// bits of `wanted` in project.cl
+enum { ROW_SUMS = 1, ROW_SQUARES = 2, COL_SUMS = 4, COL_SQUARES = 8, BITS = 16 };
 
-// As kernels have them: a double, or two floats whose sum it is.
+// A number as kernels hold it: a double, or the sum of two floats.
 union number {
     cl_double whole;
     cl_float pair[2];
@@ -44,7 +44,7 @@ static enum mmul_status prepare(struct mmul_opencl *opencl, struct mmul_error *e
         return MMUL_OK;
     if (clGetDeviceInfo(opencl->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles,
                         NULL) != CL_SUCCESS)
-        doubles = 0; // an old driver does not know the question
+        doubles = 0; // an old driver does not know this query
     p->pairs = doubles == 0;
     const char *const texts[] = {p->pairs ? "#define PAIRS 1\n" : "#define PAIRS 0\n",
                                  mmul_kernel_project, NULL};
@@ -73,7 +73,7 @@ void mmul_opencl_projects_fini(struct mmul_opencl_projects *projects) {
 
 // ------------------------------------------------------------------------------------------- slabs
 
-// Rows of the matrix that are summed in one call.
+// Rows of the matrix that one call sums.
 struct slab {
     struct mmul_opencl *opencl;
     const struct mmul_project *args;
@@ -93,7 +93,7 @@ static unsigned find_wanted(const struct mmul_project *args) {
            (args->bits != NULL ? BITS : 0);
 }
 
-// Strips as wide as leaves groups enough for a large device.
+// Chooses strips as wide as possible that still give a large device enough groups.
 static struct slab slab_of(struct mmul_opencl *opencl, const struct mmul_project *args, int64_t row,
                            int64_t rows) {
     enum { GROUPS_ENOUGH = 1024 };
@@ -110,7 +110,7 @@ static struct slab slab_of(struct mmul_opencl *opencl, const struct mmul_project
     return s;
 }
 
-// Room for `count` numbers; what was there is gone where there was less.
+// Ensures room for `count` numbers. Growing discards the old content.
 static enum mmul_status reserve(struct mmul_opencl *opencl, enum vector which, int64_t count,
                                 struct mmul_error *err) {
     enum { LEAST = 1 << 14 };
@@ -230,7 +230,7 @@ static cl_int read_back(const struct slab *s, enum vector from, size_t bytes, vo
 
 // ----------------------------------------------------------------------------------------- results
 
-// `count` sums and as many squares behind them, added to those wanted.
+// Adds `count` sums, and the `count` squares that follow them, to the wanted outputs.
 static void add_numbers(const struct slab *s, const union number *from, int64_t count, double *sums,
                         double *squares) {
     const bool pairs = s->opencl->projects.pairs;

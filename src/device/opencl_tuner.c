@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// From CLBlast's tuners to a file of parameters that later runs take. The tuners are programs of
-// their own (Debian: clblast-utils); each runs in a temporary folder and may crash or be stopped:
-// what it has written counts. The set is then tried in a child process, where a driver may crash
-// and from where CLBlast's memory of the parameters does not come back.
+// Runs CLBlast's tuners and stores the parameters in a file for later runs. The tuners are separate
+// programs (Debian: clblast-utils). Each runs in a temporary folder and may crash or be stopped;
+// its results so far count. The parameters are then tried in a child process: a driver may crash
+// there, and CLBlast's parameters end with that process.
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -25,14 +24,14 @@
 #include "device/tuning.h"
 
 static const double TUNER_SECONDS = 3600, TRIAL_SECONDS = 600;
-static const double NOT_SLOWER = 0.95; // of the speed before: measurements vary
+static const double NOT_SLOWER = 0.95; // fraction of the earlier speed: measurements vary
 
 enum { DIRECT_SIDE = 256, ARGUMENTS = 16 };
 
-// The short ones first.
+// Short tuners first.
 static const struct {
     const char *program;
-    int64_t largest; // side of what it measures; 0: any
+    int64_t largest; // largest side that it measures; 0: any
 } tuners[] = {
     {"clblast_tuner_copy_fast", 0},
     {"clblast_tuner_copy_pad", 0},
@@ -57,9 +56,9 @@ static void tell(const struct mmul_tune_options *options, const char *format, ..
         options->progress(options->progress_context, line);
 }
 
-// ---------------------------------------------------------------------------------- the tuners' work
+// -------------------------------------------------------------------------------- the tuners' work
 
-// argv of a tuner; `text` is where its numbers lie.
+// Builds the arguments of a tuner; `text` holds its numbers.
 static void make_arguments(const struct mmul_tune_options *options, int tuner, char text[3][32],
                            const char *argv[static ARGUMENTS]) {
     int count = 0;
@@ -75,7 +74,7 @@ static void make_arguments(const struct mmul_tune_options *options, int tuner, c
     if (size > 0) {
         argv[count++] = "-m", argv[count++] = text[1];
         argv[count++] = "-n", argv[count++] = text[1];
-        argv[count++] = "-k", argv[count++] = text[1]; // not looked at where there is none
+        argv[count++] = "-k", argv[count++] = text[1]; // ignored by tuners without k
     }
     if (options->fraction > 0)
         argv[count++] = "-fraction", argv[count++] = text[2];
@@ -109,7 +108,7 @@ static enum mmul_status run_tuner(const struct mmul_tune_options *options, int t
     return MMUL_OK;
 }
 
-// Reads what the tuners left in the folder and removes all of it. What is unusable is told.
+// Reads the tuners' results and removes the folder. Reports unusable results.
 static void collect(const struct mmul_tune_options *options, const char *folder,
                     struct mmul_tuning *tuning) {
     DIR *files = opendir(folder);
@@ -152,9 +151,9 @@ static enum mmul_status run_tuners(const struct mmul_tune_options *options,
     return MMUL_ERR_UNAVAILABLE;
 }
 
-// ------------------------------------------------------------------------------------------ a trial
+// ----------------------------------------------------------------------------------------- a trial
 
-// Of the product that is timed before and after.
+// Returns the side of the product that is timed before and after tuning.
 static int64_t trial_side(const struct mmul_tune_options *options) {
     return options->size > 0 ? options->size : 1024;
 }
@@ -162,7 +161,7 @@ static int64_t trial_side(const struct mmul_tune_options *options) {
 struct trial {
     const char *device;
     const struct mmul_tuning *tuning;
-    int64_t side; // of the product that is timed
+    int64_t side; // of the timed product
 };
 
 struct verdict {
@@ -171,7 +170,7 @@ struct verdict {
     double flops;
 };
 
-// In the child: opens the device, tunes it, and looks at what it multiplies then, and how fast.
+// Runs in the child: opens and tunes the device, then tests its products and measures their speed.
 static void try_device(const void *argument, void *result) {
     const struct trial *trial = argument;
     struct verdict *verdict = result;
@@ -213,16 +212,16 @@ static enum mmul_status try_in_child(const struct mmul_tune_options *options,
                      end == MMUL_CHILD_CRASHED ? "signal" : "status", detail);
 }
 
-// ------------------------------------------------------------------------------------------- tuning
+// ------------------------------------------------------------------------------------------ tuning
 
-// Tries the set and keeps it.
+// Tries the tuned parameters and stores them.
 static enum mmul_status keep(const struct mmul_tune_options *options, struct mmul_tuning *tuning,
                              const struct verdict *before, struct mmul_tune_result *result,
                              struct mmul_error *err) {
     struct verdict after;
     struct mmul_error why;
     enum mmul_status status = try_in_child(options, tuning, &after, &why);
-    if (status != MMUL_OK) // what did well without them is their fault
+    if (status != MMUL_OK) // the device passed without them, so that the parameters are at fault
         return mmul_fail(err, status == MMUL_ERR_DATA ? MMUL_ERR_DATA : MMUL_ERR_WRONG,
                          "the tuned parameters are not kept: %.900s", why.text);
     struct mmul_tune_result found = {.device = before->info,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// Tuned parameters to CLBlast. It keeps them for the device as long as the process lives: no call
-// takes them back, neither CLBlastClearCache nor closing the device. So a set that is not yet
-// believed is tried in a child process (opencl_tuner.c).
+// Passes tuned parameters to CLBlast, which keeps them for the device until the process ends:
+// neither CLBlastClearCache nor closing the device removes them. Untested parameters are therefore
+// tried in a child process (opencl_tuner.c).
 #include <clblast_c.h>
 
 #include "base/status.h"
