@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Asks by trying: limits of the process, of its user and of the system's accounting all count.
+// Tests by mapping memory: the limits of the process, of its user and of the system's accounting
+// all apply.
 #include "device/address_space.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// The CPU as a device: what it is, and where its work is done. Products are OpenBLAS's (cpu_products.c), all other
-// operations loops of ours (cpu_map.h), buffers host memory.
+// The CPU as a device: its description and its table. Products are OpenBLAS's (cpu_products.c), all
+// other operations are our loops (cpu_map.h), and buffers are host memory.
 #include <cblas.h>
 #include <sched.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@
 #include "device/kernel_trial.h"
 #include "device/registry.h"
 
-// Copies the value of the first "key : value" line of /proc/cpuinfo; "" when there is none.
+// Copies the value of the first "key : value" line of /proc/cpuinfo, or "" if there is none.
 static void read_cpuinfo(const char *key, char *value, size_t capacity) {
     value[0] = '\0';
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -54,7 +53,8 @@ static void fill_info(struct mmul_device_info *info) {
     read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);
     mmul_make_printable(info->name);
     mmul_make_printable(info->vendor);
-    // "OpenBLAS 0.3.21 NO_LAPACKE ... SkylakeX MAX_THREADS=64": name and version, and which kernels.
+    // "OpenBLAS 0.3.21 NO_LAPACKE ... SkylakeX MAX_THREADS=64" contains name, version and kernel
+    // set.
     char name[16] = "OpenBLAS", version[16] = "";
     sscanf(openblas_get_config(), "%15s %15s", name, version);
     snprintf(info->driver, sizeof info->driver, "%s %s (%s)", name, version,

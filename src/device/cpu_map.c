@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The entry of the device table: to each type its own loops, and casts from one type to the other.
+// The `map` entries of the device table: select the loops of the element type, and cast between
+// types.
 #include "device/cpu_map.h"
 
 #include "base/integer.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// The cpu device's operations (device/map.h): each file cpu_map_*.c has one class of them. All are plain
-// loops that compilers turn into vector code, made once for each of some instruction sets of which the
-// program takes the best when it starts; work is claimed by the rank's threads piece by piece. What a row
-// becomes does not depend on the block that it is in, nor on the number of threads.
+// Operations of the cpu device (device/map.h). Each file cpu_map_*.c implements one class of them.
+// All are plain loops that the compiler vectorises. They are compiled for several instruction sets,
+// and the program selects the best one at its start. The rank's threads claim the work in pieces.
+// The result of a row depends neither on its block nor on the number of threads.
 #pragma once
 
 #include "device/cpu_map_loops.h"
@@ -29,10 +28,10 @@ enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmu
 enum mmul_status mmul_cpu_map_together(void *self, const struct mmul_map *maps, int count,
                                        struct mmul_error *err);
 
-// The same, of one type, and by class.
+// Operations of one element type, by class.
 enum mmul_status mmul_cpu_map_class(void *self, const struct mmul_map *map, struct mmul_error *err);
 void mmul_cpu_map_elements(const struct mmul_map *map);
-bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count); // false: has not
+bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count); // false: not supported
 enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err);
 enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err);
 enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
@@ -40,6 +39,6 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
 enum mmul_status mmul_cpu_map_attention_backward(void *self, const struct mmul_map *map,
                                                  struct mmul_error *err);
 
-// The largest (smallest) element; NaN where there is one, -infinity (infinity) where there is none.
+// Return the largest (smallest) element: NaN if there is one, -infinity (infinity) for no elements.
 mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n);
 mmul_real mmul_cpu_smallest(const mmul_real *x, int64_t n);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Attention in tiles: scores of some rows by some keys, which become powers in place, and what these add to the
-// result. The largest score of a row so far and the sum of its powers go along, and what was added before is scaled
-// when a larger one comes (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018; Dao, Fu,
-// Ermon, Rudra, Re, "FlashAttention", 2022), so that the matrix of all scores is never there. Each thread of
-// the rank has rows of its own and multiplies alone; tiles behind the diagonal are left out.
+// Attention in tiles. The scores of some rows by some keys become exponentials in place, and these
+// times the values are added to the result. Each row keeps its largest score so far and its sum of
+// exponentials. A larger score rescales the earlier sums (Milakov, Gimelshein, "Online normalizer
+// calculation for softmax", 2018; Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022). The matrix of
+// all scores therefore never exists. Each thread of the rank has rows of its own and multiplies
+// alone. Tiles above the causal diagonal are skipped.
 #include "device/cpu_map_attention.h"
 
 #include <math.h>
@@ -24,25 +25,26 @@ enum {
 struct attention {
     const struct mmul_map *map;
     int64_t tile_rows, keys, depth;
-    struct mmul_strided q, k, v, mask; // of a matrix; k and v without column steps
-    struct mmul_strided gradient;      // of the result; of sums v is the result itself
+    struct mmul_strided q, k, v, mask; // operands of one matrix; k and v have col_step 1
+    struct mmul_strided
+        gradient; // gradient of the result; for attention_sums, v is the result itself
     mmul_real *out;
-    bool has_mask, is_sums; // of the rows alone, for gradients
-    mmul_real *keys_room,
-        *values_room;    // k and v of all matrices without column steps; NULL: they are so
-    mmul_real *room;     // of every part: a tile of scores, one of q, a row of the mask
-    int64_t room_floats; // of one
+    bool has_mask, is_sums; // attention_sums: values per row, for gradients
+    // k and v of all matrices, packed to col_step 1; NULL: they have it already.
+    mmul_real *keys_room, *values_room;
+    mmul_real *room;     // per part: a tile of scores, one of q, a row of the mask
+    int64_t room_floats; // per part
 };
 
 struct tile {
     int64_t row, rows, key, keys;
     mmul_real *scores; // ld TILE_KEYS
     mmul_real *mask;   // room for a row
-    mmul_real *most;   // of every row; TILE_ROWS
+    mmul_real *most;   // largest score per row; TILE_ROWS
     double *sums;
 };
 
-// Keys of row i that count: as in device/reference_map.c.
+// Returns the number of keys that take part in row i, as in device/reference_map.c.
 static int64_t counted(const struct attention *a, int64_t i) {
     const int64_t until = a->map->row + i + 1 + a->keys - a->map->shape.rows;
     return a->map->with->causal ? mmul_larger(0, mmul_smaller(until, a->keys)) : a->keys;
@@ -66,8 +68,8 @@ void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p) {
 
 // --------------------------------------------------------------------------------------- scores
 
-// Scores of a row, n of which count, become powers; what is behind them 0. Returns what the row's result so
-// far is to be multiplied by. -infinity and NaN: as in cpu_map_rows.c's softmax.
+// Replaces the first n scores of a row by exponentials and the rest by 0. Returns the factor for
+// the row's result so far. Handles -infinity and NaN like softmax in cpu_map_rows.c.
 MMUL_CLONES static mmul_real raise(mmul_real *scores, int64_t n, int64_t keys, mmul_real *most,
                                    double *sum) {
     const mmul_real before = *most;
@@ -135,8 +137,8 @@ static bool is_finite(const struct attention *a, const struct tile *t) {
     return sum == 0;
 }
 
-// Powers times values. On the diagonal some powers stand for keys that do not count: 0 times infinity or NaN
-// would be seen, and rows are taken one by one.
+// Adds exponentials times values. On the diagonal, keys that take no part have exponential 0, but 0
+// times infinity or NaN is NaN. Rows are then computed one by one.
 static void add_values(const struct attention *a, const struct tile *t, mmul_real *out,
                        int64_t ld) {
     struct mmul_cpu_product product = {.x = t->scores,
@@ -162,7 +164,7 @@ static void add_values(const struct attention *a, const struct tile *t, mmul_rea
     }
 }
 
-// A row is 0 if no key counts, or if each score is -infinity: the sum of its powers is 0 then.
+// Normalises rows. A row is 0 if no key takes part or each score is -infinity: its sum is 0 then.
 static void finish(const struct attention *a, const struct tile *t, mmul_real *out, int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
         const bool is_empty = t->sums[r] == 0;
@@ -173,8 +175,9 @@ static void finish(const struct attention *a, const struct tile *t, mmul_real *o
     }
 }
 
-// Each row has the log of its powers' sum, then the sum of products of the result and its gradient. The log of a sum
-// of 0 is kept as +infinity: a gradient subtracts the log from the scores, so each power of the row is 0 there.
+// Writes for each row the log of its sum of exponentials, then the sum of products of the result
+// and its gradient. The log of a sum of 0 is stored as +infinity: a gradient subtracts the log from
+// the scores, so that each exponential of the row is 0 there.
 static void finish_sums(const struct attention *a, const struct tile *t, mmul_real *out,
                         int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
@@ -220,7 +223,7 @@ static void attend(const struct attention *a, struct tile *t, struct mmul_stride
         finish(a, t, out, ld);
 }
 
-// Of the t-th matrix.
+// Returns the arguments for the t-th matrix.
 static struct attention attention_of(const struct attention *a, int64_t t) {
     const struct mmul_map *map = a->map;
     struct attention one = *a;

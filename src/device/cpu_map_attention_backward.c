@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Gradients of attention in tiles: scores of some rows of the result by some of the others, made again from what
-// attention_sums has kept of every query (Dao, "FlashAttention-2", 2023), become powers and then slopes in place, and
-// these times the others add to the result, so that a matrix of all scores is never there. Of q the rows of the result
-// are queries and the others keys, of k and v it is the other way round; of the mask the slopes are the result. Each
-// gradient makes its scores by itself: rows of each may be on other ranks.
+// Gradients of attention in tiles. The scores of some result rows by some of the others are
+// recomputed from the values that attention_sums stored for every query (Dao, "FlashAttention-2",
+// 2023). They become exponentials and then slopes in place, and these times the others are added to
+// the result. A matrix of all scores never exists. For q, result rows are queries and the others
+// keys; for k and v the reverse. For the mask, the slopes are the result. Each gradient recomputes
+// its own scores, because its rows may be on other ranks.
 #include <math.h>
 #include <string.h>
 
@@ -20,28 +21,28 @@ enum {
     TILE = TILE_ROWS * TILE_OTHERS
 };
 
-enum { Q, K, V, DY, SUMS, MASK, STRAIGHT = SUMS }; // operands; those that are multiplied
+enum { Q, K, V, DY, SUMS, MASK, STRAIGHT = SUMS }; // operands; those before SUMS are multiplied
 
 struct backward {
     const struct mmul_map *map;
-    bool by_key; // rows of the result are keys
+    bool by_key; // result rows are keys
     int64_t tile_rows, others;
-    struct mmul_strided
-        operands[MMUL_OPERANDS]; // of a matrix, as rows of the result by others from SUMS on
-    mmul_real *rooms[STRAIGHT];  // of all matrices, what had column steps; NULL: they have none
+    // Operands of a matrix; from SUMS on, as rows of the result by others.
+    struct mmul_strided operands[MMUL_OPERANDS];
+    mmul_real *rooms[STRAIGHT]; // packed operands of all matrices; NULL: col_step is 1
     mmul_real *out;
-    mmul_real *room;     // of every part: two tiles, and rows of the others
-    int64_t room_floats; // of one
+    mmul_real *room;     // per part: two tiles, and rows of the others
+    int64_t room_floats; // per part
 };
 
-// Rows of the result by others. The latter's sums are packed where they are queries.
+// Rows of the result by others. If the others are queries, their sums are packed.
 struct tile {
     int64_t row, rows, first, count;
     mmul_real *scores, *slopes; // ld TILE_OTHERS
     mmul_real *logs, *along, *mask;
 };
 
-// Of the others, those that count for row r: as in device/reference_map.c.
+// Finds the range of others that take part in row r, as in device/reference_map.c.
 static void find_counted(const struct backward *b, int64_t r, int64_t *begin, int64_t *end) {
     const struct mmul_map *map = b->map;
     const int64_t rows = b->by_key ? b->others : map->shape.rows;
@@ -71,7 +72,8 @@ MMUL_CLONES static void slope(mmul_real *restrict x, const mmul_real *restrict d
         x[j] *= dx[j] - along;
 }
 
-// Scores of row r become powers p = exp(s - log), those times dy v^T - along slopes; what does not count 0.
+// Replaces the scores of row r by exponentials p = exp(s - log), and these by slopes p (dy v^T -
+// along). Others that take no part get 0.
 static void weigh_row(const struct backward *b, const struct tile *t, int64_t r) {
     mmul_real *scores = t->scores + r * TILE_OTHERS, *slopes = t->slopes + r * TILE_OTHERS;
     const struct mmul_strided sums = mmul_cpu_part(b->operands[SUMS], t->row + r, 0);
@@ -97,7 +99,7 @@ static void weigh_row(const struct backward *b, const struct tile *t, int64_t r)
     slope(scores, slopes, b->by_key ? 0 : sums.at[sums.col_step], n);
 }
 
-// x y^T of rows of the result and others.
+// Computes x y^T of result rows and others.
 static void multiply(const struct backward *b, const struct tile *t, int own, int other,
                      mmul_real *out) {
     const struct mmul_strided x = mmul_cpu_part(b->operands[own], t->row, 0),
@@ -175,7 +177,7 @@ static void go_through(const struct backward *b, struct tile *t) {
     }
 }
 
-// Of the t-th matrix.
+// Returns the arguments for the t-th matrix.
 static struct backward backward_of(const struct backward *all, int64_t t) {
     const struct mmul_map *map = all->map;
     struct backward b = *all;

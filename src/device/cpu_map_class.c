@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which class of operations is in which file; rows of a table are looked up here.
+// Selects the file for each class of operations; implements table look-ups.
 #include "device/cpu_map.h"
 
 static void look_up(void *context, int part, int64_t t, int64_t begin, int64_t end) {

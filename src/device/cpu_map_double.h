@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// What cpu_map_float.h has, for doubles: the C library's functions, in loops its vector functions where it has them
-// (glibc's libmvec: up to 4 units of the last place).
+// The functions of cpu_map_float.h for double. They are the C library's; in loops its vector
+// functions are used where they exist (glibc's libmvec: up to 4 units of the last place).
 #pragma once
 
 #include <float.h>
@@ -71,7 +70,7 @@ MMUL_INLINE double mmul_rint(double x) {
 MMUL_INLINE double mmul_sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
-// As that of floats, which see.
+// Same as in cpu_map_float.h.
 MMUL_INLINE double mmul_finite_below(double x) {
     return x < -DBL_MAX ? -DBL_MAX : x;
 }
@@ -107,7 +106,7 @@ MMUL_INLINE double mmul_gelu_tanh_slope(double x) {
     return s * (1 + x * (1 - s) * (1.5957691216057308 + 0.21406444881780074 * x * x));
 }
 
-// libmvec's hands what is far on to the C library's by itself.
+// libmvec itself passes large angles to the C library.
 MMUL_INLINE double mmul_sin(double x) {
     return sin(x);
 }
@@ -131,7 +130,7 @@ MMUL_INLINE double mmul_pow(double x, double y) {
     return pow(x, y);
 }
 
-// In loops of their own: sine and cosine of the same angle would become one call, which has no vectors.
+// Two loops: sine and cosine of the same angle would become one call, which has no vector form.
 MMUL_INLINE void mmul_turn_pairs(double position, const double *restrict frequencies, int64_t pairs,
                                  double *restrict sines, double *restrict cosines) {
     for (int64_t p = 0; p < pairs; p++)
@@ -140,14 +139,14 @@ MMUL_INLINE void mmul_turn_pairs(double position, const double *restrict frequen
         cosines[p] = cos(position * frequencies[p]);
 }
 
-// A sum of squares is one, whatever it is: no type has more room.
+// A sum of squares in double is always accepted, because no wider type exists.
 MMUL_INLINE int mmul_is_sound(double squares, int64_t n) {
     (void)squares;
     (void)n;
     return 1;
 }
 
-// As that of floats, which see.
+// Same as in cpu_map_float.h.
 struct mmul_divided_double {
     double quotient, left;
 };

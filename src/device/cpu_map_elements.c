@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Elements, and copies of what lies elsewhere: a loop over contiguous elements for every operation. What
-// repeats or is stored by columns is packed into tiles that stay in the cache and goes the same way.
+// Element-wise operations and copies: one loop over contiguous elements for every operation.
+// Repeated operands and operands stored by columns are packed into cache-sized tiles first.
 #include "device/cpu_map_elements.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "device/cpu_map_real.h"
 #include "device/host_buffer.h"
 
-// A row, or what of it fits; of what is stored by columns a block of more rows (cpu_map.c).
+// Tile sizes: a row or a part of it; for operands stored by columns a block of several rows
+// (cpu_map_operands.c).
 enum {
     ROW = 16384 / sizeof(mmul_real),
     TILE = 128,
@@ -54,7 +55,7 @@ enum { STEP = 64 };
         })                                                                     \
     }
 
-// Of the C library, or of its like: in whole vectors (cpu_map_real.h).
+// Functions of the C library or similar ones: computed in whole vectors (cpu_map_real.h).
 #define FUNCTION(NAME, VALUE)                                             \
     KERNEL(NAME) {                                                        \
         const int64_t whole = mmul_cpu_whole(n);                          \
@@ -103,7 +104,8 @@ FUNCTION(silu, REAL(finite_below)(x) * REAL(sigmoid)(x))
 FUNCTION(gelu, REAL(gelu)(x))
 FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
 
-// Of a function that is known up to some angle alone; what is beyond, or no number, is left to the C library's.
+// A function with a vector form that is valid only up to some angle. Larger angles and NaN go to the C
+// library's function.
 #define PERIODIC(NAME, BASE, SLOW)                                              \
     FUNCTION(NAME##_near, REAL(BASE)(x))                                        \
     KERNEL(NAME) {                                                              \
@@ -117,7 +119,7 @@ FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
 PERIODIC(sine, sin, sin)
 PERIODIC(cosine, cos, cos)
 
-// The derivatives of x's functions, times that of their result.
+// The derivatives of x's functions, times the gradient of their result.
 #define SLOPE(NAME)                                                     \
     KERNEL(NAME) {                                                      \
         const int64_t whole = mmul_cpu_whole(n);                        \
@@ -159,7 +161,8 @@ KERNEL(choose) {
     }
 }
 
-// x = q y + r with a whole q, r between 0 and y, the way of numpy's npy_divmod (device/reference_map.c).
+// x = q y + r with a whole q and r between 0 and y, as in numpy's npy_divmod
+// (device/reference_map.c).
 struct division {
     double quotient, left;
 };
@@ -186,18 +189,20 @@ MMUL_INLINE int32_t is_odd_division(mmul_real x, mmul_real y) {
     return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0);
 }
 
-// In double all of this is exact: q below 2^29 has no more bits than there is room for beside the 24 of y.
+// Exact in double: q below 2^29 and the 24 bits of y fit the mantissa together.
 MMUL_INLINE struct division divide_simple(double x, double y) {
-    const double ratio = x / y, magic = 6755399441055744.0; // 1.5 2^52: added, leaves whole numbers
+    // 1.5 2^52: adding it rounds to whole numbers
+    const double ratio = x / y, magic = 6755399441055744.0;
     const double nearest = (ratio + magic) - magic;
     const double floor = nearest - (nearest > ratio ? 1.0 : 0.0), left = fma(-floor, y, x);
-    // Of the other sign: the ratio was rounded up to a whole number.
+    // Opposite sign: the ratio was rounded up to a whole number.
     const double high = ((left < 0) ^ (y < 0)) & (left != 0) ? 1.0 : 0.0, quotient = floor - high;
     return (struct division){quotient == 0.0 ? copysign(0.0, ratio) : quotient,
                              copysign(left + high * y, y)};
 }
 
-// Divisions that a loop cannot do are left to the next one: those of a step that has any, in the end one by one.
+// Each loop leaves difficult divisions to a slower one. A step that has any goes to the _long loop,
+// which does its own difficult ones one by one.
 #define DIVISION(NAME, PART)                                                                     \
     MMUL_CLONES static void NAME##_long(int64_t n, const mmul_real *restrict xs,                 \
                                         const mmul_real *restrict ys, mmul_real *restrict out) { \
@@ -246,7 +251,8 @@ KERNEL(power) {
 #else
 TWO(power, REAL(pow)(x, y))
 
-// What is asked of the power alone is asked once; an infinite one, or NaN, or 0, is not a power like others.
+// Evaluates conditions on the exponent alone only once. An exponent that is infinite, NaN or 0
+// takes the general loop.
 KERNEL(power_of_number) {
     const float y = ys[0], rest = (float)mmul_rest((double)y);
     const int32_t sign = mmul_odd_sign(y);
@@ -327,17 +333,17 @@ struct job {
     int operand_count;
     int64_t rows, cols, ld;
     mmul_real *out;
-    int64_t tile_rows, tile_cols; // tile_rows 1: a row, or what of it fits a tile
+    int64_t tile_rows, tile_cols; // tile_rows 1: a row, or the part of it that fits a tile
     int64_t tiles_along;
 };
 
-// One element for all of the block: a number, in memory where it is of float64.
+// Returns true for one element that all of the block shares; a float64 number lies in memory.
 static bool is_number(const struct mmul_map_operand *x) {
     return x->buffer == NULL || (x->row_step == 0 && x->col_step == 0 && x->stack.batch_step == 0 &&
                                  x->stack.depth_step == 0);
 }
 
-// x * x is the square, rounded once; and a square root likewise.
+// x^2 becomes x * x, rounded once like the exact square.
 mmul_cpu_kernel *mmul_cpu_kernel_of(const struct mmul_map *map, bool *is_square) {
     *is_square = map->kind == MMUL_POWER && is_number(&map->operands[1]) &&
                  *mmul_cpu_operand(map, 1, 0).at == 2;
@@ -352,7 +358,8 @@ static bool is_contiguous(struct mmul_strided x, int64_t cols) {
     return (x.col_step == 0 && x.row_step == 0) || (x.col_step == 1 && x.row_step == cols);
 }
 
-// As few rows as possible: one, where all rows follow each other, and where columns are what is long.
+// Minimises the number of rows: one row if all rows are adjacent, and a single column becomes a
+// row.
 static void flatten(struct job *job) {
     bool is_flat = job->ld == job->cols;
     for (int i = 0; i < job->operand_count; i++)
@@ -369,7 +376,7 @@ static void flatten(struct job *job) {
         job->operands[i] = (struct mmul_strided){job->operands[i].at, 0, job->operands[i].row_step};
 }
 
-// Of the t-th matrix.
+// Returns the job for the t-th matrix.
 static struct job job_of(const struct mmul_map *map, int64_t t) {
     bool is_square;
     struct job job = {.run = mmul_cpu_kernel_of(map, &is_square),
@@ -388,13 +395,14 @@ static struct job job_of(const struct mmul_map *map, int64_t t) {
     for (int i = 0; i < job.operand_count; i++)
         if (job.operands[i].col_step > 1 && job.rows > 1) {
             job.tile_rows = TILE;
-            job.tile_cols = job.run == copy ? COPY_COLS : TILE_COLS; // which has no room
+            job.tile_cols = job.run == copy ? COPY_COLS : TILE_COLS; // a copy needs no room
         }
     job.tiles_along = (job.cols + job.tile_cols - 1) / job.tile_cols;
     return job;
 }
 
-// Operand x's rows of a tile: where they lie or, packed, in `room`, where constants are already.
+// Returns the rows of a tile of operand x: in place, or packed in `room`. Constants are in `room`
+// already.
 static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols,
                                  mmul_real *room) {
     if (x.col_step == 1)
@@ -409,7 +417,8 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
                       mmul_real *const rooms[MMUL_CPU_OPERANDS]) {
     struct mmul_strided x[MMUL_CPU_OPERANDS] = {{0}};
     mmul_real *out = job->out + i * job->ld + j;
-    if (job->run == copy && job->operands[0].col_step != 1) { // no tile in between
+    // copies directly, without a tile in between
+    if (job->run == copy && job->operands[0].col_step != 1) {
         mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols, out, job->ld);
         return;
     }
@@ -420,7 +429,7 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
                  x[2].at + r * x[2].row_step, out + r * job->ld);
 }
 
-// What is the same everywhere is in its room from the first tile to the last.
+// Constants stay in their room from the first tile to the last.
 static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
                           mmul_real *const rooms[MMUL_CPU_OPERANDS]) {
     for (int p = 0; p < job->operand_count; p++)
@@ -435,8 +444,8 @@ static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
     }
 }
 
-// Rows that lie in memory, and constants, need less: to touch so many pages of the stack takes as long as a small
-// block.
+// make_rows suffices for rows in memory and constants. It needs less stack: touching the stack
+// pages of make_packed takes as long as a small block.
 static __attribute__((noinline)) void make_packed(const struct job *job, int64_t begin,
                                                   int64_t end) {
     mmul_real room[MMUL_CPU_OPERANDS][TILE_ELEMENTS];
@@ -450,7 +459,7 @@ static __attribute__((noinline)) void make_rows(const struct job *job, int64_t b
     make_in_rooms(job, begin, end, rooms);
 }
 
-// A map, and its job of the first matrix.
+// A map, and the job for its first matrix.
 struct making {
     const struct mmul_map *map;
     struct job first;

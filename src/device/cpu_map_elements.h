@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-//
-// Between the files of operations on elements: each alone, and several together.
+// Shared by the files of element-wise operations: each alone, and several together.
 #pragma once
 
 #include "device/cpu_map.h"
@@ -13,11 +12,12 @@
 
 enum { MMUL_CPU_OPERANDS = 3 };
 
-// out[j] from the j-th of every operand; what an operation has not is not looked at.
+// Computes out[j] from the j-th element of every operand. Missing operands are not read.
 typedef void mmul_cpu_kernel(int64_t n, const mmul_real *xs, const mmul_real *ys,
                              const mmul_real *zs, mmul_real *out);
 
-// NULL: it has none. is_square: of a power, which then takes its first operand twice.
+// Returns the operation's kernel, or NULL. is_square: a power of 2, which takes its first operand
+// twice.
 mmul_cpu_kernel *mmul_cpu_kernel_of(const struct mmul_map *map, bool *is_square);
 
 static inline bool mmul_cpu_is_constant(struct mmul_strided x) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// exp, log, tanh, ... of floats without branches or calls, so that loops over them become vector code. Errors
-// are those of tests/unit/cpu_map_float_test, in units of the last place (ulp) of a float. All take and
-// give NaN, infinities, zeros and subnormal numbers as the C library's functions do.
+// exp, log, tanh, ... of float without branches or calls, so that loops over them are vectorised.
+// Error bounds are those tested by tests/unit/cpu_map_float_test, in units of the last place (ulp)
+// of a float. All functions treat NaN, infinities, zeros and subnormal numbers like the C
+// library's.
 #pragma once
 
 #include <math.h>
@@ -23,25 +23,26 @@ MMUL_INLINE int32_t mmul_to_bits(float x) {
     return bits;
 }
 
-// y where `first` is 0, x where it is 1: by bits, because of a choice with a constant compilers make a branch around
-// all that leads to the other side.
+// Returns x if `first` is 1, y if it is 0. Works on bits: for a choice with a constant, compilers
+// branch around the computation of the other side.
 MMUL_INLINE float mmul_choose(int32_t first, float x, float y) {
     return mmul_from_bits((mmul_to_bits(x) & -first) | (mmul_to_bits(y) & (first - 1)));
 }
 
-// x 2^k, |k| < 252: in two steps, because 2^k alone may be no normal number.
+// x 2^k, |k| < 252: in two steps, because 2^k alone may not be a normal number.
 MMUL_INLINE float mmul_scale(float x, int32_t k) {
     const int32_t half = k >> 1;
     return x * mmul_from_bits((int32_t)((uint32_t)(half + 127) << 23)) *
            mmul_from_bits((int32_t)((uint32_t)(k - half + 127) << 23));
 }
 
-// 2^k e^r with r = x - k log 2 in two parts (Cody, Waite, "Software Manual for the Elementary Functions",
-// 1980); e^r by the polynomial of Moshier's Cephes library (expf): 2 ulp. Adding 1.5 2^23 rounds to whole
-// numbers, which are then the last bits. Returns e^r - 1.
+// Returns e^r - 1 and k = `power`, so that e^x = 2^k e^r. r = x - k log 2 is computed in two parts
+// (Cody, Waite, "Software Manual for the Elementary Functions", 1980), e^r by the polynomial of
+// Moshier's Cephes library (expf): 2 ulp. Adding 1.5 2^23 rounds to whole numbers, which are then
+// the last bits.
 MMUL_INLINE float mmul_exp_rest(float x, int32_t *power) {
     const float magic = 12582912.0f;
-    x = x > 89.0f ? 89.0f : x; // beyond: infinity, and below -104: 0, all the same
+    x = x > 89.0f ? 89.0f : x; // beyond: infinity; below -104: 0; the clamp changes neither
     x = x < -104.0f ? -104.0f : x;
     const float shifted = x * 1.44269504f + magic, k = shifted - magic;
     const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
@@ -61,16 +62,16 @@ MMUL_INLINE float mmul_expf(float x) {
     return mmul_scale(rest + 1.0f, power);
 }
 
-// Without the 1 where the power is 0, and so where the difference is small: 5 ulp.
+// Does not add and subtract 1 if the power is 0, where the difference is small: 5 ulp.
 MMUL_INLINE float mmul_expm1f(float x) {
     int32_t power;
     const float rest = mmul_exp_rest(x, &power);
     const float y = mmul_choose(power == 0, rest, mmul_scale(rest + 1.0f, power) - 1.0f);
-    return mmul_choose(x == 0.0f, x, y); // its sign
+    return mmul_choose(x == 0.0f, x, y); // keeps the sign of zero
 }
 
-// Of |x| above tan(3 pi / 8) that of -1 / |x| and pi / 2 more, above tan(pi / 8) that of (|x| - 1) / (|x| + 1) and pi /
-// 4 more; by Cephes's polynomial (atanf): 4 ulp.
+// For |x| above tan(3 pi / 8), pi / 2 plus the arc tangent of -1 / |x|. Above tan(pi / 8), pi / 4
+// plus that of (|x| - 1) / (|x| + 1). Uses Cephes's polynomial (atanf): 4 ulp.
 MMUL_INLINE float mmul_atanf(float x) {
     const float size = fabsf(x);
     const int32_t is_far = size > 2.41421356f, is_near = size <= 0.414213562f;
@@ -93,7 +94,7 @@ MMUL_INLINE float mmul_rintf(float x) {
     return rintf(x);
 }
 
-// x = 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2); x > 0, finite.
+// Splits x = 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). Requires x > 0, finite.
 MMUL_INLINE float mmul_split_float(float x, float *f) {
     const int32_t root = 0x3f3504f3; // sqrt(1/2)
     const float wide = x < 0x1p-126f ? x * 0x1p24f : x;
@@ -102,7 +103,7 @@ MMUL_INLINE float mmul_split_float(float x, float *f) {
     return (float)(from_root >> 23) - (x < 0x1p-126f ? 24.0f : 0.0f);
 }
 
-// e log 2 + log(1 + f), that by Cephes's polynomial (logf): 2 ulp.
+// e log 2 + log(1 + f), the latter by Cephes's polynomial (logf): 2 ulp.
 MMUL_INLINE float mmul_logf(float x) {
     float f;
     const float e = mmul_split_float(x, &f), square = f * f;
@@ -122,19 +123,21 @@ MMUL_INLINE float mmul_logf(float x) {
     return x < 0.0f ? NAN : y;
 }
 
-// u = 1 + x has a rounding, which the ratio of x and u - 1 takes out again (Higham, "Accuracy and Stability of
-// Numerical Algorithms", 2002, section 1.14.1): 4 ulp. Where u is 1, log(1 + x) is x.
+// u = 1 + x is rounded; the factor x / (u - 1) corrects that (Higham, "Accuracy and Stability of
+// Numerical Algorithms", 2002, section 1.14.1): 4 ulp. If u is 1, log(1 + x) is x.
 MMUL_INLINE float mmul_log1pf(float x) {
     const float u = 1.0f + x, ratio = x / (u - 1.0f), log = mmul_logf(u);
     return u == 1.0f ? x : u > 3.40282347e38f ? u : log * ratio;
 }
 
-// x, or the lowest number where x is -infinity. x f(x) is 0 there if f(x) is, as its limit is.
+// Returns x, or the lowest float for -infinity. There x f(x) then becomes 0, its limit, if f(x) is
+// 0.
 MMUL_INLINE float mmul_finite_belowf(float x) {
     return x < -3.40282347e38f ? -3.40282347e38f : x;
 }
 
-// e^-|x| does not overflow: 1 / (1 + it), or it / (1 + it) where x is negative: 4 ulp.
+// e^-|x| does not overflow. The result is 1 / (1 + e^-|x|), or e^-|x| / (1 + e^-|x|) for negative
+// x: 4 ulp.
 MMUL_INLINE float mmul_sigmoidf(float x) {
     const float power = mmul_expf(-fabsf(x));
     return (x < 0.0f ? power : 1.0f) / (1.0f + power);
@@ -153,11 +156,11 @@ MMUL_INLINE float mmul_tanhf(float x) {
     return size < 0.625f ? near : copysignf(far, x);
 }
 
-// x times the part of a normal distribution below x, which is half of erfc(|x| / sqrt 2) or 1 less it: e^(-x^2 / 2)
-// times a polynomial in t = 1 / (1 + 0.27 |x|), good to 2.4e-8 of it (found as those for powers below). The power is
-// 2^k 2^r, r between -1/2 and 1/2, and 2^32 too large until the end, so that nothing is subnormal on the way:
-// 8 ulp above -2; below, where x^2 has its rounding, 2 x^2 more.
-// It is half of erfc, times 2^32.
+// Half of erfc(|x| / sqrt 2), times 2^32: the tail of the normal distribution. gelu is x times the
+// part below x, this tail or 1 less it. Computed as e^(-x^2 / 2) times a polynomial in t = 1 / (1 +
+// 0.27 |x|), with relative error 2.4e-8 (fitted like those for powers below). The exponential is
+// 2^k 2^r with r between -1/2 and 1/2. The factor 2^32 avoids subnormal intermediate values. Errors
+// of gelu: 8 ulp above -2, and 2 x^2 more below, from the rounding of x^2.
 MMUL_INLINE float mmul_normal_tailf(float x) {
     const float magic = 12582912.0f, half_log2_e = 0.721347520f;
     const float t = 1.0f / (1.0f + 0.27f * fabsf(x));
@@ -170,7 +173,7 @@ MMUL_INLINE float mmul_normal_tailf(float x) {
     q = q * t + 0.101848572f;
     q = q * t + 0.10753727f;
     q = q * t + 0.107721001f;
-    const float square = x * x < 208.0f ? x * x : 208.0f; // beyond: 0, all the same; NaN, too
+    const float square = x * x < 208.0f ? x * x : 208.0f; // beyond: 0 in any case; also for NaN
     const float shifted = magic - square * half_log2_e, k = shifted - magic;
     const float r = -k - square * half_log2_e;
     float p = 1.32647133e-3f;
@@ -184,7 +187,7 @@ MMUL_INLINE float mmul_normal_tailf(float x) {
     return t * q * power;
 }
 
-// Up to 1 by Cephes's polynomial (erff), else 1 less erfc: 4 ulp.
+// Up to 1 by Cephes's polynomial (erff), else 1 - erfc: 4 ulp.
 MMUL_INLINE float mmul_erff(float x) {
     const float size = fabsf(x), square = x * x;
     float p = 7.853861353153693e-5f;
@@ -209,8 +212,8 @@ MMUL_INLINE float mmul_gelu_tanhf(float x) {
     return mmul_finite_belowf(x) * mmul_sigmoidf(x * (1.59576912f + 0.0713548163f * x * x));
 }
 
-// Their derivatives, which are 0 or 1 far from 0, infinities included. Of gelu: the part of the distribution below x,
-// and x times its density.
+// Derivatives, which are 0 or 1 far from 0, infinities included. For gelu: the part of the
+// distribution below x, plus x times its density.
 MMUL_INLINE float mmul_slope_rangef(float x) {
     x = x > 1000.0f ? 1000.0f : x;
     return x < -1000.0f ? -1000.0f : x;
@@ -234,8 +237,8 @@ MMUL_INLINE float mmul_gelu_tanh_slopef(float x) {
     return s * (1.0f + x * (1.0f - s) * (1.59576912f + 0.214064489f * x * x));
 }
 
-// log2 of x > 0, finite, in double: log2(1 + f) / f by a polynomial that is off by at most 1.1e-10 of it (least
-// squares, weighted anew until all errors are alike: Lawson, 1961), no division among its steps.
+// log2 of x > 0, finite, in double. log2(1 + f) / f is a polynomial with relative error at most
+// 1.1e-10 (least squares, reweighted until all errors are equal: Lawson, 1961). No step divides.
 MMUL_INLINE double mmul_log2_double(float x) {
     float fraction;
     const double e = (double)mmul_split_float(x, &fraction), f = (double)fraction;
@@ -254,10 +257,10 @@ MMUL_INLINE double mmul_log2_double(float x) {
     return e + p * f;
 }
 
-// 2^t as a float: 2^r, |r| <= 1/2, by a polynomial found likewise (error 1.9e-9), scaled.
+// 2^t as a float: 2^r, |r| <= 1/2, by a polynomial fitted likewise (error 1.9e-9), scaled.
 MMUL_INLINE float mmul_exp2_double(double t) {
     const double magic = 6755399441055744.0;
-    t = t < 160.0 ? t : 160.0; // NaN, too
+    t = t < 160.0 ? t : 160.0; // also for NaN
     t = t > -160.0 ? t : -160.0;
     const double k = (t + magic) - magic, r = t - k;
     double p = 0.000153458076;
@@ -270,7 +273,7 @@ MMUL_INLINE float mmul_exp2_double(double t) {
     return mmul_scale((float)p, (int32_t)k);
 }
 
-// How far y is from a whole number; all are whole that are so large that this cannot be said of them.
+// Returns the distance of y from the nearest whole number; 0 if y is too large to have a fraction.
 MMUL_INLINE double mmul_rest(double y) {
     const double magic = 6755399441055744.0;
     y = y < 0x1p50 ? y : 0x1p50;
@@ -278,26 +281,28 @@ MMUL_INLINE double mmul_rest(double y) {
     return y - ((y + magic) - magic);
 }
 
-// |x|^y, y being finite: 1 ulp, with the sign of x where `sign` has that bit.
+// x|^y for finite y: 1 ulp, with the sign of x if `sign` has the sign bit.
 MMUL_INLINE float mmul_power_of_size(float x, double y, int32_t sign) {
     const float size = fabsf(x);
     double log = mmul_log2_double(size);
-    log += size > 0.0f ? 0.0 : -1e60; // then nothing but the sign of y counts
+    log += size > 0.0f ? 0.0 : -1e60; // only the sign of y matters then
     log += size <= 3.40282347e38f ? 0.0 : 1e60;
     return mmul_from_bits(mmul_to_bits(mmul_exp2_double(y * log)) ^ (sign & mmul_to_bits(x)));
 }
 
-// The bit of a sign where y is odd: half of it is half from a whole number then.
+// Returns the sign bit if y is odd: half of y is then half from a whole number.
 MMUL_INLINE int32_t mmul_odd_sign(float y) {
     return fabs(mmul_rest(0.5 * (double)y)) == 0.5 ? INT32_MIN : 0;
 }
 
-// Not 0 where x has no power: it is negative and finite, and `rest`, that of y to a whole number, is not 0.
+// Returns a nonzero value if x^y is undefined: x is negative and finite, and `rest`, the distance
+// of y from a whole number, is not 0.
 MMUL_INLINE float mmul_has_no_power(float x, float rest) {
     return ((x < 0.0f ? 1.0f : 0.0f) * (fabsf(x) <= 3.40282347e38f ? 1.0f : 0.0f)) * rest;
 }
 
-// As the C library's powf. What is 1 whatever the other one is: anything to the 0, 1; -1 to what is infinite, too.
+// Like the C library's powf. Cases that are 1 in any case: anything to the power 0, 1 to any power,
+// and -1 to an infinite power.
 MMUL_INLINE float mmul_powf(float x, float y) {
     const float power = mmul_power_of_size(x, (double)y, mmul_odd_sign(y));
     const float none = mmul_has_no_power(x, (float)mmul_rest((double)y));
@@ -307,14 +312,15 @@ MMUL_INLINE float mmul_powf(float x, float y) {
                        mmul_from_bits(mmul_to_bits(power) | (is_none ? 0x7fc00000 : 0)));
 }
 
-// x = q y + r with a whole q, r between 0 and y, as numpy's floor_divide and remainder. The ratio may have been rounded
-// up to a whole number, never below one: what is below it is q or 1 more. x less that times y is a float then,
-// found by one operation with one rounding, and so is that and y.
+// x = q y + r with a whole q and r between 0 and y, as in numpy's floor_divide and remainder. The
+// ratio may have been rounded up to a whole number, but never down past one. Its floor `below` is
+// therefore q or q + 1. x - below y is then a float, computed by one fma, and adding y to it is
+// exact, too.
 struct mmul_divided {
     float quotient, left;
 };
 
-// Where this is so it is not.
+// Returns nonzero if mmul_dividef is not valid: the ratio is too large, or y is not finite.
 MMUL_INLINE int32_t mmul_is_long_divisionf(float x, float y) {
     return !(fabsf(x / y) < 0x1p22f) | (y - y != 0.0f);
 }
@@ -328,9 +334,9 @@ MMUL_INLINE struct mmul_divided mmul_dividef(float x, float y) {
                                  copysignf(left + high * y, y)};
 }
 
-// Angles in double: positions times frequencies go beyond what a float holds to the last radian. A quarter
-// of the circle is taken off as often as it is in there, the rest goes into the polynomials of Cephes
-// (sinf, cosf), good to 1.2e-7 of 1.
+// Sine and cosine of an angle in double: position times frequency exceeds a float's precision of
+// one radian. Quarter circles are subtracted in double, and the rest goes to Cephes's polynomials
+// (sinf, cosf): absolute error 1.2e-7.
 MMUL_INLINE void mmul_turnf(double angle, float *sine, float *cosine) {
     const double magic = 6755399441055744.0;
     const double k = (angle * 0.63661977236758134 + magic) - magic;
@@ -358,7 +364,7 @@ MMUL_INLINE float mmul_cosf(float x) {
     return cosine;
 }
 
-// Angles beyond that, and what is no number.
+// Returns nonzero for angles beyond that limit and for NaN.
 MMUL_INLINE int32_t mmul_is_farf(float x) {
     return !(fabsf(x) < 0x1p27f);
 }
@@ -370,14 +376,14 @@ MMUL_INLINE int32_t mmul_has_farf(const float *x, int64_t n) {
     return has;
 }
 
-// Of all pairs at a position.
+// Computes sine and cosine of all pairs at a position.
 MMUL_INLINE void mmul_turn_pairsf(double position, const double *restrict frequencies,
                                   int64_t pairs, float *restrict sines, float *restrict cosines) {
     for (int64_t p = 0; p < pairs; p++)
         mmul_turnf(position * frequencies[p], &sines[p], &cosines[p]);
 }
 
-// Whether a sum of n squares in float is one: none of them was lost below or above what a float holds.
+// Returns nonzero if a sum of n squares in float is accurate: none underflowed or overflowed.
 MMUL_INLINE int mmul_is_soundf(double squares, int64_t n) {
     return squares < 1e36 && squares > 1e-28 * (double)n;
 }

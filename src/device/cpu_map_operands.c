@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the operations share: where their operands and results lie, and operands without steps.
+// Positions of operands and results, and packing of strided operands, for all operations.
 #include "device/cpu_map_loops.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include "base/integer.h"
 #include "device/host_buffer.h"
 
-// A number of float64 is in a buffer (device/map.h), so that the address is never that of a float.
+// A float64 number is in a buffer (device/map.h), so that this address is never that of a float.
 struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t) {
     const struct mmul_map_operand *o = &map->operands[operand];
     if (o->buffer == NULL) {
@@ -29,7 +29,7 @@ mmul_real *mmul_cpu_result(const struct mmul_map *map, int64_t t) {
 
 typedef mmul_real four __attribute__((vector_size(4 * sizeof(mmul_real))));
 
-// Four rows of four, in registers: what is a column of `from` becomes a row of `to`.
+// Transposes 4 x 4 elements in registers: a column of `from` becomes a row of `to`.
 static inline void turn_four(const mmul_real *from, int64_t step, mmul_real *to, int64_t ld) {
     four x[4], y[4];
     for (int i = 0; i < 4; i++)
@@ -53,17 +53,18 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
             to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
 }
 
-// A block of what is stored by columns. Each column is another page of memory, and so is each row of the result: of
-// every page as much is taken at a time as lets finding it count little, while the block stays in a second cache, 256
-// KiB at least. A processor does not foresee the next column: as much is asked for ahead as elsewhere.
+// Block sizes for operands stored by columns. Each column, and each row of the result, is on
+// another memory page. A block takes enough of every page to make its address translation cheap,
+// and still fits a second-level cache of at least 256 KiB. The hardware does not predict the next
+// column, so the code prefetches as far ahead as elsewhere.
 enum {
     DOWN = 128,                       // rows of a block
     ALONG = 1024 / sizeof(mmul_real), // columns of a block
-    ROOM_LD = ALONG + MMUL_CPU_LINE, // a power of two would have few places of a cache for all rows
-    ASKED = MMUL_CPU_AHEAD / DOWN    // columns
+    ROOM_LD = ALONG + MMUL_CPU_LINE,  // a power of two would map all rows to few cache sets
+    ASKED = MMUL_CPU_AHEAD / DOWN     // columns
 };
 
-// As many columns as there are `ahead`, of which `cols` are turned.
+// Transposes `cols` of the `ahead` columns; prefetches up to all of them.
 static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
                        mmul_real *to, int64_t ld) {
     const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
@@ -80,8 +81,8 @@ static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int
     pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
 }
 
-// Through a room where a block's rows follow each other, from which each is written at once: those of `to` push each
-// other out of a cache between a column and the next.
+// Packs block by block through a contiguous room and copies each row from there at once: rows of
+// `to` would evict each other from the cache between two columns.
 static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
                         int64_t ld) {
     mmul_real room[DOWN * ROOM_LD];

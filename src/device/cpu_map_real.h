@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Functions of mmul_real, by the names of either type without or with an f: REAL(exp) is mmul_expf or mmul_exp.
+// Functions of mmul_real by their names for either type, without or with an f: REAL(exp) is
+// mmul_expf or mmul_exp.
 #pragma once
 
 #include <string.h>
@@ -14,9 +14,10 @@
 #define REAL(name) mmul_##name##f
 #endif
 
-// Elements of which functions are found together, those behind the last so many in a room. A library's function of a
-// vector is not, bit for bit, its function of a number: what becomes of an element must not depend on where in a row it
-// is. (No loop here has longer vectors; one over a room is left a loop, or it would become so many calls.)
+// Elements that functions compute together; a shorter rest is copied to a room of this size. A
+// library's vector function differs in bits from its scalar function, and an element's result must
+// not depend on its position in a row. (No loop here has longer vectors. The pragma keeps the loop
+// over a room from being unrolled into scalar calls.)
 enum { MMUL_CPU_VECTOR = 16 };
 #define MMUL_CPU_AS_VECTOR _Pragma("GCC unroll 1")
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sums, means and extremes along an axis. A line of elements becomes one, whichever axis it lies along: what
-// counts is whether the elements of a line follow each other in memory, or those of different lines do, which are
-// then made many at a time. Sums are double.
+// Sums, means and extremes along an axis: a line of elements becomes one. The axis does not matter,
+// only the memory order: either the elements of a line are adjacent, or those of different lines
+// are, and then many lines are reduced at a time. Sums are double.
 #include "device/cpu_map.h"
 
 #include <math.h>
@@ -10,20 +10,20 @@
 #include "base/integer.h"
 #include "base/memory.h"
 
-// Lines are worked on so many at a time, and of long ones so many elements in a piece, whoever does it: the
-// result does not depend on the number of threads.
+// Number of lines at a time and of elements in a piece of a long line. They do not depend on
+// threads, so the result does not depend on the number of threads.
 enum { LINES = 2048, PIECE = 4096 };
 
 struct lines {
     const struct mmul_map *map;
-    const mmul_real *at; // of a matrix: element p of line l: at[l * line_step + p * step]
+    const mmul_real *at; // one matrix: element p of line l is at[l * line_step + p * step]
     int64_t lines, length, line_step, step;
     int64_t result_step;
-    int64_t pieces; // of a line, of PIECE elements
-    double *found;  // of every piece of every line of every matrix; NULL: each line has one piece
+    int64_t pieces; // per line, of PIECE elements
+    double *found;  // result per matrix, piece and line; NULL: each line has one piece
 };
 
-// Of the t-th matrix.
+// Returns the lines of the t-th matrix.
 static struct lines lines_of(const struct lines *s, int64_t t) {
     struct lines one = *s;
     one.at = mmul_cpu_operand(s->map, 0, t).at;
@@ -36,7 +36,7 @@ static double neutral(enum mmul_operation_kind kind) {
     return kind == MMUL_MAX ? -INFINITY : kind == MMUL_MIN ? INFINITY : 0;
 }
 
-// NaN stays, as in numpy.
+// Propagates NaN, as numpy does.
 static double join(enum mmul_operation_kind kind, double x, double y) {
     if (kind == MMUL_MAX)
         return x >= y || isnan(x) ? x : y;
@@ -47,8 +47,8 @@ static double join(enum mmul_operation_kind kind, double x, double y) {
 
 // ------------------------------------------------------------------------------- along memory
 
-// Block by block, of which each is asked for ahead of time: several lines in turn would be read by fewer of the
-// processor's own streams.
+// Block by block with prefetching. Interleaving several lines would use fewer of the hardware's own
+// prefetch streams.
 enum { BLOCK = 256 };
 
 MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
@@ -63,7 +63,7 @@ MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
     return sum;
 }
 
-// Comparisons lose NaN, so those are counted.
+// Comparisons lose NaN, so NaN is tracked separately.
 MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
     mmul_real most = -INFINITY;
     int32_t odd = 0;
@@ -139,8 +139,8 @@ static void reduce_across(enum mmul_operation_kind kind, const mmul_real *x, int
 
 // ---------------------------------------------------------------------------------------- both
 
-// Lines [begin, end) of a piece, `found` being of the first of them. Where neither they nor their elements
-// follow each other in memory, lines are packed.
+// Reduces lines [begin, end) of a piece; `found` belongs to the first of them. Packs lines if
+// neither the lines nor their elements are adjacent.
 static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int64_t piece,
                          double *found) {
     const enum mmul_operation_kind kind = s->map->kind;
@@ -191,7 +191,7 @@ static void reduce_pieces(void *context, int part, int64_t t, int64_t begin, int
 
 // ------------------------------------------------------------------------------ rows by an index
 
-// A row of the operand goes to the row of the result that its index says, in their order; others share the columns.
+// Adds each row of the operand to the result row of its index, in order. Threads share the columns.
 enum { STRIP = 1024 / sizeof(mmul_real) };
 
 static void sum_strip(void *context, int part, int64_t t, int64_t begin, int64_t end) {

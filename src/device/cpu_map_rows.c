@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What is made of a row at a time: in two passes over it, while it is in the cache. The first one asks for the
-// memory that the second one writes, and that for the next row: each alone would read, or write, and not both. Sums
-// are those of mmul_real within a block, which has few of them for each lane of a vector, and double from block to
-// block: errors of some units in the last place, however long the row.
+// Operations on one row at a time, in two passes while the row is in the cache. The first pass
+// prefetches the memory that the second one writes, the second pass the next row. Otherwise one
+// pass would only read and the other only write. Sums within a block use mmul_real, with few terms
+// per vector lane, and double from block to block: the error is a few units in the last place for
+// any row length.
 #include "device/cpu_map_rows.h"
 
 #include <math.h>
@@ -12,15 +13,15 @@
 #include "device/cpu_map.h"
 #include "device/cpu_map_real.h"
 
-// A block of a row; positions from the same base; longer rows are foreseen.
+// block of a row; prefetch step; positions with the same base; longest row that is prefetched
 enum { BLOCK = 256, STEP = 64, TURNS = 16, ASKED_MOST = 16384 / sizeof(mmul_real) };
 
-// What is asked for while a row is worked on: the next one, and where its result goes. NULL: nothing.
+// Memory to prefetch while a row is computed: the next row and its result. NULL: none.
 struct soon {
     const mmul_real *x, *out;
 };
 
-// A step of what comes soon; NULL: nothing.
+// Prefetches n elements; NULL: none.
 MMUL_INLINE void ask_for(const mmul_real *at, int64_t n) {
     for (int64_t j = 0; at != NULL && j < n; j += MMUL_CPU_LINE)
         __builtin_prefetch(at + j);
@@ -39,7 +40,8 @@ MMUL_INLINE mmul_real largest_of(const mmul_real *x, int64_t n, mmul_real most) 
     return most;
 }
 
-// Writes exp(x - shift); their sum. This takes the longest of the passes, so what comes soon is asked for here.
+// Writes exp(x - shift) and returns their sum. This is the slowest pass, so the prefetches are
+// issued here.
 MMUL_INLINE double raise(const mmul_real *restrict x, int64_t n, mmul_real shift,
                          mmul_real *restrict out, struct soon soon) {
     double all = 0;
@@ -65,10 +67,10 @@ MMUL_INLINE void scale(mmul_real *x, int64_t n, mmul_real factor) {
         x[j] *= factor;
 }
 
-// Stretch by stretch, powers less the largest element so far, and their sum, which is scaled when a larger one comes
-// (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018); then each stretch is scaled by what
-// it lacks. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of NaN are NaN,
-// and a row of it alone ends as 0 / 0.
+// Computes, part by part, exponentials relative to the largest element so far, and their sum, which
+// a larger element rescales (Milakov, Gimelshein, "Online normalizer calculation for softmax",
+// 2018). Then each part is scaled by its missing factor. While all elements are -infinity, 0 is
+// subtracted: their exponentials are 0, those of NaN are NaN, and a row of -infinity ends as 0 / 0.
 MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
                                 int64_t count, mmul_real *restrict out, struct soon soon) {
     enum { STRETCHES = 64 };
@@ -120,7 +122,8 @@ MMUL_INLINE double add_squares(const mmul_real *x, int64_t n, const mmul_real *s
     return REAL(is_sound)(all, n) ? all : add_squares_slowly(x, n);
 }
 
-// x times factor (times w), which may be no float where the elements are very small or large.
+// x times factor (times w). The factor may exceed float's range if the elements are very small or
+// large.
 MMUL_INLINE void scale_block(const mmul_real *restrict x, int64_t n, double factor,
                              const mmul_real *restrict w, mmul_real *restrict out) {
     const mmul_real close = (mmul_real)factor;
@@ -162,7 +165,7 @@ struct factors {
 };
 
 struct moments {
-    double count, mean, squares; // of what is off the mean
+    double count, mean, squares; // squares: sum for deviations from the mean
 };
 
 MMUL_INLINE struct moments moments_slowly(const mmul_real *x, int64_t n) {
@@ -180,8 +183,8 @@ MMUL_INLINE struct moments moments_slowly(const mmul_real *x, int64_t n) {
     return m;
 }
 
-// Of a block: the mean less its first element, so that a mean far from 0 costs no bits, then what is off it; the sum of
-// that is what the rounding of the first sum left of the mean.
+// Moments of a block. Subtracting the first element keeps precision if the mean is far from 0. The
+// sum of the deviations gives the rounding error of the mean.
 MMUL_INLINE struct moments moments_of_block(const mmul_real *x, int64_t n) {
     const mmul_real first = x[0];
     mmul_real sum = 0, rest = 0, squares = 0;
@@ -200,21 +203,21 @@ MMUL_INLINE struct moments moments_of_block(const mmul_real *x, int64_t n) {
     return (struct moments){(double)n, mean + missing, (double)squares - missing * (double)rest};
 }
 
-// Blocks are joined as Chan, Golub, LeVeque do: "Algorithms for Computing the Sample Variance", 1983.
+// Merges blocks by Chan, Golub, LeVeque: "Algorithms for Computing the Sample Variance", 1983.
 MMUL_INLINE struct moments find_moments(const mmul_real *x, int64_t n, const mmul_real *soon) {
     struct moments all = {0, 0, 0};
     for (int64_t j = 0; j < n; j += BLOCK) {
         ask_for(soon + j, mmul_smaller(BLOCK, n - j));
         const struct moments block = moments_of_block(x + j, mmul_smaller(BLOCK, n - j));
         const double off = block.mean - all.mean, count = all.count + block.count;
-        all.mean += off * (block.count / count); // of the first block all of it
+        all.mean += off * (block.count / count); // the first block sets the mean
         all.squares += block.squares + off * off * all.count * block.count / count;
         all.count = count;
     }
     return REAL(is_sound)(all.squares, n) ? all : moments_slowly(x, n);
 }
 
-// (x - mean) times factor (times w, and b).
+// (x - mean) times factor (times w, plus b).
 MMUL_INLINE void center_block(const mmul_real *restrict x, int64_t count, double mean,
                               double factor, struct factors of, mmul_real *restrict out) {
     const mmul_real *restrict w = of.weights, *restrict b = of.biases;
@@ -263,14 +266,15 @@ static void one_hot(mmul_real at, int64_t n, mmul_real *out) {
 
 // ----------------------------------------------------------------------------------------- rope
 
-// Sines of all pairs at a position, then the cosines.
+// Computes the sines of all pairs at a position, then the cosines.
 MMUL_CLONES static void turn_pairs(const struct mmul_cpu_rows *rows, int64_t position,
                                    mmul_real *restrict turns) {
     const int64_t pairs = rows->cols / 2;
     REAL(turn_pairs)((double)position, rows->frequencies, pairs, turns, turns + pairs);
 }
 
-// `base` is for a position that is a multiple of TURNS, `more` for what the row's is beyond it: angles are added.
+// `base` is for a position that is a multiple of TURNS, `more` for the row's distance from it: the
+// angles add up.
 MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
                                    const mmul_real *restrict base, const mmul_real *restrict more,
                                    mmul_real *restrict out, struct soon soon) {
@@ -302,14 +306,15 @@ MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_
     }
 }
 
-// What a part has for itself. position, of rope: what `turns` are of; -1: none yet. places: room for two rows.
+// Private data of a part. position, for rope: the one that `turns` belongs to; -1: none yet.
+// places: room for two rows.
 struct own {
     int64_t position;
     mmul_real *turns;
     struct mmul_cpu_place *places;
 };
 
-// The row's position, with what is at hand for those near it.
+// Rotates a row. Reuses the angles shared by neighbouring positions.
 static void rope(const struct mmul_cpu_rows *rows, const mmul_real *x, int64_t position,
                  struct own *own, mmul_real *out, struct soon soon) {
     const int64_t beyond = position % TURNS;
@@ -319,7 +324,8 @@ static void rope(const struct mmul_cpu_rows *rows, const mmul_real *x, int64_t p
     rope_pairs(rows, x, own->turns, rows->turns + beyond * rows->cols, out, soon);
 }
 
-// What all rows need, and for each part room for what those near each other share.
+// Computes the angles that all rows need; adds room per part for those that neighbouring rows
+// share.
 static enum mmul_status find_turns(struct mmul_cpu_rows *rows, int parts, struct mmul_error *err) {
     const int64_t pairs = rows->cols / 2;
     enum mmul_status status = MMUL_ALLOCATE(rows->frequencies, pairs, "frequencies", err);
@@ -336,7 +342,7 @@ static enum mmul_status find_turns(struct mmul_cpu_rows *rows, int parts, struct
 
 // ----------------------------------------------------------------------------------------- rows
 
-// Elements of a row that count (softmax, causal): as in device/reference_map.c.
+// Returns the elements of a row that take part (causal softmax), as in device/reference_map.c.
 static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
     const int64_t until = rows->map->row + i + 1 + rows->cols - rows->map->shape.rows;
     if (rows->map->kind != MMUL_SOFTMAX || !rows->map->with->causal)
@@ -384,7 +390,8 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
     }
 }
 
-// Rows that are not contiguous are packed first, some of them at a time so that cache lines are read once.
+// Computes rows. Strided rows are packed first, several at a time, so that each cache line is read
+// once.
 static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t end) {
     const struct mmul_cpu_rows *rows = context;
     const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
@@ -414,7 +421,7 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     }
 }
 
-// A vector, packed where it is not contiguous.
+// Finds a vector operand; packs it if it is strided.
 static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operand, mmul_real **room,
                                     const mmul_real **vector, struct mmul_error *err) {
     if (operand >= rows->map->operand_count)
@@ -430,8 +437,8 @@ static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operan
     return status;
 }
 
-// Of what is stored by columns as many rows as make finding a column worth while, if a second cache holds them (as many
-// are packed at a time: cpu_map.c), and no part of a cache line twice.
+// Returns the rows to pack together: enough to make the access to a column worthwhile, few enough
+// for a second-level cache (cpu_map_operands.c packs as many), and whole cache lines.
 static int64_t count_group(int64_t cols) {
     enum { HELD = (1 << 19) / sizeof(mmul_real), ROWS_MOST = 128 };
     return mmul_larger(MMUL_CPU_LINE, mmul_smaller(ROWS_MOST, HELD / mmul_larger(1, cols)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows that are made of rows of two operands or more: losses, and gradients of what is made row by row. What is not
-// contiguous is packed first. Sums are double.
+// Rows computed from rows of two operands or more: losses, and gradients of operations by rows.
+// Strided rows are packed first. Sums are double.
 #include <math.h>
 
 #include "base/integer.h"
@@ -9,18 +9,18 @@
 #include "device/cpu_map_real.h"
 #include "device/cpu_map_rows.h"
 
-// A row's operands, side by side; a vector, packed, is the same for all rows.
+// Operands of an operation; a vector is packed and shared by all rows.
 struct rows {
     const struct mmul_map *map;
-    int64_t cols;            // of the first operand
+    int64_t cols;            // columns of the first operand
     const mmul_real *vector; // NULL: there is none
     mmul_real *vector_room;
-    mmul_real *room; // of rows, for every part by_row of them
+    mmul_real *room; // by_row rows per part
 };
 
-// What a kernel sees of a row.
+// Input and output of a kernel for one row.
 struct row {
-    const mmul_real *x, *y, *z; // z: the third that is there by rows
+    const mmul_real *x, *y, *z; // z: the third operand by rows
     const mmul_real *w;         // the vector
     int64_t cols;
     double epsilon;
@@ -31,7 +31,7 @@ struct row {
 
 enum { BLOCK = 256 };
 
-// exp(x - shift), added up, not kept.
+// Sums exp(x - shift) without storing the terms.
 MMUL_CLONES static double add_powers(const mmul_real *x, int64_t n, mmul_real shift) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
@@ -94,7 +94,7 @@ MMUL_CLONES static void softmax_backward(const struct row *r) {
         out[j] = y[j] * (dy[j] - along);
 }
 
-// Of equal elements it is that element, whatever their size.
+// Exact for equal elements of any size.
 MMUL_CLONES static double mean_of(const mmul_real *x, int64_t n) {
     const double first = (double)x[0];
     double sum = 0;
@@ -181,7 +181,7 @@ static void make_row(enum mmul_operation_kind kind, const struct row *r) {
     }
 }
 
-// Row i of an operand where it lies or, its elements apart, in the room.
+// Returns row i of an operand: in place, or packed in the room if strided.
 static const mmul_real *reach(const struct rows *rows, int operand, int64_t t, int64_t i,
                               mmul_real *room) {
     const struct mmul_strided x = mmul_cpu_part(mmul_cpu_operand(rows->map, operand, t), i, 0);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A row put in order, by the bits of its elements, which are made to rise as what comes first does: a short row by
-// insertion, a longer one digit after digit, from the last one on, each time stably. Digits that are the same
-// everywhere are passed over.
+// Sorts a row by bits that increase in sorting order: a short row by insertion, a longer one by a
+// stable radix sort from the last digit on. Digits that all elements share are skipped.
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 enum { SHORT = 48, DIGIT_BITS = 8, DIGIT_VALUES = 1 << DIGIT_BITS };
 enum { DIGITS = sizeof(mmul_bits) };
 
-// NaN behind all; zeros of either sign are one value.
+// NaN comes last; zeros of either sign are equal.
 static mmul_bits bits_in_order(mmul_real x, bool descending) {
     const mmul_bits sign = (mmul_bits)1 << (8 * sizeof(mmul_bits) - 1);
     const mmul_real as_one = x == 0 ? 0 : x;
@@ -34,7 +33,7 @@ static int digit_of(mmul_bits bits, int digit) {
     return (int)(bits >> (digit * DIGIT_BITS) & (DIGIT_VALUES - 1));
 }
 
-// By one digit, of whose values there are so many each: from `from` to `to`.
+// Distributes by one digit, with the given count of each value, from `from` to `to`.
 static void distribute(const struct mmul_cpu_place *from, int64_t n, int digit,
                        const int64_t *counts, struct mmul_cpu_place *to) {
     int64_t next[DIGIT_VALUES], sum = 0;
@@ -46,7 +45,7 @@ static void distribute(const struct mmul_cpu_place *from, int64_t n, int digit,
         to[next[digit_of(from[j].bits, digit)]++] = from[j];
 }
 
-// From `places` to `room` and back; returns where they are in the end.
+// Alternates between `places` and `room`. Returns the array that holds the result.
 static struct mmul_cpu_place *sort_by_digits(struct mmul_cpu_place *places, int64_t n,
                                              struct mmul_cpu_place *room) {
     int64_t counts[DIGITS][DIGIT_VALUES] = {{0}};

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Pieces of work that threads claim, so that a thread that is late, or on a slow core, does less.
+// Work that threads claim in pieces, so that a thread that starts late or has a slow core does
+// less.
 #include "device/cpu_map_loops.h"
 
 #include <stdatomic.h>
 
 #include "base/integer.h"
 
-// To wake a thread that sleeps takes 5 to 50 us, in which one that is awake copies up to some 100,000 elements (16 GB/s
-// and less, read and written): a part is worth more, so that a thread too many never costs as much as it can bring.
+// Least work of a part, in copied elements. Waking a thread takes 5 to 50 us, in which a running
+// one copies up to some 100,000 elements (16 GB/s and less, read and written). A part is worth
+// more, so that an additional thread never costs more than it can gain.
 static const double PART_LEAST = 1 << 17;
 
 int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
@@ -21,7 +23,7 @@ int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
 struct claims {
     mmul_cpu_work *work;
     void *context;
-    int64_t units, all, each; // units of a matrix
+    int64_t units, all, each; // units of a matrix; of all matrices; of one claim
     _Atomic int64_t next;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operations on elements that follow each other, piece by piece.
+// Several element-wise operations in sequence, piece by piece, so that intermediate values stay in
+// the cache.
 #include "device/cpu_map_elements.h"
 
 #include <string.h>
@@ -9,13 +10,14 @@
 
 #include "base/integer.h"
 
-// A piece of a row goes through all operations while it is in the first cache. What is the same everywhere, or all
-// along a row, and what those alone read that are made together, is in rooms as long as a piece: some ten of them, and
-// as much of each operand in memory, asked for ahead, are to fit 32 KiB.
+// A piece of a row passes through all operations while it is in the first-level cache. Rooms as
+// long as a piece hold constants, values shared along a row, and values that only later operations
+// of the group read. About ten rooms, and as much of each operand in memory, prefetched, must fit
+// 32 KiB.
 enum { PIECE = 1024 / sizeof(mmul_real), ROOMS = 24 };
 
 struct link_operand {
-    const mmul_real *at; // of (0, 0); NULL: what is in the room is there already
+    const mmul_real *at; // element (0, 0); NULL: the room holds the value already
     int64_t row_step;
     const mmul_real *room; // NULL: in memory
 };
@@ -24,13 +26,14 @@ struct link {
     mmul_cpu_kernel *run;
     struct link_operand operands[MMUL_CPU_OPERANDS];
     int operand_count;
-    mmul_real *out; // of (0, 0)
+    mmul_real *out; // element (0, 0)
     int64_t ld;
-    mmul_real *room; // in place of it
-    bool goes_past;  // the caches, from its room
+    mmul_real *room; // replaces `out`
+    bool goes_past;  // written from its room, bypassing the caches
 };
 
-// What is in one: the number at `of`, what an operation has made that would be at `of`, or what no other one asks for.
+// Content of a room: the number at `of`, the result of an operation that would be at `of`, or a
+// value that is not shared.
 enum content { NUMBER, PASSED, ALONG_ROW };
 
 struct room {
@@ -38,7 +41,7 @@ struct room {
     enum content content;
 };
 
-// What is in memory, read or written: once each.
+// A memory stream that is read or written, listed once each.
 struct stream {
     const mmul_real *at;
     int64_t row_step;
@@ -54,7 +57,8 @@ struct chain {
     int64_t rows, cols;
 };
 
-// Past the caches: what is not read soon is not brought there to be written over.
+// Writes with non-temporal stores: a target that is not read soon is not loaded into the caches
+// before it is overwritten.
 static void write_past(mmul_real *to, const mmul_real *from, int64_t n) {
 #ifdef __SSE2__
     enum { PARTS = MMUL_CPU_LINE * sizeof(mmul_real) / sizeof(__m128i) };
@@ -72,7 +76,7 @@ static void write_past(mmul_real *to, const mmul_real *from, int64_t n) {
 #endif
 }
 
-// Before others may read what has been written past the caches.
+// Orders the non-temporal stores before other threads read the result.
 static void end_writing_past(void) {
 #ifdef __SSE2__
     _mm_sfence();
@@ -86,7 +90,7 @@ static mmul_real *add_room(struct chain *chain, const mmul_real *of, enum conten
     return chain->memory[chain->room_count++];
 }
 
-// The latest room that has it; NULL: none.
+// Returns the latest room with this content; NULL: none.
 static const mmul_real *find_room(const struct chain *chain, struct mmul_strided x) {
     for (int r = chain->room_count - 1; r >= 0; r--) {
         const struct room *room = &chain->rooms[r];
@@ -98,7 +102,7 @@ static const mmul_real *find_room(const struct chain *chain, struct mmul_strided
     return NULL;
 }
 
-// false: it goes another way.
+// Returns false if the operand needs another algorithm.
 static bool add_operand(struct chain *chain, struct link_operand *operand, struct mmul_strided x) {
     *operand = (struct link_operand){.room = find_room(chain, x)};
     if (operand->room != NULL)
@@ -110,7 +114,7 @@ static bool add_operand(struct chain *chain, struct link_operand *operand, struc
     return x.col_step == 1 || operand->room != NULL;
 }
 
-// A column is taken as a row; of a single element what a step is does not matter.
+// Treats a column as a row. The step of a single element does not matter.
 static struct mmul_strided find_operand(const struct mmul_map *map, int operand) {
     struct mmul_strided x = mmul_cpu_operand(map, operand, 0);
     if (map->cols == 1)
@@ -125,7 +129,8 @@ static bool add_link(struct chain *chain, const struct mmul_map *map) {
                           .operand_count = map->operand_count,
                           .out = mmul_cpu_result(map, 0),
                           .ld = map->result.ld};
-    // The exponent of one power may be made here; it decides how that is found.
+    // An earlier operation may compute the exponent of a single power, but the kernel depends on
+    // it.
     const bool is_one_power = map->kind == MMUL_POWER && map->rows == 1 && map->cols == 1;
     bool is_possible = link->run != NULL && map->matrices == 1 && !is_one_power &&
                        (map->cols > 1 || map->rows == 1 || map->result.ld == 1);
@@ -138,7 +143,7 @@ static bool add_link(struct chain *chain, const struct mmul_map *map) {
     return is_possible;
 }
 
-// One row of all rows, where they follow each other everywhere.
+// Joins all rows into one if they are adjacent in every operand and result.
 static void join_rows(struct chain *chain) {
     bool is_flat = true;
     for (int i = 0; is_flat && i < chain->count; i++) {
@@ -174,7 +179,7 @@ static void find_streams(struct chain *chain) {
     }
 }
 
-// Of a later piece as much as is the k-th operation's share: memory is busy all the time.
+// Prefetches the k-th operation's share of a later piece, so that memory is always busy.
 static void ask(const struct chain *chain, int k, int64_t i, int64_t j) {
     enum { LINES = PIECE / MMUL_CPU_LINE, AHEAD = MMUL_CPU_AHEAD + PIECE };
     const int lines = chain->stream_count * LINES;
@@ -200,7 +205,7 @@ static void make_piece(const struct chain *chain, int64_t i, int64_t j, int64_t 
     }
 }
 
-// What is the same all along row i.
+// Fills the rooms of values shared along row i.
 static void fill_rooms(struct chain *chain, int64_t i) {
     for (int k = 0; k < chain->count; k++)
         for (int p = 0; p < chain->links[k].operand_count; p++) {
@@ -211,8 +216,8 @@ static void fill_rooms(struct chain *chain, int64_t i) {
         }
 }
 
-// Is what is read and written, each once, so much that the first of it is out of the caches again before the last of it
-// is there? A row for all does not count.
+// Returns true if the data, read and written once each, exceeds the caches: its beginning is
+// evicted before its end arrives. A row shared by all rows does not count.
 static bool exceeds_caches(const struct chain *chain, const struct mmul_map *map) {
     const struct mmul_shape shape = map->shape;
     const double each = (double)(mmul_shape_matrices(shape) * shape.rows) * (double)shape.cols *
@@ -223,7 +228,8 @@ static bool exceeds_caches(const struct chain *chain, const struct mmul_map *map
     return map->cache_bytes > 0 && bytes > 2 * (double)map->cache_bytes;
 }
 
-// Operands of link l that are what `link` has made, where that lies, are read from its room.
+// Lets operands of link l that equal the result of `link`, at the same position, read from its
+// room.
 static void read_from_room(struct chain *chain, const struct link *link, int l) {
     for (int p = 0; p < chain->links[l].operand_count; p++) {
         struct link_operand *x = &chain->links[l].operands[p];
@@ -233,7 +239,8 @@ static void read_from_room(struct chain *chain, const struct link *link, int l) 
     }
 }
 
-// What is written is in a room first, if there is one left, where later operations read it until it is overwritten.
+// Gives each written result a room, if one is left. Later operations read it there until it is
+// overwritten.
 static void go_past(struct chain *chain) {
     for (int k = 0; k < chain->count; k++) {
         struct link *link = &chain->links[k];
@@ -264,7 +271,7 @@ bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
     if (goes_past) {
         go_past(&chain);
         chain.stream_count = 0;
-        find_streams(&chain); // what is still read, and written as ever
+        find_streams(&chain); // streams still read, or written through the caches
     }
     for (int64_t i = 0; i < chain.rows; i++) {
         fill_rooms(&chain, i);

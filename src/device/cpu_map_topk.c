@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The largest elements of a row. The k best so far are a heap with the last of them on top; what cannot be among them
-// is seen in a block at once: what is less than that, or than k that were found before by looking at classes.
+// The largest elements of a row. The k best so far form a heap with the last of them on top. Whole
+// blocks are compared with a lower bound first: the last of the heap, or a bound found earlier from
+// k classes.
 #include <math.h>
 
 #include "base/integer.h"
@@ -11,11 +12,11 @@
 enum { BLOCK = 64, CLASSES_MOST = 64, STRETCH = 8192 / sizeof(mmul_real) };
 
 struct best {
-    mmul_real *values, *columns; // a heap: what is at (i - 1) / 2 comes after what is at i
+    mmul_real *values, *columns; // a heap: the element at (i - 1) / 2 comes after the one at i
     int64_t count;
 };
 
-// Whether (x, column i) comes before (y, column j).
+// Returns true if (x, column i) comes before (y, column j).
 static bool comes_before(mmul_real x, mmul_real i, mmul_real y, mmul_real j) {
     if (isnan(x) || isnan(y))
         return isnan(x) && (!isnan(y) || i < j);
@@ -44,7 +45,7 @@ static void sink(struct best *best, int64_t i) {
     }
 }
 
-// A bit for each of up to BLOCK elements: it is not less than `least`.
+// Sets a bit for each of up to BLOCK elements that is not less than `least`.
 MMUL_CLONES static uint64_t find_some(const mmul_real *x, int64_t n, mmul_real least) {
     uint64_t found = 0;
 #pragma omp simd reduction(| : found)
@@ -53,7 +54,7 @@ MMUL_CLONES static uint64_t find_some(const mmul_real *x, int64_t n, mmul_real l
     return found;
 }
 
-// The k-th of the largest of each of so many classes, of every so-manyth element.
+// Returns the k-th largest of the classes' maxima; class c has the elements c, c + classes, ...
 MMUL_INLINE mmul_real find_kth(const mmul_real *x, int64_t n, int64_t k, int classes) {
     mmul_real most[CLASSES_MOST], bound = INFINITY;
     for (int c = 0; c < classes; c++)
@@ -77,15 +78,15 @@ MMUL_INLINE mmul_real find_kth(const mmul_real *x, int64_t n, int64_t k, int cla
     return bound;
 }
 
-// What at least k of them are not less than, and few others: of at least twice as many classes, which are whole
-// vectors, not more of them than it takes.
+// Returns a bound that at least k elements and few others reach. Uses the fewest classes that are
+// whole vectors and at least 2 k.
 MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
     if (n < 2 * CLASSES_MOST || 2 * k > CLASSES_MOST)
         return -INFINITY;
     return 2 * k <= 16 ? find_kth(x, n, k, 16) : find_kth(x, n, k, CLASSES_MOST);
 }
 
-// Columns rise, so that an equal element comes after those that are there.
+// Columns rise, so that an equal element comes after the present ones.
 static void insert(struct best *best, int64_t k, mmul_real x, int64_t j) {
     if (best->count < k) {
         best->values[best->count] = x;
@@ -118,7 +119,7 @@ void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out) {
     }
 }
 
-// The first of them that is y, or NaN where that is; n: none.
+// Returns the first index of y, which may be NaN; n: none.
 MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y) {
     int32_t first = n;
 #pragma omp simd reduction(min : first)
@@ -129,7 +130,8 @@ MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y
     return first;
 }
 
-// Of a row only the stretch is looked at again in which its largest element came first: it is in the first cache.
+// Searches again only the part of the row in which the extreme first appeared: it is in the
+// first-level cache.
 int64_t mmul_cpu_extreme(const mmul_real *x, int64_t n, bool smallest) {
     mmul_real best = smallest ? INFINITY : -INFINITY;
     int64_t at = 0;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-//
-// Products through OpenBLAS, its threads and the memory that these take.
-// OpenBLAS counts in int: a size or a row distance beyond that is worked off in blocks, the ones
-// whose row distance is too large having a single stored row, so that the distance does not matter.
-// Does not bind threads (host/topology) and does not choose their number: it is told.
+// Products through OpenBLAS, its threads and their memory. OpenBLAS counts in int: a larger size or
+// row distance is processed in blocks. A block with a too large row distance has a single stored
+// row, so that the distance does not matter. Does not bind threads (host/topology) and does not
+// choose their number.
 #include "device/cpu_products.h"
 
 #include <cblas.h>
@@ -18,11 +17,11 @@
 
 // --------------------------------------------------------------------------------------- buffers
 
-// OpenBLAS 0.3 maps a buffer of 128 MiB per thread, for its workers when they start (before main) and
-// for the calling thread at its first product. Where that fails it tries again for ever; a worker that
-// finds no room for its stack interrupts the process. So there is a look beforehand, and under a limit
-// on address space the caller's buffer is taken at once: it stays mapped, and what comes later cannot
-// be in its way. All that is the process's, so the marks are too.
+// OpenBLAS 0.3 maps a buffer of 128 MiB per thread: for its workers when they start (before main),
+// and for the calling thread at its first product. If that fails it retries forever; a worker
+// without room for its stack interrupts the process. Address space is therefore checked beforehand.
+// Under a limit on address space, the caller's buffer is mapped at once: it stays mapped, so that
+// later mappings cannot prevent it. All this belongs to the process, and so do these counters.
 enum { THREAD_BYTES = (128 + 8) << 20, PROGRAM_BYTES = 96 << 20, THREAD_ROWS = 64, SIDE = 128 };
 
 static _Atomic int threads_at_start, threads_with_buffers;
@@ -49,16 +48,16 @@ static enum mmul_status find_room(int threads, struct mmul_error *err) {
                : mmul_address_space_check(missing, THREAD_BYTES, "OpenBLAS's threads", err);
 }
 
-// How many threads OpenBLAS uses is the process's, too, whichever device asks: as many as the last one was told, but
-// one as long as any of them multiplies on threads of its own. Nobody sets it elsewhere.
+// The number of OpenBLAS threads belongs to the process, too: the last number that any device was
+// given. It is one while any device multiplies on threads of the caller. No other code sets it.
 static struct {
     atomic_flag is_taken;
-    int threads; // that were told; 0: none yet
-    int alone;   // devices that multiply on threads of their own
+    int threads; // requested; 0: none yet
+    int alone;   // devices that multiply on threads of the caller
 } number = {.is_taken = ATOMIC_FLAG_INIT};
 
 static void change_number(int threads, int alone) {
-    count_buffers(); // those at the start
+    count_buffers(); // records the number at the start
     while (atomic_flag_test_and_set(&number.is_taken))
         sched_yield();
     if (threads > 0)
@@ -71,14 +70,14 @@ static void change_number(int threads, int alone) {
 }
 
 void mmul_cpu_set_threads(void *self, int threads) {
-    struct mmul_error later; // the first product says so
+    struct mmul_error later; // the first product reports the failure
     struct mmul_cpu *cpu = self;
     cpu->threads = threads;
     if (find_room(threads, &later) == MMUL_OK)
         change_number(threads, 0);
 }
 
-// A product that every thread has a part in.
+// Multiplies once with all threads, so that each maps its buffer.
 static enum mmul_status take_buffers(int threads, struct mmul_error *err) {
     const int m = threads * THREAD_ROWS;
     float *a = mmul_allocate((int64_t)m * SIDE, sizeof *a, "a first product", err);
@@ -132,12 +131,12 @@ static struct block block_of(const struct mmul_gemm *args) {
     return block;
 }
 
-// A row distance beyond int belongs to a block of one stored row, where any legal value will do.
+// A row distance beyond int belongs to a block of one stored row, where any legal value works.
 static int row_distance(int64_t ld) {
     return (int)mmul_smaller(ld, INT_MAX);
 }
 
-// The part of C that begins at (i, j), with the terms from p on; it fits `block`.
+// Computes the part of C that begins at (i, j) with the terms from p on; it fits `block`.
 static void multiply_block(const struct mmul_gemm *args, struct block block, int64_t i, int64_t j,
                            int64_t p) {
     struct mmul_operand a = args->a, b = args->b, c = args->c;
@@ -169,8 +168,8 @@ void mmul_cpu_multiply(const struct mmul_gemm *args) {
     }
 }
 
-// OpenBLAS's threads spin for milliseconds after each product, on cores that others want, and to wait for one of them
-// takes longer than it brings: of a product of so few operations one thread makes all.
+// OpenBLAS's threads spin for milliseconds after each product, on cores that others need. Waiting
+// for such a thread takes longer than it gains: one thread computes a product of so few operations.
 static const double FEW_FLOPS = 2e6;
 
 enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
@@ -190,8 +189,8 @@ bool mmul_cpu_recuts(const void *self) {
     return true;
 }
 
-// Every thread that calls OpenBLAS takes a buffer for that time, beside those of its own threads: where
-// address space is limited there is one.
+// Every thread that calls OpenBLAS takes a buffer during the call, besides those of OpenBLAS's
+// threads. With limited address space only one part is allowed.
 enum mmul_status mmul_cpu_begin_products(void *self, int *parts, struct mmul_error *err) {
     enum mmul_status status = reserve_buffers(self, err);
     if (mmul_address_space_is_limited())

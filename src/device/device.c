@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-//
-// The calls that the rest of the library makes of a device: each goes to the table of its device, takes the fallback
-// of an entry that is missing, and remembers that a device which failed once is lost. Which kinds there are, and which
-// one a name means, is registry.c's.
+// The interface of devices for the rest of the library. Each call goes to the device's table, or to
+// the fallback of a missing entry. A device that failed once is marked as lost. Kinds of devices
+// and their names are in registry.c.
 #include "device/device.h"
 
 #include <assert.h>
@@ -55,15 +54,15 @@ static enum mmul_status fail_lost(const struct mmul_device *device, struct mmul_
                      info.id, info.name);
 }
 
-// Every call of a device that may block passes here, on its way in ...
+// Marks the beginning of a device call that may block. Every such call passes here ...
 static struct mmul_device *enter(struct mmul_device *device) {
     atomic_store(&device->begin_ns, (int64_t)(mmul_clock_now() * 1e9));
     atomic_store(&device->call, MMUL_CALL_UNDER_WAY);
     return device;
 }
 
-// ... and on its way out, unless somebody has given it up: then its thread stays here for ever, for
-// what it works on is not its own any more.
+// ... and here at its end. If another thread has abandoned the call, this thread stays here
+// forever, because it no longer owns the memory that it works on.
 static enum mmul_status note(struct mmul_device *device, enum mmul_status status) {
     int call = MMUL_CALL_UNDER_WAY;
     if (!atomic_compare_exchange_strong(&device->call, &call, MMUL_CALL_NONE) &&
@@ -81,7 +80,7 @@ double mmul_device_call_seconds(const struct mmul_device *device) {
     return mmul_clock_now() - (double)atomic_load(&device->begin_ns) * 1e-9;
 }
 
-// Threads are the process's, and so is what happens to them at its end.
+// Process-wide, because abandoned threads affect the end of the process.
 static atomic_bool has_abandoned_threads;
 
 bool mmul_device_abandon(struct mmul_device *device) {
@@ -90,7 +89,7 @@ bool mmul_device_abandon(struct mmul_device *device) {
         return false;
     if (!atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_ABANDONED))
         return false;
-    device->lost = true; // its own thread does not get that far any more
+    device->lost = true; // the abandoned thread does not reach note()'s assignment
     atomic_store(&has_abandoned_threads, true);
     return true;
 }
@@ -107,7 +106,8 @@ enum mmul_status mmul_device_tune(struct mmul_device *device,
         return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' has no parameters to tune",
                          device->table->kind);
     }
-    return device->table->tune(device->self, kernel, err); // a refusal is no loss
+    // a rejected parameter does not lose the device
+    return device->table->tune(device->self, kernel, err);
 }
 
 static enum mmul_status fail_dtype(const struct mmul_device *device, enum mmul_dtype dtype,
@@ -188,7 +188,7 @@ void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *
         device->table->buffer_destroy(device->self, buffer, device->lost);
 }
 
-// A rectangle of at least one element that lies in its buffer.
+// Returns true for a rectangle of at least one element inside its buffer.
 static bool is_inside(struct mmul_operand operand, int64_t rows, int64_t cols) {
     return rows >= 1 && cols >= 1 && operand.ld >= cols && operand.offset >= 0 &&
            operand.offset + (rows - 1) * operand.ld + cols <= head_of(operand.buffer)->count;
@@ -286,7 +286,7 @@ enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul
     return note(device, enter(device)->table->wait_buffer(device->self, buffer, err));
 }
 
-// Brings the matrix home in pieces.
+// Downloads the matrix in pieces and sums them on the host.
 static enum mmul_status project_at_home(struct mmul_device *device, const struct mmul_project *args,
                                         struct mmul_error *err) {
     enum { AT_ONCE = 1 << 20 }; // elements

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//
-// Marks cards that two OpenCL platforms both show. Pure: looks at descriptions only, asks no driver.
+// Marks cards that two OpenCL platforms both report. Pure: reads descriptions only and asks no
+// driver.
 #include "device/duplicates.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static long platform_of(const struct mmul_device_info *device) {
     return strtol(device->id, NULL, 10);
 }
 
-// How many devices of the same platform and name come before devices[at].
+// Returns the number of devices with the same platform and name before devices[at].
 static int ordinal(const struct mmul_device_info *devices, int at) {
     int before = 0;
     for (int i = 0; i < at; i++) {

@@ -14,7 +14,7 @@ enum rule_form { FORM_TIME, FORM_COUNT, FORM_CALL, FORM_FLAG };
 struct rule {
     const char *name;
     enum rule_form form;
-    size_t offset; // of its field in struct mmul_faulty_rules
+    size_t offset; // offset of its field in struct mmul_faulty_rules
 };
 
 #define RULE(name, form, field) \

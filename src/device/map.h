@@ -44,14 +44,15 @@ struct mmul_map_operand {
 struct mmul_map {
     enum mmul_operation_kind kind;
     const struct mmul_parameters *with; // borrowed
-    int64_t rows, cols;                 // of the block, >= 1
+    int64_t rows, cols;                 // shape of the block, >= 1
     int64_t row, col;                   // position of the block in its matrix
-    struct mmul_shape shape;  // of that matrix (softmax, rope, attention: causal, positions)
+    struct mmul_shape shape;  // shape of that matrix (softmax, rope, attention: causal, positions)
     int64_t matrix, matrices; // first matrix in the stack and number (>= 1)
     struct mmul_map_operand operands[MMUL_OPERANDS];
     int operand_count;
-    struct mmul_operand result;    // of the first matrix; ld >= cols; must not overlap an operand
-    int64_t result_step;           // from one matrix to the next
+    struct mmul_operand
+        result;          // position of the first matrix; ld >= cols; must not overlap an operand
+    int64_t result_step; // from one matrix to the next
     struct mmul_parallel parallel; // threads of the rank, for devices that compute with them
     // Checksum of the written elements in host memory, complete when the call returns: *bits of
     // device/project.h over the rows of all matrices as one matrix. NULL: not wanted. Float32 only.

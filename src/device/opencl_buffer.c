@@ -73,7 +73,7 @@ void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool los
 struct transfer {
     cl_mem memory;
     size_t offset, pitch; // on the device
-    size_t width, rows;   // of the region
+    size_t width, rows;   // size of the region
     char *host;           // only read if `upload`
     size_t host_pitch;
     bool upload;

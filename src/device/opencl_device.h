@@ -28,7 +28,7 @@ enum { MMUL_OPENCL_PROJECT_VECTORS = 7 };
 struct mmul_opencl_projects {
     cl_program program; // NULL until it is needed, like its kernels
     cl_kernel project, add;
-    bool pairs;                                  // of floats: the device has no double
+    bool pairs; // numbers are pairs of floats: the device has no double
     cl_mem vectors[MMUL_OPENCL_PROJECT_VECTORS]; // compute queue only; NULL until needed
     int64_t counts[MMUL_OPENCL_PROJECT_VECTORS]; // capacity in numbers
 };

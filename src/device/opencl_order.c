@@ -82,7 +82,7 @@ static void replace(cl_event *place, cl_event event) {
     *place = event;
 }
 
-// Of two reads on one in-order queue the later one ends last.
+// The later one of two reads on an in-order queue ends last, so that one event suffices.
 void mmul_opencl_note_read(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
                            cl_event event) {
     replace(&use->reads[queue], event);

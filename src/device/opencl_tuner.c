@@ -161,7 +161,7 @@ static int64_t trial_side(const struct mmul_tune_options *options) {
 struct trial {
     const char *device;
     const struct mmul_tuning *tuning;
-    int64_t side; // of the timed product
+    int64_t side; // side of the timed product
 };
 
 struct verdict {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The devices of this machine found so far. The `probe` entries of the device table add to it in
-// the order of the registry. A kind whose driver could crash or hang probes in a child process, and
+// the order of the registry. A kind with a driver that could crash or hang probes in a child, and
 // reports what it leaves out as a warning.
 #pragma once
 

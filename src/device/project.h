@@ -16,7 +16,7 @@
 #include "device/device.h"
 
 struct mmul_project {
-    enum mmul_dtype dtype; // of x: float32
+    enum mmul_dtype dtype; // type of x: float32
     struct mmul_operand x; // (rows, cols), ld >= cols
     int64_t rows, cols;    // >= 1
     const double *along;   // (cols); with row_sums
@@ -31,7 +31,7 @@ struct mmul_project {
 // elements between rows. Ignores the buffer in `args`. This is the reference for the table's entry.
 void mmul_project_plainly(const struct mmul_project *args, const float *x, int64_t ld);
 
-// The same computation in steps, bit for bit: begin clears the sums, then each call of add
+// Do the computation in steps, bit for bit: begin clears the sums, then each call of add
 // processes the `rows` rows at x, which start at row `row` of the matrix.
 void mmul_project_begin(const struct mmul_project *args);
 void mmul_project_add(const struct mmul_project *args, int64_t row, int64_t rows, const float *x,

@@ -553,7 +553,7 @@ static double reduce(const struct mmul_map *map, int64_t i, int64_t j, bool down
                                     : least;
 }
 
-// Sums the rows of x whose index is i, in their order.
+// Sums the rows of x with index i, in their order.
 static double sum_at(const struct mmul_map *map, int64_t i, int64_t j) {
     long double sum = 0;
     for (int64_t p = 0; p < map->operands[0].rows; p++)

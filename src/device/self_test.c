@@ -16,7 +16,7 @@ struct product {
     int64_t m, n, k;
     int way;               // bit 0 transposes A, bit 1 B; alpha and beta depend on it
     int64_t pad;           // columns on the right of every operand, and elements before it
-    enum mmul_dtype dtype; // of A and B as they are uploaded
+    enum mmul_dtype dtype; // type of A and B as they are uploaded
 };
 
 // The buffers of one product. Rows have the same length on host and device.
@@ -180,7 +180,7 @@ static enum mmul_status compare(const struct trial *t, struct mmul_error *err) {
     const struct mmul_gemm *g = &t->gemm;
     const bool is_large = g->m * g->n * g->k > SMALL_PRODUCT && g->m > ROWS_COMPARED;
     const int64_t step = is_large ? g->m / ROWS_COMPARED : 1;
-    double *b_sums = NULL; // of the rows of op(B)
+    double *b_sums = NULL; // sums of the rows of op(B)
     enum mmul_status status = MMUL_ALLOCATE(b_sums, g->k, "a self-test", err);
     for (int64_t p = 0; status == MMUL_OK && p < g->k; p++)
         for (int64_t j = 0; j < g->n; j++)

@@ -17,7 +17,7 @@ enum { MMUL_TUNED_KERNELS = 7, MMUL_TUNED_PARAMETERS = 24 };
 
 struct mmul_tuned_kernel {
     char kernel[16]; // CLBlast's name: "Xgemm"
-    int count;       // of parameters
+    int count;       // number of parameters
     char names[MMUL_TUNED_PARAMETERS][24];
     int64_t values[MMUL_TUNED_PARAMETERS];
     double milliseconds; // the tuner's time with these parameters
