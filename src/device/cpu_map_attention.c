@@ -26,8 +26,8 @@ struct attention {
     const struct mmul_map *map;
     int64_t tile_rows, keys, depth;
     struct mmul_strided q, k, v, mask; // operands of one matrix; k and v have col_step 1
-    struct mmul_strided
-        gradient; // gradient of the result; for attention_sums, v is the result itself
+    // attention_sums: the gradient of the result; v is the result itself then.
+    struct mmul_strided gradient;
     mmul_real *out;
     bool has_mask, is_sums; // attention_sums: values per row, for gradients
     // k and v of all matrices, packed to col_step 1; NULL: they have it already.
