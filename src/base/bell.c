@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static void call(struct mmul_bell *bell, int operation, uint32_t value,
-                 const struct timespec *until) {
+static void call_futex(struct mmul_bell *bell, int operation, uint32_t value,
+                       const struct timespec *until) {
     (void)syscall(SYS_futex, &bell->rings, operation, value, until, NULL, 0);
 }
 
@@ -21,13 +21,13 @@ static void call(struct mmul_bell *bell, int operation, uint32_t value,
 void mmul_bell_ring(struct mmul_bell *bell) {
     atomic_fetch_add(&bell->rings, 1);
     if (atomic_load(&bell->sleepers) > 0)
-        call(bell, FUTEX_WAKE, INT_MAX, NULL);
+        call_futex(bell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 void mmul_bell_sleep(struct mmul_bell *bell, uint32_t heard, double seconds) {
     struct timespec most = {.tv_sec = (time_t)seconds};
     most.tv_nsec = (long)((seconds - (double)most.tv_sec) * 1e9);
     atomic_fetch_add(&bell->sleepers, 1);
-    call(bell, FUTEX_WAIT, heard, &most); // returns at once if the word has changed
+    call_futex(bell, FUTEX_WAIT, heard, &most); // returns at once if the word has changed
     atomic_fetch_sub(&bell->sleepers, 1);
 }

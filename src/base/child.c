@@ -22,7 +22,7 @@
 
 // --------------------------------------------------------------------------------- in the child
 
-static void silence(void) {
+static void redirect_to_null(void) {
     int null = open("/dev/null", O_RDWR);
     if (null >= 0) {
         dup2(null, STDIN_FILENO);
@@ -66,7 +66,7 @@ static void begin_child(pid_t parent) {
 _Noreturn static void work_and_exit(mmul_child_work *work, const void *argument, size_t bytes,
                                     int output, pid_t parent) {
     begin_child(parent);
-    silence();
+    redirect_to_null();
     void *result = calloc(1, bytes);
     if (result == NULL)
         _exit(1);
@@ -75,7 +75,7 @@ _Noreturn static void work_and_exit(mmul_child_work *work, const void *argument,
 }
 
 // Replaces the process by another program. The streams stay as the caller has set them.
-_Noreturn static void execute(const char *const *argv) {
+_Noreturn static void exec_program(const char *const *argv) {
     execvp(argv[0], (char *const *)(uintptr_t)argv);
     _exit(127);
 }
@@ -105,7 +105,7 @@ enum mmul_status mmul_child_start(mmul_child_work *work, const void *argument, s
 
 // Returns true if the child has ended, and then sets `wait_status`. If the caller's process ignores
 // SIGCHLD, the system reaps the child: that counts as an end with status 0.
-static bool reap(pid_t pid, int *wait_status) {
+static bool try_reap(pid_t pid, int *wait_status) {
     pid_t reaped = waitpid(pid, wait_status, WNOHANG);
     if (reaped < 0 && errno == ECHILD) {
         *wait_status = 0;
@@ -119,13 +119,13 @@ static bool reap(pid_t pid, int *wait_status) {
 static bool reap_or_kill(pid_t pid, double seconds, int *wait_status) {
     double patience = mmul_clock_now() + seconds;
     while (mmul_clock_now() < patience) {
-        if (reap(pid, wait_status))
+        if (try_reap(pid, wait_status))
             return true;
         mmul_clock_nap(0.002);
     }
     kill(pid, SIGKILL);
     patience = mmul_clock_now() + 2.0;
-    while (!reap(pid, wait_status) && mmul_clock_now() < patience)
+    while (!try_reap(pid, wait_status) && mmul_clock_now() < patience)
         mmul_clock_nap(0.002);
     return false;
 }
@@ -165,7 +165,7 @@ static bool read_result(const struct mmul_child *child, double deadline, void *r
 }
 
 // Classifies the end of a child; `ended` is false if it had to be killed.
-static enum mmul_child_end end_of(bool ended, int wait_status, int *detail) {
+static enum mmul_child_end classify_end(bool ended, int wait_status, int *detail) {
     *detail = 0;
     if (!ended)
         return MMUL_CHILD_HUNG;
@@ -185,23 +185,23 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
     close(child->output);
     bool ended = reap_or_kill(child->pid, late ? 0.0 : 2.0, &wait_status);
     child->pid = 0;
-    enum mmul_child_end end = end_of(ended && !late, wait_status, detail);
+    enum mmul_child_end end = classify_end(ended && !late, wait_status, detail);
     return end == MMUL_CHILD_DONE && !complete ? MMUL_CHILD_EXITED : end;
 }
 
 // ---------------------------------------------------------------------------------- other programs
 
-_Noreturn static void execute_in(const char *folder, const char *const *argv, pid_t parent) {
+_Noreturn static void exec_in_folder(const char *folder, const char *const *argv, pid_t parent) {
     begin_child(parent);
     if (chdir(folder) != 0)
         _exit(126);
-    silence();
+    redirect_to_null();
     int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log >= 0) {
         dup2(log, STDOUT_FILENO);
         dup2(log, STDERR_FILENO);
     }
-    execute(argv);
+    exec_program(argv);
 }
 
 enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
@@ -210,11 +210,11 @@ enum mmul_status mmul_child_run(const char *const *argv, const char *folder, dou
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0)
-        execute_in(folder, argv, parent);
+        exec_in_folder(folder, argv, parent);
     if (pid < 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot start a child process");
     bool ended = reap_or_kill(pid, seconds, &wait_status);
-    *end = end_of(ended, wait_status, detail);
+    *end = classify_end(ended, wait_status, detail);
     return MMUL_OK;
 }
 
@@ -261,13 +261,13 @@ static void close_ends(const struct pipes *pipes, bool ours, bool theirs) {
     }
 }
 
-_Noreturn static void execute_connected(const struct pipes *pipes, const char *const *argv,
-                                        pid_t parent) {
+_Noreturn static void exec_with_pipes(const struct pipes *pipes, const char *const *argv,
+                                      pid_t parent) {
     begin_child(parent);
     dup2(pipes->ends[STDIN_FILENO][0], STDIN_FILENO);
     dup2(pipes->ends[STDOUT_FILENO][1], STDOUT_FILENO);
     dup2(pipes->ends[STDERR_FILENO][1], STDERR_FILENO);
-    execute(argv);
+    exec_program(argv);
 }
 
 enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program *program,
@@ -276,7 +276,7 @@ enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program
     pid_t parent = getpid();
     pid_t pid = make_pipes(&pipes) ? fork() : -1;
     if (pid == 0)
-        execute_connected(&pipes, argv, parent);
+        exec_with_pipes(&pipes, argv, parent);
     int errnum = errno;
     close_ends(&pipes, pid < 0, true);
     if (pid < 0)
@@ -298,5 +298,5 @@ enum mmul_child_end mmul_program_finish(struct mmul_program *program, double sec
     close(program->output);
     close(program->errors);
     program->pid = 0;
-    return end_of(ended, wait_status, detail);
+    return classify_end(ended, wait_status, detail);
 }

@@ -22,8 +22,8 @@
 
 static _Atomic bool has_begun;
 static _Atomic int launcher = -1; // a pidfd; -1: no launcher is watched
-static int bell = -1; // an eventfd that asks for a look at the connection to mpirun; -1: none
-static void (*last_call)(void);
+static int wake_fd = -1; // an eventfd that asks for a look at the connection to mpirun; -1: none
+static void (*before_exit)(void);
 
 struct link {
     // is_there: a connection to mpirun exists. answers: one of them has no retransmissions.
@@ -33,7 +33,7 @@ struct link {
 // ------------------------------------------------------------------------------------ the launcher
 
 // Returns the parent of a process, or 0 if it has none or has ended.
-static pid_t parent_of(pid_t pid) {
+static pid_t find_parent(pid_t pid) {
     char path[64], line[512];
     int parent = 0;
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
@@ -49,7 +49,7 @@ static pid_t parent_of(pid_t pid) {
 
 // Returns true if the process started with this environment variable, "NAME=VALUE". The process of
 // another user cannot be read and is no script of this job.
-static bool starts_with(pid_t pid, const char *variable) {
+static bool has_environment(pid_t pid, const char *variable) {
     char path[64], *entry = NULL;
     size_t capacity = 0;
     bool found = false;
@@ -70,22 +70,22 @@ static pid_t find_launcher(void) {
         snprintf(variable, sizeof variable, "PMIX_NAMESPACE=%s", job) >= (int)sizeof variable)
         return 0;
     pid_t pid = getppid();
-    while (pid > 1 && starts_with(pid, variable))
-        pid = parent_of(pid);
+    while (pid > 1 && has_environment(pid, variable))
+        pid = find_parent(pid);
     return pid;
 }
 
-static int open_process(pid_t pid) {
+static int open_pidfd(pid_t pid) {
     return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 }
 
 // Looks twice: a process number may have been reused between the lookup and the open.
 static int open_launcher(void) {
     pid_t found = find_launcher(), again;
-    int fd = open_process(found);
+    int fd = open_pidfd(found);
     while (fd >= 0 && (again = find_launcher()) != found) {
         close(fd);
-        fd = open_process(found = again);
+        fd = open_pidfd(found = again);
     }
     return fd;
 }
@@ -109,7 +109,7 @@ static bool is_port_of(const char *uri, unsigned port) {
 // Searches /proc/net/tcp for connections from this host to mpirun, such as its local daemon has.
 // `answers` stays false if the kernel has retransmitted data that mpirun's host has not
 // acknowledged.
-static void look_in(const char *table, const char *uri, struct link *link) {
+static void scan_tcp_table(const char *table, const char *uri, struct link *link) {
     char line[512];
     unsigned port, state, repeats;
     FILE *file = fopen(table, "re");
@@ -132,13 +132,13 @@ static struct link find_link(void) {
     struct link link = {false, false};
     if (uri == NULL)
         return link;
-    look_in("/proc/net/tcp", uri, &link);
-    look_in("/proc/net/tcp6", uri, &link);
+    scan_tcp_table("/proc/net/tcp", uri, &link);
+    scan_tcp_table("/proc/net/tcp6", uri, &link);
     return link;
 }
 
 // Returns a keep-alive setting of Open MPI in seconds, or its default.
-static double keepalive(const char *name, double standard) {
+static double read_keepalive(const char *name, double standard) {
     const char *text = getenv(name);
     const double value = text != NULL ? strtod(text, NULL) : 0;
     return value > 0 ? value : standard;
@@ -146,10 +146,10 @@ static double keepalive(const char *name, double standard) {
 
 // Returns the seconds after which Open MPI gives up a silent connection. Its keep-alive pauses
 // while data is unacknowledged: the kernel then goes on for a quarter of an hour.
-static double patience(void) {
-    return keepalive("OMPI_MCA_oob_tcp_keepalive_time", 300) +
-           keepalive("OMPI_MCA_oob_tcp_keepalive_intvl", 20) *
-               keepalive("OMPI_MCA_oob_tcp_keepalive_probes", 9);
+static double keepalive_timeout(void) {
+    return read_keepalive("OMPI_MCA_oob_tcp_keepalive_time", 300) +
+           read_keepalive("OMPI_MCA_oob_tcp_keepalive_intvl", 20) *
+               read_keepalive("OMPI_MCA_oob_tcp_keepalive_probes", 9);
 }
 
 // ----------------------------------------------------------------------------------------- the end
@@ -165,52 +165,53 @@ void mmul_ending_begin(void) {
 
 // Returns true if mpirun on another host has been lost. Called after a SIGCONT of the daemon, and
 // every other second.
-static bool is_lost(bool is_rung, double *silent_since) {
+static bool is_mpirun_lost(bool is_woken, double *silent_since) {
     const struct link link = find_link();
     if (link.answers || !link.is_there) {
         *silent_since = mmul_clock_now();
-        return is_rung && !link.is_there;
+        return is_woken && !link.is_there;
     }
-    return mmul_clock_now() - *silent_since > patience();
+    return mmul_clock_now() - *silent_since > keepalive_timeout();
 }
 
 static void *wait_for_end(void *unused) {
     enum { LOOK_MS = 2000 };
     struct pollfd events[] = {{.fd = atomic_load(&launcher), .events = POLLIN},
-                              {.fd = bell, .events = POLLIN}};
+                              {.fd = wake_fd, .events = POLLIN}};
     double silent_since = mmul_clock_now();
     uint64_t rung;
     while (events[0].revents == 0) {
-        const int count = poll(events, 2, bell >= 0 ? LOOK_MS : -1);
-        const bool is_rung =
-            count > 0 && events[1].revents != 0 && read(bell, &rung, sizeof rung) > 0;
-        if (count >= 0 && events[0].revents == 0 && bell >= 0 && is_lost(is_rung, &silent_since))
+        const int count = poll(events, 2, wake_fd >= 0 ? LOOK_MS : -1);
+        const bool is_woken =
+            count > 0 && events[1].revents != 0 && read(wake_fd, &rung, sizeof rung) > 0;
+        if (count >= 0 && events[0].revents == 0 && wake_fd >= 0 &&
+            is_mpirun_lost(is_woken, &silent_since))
             break;
     }
     mmul_ending_begin();
-    last_call();
+    before_exit();
     _exit(MMUL_ERR_STOPPED);
     return unused;
 }
 
 // A daemon of Open MPI sends its ranks SIGCONT as soon as it loses mpirun, and SIGTERM a second
 // later.
-static void ring(int number) {
+static void handle_sigcont(int number) {
     const int errnum = errno;
     const uint64_t one = 1;
     (void)number;
-    if (write(bell, &one, sizeof one) < 0)
+    if (write(wake_fd, &one, sizeof one) < 0)
         errno = errnum;
 }
 
 static void watch_connection(void) {
-    const struct sigaction ours = {.sa_handler = ring, .sa_flags = SA_RESTART};
+    const struct sigaction ours = {.sa_handler = handle_sigcont, .sa_flags = SA_RESTART};
     struct sigaction before;
     if (sigaction(SIGCONT, NULL, &before) != 0 || before.sa_handler != SIG_DFL ||
         !find_link().is_there)
         return;
-    bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (bell >= 0)
+    wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd >= 0)
         sigaction(SIGCONT, &ours, NULL);
 }
 
@@ -254,7 +255,7 @@ void mmul_ending_watch(void (*last)(void)) {
     pthread_t thread;
     if (atomic_load(&launcher) >= 0 || pthread_attr_init(&small) != 0)
         return;
-    last_call = last;
+    before_exit = last;
     atomic_store(&launcher, open_launcher());
     pthread_attr_setstacksize(&small, STACK_BYTES);
     pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);

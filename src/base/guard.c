@@ -39,7 +39,7 @@ static void unlock_guards(void) {
     atomic_flag_clear_explicit(&lock, memory_order_release);
 }
 
-static void pass_on(int number, siginfo_t *info, void *context) {
+static void call_previous_handler(int number, siginfo_t *info, void *context) {
     if (previous.sa_flags & SA_SIGINFO) {
         previous.sa_sigaction(number, info, context);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
@@ -69,11 +69,11 @@ static void handle_bus_error(int number, siginfo_t *info, void *context) {
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
     }
     if (!is_replaced)
-        pass_on(number, info, context);
+        call_previous_handler(number, info, context);
     errno = saved;
 }
 
-static int install(void) {
+static int install_handler(void) {
     struct sigaction ours = {.sa_sigaction = handle_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&ours.sa_mask);
     if (is_installed)
@@ -88,7 +88,7 @@ enum mmul_status mmul_guard_create(void *begin, int64_t bytes, struct mmul_guard
                                    struct mmul_error *err) {
     struct mmul_guard *taken = NULL;
     lock_guards();
-    int code = install();
+    int code = install_handler();
     for (int i = 0; code == 0 && taken == NULL && i < GUARDS; i++)
         if (atomic_load(&guards[i].end) == 0)
             taken = &guards[i];

@@ -133,7 +133,7 @@ enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_
 }
 
 // Writes the text and closes the descriptor. Returns 0 or errno.
-static int fill(int fd, const char *text) {
+static int write_and_close(int fd, const char *text) {
     size_t left = strlen(text);
     int errnum = 0;
     while (left > 0) {
@@ -161,7 +161,7 @@ static enum mmul_status store_in_descriptor(int descriptor, const char *path, co
     const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
     if (copy < 0)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot write '%s'", path);
-    const int errnum = fill(copy, text);
+    const int errnum = write_and_close(copy, text);
     return errnum == 0 ? MMUL_OK
                        : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
 }
@@ -175,7 +175,7 @@ static enum mmul_status store_directly(const char *path, const char *text, struc
         close(fd);
         return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
     }
-    int errnum = fill(fd, text);
+    int errnum = write_and_close(fd, text);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
     return MMUL_OK;
@@ -191,7 +191,7 @@ static enum mmul_status store_renamed(const char *path, const char *part,
     if (fd < 0)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create '%s'", path);
     int errnum = replaced != NULL && fchmod(fd, replaced->st_mode & 0777) != 0 ? errno : 0;
-    const int written = fill(fd, text);
+    const int written = write_and_close(fd, text);
     if (errnum == 0)
         errnum = written;
     const bool is_stopped = mmul_ending_has_begun();

@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b) {
+static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 double mmul_median(double *x, int count) {
-    qsort(x, (size_t)count, sizeof *x, compare);
+    qsort(x, (size_t)count, sizeof *x, compare_doubles);
     return x[(count - 1) / 2];
 }

@@ -49,7 +49,7 @@ static void fail_memory(int64_t count, size_t bytes_each, const char *what,
                   bytes_each, what);
 }
 
-static void note_peak(int64_t bytes) {
+static void update_peak(int64_t bytes) {
     int64_t seen = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
     while (bytes > seen &&
            !atomic_compare_exchange_weak_explicit(&peak_bytes, &seen, bytes, memory_order_relaxed,
@@ -69,8 +69,9 @@ void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
     struct block *block = start;
     block->bytes = (size_t)bytes + ALIGNMENT;
     block->mark = BLOCK_MARK;
-    note_peak(atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed) +
-              (int64_t)block->bytes);
+    update_peak(
+        atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed) +
+        (int64_t)block->bytes);
     return (char *)start + ALIGNMENT;
 }
 
@@ -97,7 +98,7 @@ enum mmul_status mmul_allocate_all(const struct mmul_wanted *wanted, size_t coun
 }
 
 // Removes the block from the count and returns its beginning.
-static struct block *write_off(void *memory) {
+static struct block *uncount_block(void *memory) {
     struct block *block = (struct block *)((char *)memory - ALIGNMENT);
     assert(block->mark == BLOCK_MARK);
     block->mark = 0;
@@ -107,13 +108,13 @@ static struct block *write_off(void *memory) {
 
 void mmul_free(void *memory) {
     if (memory != NULL)
-        free(write_off(memory));
+        free(uncount_block(memory));
 }
 
 void mmul_abandon(void *memory) {
     if (memory == NULL)
         return;
-    struct block *block = write_off(memory);
+    struct block *block = uncount_block(memory);
 #ifdef __SANITIZE_ADDRESS__
     __lsan_ignore_object(block); // a deliberate leak
 #endif

@@ -40,7 +40,7 @@ enum mmul_status mmul_parse_double(const char *text, const char *what, double *v
     return MMUL_OK;
 }
 
-static bool unit_bytes(const char *unit, double *bytes) {
+static bool find_unit(const char *unit, double *bytes) {
     static const struct {
         const char *name;
         double bytes;
@@ -64,7 +64,7 @@ enum mmul_status mmul_parse_size(const char *text, const char *what, int64_t *by
     char number[32];
     double value = 0, unit = 0;
     size_t length = strspn(text, "0123456789.");
-    bool valid = length > 0 && length < sizeof number && unit_bytes(text + length, &unit);
+    bool valid = length > 0 && length < sizeof number && find_unit(text + length, &unit);
     if (valid) {
         char *rest;
         memcpy(number, text, length);
@@ -94,7 +94,7 @@ char *mmul_bytes_format(int64_t bytes, char text[static 32]) {
     return text;
 }
 
-static int least(int a, int b) {
+static int smaller_of(int a, int b) {
     return a < b ? a : b;
 }
 
@@ -109,11 +109,11 @@ static int edit_distance(const char *a, size_t a_length, const char *b, size_t b
         int *row = rows[i % 3];
         row[0] = (int)i;
         for (size_t j = 1; j <= b_length; j++) {
-            row[j] = least(above[j], row[j - 1]) + 1;
-            row[j] = least(row[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+            row[j] = smaller_of(above[j], row[j - 1]) + 1;
+            row[j] = smaller_of(row[j], above[j - 1] + (a[i - 1] != b[j - 1]));
             bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
             if (swapped)
-                row[j] = least(row[j], before[j - 2] + 1);
+                row[j] = smaller_of(row[j], before[j - 2] + 1);
         }
     }
     return rows[a_length % 3][b_length];

@@ -6,24 +6,24 @@
 
 enum { LENGTH_MOST = 1024, TIMES_LEAST = 3, SAVED_LEAST = 4 };
 
-static int saved(const struct mmul_repeat *r) {
+static int saved_lines(const struct mmul_repeat *r) {
     return r->length * (r->times - 1);
 }
 
 // Records blocks of this length at each entry where they save more lines than those found before.
-static void find_length(const uint64_t *marks, int count, int length, struct mmul_repeat *repeats) {
+static void find_blocks(const uint64_t *marks, int count, int length, struct mmul_repeat *repeats) {
     int alike = 0; // consecutive entries from i on that equal the entry `length` later
     for (int i = count - length - 1; i >= 0; i--) {
         alike = marks[i] == marks[i + length] ? alike + 1 : 0;
         const struct mmul_repeat found = {.length = length, .times = alike / length + 1};
-        if (found.times >= TIMES_LEAST && saved(&found) >= SAVED_LEAST &&
-            saved(&found) > saved(&repeats[i]))
+        if (found.times >= TIMES_LEAST && saved_lines(&found) >= SAVED_LEAST &&
+            saved_lines(&found) > saved_lines(&repeats[i]))
             repeats[i] = found;
     }
 }
 
 // Chooses nearly the fewest lines. Rejects a block if one that begins later saves more.
-static void choose(int count, struct mmul_repeat *repeats) {
+static void choose_repeats(int count, struct mmul_repeat *repeats) {
     for (int i = count - 1; i >= 0; i--) {
         struct mmul_repeat *r = &repeats[i];
         const int alone = 1 + r[1].lines, together = 1 + r->length + r[r->length * r->times].lines;
@@ -49,8 +49,8 @@ struct mmul_repeat *mmul_repeats_find(int count, uint64_t (*mark)(const void *li
         repeats[i] = (struct mmul_repeat){.length = 1, .times = 1};
     }
     for (int length = 1; length <= LENGTH_MOST && length * TIMES_LEAST <= count; length++)
-        find_length(marks, count, length, repeats);
-    choose(count, repeats);
+        find_blocks(marks, count, length, repeats);
+    choose_repeats(count, repeats);
     mmul_free(marks);
     return repeats;
 }

@@ -32,7 +32,7 @@ enum mmul_status mmul_fail(struct mmul_error *err, enum mmul_status status, cons
 }
 
 // Applies to shared memory as well, because that is a file.
-static bool is_limit_of_files(int errnum, int64_t *bytes) {
+static bool is_file_size_limit(int errnum, int64_t *bytes) {
     struct rlimit limit;
     if (errnum != EFBIG || getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return false;
@@ -49,7 +49,7 @@ enum mmul_status mmul_fail_errno(struct mmul_error *err, enum mmul_status status
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     size_t length = strlen(text);
-    if (is_limit_of_files(errnum, &limit)) {
+    if (is_file_size_limit(errnum, &limit)) {
         snprintf(text + length, sizeof text - length,
                  ": the limit on the size of files (ulimit -f) is %s",
                  mmul_bytes_format(limit, allowed));

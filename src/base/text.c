@@ -13,7 +13,7 @@
 
 enum { COLUMNS_MAX = 64, CAPACITY_LEAST = 128 };
 
-static bool reserve(struct mmul_text *text, size_t more) {
+static bool reserve_bytes(struct mmul_text *text, size_t more) {
     size_t needed = text->length + more + 1;
     if (needed <= text->capacity)
         return true;
@@ -44,7 +44,7 @@ void mmul_text_add_list(struct mmul_text *text, const char *format, va_list argu
         text->failed = true;
         return;
     }
-    if (!reserve(text, (size_t)length))
+    if (!reserve_bytes(text, (size_t)length))
         return;
     vsnprintf(text->data + text->length, (size_t)length + 1, format, arguments);
     text->length += (size_t)length;
@@ -148,7 +148,7 @@ static void measure_cell(struct column *column, bool heading, const char *cell, 
         column->numeric = false;
 }
 
-static void measure(const char *tabbed, struct column *columns) {
+static void measure_columns(const char *tabbed, struct column *columns) {
     bool heading = true;
     int at = 0;
     for (const char *cell = tabbed; *cell != '\0';) {
@@ -167,7 +167,7 @@ static void measure(const char *tabbed, struct column *columns) {
 }
 
 // Returns the bytes of the first `count` code points.
-static size_t skip(const char *text, int count) {
+static size_t bytes_of_code_points(const char *text, int count) {
     size_t bytes = 0;
     for (; count > 0; count--)
         do
@@ -182,8 +182,9 @@ static void print_cell(const struct column *column, const char *cell, size_t len
     const bool right = column->numeric && column->has_number;
     if (padding < 0) { // keeps both ends of a cell that is too long
         const int head = (column->width - 2) / 2, tail = column->width - 2 - head;
-        const size_t end = skip(cell, width - tail);
-        fprintf(stream, "%.*s..%.*s", (int)skip(cell, head), cell, (int)(length - end), cell + end);
+        const size_t end = bytes_of_code_points(cell, width - tail);
+        fprintf(stream, "%.*s..%.*s", (int)bytes_of_code_points(cell, head), cell,
+                (int)(length - end), cell + end);
     } else {
         fprintf(stream, "%*s%.*s", right ? padding : 0, "", (int)length, cell);
     }
@@ -192,7 +193,7 @@ static void print_cell(const struct column *column, const char *cell, size_t len
 }
 
 // Shrinks the widest column without numbers, one character at a time.
-static void narrow(struct column columns[COLUMNS_MAX], int most) {
+static void narrow_columns(struct column columns[COLUMNS_MAX], int most) {
     enum { LEAST = 8 };
     int total = -2;
     for (int c = 0; c < COLUMNS_MAX && columns[c].width > 0; c++)
@@ -217,8 +218,8 @@ void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream) {
     struct column columns[COLUMNS_MAX];
     for (int c = 0; c < COLUMNS_MAX; c++)
         columns[c] = (struct column){.numeric = true};
-    measure(tabbed, columns);
-    narrow(columns, most);
+    measure_columns(tabbed, columns);
+    narrow_columns(columns, most);
     int at = 0;
     for (const char *cell = tabbed; *cell != '\0';) {
         size_t length = strcspn(cell, "\t\n");
