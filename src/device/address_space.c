@@ -28,8 +28,8 @@ static int64_t used_bytes(void) {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-static enum mmul_status fail(int count, int64_t bytes, const char *what, int errnum,
-                             struct mmul_error *err) {
+static enum mmul_status fail_mapping(int count, int64_t bytes, const char *what, int errnum,
+                                     struct mmul_error *err) {
     char each[32], allowed[32], used[32];
     struct rlimit limit;
     mmul_bytes_format(bytes, each);
@@ -73,7 +73,7 @@ enum mmul_status mmul_address_space_check(int count, int64_t bytes, const char *
         errnum = pieces[made] == MAP_FAILED ? errno : 0;
     }
     if (errnum != 0)
-        status = fail(count, bytes, what, errnum, err);
+        status = fail_mapping(count, bytes, what, errnum, err);
     for (int i = 0; i < made; i++)
         munmap(pieces[i], (size_t)bytes);
     mmul_free(pieces);

@@ -24,7 +24,7 @@ static void cast_run(const struct mmul_map *map, int64_t i, int64_t j, int64_t c
     }
 }
 
-static void cast(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+static void cast_units(void *context, int part, int64_t t, int64_t begin, int64_t end) {
     const struct mmul_map one = mmul_map_matrix(context, t);
     const int64_t along = (one.cols + CAST - 1) / CAST;
     (void)part;
@@ -37,7 +37,8 @@ static void cast(void *context, int part, int64_t t, int64_t begin, int64_t end)
 static void cast_all(const struct mmul_map *map) {
     const int64_t units = map->rows * ((map->cols + CAST - 1) / CAST);
     const double cost = 2 * (double)map->rows * (double)map->cols / (double)units;
-    mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, cast, (void *)(uintptr_t)map);
+    mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, cast_units,
+                   (void *)(uintptr_t)map);
 }
 
 enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {

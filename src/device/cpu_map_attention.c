@@ -45,7 +45,7 @@ struct tile {
 };
 
 // Returns the number of keys that take part in row i, as in device/reference_map.c.
-static int64_t counted(const struct attention *a, int64_t i) {
+static int64_t count_keys(const struct attention *a, int64_t i) {
     const int64_t until = a->map->row + i + 1 + a->keys - a->map->shape.rows;
     return a->map->with->causal ? mmul_larger(0, mmul_smaller(until, a->keys)) : a->keys;
 }
@@ -70,8 +70,8 @@ void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p) {
 
 // Replaces the first n scores of a row by exponentials and the rest by 0. Returns the factor for
 // the row's result so far. Handles -infinity and NaN like softmax in cpu_map_rows.c.
-MMUL_CLONES static mmul_real raise(mmul_real *scores, int64_t n, int64_t keys, mmul_real *most,
-                                   double *sum) {
+MMUL_CLONES static mmul_real exponentiate_row(mmul_real *scores, int64_t n, int64_t keys,
+                                              mmul_real *most, double *sum) {
     const mmul_real before = *most;
     mmul_real now = before;
     double powers = 0;
@@ -110,15 +110,15 @@ void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *room, mmu
     add_mask(scores, mask.at, n);
 }
 
-static void raise_tile(const struct attention *a, const struct tile *t, mmul_real *out,
-                       int64_t ld) {
+static void exponentiate_tile(const struct attention *a, const struct tile *t, mmul_real *out,
+                              int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
-        const int64_t n = mmul_larger(0, mmul_smaller(counted(a, t->row + r) - t->key, t->keys));
+        const int64_t n = mmul_larger(0, mmul_smaller(count_keys(a, t->row + r) - t->key, t->keys));
         if (a->has_mask)
             mmul_cpu_mask_row(mmul_cpu_part(a->mask, t->row + r, t->key), n, t->mask,
                               t->scores + r * TILE_KEYS);
         const mmul_real factor =
-            raise(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
+            exponentiate_row(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
         if (t->key > 0 && factor != 1 && !a->is_sums)
             scale_row(out + r * ld, a->map->cols, factor);
     }
@@ -126,7 +126,7 @@ static void raise_tile(const struct attention *a, const struct tile *t, mmul_rea
 
 // --------------------------------------------------------------------------------------- result
 
-static bool is_finite(const struct attention *a, const struct tile *t) {
+static bool has_finite_values(const struct attention *a, const struct tile *t) {
     mmul_real sum = 0;
     for (int64_t p = 0; p < t->keys; p++) {
         const mmul_real *row = a->v.at + (t->key + p) * a->v.row_step;
@@ -152,20 +152,21 @@ static void add_values(const struct attention *a, const struct tile *t, mmul_rea
                                        .beta = t->key > 0 ? 1 : 0,
                                        .out = out,
                                        .ld = ld};
-    if (counted(a, t->row) >= t->key + t->keys || is_finite(a, t)) {
+    if (count_keys(a, t->row) >= t->key + t->keys || has_finite_values(a, t)) {
         mmul_cpu_multiply_tile(&product);
         return;
     }
     product.m = 1;
     for (int64_t r = 0; r < t->rows; r++, product.x += TILE_KEYS, product.out += ld) {
-        product.k = mmul_smaller(counted(a, t->row + r) - t->key, t->keys);
+        product.k = mmul_smaller(count_keys(a, t->row + r) - t->key, t->keys);
         if (product.k > 0)
             mmul_cpu_multiply_tile(&product);
     }
 }
 
 // Normalises rows. A row is 0 if no key takes part or each score is -infinity: its sum is 0 then.
-static void finish(const struct attention *a, const struct tile *t, mmul_real *out, int64_t ld) {
+static void normalise_rows(const struct attention *a, const struct tile *t, mmul_real *out,
+                           int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
         const bool is_empty = t->sums[r] == 0;
         for (int64_t j = 0; is_empty && j < a->map->cols; j++)
@@ -192,8 +193,8 @@ static void finish_sums(const struct attention *a, const struct tile *t, mmul_re
     }
 }
 
-static void attend(const struct attention *a, struct tile *t, struct mmul_strided q) {
-    const int64_t ld = a->map->result.ld, last = counted(a, t->row + t->rows - 1);
+static void attend_rows(const struct attention *a, struct tile *t, struct mmul_strided q) {
+    const int64_t ld = a->map->result.ld, last = count_keys(a, t->row + t->rows - 1);
     mmul_real *out = a->out + t->row * ld;
     for (int64_t r = 0; r < t->rows; r++) {
         t->most[r] = -INFINITY;
@@ -213,18 +214,18 @@ static void attend(const struct attention *a, struct tile *t, struct mmul_stride
                                        .alpha = (mmul_real)a->map->with->scale,
                                        .out = t->scores,
                                        .ld = TILE_KEYS});
-        raise_tile(a, t, out, ld);
+        exponentiate_tile(a, t, out, ld);
         if (!a->is_sums)
             add_values(a, t, out, ld);
     }
     if (a->is_sums)
         finish_sums(a, t, out, ld);
     else
-        finish(a, t, out, ld);
+        normalise_rows(a, t, out, ld);
 }
 
 // Returns the arguments for the t-th matrix.
-static struct attention attention_of(const struct attention *a, int64_t t) {
+static struct attention matrix_attention(const struct attention *a, int64_t t) {
     const struct mmul_map *map = a->map;
     struct attention one = *a;
     one.q = mmul_cpu_operand(map, 0, t);
@@ -244,7 +245,7 @@ static struct attention attention_of(const struct attention *a, int64_t t) {
 
 // The last rows, which have the most keys, come first.
 static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin, int64_t end) {
-    const struct attention one = attention_of(context, matrix), *a = &one;
+    const struct attention one = matrix_attention(context, matrix), *a = &one;
     const int64_t tiles = (a->map->rows + a->tile_rows - 1) / a->tile_rows;
     mmul_real most[TILE_ROWS];
     double sums[TILE_ROWS];
@@ -260,7 +261,7 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
             mmul_cpu_pack(q, t.rows, a->depth, packed, a->depth);
             q = (struct mmul_strided){packed, a->depth, 1};
         }
-        attend(a, &t, q);
+        attend_rows(a, &t, q);
     }
 }
 
@@ -278,7 +279,7 @@ enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mm
     return status;
 }
 
-static enum mmul_status share(void *self, struct attention *a, struct mmul_error *err) {
+static enum mmul_status run_tiles(void *self, struct attention *a, struct mmul_error *err) {
     const struct mmul_map *map = a->map;
     const double cost = (double)a->keys * (double)(a->depth + map->cols) / 8;
     int parts = mmul_cpu_parts(map, map->rows, cost);
@@ -306,7 +307,7 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
     if (status == MMUL_OK && !a.is_sums)
         status = mmul_cpu_straighten(map, 2, &a.values_room, err);
     if (status == MMUL_OK)
-        status = share(self, &a, err);
+        status = run_tiles(self, &a, err);
     mmul_free(a.keys_room);
     mmul_free(a.values_room);
     return status;

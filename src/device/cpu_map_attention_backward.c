@@ -43,7 +43,7 @@ struct tile {
 };
 
 // Finds the range of others that take part in row r, as in device/reference_map.c.
-static void find_counted(const struct backward *b, int64_t r, int64_t *begin, int64_t *end) {
+static void find_range(const struct backward *b, int64_t r, int64_t *begin, int64_t *end) {
     const struct mmul_map *map = b->map;
     const int64_t rows = b->by_key ? b->others : map->shape.rows;
     const int64_t more = (b->by_key ? map->shape.rows : b->others) - rows, at = map->row + r;
@@ -62,12 +62,12 @@ MMUL_CLONES static void subtract(mmul_real *restrict x, const mmul_real *restric
         x[j] -= y[j];
 }
 
-MMUL_CLONES static void raise(mmul_real *x, int64_t n, mmul_real shift) {
+MMUL_CLONES static void exponentiate(mmul_real *x, int64_t n, mmul_real shift) {
     mmul_cpu_raise(x, n, shift, x);
 }
 
-MMUL_CLONES static void slope(mmul_real *restrict x, const mmul_real *restrict dx, mmul_real along,
-                              int64_t n) {
+MMUL_CLONES static void multiply_slopes(mmul_real *restrict x, const mmul_real *restrict dx,
+                                        mmul_real along, int64_t n) {
     for (int64_t j = 0; j < n; j++)
         x[j] *= dx[j] - along;
 }
@@ -78,7 +78,7 @@ static void weigh_row(const struct backward *b, const struct tile *t, int64_t r)
     mmul_real *scores = t->scores + r * TILE_OTHERS, *slopes = t->slopes + r * TILE_OTHERS;
     const struct mmul_strided sums = mmul_cpu_part(b->operands[SUMS], t->row + r, 0);
     int64_t begin, end;
-    find_counted(b, t->row + r, &begin, &end);
+    find_range(b, t->row + r, &begin, &end);
     begin = mmul_smaller(t->count, mmul_larger(0, begin - t->first));
     end = mmul_larger(begin, mmul_smaller(t->count, end - t->first));
     memset(scores, 0, (size_t)begin * sizeof *scores);
@@ -91,17 +91,17 @@ static void weigh_row(const struct backward *b, const struct tile *t, int64_t r)
                           t->mask, scores);
     if (b->by_key)
         subtract(scores, t->logs + begin, n);
-    raise(scores, n, b->by_key ? 0 : sums.at[0]);
+    exponentiate(scores, n, b->by_key ? 0 : sums.at[0]);
     if (b->map->kind == MMUL_ATTENTION_BACKWARD_V)
         return;
     if (b->by_key)
         subtract(slopes, t->along + begin, n);
-    slope(scores, slopes, b->by_key ? 0 : sums.at[sums.col_step], n);
+    multiply_slopes(scores, slopes, b->by_key ? 0 : sums.at[sums.col_step], n);
 }
 
 // Computes x y^T of result rows and others.
-static void multiply(const struct backward *b, const struct tile *t, int own, int other,
-                     mmul_real *out) {
+static void multiply_rows(const struct backward *b, const struct tile *t, int own, int other,
+                          mmul_real *out) {
     const struct mmul_strided x = mmul_cpu_part(b->operands[own], t->row, 0),
                               y = mmul_cpu_part(b->operands[other], t->first, 0);
     const int64_t depth = b->map->operands[own].cols;
@@ -120,9 +120,9 @@ static void multiply(const struct backward *b, const struct tile *t, int own, in
 }
 
 static void make_slopes(const struct backward *b, const struct tile *t) {
-    multiply(b, t, b->by_key ? K : Q, b->by_key ? Q : K, t->scores);
+    multiply_rows(b, t, b->by_key ? K : Q, b->by_key ? Q : K, t->scores);
     if (b->map->kind != MMUL_ATTENTION_BACKWARD_V)
-        multiply(b, t, b->by_key ? V : DY, b->by_key ? DY : V, t->slopes);
+        multiply_rows(b, t, b->by_key ? V : DY, b->by_key ? DY : V, t->slopes);
     if (b->by_key) {
         const struct mmul_strided sums = mmul_cpu_part(b->operands[SUMS], t->first, 0);
         for (int64_t j = 0; j < t->count; j++) {
@@ -164,10 +164,10 @@ static void add_to_result(const struct backward *b, const struct tile *t) {
                                    .ld = ld});
 }
 
-static void go_through(const struct backward *b, struct tile *t) {
+static void process_others(const struct backward *b, struct tile *t) {
     int64_t begin, end, unused;
-    find_counted(b, t->row, &begin, &unused);
-    find_counted(b, t->row + t->rows - 1, &unused, &end);
+    find_range(b, t->row, &begin, &unused);
+    find_range(b, t->row + t->rows - 1, &unused, &end);
     for (int64_t r = 0; r < t->rows; r++)
         memset(b->out + (t->row + r) * b->map->result.ld, 0, (size_t)b->map->cols * sizeof *b->out);
     for (t->first = begin; t->first < end; t->first += TILE_OTHERS) {
@@ -178,7 +178,7 @@ static void go_through(const struct backward *b, struct tile *t) {
 }
 
 // Returns the arguments for the t-th matrix.
-static struct backward backward_of(const struct backward *all, int64_t t) {
+static struct backward matrix_backward(const struct backward *all, int64_t t) {
     const struct mmul_map *map = all->map;
     struct backward b = *all;
     for (int i = 0; i < map->operand_count; i++)
@@ -195,8 +195,8 @@ static struct backward backward_of(const struct backward *all, int64_t t) {
     return b;
 }
 
-static void go_through_tiles(void *context, int part, int64_t matrix, int64_t begin, int64_t end) {
-    const struct backward one = backward_of(context, matrix), *b = &one;
+static void process_tiles(void *context, int part, int64_t matrix, int64_t begin, int64_t end) {
+    const struct backward one = matrix_backward(context, matrix), *b = &one;
     mmul_real *room = b->room + part * b->room_floats, *rows = room + 2 * TILE;
     struct tile t = {.scores = room,
                      .slopes = room + TILE,
@@ -206,11 +206,11 @@ static void go_through_tiles(void *context, int part, int64_t matrix, int64_t be
     for (int64_t unit = begin; unit < end; unit++) {
         t.row = unit * b->tile_rows;
         t.rows = mmul_smaller(b->tile_rows, b->map->rows - t.row);
-        go_through(b, &t);
+        process_others(b, &t);
     }
 }
 
-static enum mmul_status share(void *self, struct backward *b, struct mmul_error *err) {
+static enum mmul_status run_tiles(void *self, struct backward *b, struct mmul_error *err) {
     const struct mmul_map *map = b->map;
     const double cost =
         (double)b->others * (double)(map->operands[Q].cols + map->operands[V].cols) / 4;
@@ -222,7 +222,7 @@ static enum mmul_status share(void *self, struct backward *b, struct mmul_error 
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(b->room, parts * b->room_floats, "scores", err);
     if (status == MMUL_OK)
-        mmul_cpu_share(map, parts, mmul_divide_up(map->rows, b->tile_rows), go_through_tiles, b);
+        mmul_cpu_share(map, parts, mmul_divide_up(map->rows, b->tile_rows), process_tiles, b);
     mmul_cpu_end_products(self);
     mmul_free(b->room);
     return status;
@@ -237,7 +237,7 @@ enum mmul_status mmul_cpu_map_attention_backward(void *self, const struct mmul_m
     for (int i = 0; status == MMUL_OK && i < STRAIGHT; i++)
         status = mmul_cpu_straighten(map, i, &b.rooms[i], err);
     if (status == MMUL_OK)
-        status = share(self, &b, err);
+        status = run_tiles(self, &b, err);
     for (int i = 0; i < STRAIGHT; i++)
         mmul_free(b.rooms[i]);
     return status;

@@ -92,20 +92,20 @@ FUNCTION(logarithm_1p, REAL(log1p)(x))
 FUNCTION(exponential_m1, REAL(expm1)(x))
 FUNCTION(error_function, REAL(erf)(x))
 FUNCTION(arc_tangent, REAL(atan)(x))
-ONE(whole_below, REAL(floor)(x))
-ONE(nearest_whole, REAL(rint)(x))
+ONE(round_down, REAL(floor)(x))
+ONE(round_to_nearest, REAL(rint)(x))
 ONE(square_root, REAL(sqrt)(x))
 ONE(reciprocal_root, 1 / REAL(sqrt)(x))
-ONE(size, REAL(abs)(x))
+ONE(absolute_value, REAL(abs)(x))
 ONE(relu, x < 0 ? 0 : x)
 FUNCTION(sigmoid, REAL(sigmoid)(x))
-FUNCTION(tangent, REAL(tanh)(x))
+FUNCTION(hyperbolic_tangent, REAL(tanh)(x))
 FUNCTION(silu, REAL(finite_below)(x) * REAL(sigmoid)(x))
 FUNCTION(gelu, REAL(gelu)(x))
 FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
 
-// A function with a vector form that is valid only up to some angle. Larger angles and NaN go to the C
-// library's function.
+// A function with a vector form that is valid only up to some angle. Larger angles and NaN go to
+// the C library's function.
 #define PERIODIC(NAME, BASE, SLOW)                                              \
     FUNCTION(NAME##_near, REAL(BASE)(x))                                        \
     KERNEL(NAME) {                                                              \
@@ -154,7 +154,7 @@ TWO(less_equal, x <= y ? 1 : 0)
 TWO(greater, x > y ? 1 : 0)
 TWO(greater_equal, x >= y ? 1 : 0)
 
-KERNEL(choose) {
+KERNEL(select_values) {
     for (int64_t j = 0; j < n; j++) {
         const mmul_real y = ys[j], z = zs[j];
         out[j] = xs[j] != 0 ? y : z;
@@ -283,10 +283,10 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_LOG1P] = logarithm_1p,
     [MMUL_SQRT] = square_root,
     [MMUL_RSQRT] = reciprocal_root,
-    [MMUL_ABS] = size,
+    [MMUL_ABS] = absolute_value,
     [MMUL_RELU] = relu,
     [MMUL_SIGMOID] = sigmoid,
-    [MMUL_TANH] = tangent,
+    [MMUL_TANH] = hyperbolic_tangent,
     [MMUL_SILU] = silu,
     [MMUL_GELU] = gelu,
     [MMUL_GELU_TANH] = gelu_tanh,
@@ -295,8 +295,8 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_ERF] = error_function,
     [MMUL_ARCTAN] = arc_tangent,
     [MMUL_EXPM1] = exponential_m1,
-    [MMUL_FLOOR] = whole_below,
-    [MMUL_ROUND] = nearest_whole,
+    [MMUL_FLOOR] = round_down,
+    [MMUL_ROUND] = round_to_nearest,
     [MMUL_SILU_BACKWARD] = silu_slope,
     [MMUL_GELU_BACKWARD] = gelu_slope,
     [MMUL_GELU_TANH_BACKWARD] = gelu_tanh_slope,
@@ -317,7 +317,7 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_LESS_EQUAL] = less_equal,
     [MMUL_GREATER] = greater,
     [MMUL_GREATER_EQUAL] = greater_equal,
-    [MMUL_WHERE] = choose,
+    [MMUL_WHERE] = select_values,
     [MMUL_SLICE] = copy,
     [MMUL_RESHAPE] = copy,
     [MMUL_PERMUTE] = copy,
@@ -377,7 +377,7 @@ static void flatten(struct job *job) {
 }
 
 // Returns the job for the t-th matrix.
-static struct job job_of(const struct mmul_map *map, int64_t t) {
+static struct job matrix_job(const struct mmul_map *map, int64_t t) {
     bool is_square;
     struct job job = {.run = mmul_cpu_kernel_of(map, &is_square),
                       .operand_count = map->operand_count,
@@ -403,8 +403,8 @@ static struct job job_of(const struct mmul_map *map, int64_t t) {
 
 // Returns the rows of a tile of operand x: in place, or packed in `room`. Constants are in `room`
 // already.
-static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols,
-                                 mmul_real *room) {
+static struct mmul_strided locate_rows(struct mmul_strided x, int64_t rows, int64_t cols,
+                                       mmul_real *room) {
     if (x.col_step == 1)
         return x;
     const bool is_one = x.row_step == 0;
@@ -423,7 +423,7 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
         return;
     }
     for (int p = 0; p < job->operand_count; p++)
-        x[p] = reach(mmul_cpu_part(job->operands[p], i, j), rows, cols, rooms[p]);
+        x[p] = locate_rows(mmul_cpu_part(job->operands[p], i, j), rows, cols, rooms[p]);
     for (int64_t r = 0; r < rows; r++)
         job->run(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
                  x[2].at + r * x[2].row_step, out + r * job->ld);
@@ -472,7 +472,7 @@ static void make_tiles(void *context, int part, int64_t t, int64_t begin, int64_
     bool is_packed = false;
     (void)part;
     if (t > 0) {
-        later = job_of(making->map, t);
+        later = matrix_job(making->map, t);
         job = &later;
     }
     for (int p = 0; p < job->operand_count; p++)
@@ -484,7 +484,7 @@ static void make_tiles(void *context, int part, int64_t t, int64_t begin, int64_
 }
 
 void mmul_cpu_map_elements(const struct mmul_map *map) {
-    struct making making = {map, job_of(map, 0)};
+    struct making making = {map, matrix_job(map, 0)};
     const struct job *job = &making.first;
     const int64_t tiles = (job->rows + job->tile_rows - 1) / job->tile_rows * job->tiles_along;
     const double flops = mmul_operation_row(map->kind)->flops_each;

@@ -30,7 +30,7 @@ mmul_real *mmul_cpu_result(const struct mmul_map *map, int64_t t) {
 typedef mmul_real four __attribute__((vector_size(4 * sizeof(mmul_real))));
 
 // Transposes 4 x 4 elements in registers: a column of `from` becomes a row of `to`.
-static inline void turn_four(const mmul_real *from, int64_t step, mmul_real *to, int64_t ld) {
+static inline void transpose_4x4(const mmul_real *from, int64_t step, mmul_real *to, int64_t ld) {
     four x[4], y[4];
     for (int i = 0; i < 4; i++)
         memcpy(&x[i], from + i * step, sizeof *x);
@@ -58,23 +58,23 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
 // and still fits a second-level cache of at least 256 KiB. The hardware does not predict the next
 // column, so the code prefetches as far ahead as elsewhere.
 enum {
-    DOWN = 128,                       // rows of a block
-    ALONG = 1024 / sizeof(mmul_real), // columns of a block
-    ROOM_LD = ALONG + MMUL_CPU_LINE,  // a power of two would map all rows to few cache sets
-    ASKED = MMUL_CPU_AHEAD / DOWN     // columns
+    BLOCK_ROWS = 128,                      // rows of a block
+    BLOCK_COLS = 1024 / sizeof(mmul_real), // columns of a block
+    ROOM_LD = BLOCK_COLS + MMUL_CPU_LINE,  // a power of two would map all rows to few cache sets
+    PREFETCH_COLS = MMUL_CPU_AHEAD / BLOCK_ROWS // columns
 };
 
 // Transposes `cols` of the `ahead` columns; prefetches up to all of them.
-static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
-                       mmul_real *to, int64_t ld) {
+static void transpose_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
+                            mmul_real *to, int64_t ld) {
     const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
     for (int64_t j = 0; j < even; j += 4) {
         const mmul_real *at = from.at + j * from.col_step;
-        for (int64_t c = ASKED; c < ASKED + 4 && j + c < ahead; c++)
+        for (int64_t c = PREFETCH_COLS; c < PREFETCH_COLS + 4 && j + c < ahead; c++)
             for (int64_t i = 0; i < rows; i += MMUL_CPU_LINE)
                 __builtin_prefetch(at + i + c * from.col_step);
         for (int64_t i = 0; i < even_end; i += 4)
-            turn_four(at + i, from.col_step, to + i * ld + j, ld);
+            transpose_4x4(at + i, from.col_step, to + i * ld + j, ld);
     }
     pack_one_by_one(mmul_cpu_part(from, even_end, 0), rows - even_end, even, to + even_end * ld,
                     ld);
@@ -83,24 +83,25 @@ static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int
 
 // Packs block by block through a contiguous room and copies each row from there at once: rows of
 // `to` would evict each other from the cache between two columns.
-static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
-                        int64_t ld) {
-    mmul_real room[DOWN * ROOM_LD];
-    for (int64_t i = 0; i < rows; i += DOWN)
-        for (int64_t j = 0; j < cols; j += ALONG) {
-            const int64_t down = mmul_smaller(DOWN, rows - i),
-                          along = mmul_smaller(ALONG, cols - j);
+static void pack_transposed(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
+                            int64_t ld) {
+    mmul_real room[BLOCK_ROWS * ROOM_LD];
+    for (int64_t i = 0; i < rows; i += BLOCK_ROWS)
+        for (int64_t j = 0; j < cols; j += BLOCK_COLS) {
+            const int64_t down = mmul_smaller(BLOCK_ROWS, rows - i),
+                          along = mmul_smaller(BLOCK_COLS, cols - j);
             if (ld <= MMUL_CPU_LINE) {
-                turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j, ld);
+                transpose_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j,
+                                ld);
                 continue;
             }
-            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ROOM_LD);
+            transpose_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ROOM_LD);
             for (int64_t r = 0; r < down; r++)
                 memcpy(to + (i + r) * ld + j, room + r * ROOM_LD, (size_t)along * sizeof *to);
         }
 }
 
-MMUL_CLONES static void fill(mmul_real *to, int64_t count, mmul_real x) {
+MMUL_CLONES static void fill_constant(mmul_real *to, int64_t count, mmul_real x) {
     for (int64_t j = 0; j < count; j++)
         to[j] = x;
 }
@@ -108,7 +109,7 @@ MMUL_CLONES static void fill(mmul_real *to, int64_t count, mmul_real x) {
 void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
                    int64_t ld) {
     if (from.row_step == 1 && from.col_step > 1) {
-        pack_turned(from, rows, cols, to, ld);
+        pack_transposed(from, rows, cols, to, ld);
         return;
     }
     for (int64_t i = 0; i < rows; i++) {
@@ -116,7 +117,7 @@ void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, mmul_re
         if (from.col_step == 1)
             memcpy(to + i * ld, at, (size_t)cols * sizeof *to);
         else if (from.col_step == 0)
-            fill(to + i * ld, cols, *at);
+            fill_constant(to + i * ld, cols, *at);
         else
             for (int64_t j = 0; j < cols; j++)
                 to[i * ld + j] = at[j * from.col_step];

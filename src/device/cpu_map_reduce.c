@@ -24,7 +24,7 @@ struct lines {
 };
 
 // Returns the lines of the t-th matrix.
-static struct lines lines_of(const struct lines *s, int64_t t) {
+static struct lines matrix_lines(const struct lines *s, int64_t t) {
     struct lines one = *s;
     one.at = mmul_cpu_operand(s->map, 0, t).at;
     if (s->found != NULL)
@@ -32,12 +32,12 @@ static struct lines lines_of(const struct lines *s, int64_t t) {
     return one;
 }
 
-static double neutral(enum mmul_operation_kind kind) {
+static double neutral_element(enum mmul_operation_kind kind) {
     return kind == MMUL_MAX ? -INFINITY : kind == MMUL_MIN ? INFINITY : 0;
 }
 
 // Propagates NaN, as numpy does.
-static double join(enum mmul_operation_kind kind, double x, double y) {
+static double combine(enum mmul_operation_kind kind, double x, double y) {
     if (kind == MMUL_MAX)
         return x >= y || isnan(x) ? x : y;
     if (kind == MMUL_MIN)
@@ -148,7 +148,7 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
     const mmul_real *x = s->at + p * s->step + begin * s->line_step;
     if (s->step != 1 && s->line_step == 1) {
         for (int64_t l = 0; l < end - begin; l++)
-            found[l] = neutral(kind);
+            found[l] = neutral_element(kind);
         reduce_across(kind, x, end - begin, length, s->step, found);
         return;
     }
@@ -169,14 +169,14 @@ static void write_lines(const struct lines *s, mmul_real *out, int64_t begin, in
     for (int64_t l = begin; l < end; l++) {
         double all = found[l - begin];
         for (int64_t piece = 1; piece < s->pieces; piece++)
-            all = join(s->map->kind, all, found[piece * s->lines + l - begin]);
+            all = combine(s->map->kind, all, found[piece * s->lines + l - begin]);
         out[l * s->result_step] =
             (mmul_real)(s->map->kind == MMUL_MEAN ? all / (double)s->length : all);
     }
 }
 
 static void reduce_pieces(void *context, int part, int64_t t, int64_t begin, int64_t end) {
-    const struct lines one = lines_of(context, t), *s = &one;
+    const struct lines one = matrix_lines(context, t), *s = &one;
     (void)part;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit / s->pieces * LINES, piece = unit % s->pieces;
@@ -244,7 +244,7 @@ enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_err
     if (status == MMUL_OK)
         mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, reduce_pieces, &s);
     for (int64_t t = 0; status == MMUL_OK && s.pieces > 1 && t < map->matrices; t++) {
-        const struct lines one = lines_of(&s, t);
+        const struct lines one = matrix_lines(&s, t);
         write_lines(&one, mmul_cpu_result(map, t), 0, s.lines, one.found);
     }
     mmul_free(s.found);

@@ -14,20 +14,20 @@
 #include "device/cpu_map_real.h"
 
 // block of a row; prefetch step; positions with the same base; longest row that is prefetched
-enum { BLOCK = 256, STEP = 64, TURNS = 16, ASKED_MOST = 16384 / sizeof(mmul_real) };
+enum { BLOCK = 256, STEP = 64, TURNS = 16, PREFETCH_MOST = 16384 / sizeof(mmul_real) };
 
 // Memory to prefetch while a row is computed: the next row and its result. NULL: none.
-struct soon {
+struct upcoming {
     const mmul_real *x, *out;
 };
 
 // Prefetches n elements; NULL: none.
-MMUL_INLINE void ask_for(const mmul_real *at, int64_t n) {
+MMUL_INLINE void prefetch(const mmul_real *at, int64_t n) {
     for (int64_t j = 0; at != NULL && j < n; j += MMUL_CPU_LINE)
         __builtin_prefetch(at + j);
 }
 
-MMUL_INLINE const mmul_real *behind(const mmul_real *at, int64_t j) {
+MMUL_INLINE const mmul_real *offset_or_null(const mmul_real *at, int64_t j) {
     return at != NULL ? at + j : NULL;
 }
 
@@ -42,16 +42,16 @@ MMUL_INLINE mmul_real largest_of(const mmul_real *x, int64_t n, mmul_real most) 
 
 // Writes exp(x - shift) and returns their sum. This is the slowest pass, so the prefetches are
 // issued here.
-MMUL_INLINE double raise(const mmul_real *restrict x, int64_t n, mmul_real shift,
-                         mmul_real *restrict out, struct soon soon) {
+MMUL_INLINE double exponentiate(const mmul_real *restrict x, int64_t n, mmul_real shift,
+                                mmul_real *restrict out, struct upcoming upcoming) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t end = mmul_smaller(n, j + BLOCK);
         mmul_real sum = 0;
         for (int64_t step = j; step < end; step += STEP) {
             const int64_t step_end = mmul_smaller(end, step + STEP);
-            ask_for(behind(soon.x, step), step_end - step);
-            ask_for(behind(soon.out, step), step_end - step);
+            prefetch(offset_or_null(upcoming.x, step), step_end - step);
+            prefetch(offset_or_null(upcoming.out, step), step_end - step);
             mmul_cpu_raise(x + step, step_end - step, shift, out + step);
         }
 #pragma omp simd reduction(+ : sum)
@@ -72,7 +72,7 @@ MMUL_INLINE void scale(mmul_real *x, int64_t n, mmul_real factor) {
 // 2018). Then each part is scaled by its missing factor. While all elements are -infinity, 0 is
 // subtracted: their exponentials are 0, those of NaN are NaN, and a row of -infinity ends as 0 / 0.
 MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
-                                int64_t count, mmul_real *restrict out, struct soon soon) {
+                                int64_t count, mmul_real *restrict out, struct upcoming upcoming) {
     enum { STRETCHES = 64 };
     mmul_real shifts[STRETCHES], most = -INFINITY, shift = 0;
     const int64_t length = mmul_larger(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
@@ -85,14 +85,15 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const mmul_rea
             sum *= sum > 0 ? exp((double)(last - most)) : 1;
             shift = most;
         }
-        sum +=
-            raise(x + j, n, shift, out + j, (struct soon){behind(soon.x, j), behind(soon.out, j)});
+        sum += exponentiate(
+            x + j, n, shift, out + j,
+            (struct upcoming){offset_or_null(upcoming.x, j), offset_or_null(upcoming.out, j)});
         shifts[j / length] = shift;
     }
     for (int64_t j = 0; j < count; j += length) {
-        const double lack =
+        const double missing_factor =
             shifts[j / length] == shift ? 1 : exp((double)(shifts[j / length] - shift));
-        scale(out + j, mmul_smaller(length, count - j), (mmul_real)(lack / sum));
+        scale(out + j, mmul_smaller(length, count - j), (mmul_real)(missing_factor / sum));
     }
     for (int64_t j = count; j < rows->cols; j++)
         out[j] = 0;
@@ -108,12 +109,12 @@ MMUL_INLINE double add_squares_slowly(const mmul_real *x, int64_t n) {
     return sum;
 }
 
-MMUL_INLINE double add_squares(const mmul_real *x, int64_t n, const mmul_real *soon) {
+MMUL_INLINE double add_squares(const mmul_real *x, int64_t n, const mmul_real *upcoming) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t end = mmul_smaller(n, j + BLOCK);
         mmul_real sum = 0;
-        ask_for(soon + j, end - j);
+        prefetch(upcoming + j, end - j);
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
             sum += x[l] * x[l];
@@ -143,7 +144,7 @@ MMUL_INLINE void scale_by(const mmul_real *restrict x, int64_t n, double factor,
                           const mmul_real *next) {
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t some = mmul_smaller(BLOCK, n - j);
-        ask_for(behind(next, j), some);
+        prefetch(offset_or_null(next, j), some);
         scale_block(x + j, some, factor, w != NULL ? w + j : NULL, out + j);
     }
 }
@@ -204,10 +205,10 @@ MMUL_INLINE struct moments moments_of_block(const mmul_real *x, int64_t n) {
 }
 
 // Merges blocks by Chan, Golub, LeVeque: "Algorithms for Computing the Sample Variance", 1983.
-MMUL_INLINE struct moments find_moments(const mmul_real *x, int64_t n, const mmul_real *soon) {
+MMUL_INLINE struct moments find_moments(const mmul_real *x, int64_t n, const mmul_real *upcoming) {
     struct moments all = {0, 0, 0};
     for (int64_t j = 0; j < n; j += BLOCK) {
-        ask_for(soon + j, mmul_smaller(BLOCK, n - j));
+        prefetch(upcoming + j, mmul_smaller(BLOCK, n - j));
         const struct moments block = moments_of_block(x + j, mmul_smaller(BLOCK, n - j));
         const double off = block.mean - all.mean, count = all.count + block.count;
         all.mean += off * (block.count / count); // the first block sets the mean
@@ -245,9 +246,11 @@ MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const mmul_
     const double factor = 1 / sqrt(m.squares / (double)count + rows->map->with->epsilon);
     for (int64_t j = 0; j < count; j += BLOCK) {
         const int64_t n = mmul_smaller(BLOCK, count - j);
-        ask_for(behind(next, j), n);
-        center_block(x + j, n, m.mean, factor,
-                     (struct factors){behind(rows->weights, j), behind(rows->biases, j)}, out + j);
+        prefetch(offset_or_null(next, j), n);
+        center_block(
+            x + j, n, m.mean, factor,
+            (struct factors){offset_or_null(rows->weights, j), offset_or_null(rows->biases, j)},
+            out + j);
     }
 }
 
@@ -267,8 +270,8 @@ static void one_hot(mmul_real at, int64_t n, mmul_real *out) {
 // ----------------------------------------------------------------------------------------- rope
 
 // Computes the sines of all pairs at a position, then the cosines.
-MMUL_CLONES static void turn_pairs(const struct mmul_cpu_rows *rows, int64_t position,
-                                   mmul_real *restrict turns) {
+MMUL_CLONES static void compute_angles(const struct mmul_cpu_rows *rows, int64_t position,
+                                       mmul_real *restrict turns) {
     const int64_t pairs = rows->cols / 2;
     REAL(turn_pairs)((double)position, rows->frequencies, pairs, turns, turns + pairs);
 }
@@ -277,15 +280,15 @@ MMUL_CLONES static void turn_pairs(const struct mmul_cpu_rows *rows, int64_t pos
 // angles add up.
 MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
                                    const mmul_real *restrict base, const mmul_real *restrict more,
-                                   mmul_real *restrict out, struct soon soon) {
+                                   mmul_real *restrict out, struct upcoming upcoming) {
     const int64_t pairs = rows->cols / 2;
     const bool in_halves = !rows->map->with->interleaved;
     for (int64_t p = 0; p < pairs; p += STEP) {
         const int64_t n = mmul_smaller(STEP, pairs - p);
         const mmul_real *s = base + p, *c = base + pairs + p, *t = more + p, *d = more + pairs + p;
         mmul_real sines[STEP], cosines[STEP];
-        ask_for(behind(soon.x, 2 * p), 2 * n);
-        ask_for(behind(soon.out, 2 * p), 2 * n);
+        prefetch(offset_or_null(upcoming.x, 2 * p), 2 * n);
+        prefetch(offset_or_null(upcoming.out, 2 * p), 2 * n);
         for (int64_t j = 0; j < n; j++) {
             sines[j] = s[j] * d[j] + c[j] * t[j];
             cosines[j] = c[j] * d[j] - s[j] * t[j];
@@ -308,7 +311,7 @@ MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_
 
 // Private data of a part. position, for rope: the one that `turns` belongs to; -1: none yet.
 // places: room for two rows.
-struct own {
+struct scratch {
     int64_t position;
     mmul_real *turns;
     struct mmul_cpu_place *places;
@@ -316,17 +319,18 @@ struct own {
 
 // Rotates a row. Reuses the angles shared by neighbouring positions.
 static void rope(const struct mmul_cpu_rows *rows, const mmul_real *x, int64_t position,
-                 struct own *own, mmul_real *out, struct soon soon) {
+                 struct scratch *scratch, mmul_real *out, struct upcoming upcoming) {
     const int64_t beyond = position % TURNS;
-    if (own->position != position - beyond)
-        turn_pairs(rows, position - beyond, own->turns);
-    own->position = position - beyond;
-    rope_pairs(rows, x, own->turns, rows->turns + beyond * rows->cols, out, soon);
+    if (scratch->position != position - beyond)
+        compute_angles(rows, position - beyond, scratch->turns);
+    scratch->position = position - beyond;
+    rope_pairs(rows, x, scratch->turns, rows->turns + beyond * rows->cols, out, upcoming);
 }
 
 // Computes the angles that all rows need; adds room per part for those that neighbouring rows
 // share.
-static enum mmul_status find_turns(struct mmul_cpu_rows *rows, int parts, struct mmul_error *err) {
+static enum mmul_status prepare_rope(struct mmul_cpu_rows *rows, int parts,
+                                     struct mmul_error *err) {
     const int64_t pairs = rows->cols / 2;
     enum mmul_status status = MMUL_ALLOCATE(rows->frequencies, pairs, "frequencies", err);
     if (status == MMUL_OK)
@@ -336,14 +340,14 @@ static enum mmul_status find_turns(struct mmul_cpu_rows *rows, int parts, struct
         rows->frequencies[p] =
             way * pow(rows->map->with->base, -2.0 * (double)p / (double)rows->cols);
     for (int64_t t = 0; status == MMUL_OK && t < TURNS; t++)
-        turn_pairs(rows, t, rows->turns + t * rows->cols);
+        compute_angles(rows, t, rows->turns + t * rows->cols);
     return status;
 }
 
 // ----------------------------------------------------------------------------------------- rows
 
 // Returns the elements of a row that take part (causal softmax), as in device/reference_map.c.
-static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
+static int64_t count_elements(const struct mmul_cpu_rows *rows, int64_t i) {
     const int64_t until = rows->map->row + i + 1 + rows->cols - rows->map->shape.rows;
     if (rows->map->kind != MMUL_SOFTMAX || !rows->map->with->causal)
         return rows->cols;
@@ -351,20 +355,20 @@ static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
 }
 
 static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_real *x,
-                     mmul_real *out, struct soon soon, struct own *own) {
+                     mmul_real *out, struct upcoming upcoming, struct scratch *scratch) {
     const struct mmul_map *map = rows->map;
     switch (map->kind) {
     case MMUL_SOFTMAX:
-        softmax(rows, x, counted(rows, i), out, soon);
+        softmax(rows, x, count_elements(rows, i), out, upcoming);
         break;
     case MMUL_RMS_NORM:
-        rms_norm(rows, x, out, soon.x);
+        rms_norm(rows, x, out, upcoming.x);
         break;
     case MMUL_LAYER_NORM:
-        layer_norm(rows, x, out, soon.x);
+        layer_norm(rows, x, out, upcoming.x);
         break;
     case MMUL_NORMALIZE:
-        normalize(rows, x, out, soon.x);
+        normalize(rows, x, out, upcoming.x);
         break;
     case MMUL_TOPK:
         mmul_cpu_topk(x, rows->cols, map->with->count, out);
@@ -376,7 +380,7 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
     case MMUL_SORT:
     case MMUL_ARGSORT:
         mmul_cpu_sort(&(struct mmul_cpu_sorting){map->with->descending, map->kind == MMUL_ARGSORT,
-                                                 own->places},
+                                                 scratch->places},
                       x, rows->cols, out);
         break;
     case MMUL_CUMSUM:
@@ -386,7 +390,7 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
         one_hot(*x, map->cols, out);
         break;
     default: // MMUL_ROPE
-        rope(rows, x, map->row + i, own, out, soon);
+        rope(rows, x, map->row + i, scratch, out, upcoming);
     }
 }
 
@@ -397,11 +401,11 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
     mmul_real *out = mmul_cpu_result(rows->map, t);
     const int64_t ld = rows->map->result.ld;
-    struct own own = {-1, NULL, NULL};
+    struct scratch scratch = {-1, NULL, NULL};
     if (rows->turns != NULL)
-        own.turns = rows->turns + (TURNS + part) * rows->cols;
+        scratch.turns = rows->turns + (TURNS + part) * rows->cols;
     if (rows->places != NULL)
-        own.places = rows->places + 2 * part * rows->cols;
+        scratch.places = rows->places + 2 * part * rows->cols;
     for (int64_t group = begin; group < end; group += rows->group) {
         const int64_t n = mmul_smaller(rows->group, end - group);
         struct mmul_strided x = mmul_cpu_part(all, group, 0);
@@ -413,10 +417,10 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
         for (int64_t r = 0; r < n; r++) {
             const mmul_real *at = x.at + r * x.row_step;
             mmul_real *to = out + (group + r) * ld;
-            struct soon soon = {NULL, NULL};
-            if (group + r + 1 < end && rows->cols <= ASKED_MOST)
-                soon = (struct soon){at + x.row_step, to + ld};
-            make_row(rows, group + r, at, to, soon, &own);
+            struct upcoming upcoming = {NULL, NULL};
+            if (group + r + 1 < end && rows->cols <= PREFETCH_MOST)
+                upcoming = (struct upcoming){at + x.row_step, to + ld};
+            make_row(rows, group + r, at, to, upcoming, &scratch);
         }
     }
 }
@@ -458,7 +462,7 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
     if (status == MMUL_OK && map->operands[0].col_step != 1)
         status = MMUL_ALLOCATE(rows.room, parts * rows.group * rows.cols, "rows", err);
     if (status == MMUL_OK && map->kind == MMUL_ROPE)
-        status = find_turns(&rows, parts, err);
+        status = prepare_rope(&rows, parts, err);
     if (status == MMUL_OK && (map->kind == MMUL_SORT || map->kind == MMUL_ARGSORT))
         status = MMUL_ALLOCATE_RAW(rows.places, 2 * parts * rows.cols, "rows", err);
     if (status == MMUL_OK)

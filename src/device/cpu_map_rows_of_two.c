@@ -182,8 +182,8 @@ static void make_row(enum mmul_operation_kind kind, const struct row *r) {
 }
 
 // Returns row i of an operand: in place, or packed in the room if strided.
-static const mmul_real *reach(const struct rows *rows, int operand, int64_t t, int64_t i,
-                              mmul_real *room) {
+static const mmul_real *locate_row(const struct rows *rows, int operand, int64_t t, int64_t i,
+                                   mmul_real *room) {
     const struct mmul_strided x = mmul_cpu_part(mmul_cpu_operand(rows->map, operand, t), i, 0);
     const int64_t cols = rows->map->operands[operand].cols;
     if (x.col_step == 1 || cols == 1)
@@ -200,7 +200,7 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     for (int64_t i = begin; i < end; i++) {
         const mmul_real *of[MMUL_OPERANDS] = {NULL};
         for (int o = 0; o < by_row; o++)
-            of[o] = reach(rows, o, t, i, rows->room + (part * by_row + o) * rows->cols);
+            of[o] = locate_row(rows, o, t, i, rows->room + (part * by_row + o) * rows->cols);
         const struct row row = {.x = of[0],
                                 .y = of[1],
                                 .z = of[2],

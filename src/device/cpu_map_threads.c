@@ -27,7 +27,7 @@ struct claims {
     _Atomic int64_t next;
 };
 
-static void claim(void *context, int part) {
+static void claim_units(void *context, int part) {
     struct claims *claims = context;
     const int64_t units = claims->units;
     int64_t begin;
@@ -48,7 +48,7 @@ void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_c
     claims.each =
         parts > 1 ? mmul_larger(1, claims.all / ((int64_t)parts * CLAIMS_EACH)) : claims.all;
     if (parts > 1)
-        map->parallel.run(parts, claim, &claims);
+        map->parallel.run(parts, claim_units, &claims);
     else
-        claim(&claims, 0);
+        claim_units(&claims, 0);
 }

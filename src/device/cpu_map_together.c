@@ -59,7 +59,7 @@ struct chain {
 
 // Writes with non-temporal stores: a target that is not read soon is not loaded into the caches
 // before it is overwritten.
-static void write_past(mmul_real *to, const mmul_real *from, int64_t n) {
+static void write_streaming(mmul_real *to, const mmul_real *from, int64_t n) {
 #ifdef __SSE2__
     enum { PARTS = MMUL_CPU_LINE * sizeof(mmul_real) / sizeof(__m128i) };
     const int64_t begin =
@@ -77,7 +77,7 @@ static void write_past(mmul_real *to, const mmul_real *from, int64_t n) {
 }
 
 // Orders the non-temporal stores before other threads read the result.
-static void end_writing_past(void) {
+static void fence_streaming(void) {
 #ifdef __SSE2__
     _mm_sfence();
 #endif
@@ -180,7 +180,7 @@ static void find_streams(struct chain *chain) {
 }
 
 // Prefetches the k-th operation's share of a later piece, so that memory is always busy.
-static void ask(const struct chain *chain, int k, int64_t i, int64_t j) {
+static void prefetch_share(const struct chain *chain, int k, int64_t i, int64_t j) {
     enum { LINES = PIECE / MMUL_CPU_LINE, AHEAD = MMUL_CPU_AHEAD + PIECE };
     const int lines = chain->stream_count * LINES;
     for (int l = k * lines / chain->count; l < (k + 1) * lines / chain->count; l++) {
@@ -192,7 +192,7 @@ static void ask(const struct chain *chain, int k, int64_t i, int64_t j) {
 static void make_piece(const struct chain *chain, int64_t i, int64_t j, int64_t n) {
     for (int k = 0; k < chain->count; k++) {
         const struct link *link = &chain->links[k];
-        ask(chain, k, i, j);
+        prefetch_share(chain, k, i, j);
         const mmul_real *x[MMUL_CPU_OPERANDS] = {0};
         for (int p = 0; p < link->operand_count; p++) {
             const struct link_operand *o = &link->operands[p];
@@ -201,7 +201,7 @@ static void make_piece(const struct chain *chain, int64_t i, int64_t j, int64_t 
         link->run(n, x[0], x[1], x[2],
                   link->room != NULL ? link->room : link->out + i * link->ld + j);
         if (link->goes_past)
-            write_past(link->out + i * link->ld + j, link->room, n);
+            write_streaming(link->out + i * link->ld + j, link->room, n);
     }
 }
 
@@ -230,7 +230,7 @@ static bool exceeds_caches(const struct chain *chain, const struct mmul_map *map
 
 // Lets operands of link l that equal the result of `link`, at the same position, read from its
 // room.
-static void read_from_room(struct chain *chain, const struct link *link, int l) {
+static void redirect_operands(struct chain *chain, const struct link *link, int l) {
     for (int p = 0; p < chain->links[l].operand_count; p++) {
         struct link_operand *x = &chain->links[l].operands[p];
         const bool is_same = x->at == link->out && (x->row_step == link->ld || chain->rows == 1);
@@ -241,7 +241,7 @@ static void read_from_room(struct chain *chain, const struct link *link, int l) 
 
 // Gives each written result a room, if one is left. Later operations read it there until it is
 // overwritten.
-static void go_past(struct chain *chain) {
+static void bypass_caches(struct chain *chain) {
     for (int k = 0; k < chain->count; k++) {
         struct link *link = &chain->links[k];
         if (link->room != NULL)
@@ -249,7 +249,7 @@ static void go_past(struct chain *chain) {
         link->room = add_room(chain, link->out, PASSED);
         link->goes_past = link->room != NULL;
         for (int l = k + 1; link->goes_past && l < chain->count; l++) {
-            read_from_room(chain, link, l);
+            redirect_operands(chain, link, l);
             if (chain->links[l].out == link->out)
                 break;
         }
@@ -269,7 +269,7 @@ bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
     find_streams(&chain);
     const bool goes_past = exceeds_caches(&chain, &maps[0]);
     if (goes_past) {
-        go_past(&chain);
+        bypass_caches(&chain);
         chain.stream_count = 0;
         find_streams(&chain); // streams still read, or written through the caches
     }
@@ -279,6 +279,6 @@ bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
             make_piece(&chain, i, j, mmul_smaller(PIECE, chain.cols - j));
     }
     if (goes_past)
-        end_writing_past();
+        fence_streaming();
     return true;
 }

@@ -27,7 +27,7 @@ static bool is_after(const struct best *best, int64_t i, int64_t j) {
     return comes_before(best->values[j], best->columns[j], best->values[i], best->columns[i]);
 }
 
-static void swap(struct best *best, int64_t i, int64_t j) {
+static void swap_places(struct best *best, int64_t i, int64_t j) {
     const mmul_real value = best->values[i], column = best->columns[i];
     best->values[i] = best->values[j];
     best->columns[i] = best->columns[j];
@@ -35,18 +35,18 @@ static void swap(struct best *best, int64_t i, int64_t j) {
     best->columns[j] = column;
 }
 
-static void sink(struct best *best, int64_t i) {
+static void sift_down(struct best *best, int64_t i) {
     for (int64_t child; (child = 2 * i + 1) < best->count; i = child) {
         if (child + 1 < best->count && is_after(best, child + 1, child))
             child++;
         if (!is_after(best, child, i))
             return;
-        swap(best, i, child);
+        swap_places(best, i, child);
     }
 }
 
 // Sets a bit for each of up to BLOCK elements that is not less than `least`.
-MMUL_CLONES static uint64_t find_some(const mmul_real *x, int64_t n, mmul_real least) {
+MMUL_CLONES static uint64_t find_candidates(const mmul_real *x, int64_t n, mmul_real least) {
     uint64_t found = 0;
 #pragma omp simd reduction(| : found)
     for (int64_t j = 0; j < n; j++)
@@ -87,16 +87,16 @@ MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k
 }
 
 // Columns rise, so that an equal element comes after the present ones.
-static void insert(struct best *best, int64_t k, mmul_real x, int64_t j) {
+static void insert_element(struct best *best, int64_t k, mmul_real x, int64_t j) {
     if (best->count < k) {
         best->values[best->count] = x;
         best->columns[best->count++] = (mmul_real)j;
         for (int64_t i = best->count < k ? -1 : k / 2 - 1; i >= 0; i--)
-            sink(best, i);
+            sift_down(best, i);
     } else if (comes_before(x, (mmul_real)j, best->values[0], best->columns[0])) {
         best->values[0] = x;
         best->columns[0] = (mmul_real)j;
-        sink(best, 0);
+        sift_down(best, 0);
     }
 }
 
@@ -105,17 +105,17 @@ void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out) {
     mmul_real least = find_bound(x, n, k);
     for (int64_t block = 0; block < n; block += BLOCK) {
         const int64_t end = mmul_smaller(n, block + BLOCK);
-        for (uint64_t some = find_some(x + block, end - block, least); some != 0;
+        for (uint64_t some = find_candidates(x + block, end - block, least); some != 0;
              some &= some - 1) {
             const int64_t j = block + __builtin_ctzll(some);
-            insert(&best, k, x[j], j);
+            insert_element(&best, k, x[j], j);
         }
         if (best.count == k && best.values[0] > least)
             least = best.values[0];
     }
     while (best.count > 1) { // the last one goes behind the others
-        swap(&best, 0, --best.count);
-        sink(&best, 0);
+        swap_places(&best, 0, --best.count);
+        sift_down(&best, 0);
     }
 }
 

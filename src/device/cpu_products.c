@@ -41,7 +41,7 @@ enum mmul_status mmul_process_check(struct mmul_error *err) {
                                           "the program and OpenBLAS's threads", err);
 }
 
-static enum mmul_status find_room(int threads, struct mmul_error *err) {
+static enum mmul_status check_address_space(int threads, struct mmul_error *err) {
     const int missing = threads - count_buffers();
     return missing <= 0
                ? MMUL_OK
@@ -54,31 +54,31 @@ static struct {
     atomic_flag is_taken;
     int threads; // requested; 0: none yet
     int alone;   // devices that multiply on threads of the caller
-} number = {.is_taken = ATOMIC_FLAG_INIT};
+} thread_count = {.is_taken = ATOMIC_FLAG_INIT};
 
-static void change_number(int threads, int alone) {
+static void update_thread_count(int threads, int alone) {
     count_buffers(); // records the number at the start
-    while (atomic_flag_test_and_set(&number.is_taken))
+    while (atomic_flag_test_and_set(&thread_count.is_taken))
         sched_yield();
     if (threads > 0)
-        number.threads = threads;
-    number.alone += alone;
-    openblas_set_num_threads(number.alone > 0     ? 1
-                             : number.threads > 0 ? number.threads
-                                                  : atomic_load(&threads_at_start));
-    atomic_flag_clear(&number.is_taken);
+        thread_count.threads = threads;
+    thread_count.alone += alone;
+    openblas_set_num_threads(thread_count.alone > 0     ? 1
+                             : thread_count.threads > 0 ? thread_count.threads
+                                                        : atomic_load(&threads_at_start));
+    atomic_flag_clear(&thread_count.is_taken);
 }
 
 void mmul_cpu_set_threads(void *self, int threads) {
     struct mmul_error later; // the first product reports the failure
     struct mmul_cpu *cpu = self;
     cpu->threads = threads;
-    if (find_room(threads, &later) == MMUL_OK)
-        change_number(threads, 0);
+    if (check_address_space(threads, &later) == MMUL_OK)
+        update_thread_count(threads, 0);
 }
 
 // Multiplies once with all threads, so that each maps its buffer.
-static enum mmul_status take_buffers(int threads, struct mmul_error *err) {
+static enum mmul_status map_buffers(int threads, struct mmul_error *err) {
     const int m = threads * THREAD_ROWS;
     float *a = mmul_allocate((int64_t)m * SIDE, sizeof *a, "a first product", err);
     float *b = mmul_allocate(SIDE * SIDE, sizeof *b, "a first product", err);
@@ -99,9 +99,9 @@ static enum mmul_status reserve_buffers(void *self, struct mmul_error *err) {
     const int threads = (int)mmul_larger(cpu->threads, atomic_load(&threads_at_start));
     if (threads <= have)
         return MMUL_OK;
-    enum mmul_status status = find_room(threads, err);
+    enum mmul_status status = check_address_space(threads, err);
     if (status == MMUL_OK && mmul_address_space_is_limited())
-        status = take_buffers(threads, err);
+        status = map_buffers(threads, err);
     if (status == MMUL_OK)
         atomic_store(&threads_with_buffers, threads);
     return status;
@@ -176,11 +176,11 @@ enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct 
     const double flops = 2 * (double)args->m * (double)args->n * (double)args->k;
     enum mmul_status status = reserve_buffers(self, err);
     if (status == MMUL_OK && flops < FEW_FLOPS)
-        change_number(0, 1);
+        update_thread_count(0, 1);
     if (status == MMUL_OK)
         mmul_cpu_multiply(args);
     if (status == MMUL_OK && flops < FEW_FLOPS)
-        change_number(0, -1);
+        update_thread_count(0, -1);
     return status;
 }
 
@@ -195,11 +195,11 @@ enum mmul_status mmul_cpu_begin_products(void *self, int *parts, struct mmul_err
     enum mmul_status status = reserve_buffers(self, err);
     if (mmul_address_space_is_limited())
         *parts = 1;
-    change_number(0, 1);
+    update_thread_count(0, 1);
     return status;
 }
 
 void mmul_cpu_end_products(void *self) {
     (void)self;
-    change_number(0, -1);
+    update_thread_count(0, -1);
 }

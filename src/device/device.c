@@ -55,7 +55,7 @@ static enum mmul_status fail_lost(const struct mmul_device *device, struct mmul_
 }
 
 // Marks the beginning of a device call that may block. Every such call passes here ...
-static struct mmul_device *enter(struct mmul_device *device) {
+static struct mmul_device *begin_call(struct mmul_device *device) {
     atomic_store(&device->begin_ns, (int64_t)(mmul_clock_now() * 1e9));
     atomic_store(&device->call, MMUL_CALL_UNDER_WAY);
     return device;
@@ -63,7 +63,7 @@ static struct mmul_device *enter(struct mmul_device *device) {
 
 // ... and here at its end. If another thread has abandoned the call, this thread stays here
 // forever, because it no longer owns the memory that it works on.
-static enum mmul_status note(struct mmul_device *device, enum mmul_status status) {
+static enum mmul_status end_call(struct mmul_device *device, enum mmul_status status) {
     int call = MMUL_CALL_UNDER_WAY;
     if (!atomic_compare_exchange_strong(&device->call, &call, MMUL_CALL_NONE) &&
         call == MMUL_CALL_ABANDONED)
@@ -89,7 +89,7 @@ bool mmul_device_abandon(struct mmul_device *device) {
         return false;
     if (!atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_ABANDONED))
         return false;
-    device->lost = true; // the abandoned thread does not reach note()'s assignment
+    device->lost = true; // the abandoned thread does not reach end_call
     atomic_store(&has_abandoned_threads, true);
     return true;
 }
@@ -131,7 +131,7 @@ enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype
         return fail_dtype(device, dtype, err);
     if (device->table->warm_up == NULL)
         return MMUL_OK;
-    return note(device, enter(device)->table->warm_up(device->self, dtype, most, err));
+    return end_call(device, begin_call(device)->table->warm_up(device->self, dtype, most, err));
 }
 
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, enum mmul_dtype dtype,
@@ -160,8 +160,8 @@ enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul
         return fail_lost(device, err);
     if (!mmul_device_has_dtype(device, dtype))
         return fail_dtype(device, dtype, err);
-    enum mmul_status status =
-        note(device, enter(device)->table->buffer_create(device->self, dtype, count, buffer, err));
+    enum mmul_status status = end_call(
+        device, begin_call(device)->table->buffer_create(device->self, dtype, count, buffer, err));
     if (status == MMUL_OK)
         *head_of(*buffer) = (struct mmul_buffer_head){dtype, count};
     return status;
@@ -176,8 +176,8 @@ enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, enum mmul
     if (!mmul_device_has_dtype(device, dtype))
         return fail_dtype(device, dtype, err);
     enum mmul_status status =
-        note(device,
-             enter(device)->table->buffer_borrow(device->self, dtype, memory, count, buffer, err));
+        end_call(device, begin_call(device)->table->buffer_borrow(device->self, dtype, memory,
+                                                                  count, buffer, err));
     if (status == MMUL_OK)
         *head_of(*buffer) = (struct mmul_buffer_head){dtype, count};
     return status;
@@ -204,7 +204,7 @@ enum mmul_status mmul_device_upload(struct mmul_device *device, const struct mmu
         return mmul_fail(err, MMUL_ERR_DATA, "cannot upload %s into a buffer of %s",
                          mmul_dtype_name(u->dtype), mmul_dtype_name(here));
     device->traffic.uploaded += u->rows * u->cols * (int64_t)mmul_dtype_bytes(u->dtype);
-    return note(device, enter(device)->table->upload(device->self, u, err));
+    return end_call(device, begin_call(device)->table->upload(device->self, u, err));
 }
 
 enum mmul_status mmul_device_download(struct mmul_device *device, const struct mmul_download *d,
@@ -217,7 +217,7 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
         return mmul_fail(err, MMUL_ERR_DATA, "cannot download a buffer of %s as %s",
                          mmul_dtype_name(here), mmul_dtype_name(d->dtype));
     device->traffic.downloaded += d->rows * d->cols * (int64_t)mmul_dtype_bytes(d->dtype);
-    return note(device, enter(device)->table->download(device->self, d, err));
+    return end_call(device, begin_call(device)->table->download(device->self, d, err));
 }
 
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
@@ -236,7 +236,7 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
             return mmul_fail(err, MMUL_ERR_DATA, "cannot multiply in %s: %c is a buffer of %s",
                              mmul_dtype_name(args->dtype), "ABC"[i], mmul_dtype_name(here));
     }
-    return note(device, enter(device)->table->gemm(device->self, args, err));
+    return end_call(device, begin_call(device)->table->gemm(device->self, args, err));
 }
 
 bool mmul_device_recuts(const struct mmul_device *device) {
@@ -256,7 +256,7 @@ enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_m
                          "cannot make '%s' of float64 on a device with memory of its own",
                          mmul_operation_row(args->kind)->name);
     if (device->table->map != NULL)
-        return note(device, enter(device)->table->map(device->self, args, err));
+        return end_call(device, begin_call(device)->table->map(device->self, args, err));
     assert(mmul_device_can_borrow(device));
     return mmul_reference_map(NULL, args, err);
 }
@@ -265,7 +265,8 @@ enum mmul_status mmul_device_map_together(struct mmul_device *device, const stru
                                           int count, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (!device->lost && device->table->map_together != NULL)
-        return note(device, enter(device)->table->map_together(device->self, maps, count, err));
+        return end_call(device,
+                        begin_call(device)->table->map_together(device->self, maps, count, err));
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = mmul_device_map(device, &maps[i], err);
     return status;
@@ -276,18 +277,18 @@ enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error 
         return fail_lost(device, err);
     if (device->table->wait == NULL)
         return MMUL_OK;
-    return note(device, enter(device)->table->wait(device->self, err));
+    return end_call(device, begin_call(device)->table->wait(device->self, err));
 }
 
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err) {
     if (device->lost || device->table->wait_buffer == NULL)
         return mmul_device_wait(device, err);
-    return note(device, enter(device)->table->wait_buffer(device->self, buffer, err));
+    return end_call(device, begin_call(device)->table->wait_buffer(device->self, buffer, err));
 }
 
 // Downloads the matrix in pieces and sums them on the host.
-static enum mmul_status project_at_home(struct mmul_device *device, const struct mmul_project *args,
+static enum mmul_status project_on_host(struct mmul_device *device, const struct mmul_project *args,
                                         struct mmul_error *err) {
     enum { AT_ONCE = 1 << 20 }; // elements
     const int64_t rows_most = mmul_larger(1, AT_ONCE / args->cols);
@@ -319,8 +320,8 @@ enum mmul_status mmul_device_project(struct mmul_device *device, const struct mm
         return mmul_fail(err, MMUL_ERR_DATA, "cannot sum a buffer of %s as %s",
                          mmul_dtype_name(here), mmul_dtype_name(args->dtype));
     if (device->table->project == NULL)
-        return project_at_home(device, args, err);
-    return note(device, enter(device)->table->project(device->self, args, err));
+        return project_on_host(device, args, err);
+    return end_call(device, begin_call(device)->table->project(device->self, args, err));
 }
 
 void mmul_device_set_threads(struct mmul_device *device, int threads) {

@@ -128,8 +128,8 @@ static bool can_borrow(const void *self) {
 
 // Loses the device by rule. Waits first for the inner device, because pending work could still
 // touch the caller's memory.
-static enum mmul_status lose(const struct faulty *faulty, const char *what, int64_t call,
-                             struct mmul_error *err) {
+static enum mmul_status lose_device(const struct faulty *faulty, const char *what, int64_t call,
+                                    struct mmul_error *err) {
     struct mmul_error ignored;
     mmul_device_wait(faulty->inner, &ignored);
     return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' was lost at %s %lld by rule",
@@ -140,7 +140,7 @@ static enum mmul_status lose(const struct faulty *faulty, const char *what, int6
 static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, int64_t *calls,
                                    const char *what, struct mmul_error *err) {
     (*calls)++;
-    return mmul_faulty_strikes(rule, *calls) ? lose(faulty, what, *calls, err) : MMUL_OK;
+    return mmul_faulty_strikes(rule, *calls) ? lose_device(faulty, what, *calls, err) : MMUL_OK;
 }
 
 static bool has_dtype(const void *self, enum mmul_dtype dtype) {
@@ -248,8 +248,8 @@ static double wrong_value(enum mmul_dtype dtype, const void *row, int64_t count,
 }
 
 // Changes one element of the result. The call's number determines the element.
-static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
-                                struct mmul_error *err) {
+static enum mmul_status corrupt_element(struct faulty *faulty, const struct made *made,
+                                        struct mmul_error *err) {
     enum { SAMPLE = 1024 }; // this many neighbours of the element stand for a long row
     const enum mmul_dtype dtype = dtype_of(made);
     double row[SAMPLE];
@@ -274,8 +274,8 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
     return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
 }
 
-static enum mmul_status garble(struct faulty *faulty, const struct made *made,
-                               struct mmul_error *err) {
+static enum mmul_status garble_result(struct faulty *faulty, const struct made *made,
+                                      struct mmul_error *err) {
     const int64_t m = made->rows, n = made->cols;
     const enum mmul_dtype dtype = dtype_of(made);
     void *c = mmul_allocate_raw(m * n, mmul_dtype_bytes(dtype), "a garbled result", err);
@@ -304,12 +304,12 @@ static bool is_active(const struct faulty *faulty) {
     return faulty->operations >= faulty->rules.from;
 }
 
-static bool strikes_now(const struct faulty *faulty, int64_t rule) {
+static bool applies_now(const struct faulty *faulty, int64_t rule) {
     return rule == MMUL_STRIKE_EVERY ? is_active(faulty)
                                      : mmul_faulty_strikes(rule, faulty->operations);
 }
 
-static void hang(double wake_seconds) {
+static void hang_call(double wake_seconds) {
     do {
         mmul_clock_nap(wake_seconds > 0 ? wake_seconds : 3600.0);
     } while (!(wake_seconds > 0));
@@ -319,12 +319,12 @@ static void hang(double wake_seconds) {
 static enum mmul_status begin_operation(struct faulty *faulty, const struct made *made,
                                         struct mmul_error *err) {
     faulty->operations++;
-    if (strikes_now(faulty, faulty->rules.fail)) {
-        (void)corrupt(faulty, made, err); // the operation had begun
-        return lose(faulty, made->what, faulty->operations, err);
+    if (applies_now(faulty, faulty->rules.fail)) {
+        (void)corrupt_element(faulty, made, err); // the operation had begun
+        return lose_device(faulty, made->what, faulty->operations, err);
     }
-    if (strikes_now(faulty, faulty->rules.hang))
-        hang(faulty->rules.wake_seconds);
+    if (applies_now(faulty, faulty->rules.hang))
+        hang_call(faulty->rules.wake_seconds);
     if (is_active(faulty)) {
         faulty->ahead_seconds += faulty->rules.clock_seconds;
         mmul_clock_nap(faulty->rules.delay_seconds);
@@ -335,10 +335,10 @@ static enum mmul_status begin_operation(struct faulty *faulty, const struct made
 static enum mmul_status end_operation(struct faulty *faulty, const struct made *made,
                                       struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    if (strikes_now(faulty, faulty->rules.corrupt))
-        status = corrupt(faulty, made, err);
-    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.garble))
-        status = garble(faulty, made, err);
+    if (applies_now(faulty, faulty->rules.corrupt))
+        status = corrupt_element(faulty, made, err);
+    if (status == MMUL_OK && applies_now(faulty, faulty->rules.garble))
+        status = garble_result(faulty, made, err);
     return status;
 }
 
@@ -353,7 +353,7 @@ static enum mmul_status upload(void *self, const struct mmul_upload *u, struct m
         status = mmul_device_upload(faulty->inner, u, err);
     if (status != MMUL_OK || !mmul_faulty_strikes(faulty->rules.spoil_upload, faulty->uploads))
         return status;
-    return corrupt(faulty, &made, err);
+    return corrupt_element(faulty, &made, err);
 }
 
 static enum mmul_status download(void *self, const struct mmul_download *d,
@@ -402,7 +402,7 @@ static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul
 }
 
 // Falsifies one sum by rule: the middle element of the first sum that is wanted.
-static void lie(const struct mmul_project *args) {
+static void falsify_sum(const struct mmul_project *args) {
     double *const sums[] = {args->row_sums, args->col_sums, args->row_squares, args->col_squares};
     for (int i = 0; i < 4; i++)
         if (sums[i] != NULL) {
@@ -420,7 +420,7 @@ static enum mmul_status project(void *self, const struct mmul_project *args,
     enum mmul_status status = mmul_device_project(faulty->inner, args, err);
     faulty->projections++;
     if (status == MMUL_OK && mmul_faulty_strikes(faulty->rules.lie, faulty->projections))
-        lie(args);
+        falsify_sum(args);
     return status;
 }
 

@@ -8,8 +8,8 @@
 #include "base/rows.h"
 #include "model/dtype.h"
 
-static enum mmul_status wrap(void *memory, bool owned, struct mmul_buffer **buffer,
-                             struct mmul_error *err) {
+static enum mmul_status wrap_memory(void *memory, bool owned, struct mmul_buffer **buffer,
+                                    struct mmul_error *err) {
     struct mmul_buffer *made = mmul_allocate(1, sizeof *made, "a device buffer", err);
     if (made == NULL)
         return err->status;
@@ -29,7 +29,7 @@ enum mmul_status mmul_host_buffer_create(void *self, enum mmul_dtype dtype, int6
     void *memory = mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a device buffer", err);
     if (memory == NULL)
         return err->status;
-    enum mmul_status status = wrap(memory, true, buffer, err);
+    enum mmul_status status = wrap_memory(memory, true, buffer, err);
     if (status != MMUL_OK)
         mmul_free(memory);
     return status;
@@ -41,7 +41,7 @@ enum mmul_status mmul_host_buffer_borrow(void *self, enum mmul_dtype dtype, void
     (void)self;
     (void)dtype;
     (void)count;
-    return wrap(memory, false, buffer, err);
+    return wrap_memory(memory, false, buffer, err);
 }
 
 void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
@@ -54,7 +54,7 @@ void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost)
     mmul_free(buffer);
 }
 
-static char *address(struct mmul_operand operand) {
+static char *element_address(struct mmul_operand operand) {
     return (char *)operand.buffer->memory +
            operand.offset * (int64_t)mmul_dtype_bytes(operand.buffer->head.dtype);
 }
@@ -65,7 +65,7 @@ enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struc
     const char *row = u->host;
     if (u->dtype == u->to.buffer->head.dtype) {
         const int64_t each = (int64_t)mmul_dtype_bytes(u->dtype);
-        mmul_copy_rows(row, u->host_ld * each, address(u->to), u->to.ld * each, u->rows,
+        mmul_copy_rows(row, u->host_ld * each, element_address(u->to), u->to.ld * each, u->rows,
                        u->cols * each);
         return MMUL_OK;
     }
@@ -87,7 +87,7 @@ enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,
     (void)self;
     (void)err;
     const int64_t each = (int64_t)mmul_dtype_bytes(d->dtype);
-    mmul_copy_rows(address(d->from), d->from.ld * each, d->host, d->host_ld * each, d->rows,
+    mmul_copy_rows(element_address(d->from), d->from.ld * each, d->host, d->host_ld * each, d->rows,
                    d->cols * each);
     return MMUL_OK;
 }

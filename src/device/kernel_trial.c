@@ -25,7 +25,7 @@ static const char *const variables[] = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
 
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
-static enum mmul_vectors look_at_cpu(void) {
+static enum mmul_vectors detect_cpu_vectors(void) {
 #if defined(__x86_64__)
     const struct mmul_cpu_features features = {
         .avx = __builtin_cpu_supports("avx"),
@@ -48,7 +48,7 @@ void mmul_kernels_look(struct mmul_kernel_comparison *c) {
     mmul_text_copy(c->kernels, sizeof c->kernels, openblas_get_corename());
     mmul_text_copy(c->vectors, sizeof c->vectors,
                    mmul_vectors_name(mmul_kernel_set_vectors(c->kernels)));
-    mmul_text_copy(c->cpu_vectors, sizeof c->cpu_vectors, mmul_vectors_name(look_at_cpu()));
+    mmul_text_copy(c->cpu_vectors, sizeof c->cpu_vectors, mmul_vectors_name(detect_cpu_vectors()));
     for (int v = 0; v < VARIABLES; v++) {
         const char *value = getenv(variables[v]);
         if (value != NULL && length < sizeof c->setting)
@@ -158,7 +158,7 @@ void mmul_kernels_compare(struct mmul_kernel_comparison *c) {
     const struct trial trials[TRIALS] = {
         {.library = library, .as_it_is = true},
         {.library = library},
-        {.library = library, .core = mmul_kernel_set_for(look_at_cpu())},
+        {.library = library, .core = mmul_kernel_set_for(detect_cpu_vectors())},
     };
     struct outcome best[TRIALS] = {{.flops = 0}};
     const double begin = mmul_clock_now();

@@ -4,14 +4,14 @@
 
 #include "base/integer.h"
 
-static int64_t place(const struct mmul_map *map, struct mmul_stack stack, int64_t matrix) {
+static int64_t matrix_offset(const struct mmul_map *map, struct mmul_stack stack, int64_t matrix) {
     const int64_t depth = mmul_larger(map->shape.depth, 1);
     return matrix / depth * stack.batch_step +
            matrix % depth / mmul_larger(stack.shared, 1) * stack.depth_step;
 }
 
 int64_t mmul_stack_offset(const struct mmul_map *map, struct mmul_stack stack, int64_t t) {
-    return place(map, stack, map->matrix + t) - place(map, stack, map->matrix);
+    return matrix_offset(map, stack, map->matrix + t) - matrix_offset(map, stack, map->matrix);
 }
 
 struct mmul_map mmul_map_matrix(const struct mmul_map *map, int64_t t) {

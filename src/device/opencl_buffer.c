@@ -119,8 +119,8 @@ static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t, c
 }
 
 // Starts a transfer and flushes the queue; `use` is that of the buffer.
-static enum mmul_status transfer(struct mmul_opencl *opencl, const struct transfer *t,
-                                 struct mmul_opencl_use *use, struct mmul_error *err) {
+static enum mmul_status start_transfer(struct mmul_opencl *opencl, const struct transfer *t,
+                                       struct mmul_opencl_use *use, struct mmul_error *err) {
     enum mmul_opencl_queue queue = t->upload ? MMUL_QUEUE_UPLOAD : MMUL_QUEUE_DOWNLOAD;
     cl_event event = NULL;
     cl_int code = begin_transfer(opencl->order.queues[queue], t, &event);
@@ -154,7 +154,7 @@ enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err) {
     struct transfer t = describe_transfer(d->from, d->rows, d->cols, d->host, d->host_ld, false);
     mmul_opencl_wait_to_read(&t.waits, &d->from.buffer->use, MMUL_QUEUE_DOWNLOAD);
-    return transfer(self, &t, &d->from.buffer->use, err);
+    return start_transfer(self, &t, &d->from.buffer->use, err);
 }
 
 // ---------------------------------------------------------------------------------------- widening
@@ -242,7 +242,7 @@ static enum mmul_status upload_piece(struct mmul_opencl *opencl, const struct mm
         .upload = true,
     };
     struct mmul_opencl_use staging = {.write = NULL}; // only this queue uses it
-    enum mmul_status status = transfer(opencl, &t, &staging, err);
+    enum mmul_status status = start_transfer(opencl, &t, &staging, err);
     mmul_opencl_use_fini(&staging);
     return status == MMUL_OK ? begin_widening(opencl, piece, err) : status;
 }
@@ -272,5 +272,5 @@ enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
     struct transfer t =
         describe_transfer(u->to, u->rows, u->cols, (char *)u->host, u->host_ld, true);
     mmul_opencl_wait_to_write(&t.waits, &u->to.buffer->use, MMUL_QUEUE_UPLOAD);
-    return transfer(self, &t, &u->to.buffer->use, err);
+    return start_transfer(self, &t, &u->to.buffer->use, err);
 }

@@ -12,7 +12,7 @@
 
 #include "base/cache.h"
 
-static bool find_own(char own[static 512]) {
+static bool find_pocl_folder(char own[static 512]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = 0;
     if (cache != NULL && *cache != '\0')
@@ -40,7 +40,7 @@ static bool is_writable(const char *folder) {
 
 // Creates our folder. Rejects one that another user may have prepared: code built there is
 // executed.
-static bool make_ours(char ours[static 512]) {
+static bool make_own_folder(char ours[static 512]) {
     struct stat found;
     const int length = snprintf(ours, 512, "%s/mpimatmul-pocl-%lu", mmul_temporary_folder(),
                                 (unsigned long)geteuid());
@@ -52,6 +52,6 @@ static bool make_ours(char ours[static 512]) {
 }
 
 bool mmul_pocl_cache_replace(char own[static 512], char ours[static 512]) {
-    return getenv("POCL_CACHE_DIR") == NULL && find_own(own) && !is_writable(own) &&
-           make_ours(ours) && setenv("POCL_CACHE_DIR", ours, 1) == 0;
+    return getenv("POCL_CACHE_DIR") == NULL && find_pocl_folder(own) && !is_writable(own) &&
+           make_own_folder(ours) && setenv("POCL_CACHE_DIR", ours, 1) == 0;
 }

@@ -46,8 +46,8 @@ static void close_opencl(void *self, bool lost) {
     mmul_free(opencl);
 }
 
-static enum mmul_status connect(struct mmul_opencl *opencl, cl_platform_id platform,
-                                struct mmul_error *err) {
+static enum mmul_status create_context(struct mmul_opencl *opencl, cl_platform_id platform,
+                                       struct mmul_error *err) {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)platform, 0};
     cl_int code = CL_SUCCESS;
@@ -72,7 +72,7 @@ static enum mmul_status open_opencl(const char *text, void **self, struct mmul_e
     if (status == MMUL_OK) {
         snprintf(opencl->label, sizeof opencl->label, "%s (%s)", opencl->info.id,
                  opencl->info.name);
-        status = connect(opencl, platform, err);
+        status = create_context(opencl, platform, err);
     }
     if (status != MMUL_OK) {
         close_opencl(opencl, false);
@@ -92,8 +92,8 @@ static bool has_dtype(const void *self, enum mmul_dtype dtype) {
     return dtype == MMUL_F32 || (dtype == MMUL_F64 && opencl->info.has_double);
 }
 
-static enum mmul_status report(const struct mmul_opencl *opencl, cl_int code,
-                               struct mmul_error *err) {
+static enum mmul_status report_failure(const struct mmul_opencl *opencl, cl_int code,
+                                       struct mmul_error *err) {
     if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "work on '%s' failed", opencl->label);
     return MMUL_OK;
@@ -101,13 +101,13 @@ static enum mmul_status report(const struct mmul_opencl *opencl, cl_int code,
 
 static enum mmul_status wait_all(void *self, struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
-    return report(opencl, mmul_opencl_end_all(&opencl->order), err);
+    return report_failure(opencl, mmul_opencl_end_all(&opencl->order), err);
 }
 
 static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
                                     struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
-    return report(opencl, mmul_opencl_end_use(&opencl->order, &buffer->use), err);
+    return report_failure(opencl, mmul_opencl_end_use(&opencl->order, &buffer->use), err);
 }
 
 // ------------------------------------------------------------------------------------------ gemm

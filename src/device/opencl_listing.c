@@ -28,7 +28,7 @@ static const char *const nodes[] = {"/dev/dri/render*", "/dev/nvidia*", "/dev/kf
 
 // --------------------------------------------------------------------------------------- libraries
 
-static bool look_at(const char *path, struct mmul_library *library) {
+static bool stat_library(const char *path, struct mmul_library *library) {
     struct stat found;
     if (strlen(path) >= sizeof library->path || stat(path, &found) != 0)
         return false;
@@ -46,7 +46,7 @@ static int add_library(struct dl_phdr_info *info, size_t bytes, void *context) {
     if (info->dlpi_name[0] != '/')
         return 0;
     if (listing->library_count < MMUL_LIBRARIES_MAX &&
-        look_at(info->dlpi_name, &listing->libraries[listing->library_count])) {
+        stat_library(info->dlpi_name, &listing->libraries[listing->library_count])) {
         listing->library_count++;
         return 0;
     }
@@ -61,7 +61,7 @@ void mmul_listing_note_libraries(struct mmul_listing *listing) {
 
 static bool is_unchanged(const struct mmul_library *then) {
     struct mmul_library now;
-    return look_at(then->path, &now) && now.bytes == then->bytes &&
+    return stat_library(then->path, &now) && now.bytes == then->bytes &&
            now.changed_ns == then->changed_ns;
 }
 
@@ -107,7 +107,7 @@ static void describe_surroundings(struct mmul_text *text) {
         boot[0] = '\0';
     if (file != NULL)
         fclose(file);
-    look_at("/etc/ld.so.cache", &cache); // after a change, a bare name may mean another file
+    stat_library("/etc/ld.so.cache", &cache); // after a change, a bare name may mean another file
     mmul_text_add(text, "version " MMUL_VERSION "\nboot %s\nloader %lld\n", boot,
                   (long long)cache.changed_ns);
     for (int i = 0; i < count; i++)

@@ -18,7 +18,7 @@
 enum { GROUP = 64 }; // work-items of a group, in all kernels
 
 // Kernels in addition to one per operation: copy_turned for a transposed operand, topk_many.
-enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1, MANY = MMUL_OPENCL_MAP_KERNELS - 2 };
+enum { TRANSPOSED_COPY = MMUL_OPENCL_MAP_KERNELS - 1, TOPK_MANY = MMUL_OPENCL_MAP_KERNELS - 2 };
 
 // ----------------------------------------------------------------------------------------- kernels
 
@@ -32,7 +32,7 @@ static const char *const KERNELS_OF_ATTENTION[] = {
     "#define ATTENTION\n",  "#define SUMS\n",       "#define BACKWARD_Q\n",
     "#define BACKWARD_K\n", "#define BACKWARD_V\n", "#define BACKWARD_MASK\n"};
 
-static int file_of(const struct mmul_map *map) {
+static int find_file(const struct mmul_map *map) {
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
         return 1;
@@ -48,20 +48,20 @@ static int file_of(const struct mmul_map *map) {
 // Limit of k for map_topk, which reads a row once per element and once more. map_topk_many reads it
 // once per digit until the last element is distinguished (five or six times for random values), and
 // once to collect.
-enum { FEW = 4 };
+enum { TOPK_FEW = 4 };
 
 // Returns the index of the operation's kernel and its name after "map_".
 static int name_kernel(const struct mmul_map *map, const char **name) {
     const struct mmul_map_operand *x = &map->operands[0];
     const struct mmul_operation_row *row = mmul_operation_row(map->kind);
     bool is_turned = row->class == MMUL_CLASS_COPY && x->row_step > 0 && x->row_step < x->col_step;
-    const bool are_many = map->kind == MMUL_TOPK && map->with->count > FEW;
+    const bool are_many = map->kind == MMUL_TOPK && map->with->count > TOPK_FEW;
     *name = is_turned                       ? "copy_turned"
             : are_many                      ? "topk_many"
             : row->class == MMUL_CLASS_COPY ? "copy"
             : map->kind == MMUL_MEAN        ? "sum"
                                             : row->name;
-    return is_turned ? TURNED : are_many ? MANY : (int)map->kind;
+    return is_turned ? TRANSPOSED_COPY : are_many ? TOPK_MANY : (int)map->kind;
 }
 
 static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmul_map *map,
@@ -69,7 +69,7 @@ static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmu
     const char *name = NULL;
     char text[64];
     cl_kernel *place = &opencl->maps.kernels[name_kernel(map, &name)];
-    const int file = file_of(map);
+    const int file = find_file(map);
     cl_program *program = &opencl->maps.programs[file];
     const char *const texts[] = {
         mmul_kernel_map, FILES[mmul_smaller(file, ATTENTION_FILE)],
@@ -152,7 +152,7 @@ static cl_int set_arguments(const struct launch *l) {
 }
 
 // Allocates the checksums of all matrices' groups and sets the kernel's arguments for them.
-static cl_int prepare_carrying(struct mmul_opencl *opencl, struct launch *l) {
+static cl_int prepare_checksum(struct mmul_opencl *opencl, struct launch *l) {
     const struct mmul_map *map = l->all;
     struct mmul_opencl_maps *maps = &opencl->maps;
     const int64_t groups = (int64_t)(l->groups[0] * l->groups[1]);
@@ -180,11 +180,11 @@ static cl_int prepare_carrying(struct mmul_opencl *opencl, struct launch *l) {
     return CL_SUCCESS;
 }
 
-static cl_int begin(struct mmul_opencl *opencl, struct launch *l) {
+static cl_int enqueue_kernel(struct mmul_opencl *opencl, struct launch *l) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
     struct mmul_opencl_waits waits = {.count = 0};
     cl_event event = NULL;
-    cl_int code = prepare_carrying(opencl, l);
+    cl_int code = prepare_checksum(opencl, l);
     code = code == CL_SUCCESS ? set_arguments(l) : code;
     for (int i = 0; i < MMUL_OPERANDS; i++)
         if (l->uses[i] != NULL)
@@ -205,8 +205,8 @@ static cl_int begin(struct mmul_opencl *opencl, struct launch *l) {
     return mmul_opencl_begin(&opencl->order, compute, event);
 }
 
-static enum mmul_status add_carried(struct mmul_opencl *opencl, uint32_t *carried,
-                                    struct mmul_error *err) {
+static enum mmul_status read_checksum(struct mmul_opencl *opencl, uint32_t *carried,
+                                      struct mmul_error *err) {
     const struct mmul_opencl_maps *maps = &opencl->maps;
     cl_uint *sums = NULL;
     enum mmul_status status = MMUL_ALLOCATE_RAW(sums, maps->carried_count, "sums", err);
@@ -223,7 +223,7 @@ static enum mmul_status add_carried(struct mmul_opencl *opencl, uint32_t *carrie
                               : mmul_opencl_fail(err, code, "cannot copy from '%s'", opencl->label);
 }
 
-static struct launch launch_of(const struct mmul_map *map) {
+static struct launch init_launch(const struct mmul_map *map) {
     struct launch l = {.rows = (cl_uint)map->rows,
                        .cols = (cl_uint)map->cols,
                        .result = map->result.buffer->memory,
@@ -255,8 +255,8 @@ static size_t groups_for(int64_t count, int64_t each) {
 
 // Reduces along an axis. A few long lines are cut into slabs, so that a large device has enough
 // groups. The slabs' sums go to a temporary buffer, and the same kernel adds them up.
-static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map *map,
-                               struct launch *l, struct mmul_error *err, cl_int *code) {
+static enum mmul_status launch_reduction(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                         struct launch *l, struct mmul_error *err, cl_int *code) {
     enum { GROUPS_ENOUGH = 1024, SLAB_LEAST = 1024, WIDE = 16 };
     const bool down = map->with->axis == -2;
     const struct mmul_map_operand *x = &map->operands[0];
@@ -280,7 +280,7 @@ static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map
     l->result_at[0] = result_at[0];
     l->result_at[1] = result_at[1];
     if (slabs == 1) {
-        *code = begin(opencl, l);
+        *code = enqueue_kernel(opencl, l);
         return MMUL_OK;
     }
     const int64_t parts = mmul_divide_up(count, l->whole[1]);
@@ -302,9 +302,9 @@ static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map
     second.whole[0] = WIDE;
     second.whole[1] = (cl_int)parts;
     second.groups[0] = groups_for(outputs, WIDE);
-    *code = begin(opencl, &first);
+    *code = enqueue_kernel(opencl, &first);
     if (*code == CL_SUCCESS)
-        *code = begin(opencl, &second);
+        *code = enqueue_kernel(opencl, &second);
     clReleaseMemObject(sums); // OpenCL keeps it until both launches are done
     return MMUL_OK;
 }
@@ -313,8 +313,8 @@ static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map
 
 // Makes the fraction of a circle by which one position rotates each pair: base^(-2 p / cols) / (2
 // pi), without whole circles, in units of 2^-64.
-static enum mmul_status make_turns(struct mmul_opencl *opencl, const struct mmul_map *map,
-                                   cl_mem *memory, struct mmul_error *err) {
+static enum mmul_status upload_angles(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                      cl_mem *memory, struct mmul_error *err) {
     const int64_t pairs = map->cols / 2;
     cl_ulong *turns = NULL;
     enum mmul_status status = MMUL_ALLOCATE_RAW(turns, pairs, "positions", err);
@@ -334,15 +334,15 @@ static enum mmul_status make_turns(struct mmul_opencl *opencl, const struct mmul
                : mmul_opencl_fail(err, code, "cannot allocate positions on '%s'", opencl->label);
 }
 
-static enum mmul_status turn_pairs(struct mmul_opencl *opencl, const struct mmul_map *map,
-                                   struct launch *l, struct mmul_error *err, cl_int *code) {
-    enum mmul_status status = make_turns(opencl, map, &l->operands[3].memory, err);
+static enum mmul_status launch_rope(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                    struct launch *l, struct mmul_error *err, cl_int *code) {
+    enum mmul_status status = upload_angles(opencl, map, &l->operands[3].memory, err);
     if (status != MMUL_OK)
         return status;
     l->whole[1] = (cl_int)map->row;
     l->whole[2] = map->with->interleaved;
     l->groups[0] = groups_for(map->rows * (map->cols / 2), GROUP);
-    *code = begin(opencl, l);
+    *code = enqueue_kernel(opencl, l);
     clReleaseMemObject(l->operands[3].memory);
     return MMUL_OK;
 }
@@ -380,27 +380,28 @@ static void describe_attention(const struct mmul_map *map, struct launch *l) {
 }
 
 // Sums rows with equal index.
-static cl_int sum_at(struct mmul_opencl *opencl, const struct mmul_map *map, struct launch *l) {
+static cl_int launch_sum_at(struct mmul_opencl *opencl, const struct mmul_map *map,
+                            struct launch *l) {
     l->whole[0] = (cl_int)map->row;
     l->whole[1] = (cl_int)map->operands[0].rows;
     l->groups[0] = groups_for(map->cols, GROUP);
-    return begin(opencl, l);
+    return enqueue_kernel(opencl, l);
 }
 
-static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map *map,
-                               struct launch *l, struct mmul_error *err, cl_int *code) {
+static enum mmul_status launch_operation(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                         struct launch *l, struct mmul_error *err, cl_int *code) {
     enum { TILE = 16, QUERIES = 16, DEPTH = 64 }; // as in map_elements.cl and map_attention.cl
     const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
     if (map->kind == MMUL_SUM_AT) {
-        *code = sum_at(opencl, map, l);
+        *code = launch_sum_at(opencl, map, l);
         return MMUL_OK;
     }
     if (class == MMUL_CLASS_REDUCE)
-        return reduce(opencl, map, l, err, code);
+        return launch_reduction(opencl, map, l, err, code);
     if (map->kind == MMUL_ROPE)
-        return turn_pairs(opencl, map, l, err, code);
+        return launch_rope(opencl, map, l, err, code);
     l->groups[0] = groups_for(map->rows * map->cols, GROUP);
-    if (l->kernel == opencl->maps.kernels[TURNED]) {
+    if (l->kernel == opencl->maps.kernels[TRANSPOSED_COPY]) {
         l->groups[0] = groups_for(map->cols, TILE);
         l->groups[1] = groups_for(map->rows, TILE);
     }
@@ -413,20 +414,20 @@ static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map
         l->groups[0] = groups_for(map->rows, QUERIES);
         l->groups[1] = groups_for(map->cols, DEPTH);
     }
-    *code = begin(opencl, l);
+    *code = enqueue_kernel(opencl, l);
     return MMUL_OK;
 }
 
 static enum mmul_status make_matrix(struct mmul_opencl *opencl, const struct mmul_map *all,
                                     int64_t t, struct mmul_error *err) {
     const struct mmul_map one = mmul_map_matrix(all, t), *map = &one;
-    struct launch l = launch_of(map);
+    struct launch l = init_launch(map);
     l.all = all;
     l.t = t;
     cl_int code = CL_SUCCESS;
     enum mmul_status status = find_kernel(opencl, map, &l.kernel, err);
     if (status == MMUL_OK)
-        status = launch(opencl, map, &l, err, &code);
+        status = launch_operation(opencl, map, &l, err, &code);
     if (status == MMUL_OK && code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot make %s of %lld x %lld on '%s'",
                                 mmul_operation_row(map->kind)->name, (long long)map->rows,
@@ -438,6 +439,6 @@ enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct 
     enum mmul_status status = MMUL_OK;
     for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++)
         status = make_matrix(self, map, t, err);
-    return status == MMUL_OK && map->carried != NULL ? add_carried(self, map->carried, err)
+    return status == MMUL_OK && map->carried != NULL ? read_checksum(self, map->carried, err)
                                                      : status;
 }

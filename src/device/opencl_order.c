@@ -23,7 +23,7 @@ cl_int mmul_opencl_order_init(struct mmul_opencl_order *order, cl_context contex
 // are waited for one by one, because a driver may abandon a list at the first failed event.
 // clFinish covers work without an event in the ring, such as the first rows of a transfer whose
 // next row was rejected.
-static cl_int finish(const struct mmul_opencl_order *order) {
+static cl_int wait_for_all(const struct mmul_opencl_order *order) {
     cl_int first = CL_SUCCESS;
     for (int i = 0; i < MMUL_OPENCL_BEGUN; i++) {
         cl_int code = order->begun[i] != NULL ? clWaitForEvents(1, &order->begun[i]) : CL_SUCCESS;
@@ -37,7 +37,7 @@ static cl_int finish(const struct mmul_opencl_order *order) {
 }
 
 void mmul_opencl_order_fini(struct mmul_opencl_order *order) {
-    (void)finish(order); // transfers in flight use the caller's host memory
+    (void)wait_for_all(order); // transfers in flight use the caller's host memory
     for (int i = 0; i < MMUL_OPENCL_BEGUN; i++)
         if (order->begun[i] != NULL)
             clReleaseEvent(order->begun[i]);
@@ -48,7 +48,7 @@ void mmul_opencl_order_fini(struct mmul_opencl_order *order) {
 
 // ------------------------------------------------------------------------------------------- uses
 
-static void add(struct mmul_opencl_waits *waits, cl_event event) {
+static void add_wait(struct mmul_opencl_waits *waits, cl_event event) {
     for (cl_uint i = 0; i < waits->count; i++)
         if (waits->events[i] == event)
             return;
@@ -59,7 +59,7 @@ static void add(struct mmul_opencl_waits *waits, cl_event event) {
 void mmul_opencl_wait_to_read(struct mmul_opencl_waits *waits, const struct mmul_opencl_use *use,
                               enum mmul_opencl_queue queue) {
     if (use->write != NULL && use->write_queue != queue)
-        add(waits, use->write);
+        add_wait(waits, use->write);
 }
 
 void mmul_opencl_wait_to_write(struct mmul_opencl_waits *waits, const struct mmul_opencl_use *use,
@@ -67,14 +67,14 @@ void mmul_opencl_wait_to_write(struct mmul_opencl_waits *waits, const struct mmu
     mmul_opencl_wait_to_read(waits, use, queue);
     for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
         if (use->reads[i] != NULL && i != (int)queue)
-            add(waits, use->reads[i]);
+            add_wait(waits, use->reads[i]);
 }
 
 const cl_event *mmul_opencl_wait_list(const struct mmul_opencl_waits *waits) {
     return waits->count > 0 ? waits->events : NULL;
 }
 
-static void replace(cl_event *place, cl_event event) {
+static void replace_event(cl_event *place, cl_event event) {
     if (event != NULL)
         clRetainEvent(event);
     if (*place != NULL)
@@ -85,15 +85,15 @@ static void replace(cl_event *place, cl_event event) {
 // The later one of two reads on an in-order queue ends last, so that one event suffices.
 void mmul_opencl_note_read(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
                            cl_event event) {
-    replace(&use->reads[queue], event);
+    replace_event(&use->reads[queue], event);
 }
 
 // The write has waited for all reads, so that waiting for the write covers them.
 void mmul_opencl_note_write(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
                             cl_event event) {
     for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
-        replace(&use->reads[i], NULL);
-    replace(&use->write, event);
+        replace_event(&use->reads[i], NULL);
+    replace_event(&use->write, event);
     use->write_queue = queue;
 }
 
@@ -105,7 +105,7 @@ void mmul_opencl_use_fini(struct mmul_opencl_use *use) {
 
 // Drops ended operations, the oldest first. Returns the first failure among them, else `wait_code`:
 // the failed operation says more than the failed wait.
-static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
+static cl_int collect_failure(struct mmul_opencl_order *order, cl_int wait_code) {
     cl_int first = CL_SUCCESS;
     for (unsigned i = 0; i < MMUL_OPENCL_BEGUN; i++) {
         cl_event *place = &order->begun[(order->next + i) % MMUL_OPENCL_BEGUN];
@@ -115,7 +115,7 @@ static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
         cl_int code =
             clGetEventInfo(*place, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
         if (code != CL_SUCCESS || state <= CL_COMPLETE)
-            replace(place, NULL);
+            replace_event(place, NULL);
         if (code == CL_SUCCESS && state < CL_COMPLETE)
             code = state;
         first = first == CL_SUCCESS ? code : first;
@@ -128,19 +128,20 @@ cl_int mmul_opencl_begin(struct mmul_opencl_order *order, enum mmul_opencl_queue
     cl_event *place = &order->begun[order->next];
     cl_int code = clFlush(order->queues[queue]); // other queues may wait for it
     if (code == CL_SUCCESS && *place != NULL)
-        code = explain(order, clWaitForEvents(1, place));
-    replace(place, NULL);
+        code = collect_failure(order, clWaitForEvents(1, place));
+    replace_event(place, NULL);
     *place = event;
     order->next = (order->next + 1) % MMUL_OPENCL_BEGUN;
     return code;
 }
 
 cl_int mmul_opencl_end_all(struct mmul_opencl_order *order) {
-    return explain(order, finish(order));
+    return collect_failure(order, wait_for_all(order));
 }
 
 cl_int mmul_opencl_end_use(struct mmul_opencl_order *order, const struct mmul_opencl_use *use) {
     struct mmul_opencl_waits all = {.count = 0};
     mmul_opencl_wait_to_write(&all, use, MMUL_QUEUE_COUNT);
-    return explain(order, all.count > 0 ? clWaitForEvents(all.count, all.events) : CL_SUCCESS);
+    return collect_failure(order,
+                           all.count > 0 ? clWaitForEvents(all.count, all.events) : CL_SUCCESS);
 }

@@ -26,7 +26,7 @@
 static const double QUIET_SECONDS = 2; // delay before the caller is told about the wait
 
 // A probe in progress.
-struct looking {
+struct probing {
     const struct mmul_probe_options *options; // borrowed, like `probe`, which receives the devices
     struct mmul_probe *probe;
     struct mmul_listing listing; // in the end, the devices found
@@ -36,7 +36,7 @@ struct looking {
 
 // A child that lists devices. PoCL leaves a file in its cache for every such process, so that the
 // child gets a temporary cache of its own.
-struct look {
+struct lister {
     struct mmul_child child;
     // Folder of the drivers to use (mmul_drivers_store); NULL: those of the environment.
     const char *folder;
@@ -44,26 +44,27 @@ struct look {
 };
 
 static void list_devices(const void *argument, void *result) {
-    const struct look *look = argument;
-    if (look->folder != NULL)
-        mmul_drivers_select(look->folder);
-    if (look->cache[0] != '\0')
-        setenv("POCL_CACHE_DIR", look->cache, 1);
+    const struct lister *lister = argument;
+    if (lister->folder != NULL)
+        mmul_drivers_select(lister->folder);
+    if (lister->cache[0] != '\0')
+        setenv("POCL_CACHE_DIR", lister->cache, 1);
     struct mmul_listing *listing = result;
     mmul_opencl_list(listing->devices, &listing->count);
     mmul_listing_note_libraries(listing);
 }
 
-static enum mmul_status start_look(const char *folder, struct look *look, struct mmul_error *err) {
-    look->folder = folder;
-    int length = snprintf(look->cache, sizeof look->cache, "%s/mpimatmul-probe.XXXXXX",
+static enum mmul_status start_lister(const char *folder, struct lister *lister,
+                                     struct mmul_error *err) {
+    lister->folder = folder;
+    int length = snprintf(lister->cache, sizeof lister->cache, "%s/mpimatmul-probe.XXXXXX",
                           mmul_temporary_folder());
-    if (length >= (int)sizeof look->cache || mkdtemp(look->cache) == NULL)
-        look->cache[0] = '\0';
+    if (length >= (int)sizeof lister->cache || mkdtemp(lister->cache) == NULL)
+        lister->cache[0] = '\0';
     enum mmul_status status =
-        mmul_child_start(list_devices, look, sizeof(struct mmul_listing), &look->child, err);
-    if (status != MMUL_OK && look->cache[0] != '\0')
-        rmdir(look->cache);
+        mmul_child_start(list_devices, lister, sizeof(struct mmul_listing), &lister->child, err);
+    if (status != MMUL_OK && lister->cache[0] != '\0')
+        rmdir(lister->cache);
     return status;
 }
 
@@ -75,18 +76,19 @@ static int remove_entry(const char *path, const struct stat *info, int flag, str
 }
 
 // Ends a child like mmul_child_finish. An invalid list counts as a failed exit.
-static enum mmul_child_end finish_look(struct look *look, double deadline,
-                                       struct mmul_listing *listing, int *detail) {
-    enum mmul_child_end end = mmul_child_finish(&look->child, deadline, listing, detail);
-    if (look->cache[0] != '\0')
-        nftw(look->cache, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+static enum mmul_child_end finish_lister(struct lister *lister, double deadline,
+                                         struct mmul_listing *listing, int *detail) {
+    enum mmul_child_end end = mmul_child_finish(&lister->child, deadline, listing, detail);
+    if (lister->cache[0] != '\0')
+        nftw(lister->cache, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     bool is_list = listing->count >= 0 && listing->count <= MMUL_OPENCL_DEVICES_MAX;
     return end == MMUL_CHILD_DONE && !is_list ? MMUL_CHILD_EXITED : end;
 }
 
 // Tells the caller after QUIET_SECONDS which drivers have not answered.
-static void wait_quietly(const struct look *look, const struct mmul_probe_options *options) {
-    struct pollfd ready = {.fd = look->child.output, .events = POLLIN};
+static void wait_with_notice(const struct lister *lister,
+                             const struct mmul_probe_options *options) {
+    struct pollfd ready = {.fd = lister->child.output, .events = POLLIN};
     double end = mmul_clock_now() + QUIET_SECONDS, left = QUIET_SECONDS;
     if (options->waiting == NULL || options->limit_seconds <= QUIET_SECONDS)
         return;
@@ -120,13 +122,13 @@ static void describe_end(enum mmul_child_end end, int detail, double limit_secon
     }
 }
 
-static enum mmul_status warn_driver(struct looking *looking, const struct mmul_driver *driver,
+static enum mmul_status warn_driver(struct probing *probing, const struct mmul_driver *driver,
                                     const char *what, struct mmul_error *err) {
     char line[800], file[300] = "";
     if (driver->file[0] != '\0')
         snprintf(file, sizeof file, " (%s)", driver->file);
     snprintf(line, sizeof line, "OpenCL driver '%s'%s %s: not used", driver->library, file, what);
-    return mmul_probe_add_warning(looking->probe, line, err);
+    return mmul_probe_add_warning(probing->probe, line, err);
 }
 
 // ------------------------------------------------------------------------------- one driver alone
@@ -135,31 +137,31 @@ static enum mmul_status warn_driver(struct looking *looking, const struct mmul_d
 struct trial {
     struct mmul_driver driver;
     char folder[256]; // with its .icd file alone; "" if not made
-    struct look look;
+    struct lister lister;
     bool good;
 };
 
 static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err) {
     enum mmul_status status = mmul_drivers_store(&trial->driver, 1, trial->folder, err);
-    return status == MMUL_OK ? start_look(trial->folder, &trial->look, err) : status;
+    return status == MMUL_OK ? start_lister(trial->folder, &trial->lister, err) : status;
 }
 
 static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
-                                     struct mmul_listing *scratch, struct looking *looking,
+                                     struct mmul_listing *scratch, struct probing *probing,
                                      struct mmul_error *err) {
     char what[96];
     int detail = 0;
-    enum mmul_child_end end = finish_look(&trial->look, deadline, scratch, &detail);
+    enum mmul_child_end end = finish_lister(&trial->lister, deadline, scratch, &detail);
     trial->good = end == MMUL_CHILD_DONE;
     if (trial->good)
         return MMUL_OK;
     describe_end(end, detail, limit_seconds, what);
-    return warn_driver(looking, &trial->driver, what, err);
+    return warn_driver(probing, &trial->driver, what, err);
 }
 
 // Tries all drivers at the same time. Finishes all started children even after a failure.
 static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
-                                   struct looking *looking, struct mmul_error *err) {
+                                   struct probing *probing, struct mmul_error *err) {
     struct mmul_listing *scratch = NULL;
     enum mmul_status status = MMUL_ALLOCATE(scratch, 1, "a device list", err);
     for (int i = 0; i < count && status == MMUL_OK; i++)
@@ -167,9 +169,9 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
     double deadline = mmul_clock_now() + (status == MMUL_OK ? limit_seconds : 0.0);
     for (int i = 0; i < count; i++) {
         struct mmul_error ignored;
-        if (trials[i].look.child.pid != 0) {
+        if (trials[i].lister.child.pid != 0) {
             enum mmul_status ended = finish_trial(&trials[i], limit_seconds, deadline, scratch,
-                                                  looking, status == MMUL_OK ? err : &ignored);
+                                                  probing, status == MMUL_OK ? err : &ignored);
             status = status == MMUL_OK ? ended : status;
         }
         if (trials[i].folder[0] != '\0')
@@ -184,32 +186,33 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
 // Lists the devices of the drivers in `folder`. On success, starts the loader of this process on
 // them while the folder exists. The environment names the folder even after its removal: a program
 // started by this process then finds no driver instead of a bad one.
-static enum mmul_status adopt(const char *folder, double limit_seconds, struct looking *looking,
-                              struct mmul_error *err) {
-    struct look look = {.folder = NULL};
+static enum mmul_status use_drivers(const char *folder, double limit_seconds,
+                                    struct probing *probing, struct mmul_error *err) {
+    struct lister lister = {.folder = NULL};
     int detail = 0;
-    enum mmul_status status = start_look(folder, &look, err);
+    enum mmul_status status = start_lister(folder, &lister, err);
     if (status != MMUL_OK)
         return status;
     enum mmul_child_end end =
-        finish_look(&look, mmul_clock_now() + limit_seconds, &looking->listing, &detail);
+        finish_lister(&lister, mmul_clock_now() + limit_seconds, &probing->listing, &detail);
     mmul_drivers_select(folder);
     if (end == MMUL_CHILD_DONE) {
         cl_uint count = 0;
         (void)clGetPlatformIDs(0, NULL, &count);
         return MMUL_OK;
     }
-    looking->listing.count = 0;
+    probing->listing.count = 0;
     char what[96], line[256];
     describe_end(end, detail, limit_seconds, what);
     snprintf(line, sizeof line,
              "OpenCL drivers work one by one, but not together (a child process %s): none is used",
              what);
-    return mmul_probe_add_warning(looking->probe, line, err);
+    return mmul_probe_add_warning(probing->probe, line, err);
 }
 
-static enum mmul_status select_good(const struct trial *trials, int count, double limit_seconds,
-                                    struct looking *looking, struct mmul_error *err) {
+static enum mmul_status use_good_drivers(const struct trial *trials, int count,
+                                         double limit_seconds, struct probing *probing,
+                                         struct mmul_error *err) {
     struct mmul_driver good[MMUL_DRIVERS_MAX];
     char folder[256];
     int good_count = 0;
@@ -219,13 +222,13 @@ static enum mmul_status select_good(const struct trial *trials, int count, doubl
     enum mmul_status status = mmul_drivers_store(good, good_count, folder, err);
     if (status != MMUL_OK)
         return status;
-    status = adopt(folder, limit_seconds, looking, err);
+    status = use_drivers(folder, limit_seconds, probing, err);
     mmul_drivers_remove(folder);
     return status;
 }
 
-static enum mmul_status find_culprits(double limit_seconds, struct looking *looking,
-                                      struct mmul_error *err) {
+static enum mmul_status find_bad_drivers(double limit_seconds, struct probing *probing,
+                                         struct mmul_error *err) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
     struct trial *trials = mmul_allocate(count, sizeof *trials, "a list of OpenCL drivers", err);
@@ -233,66 +236,66 @@ static enum mmul_status find_culprits(double limit_seconds, struct looking *look
         return err->status;
     for (int i = 0; i < count; i++)
         trials[i].driver = drivers[i];
-    enum mmul_status status = run_trials(trials, count, limit_seconds, looking, err);
+    enum mmul_status status = run_trials(trials, count, limit_seconds, probing, err);
     if (status == MMUL_OK)
-        status = select_good(trials, count, limit_seconds, looking, err);
+        status = use_good_drivers(trials, count, limit_seconds, probing, err);
     mmul_free(trials);
     return status;
 }
 
 // ------------------------------------------------------------------------------------------- probe
 
-static enum mmul_status ask_drivers(struct looking *looking, struct mmul_error *err) {
-    const double limit_seconds = looking->options->limit_seconds;
-    struct look look = {.folder = NULL};
+static enum mmul_status ask_drivers(struct probing *probing, struct mmul_error *err) {
+    const double limit_seconds = probing->options->limit_seconds;
+    struct lister lister = {.folder = NULL};
     int detail = 0;
-    enum mmul_status status = start_look(NULL, &look, err);
+    enum mmul_status status = start_lister(NULL, &lister, err);
     if (status != MMUL_OK)
         return status;
     double deadline = mmul_clock_now() + limit_seconds;
-    wait_quietly(&look, looking->options);
-    enum mmul_child_end end = finish_look(&look, deadline, &looking->listing, &detail);
+    wait_with_notice(&lister, probing->options);
+    enum mmul_child_end end = finish_lister(&lister, deadline, &probing->listing, &detail);
     if (end == MMUL_CHILD_DONE) {
-        mmul_listing_remember(&looking->listing);
+        mmul_listing_remember(&probing->listing);
         return MMUL_OK;
     }
-    looking->listing.count = 0;
-    return find_culprits(limit_seconds, looking, err);
+    probing->listing.count = 0;
+    return find_bad_drivers(limit_seconds, probing, err);
 }
 
 // Replaces PoCL's cache for this process if needed. A child that lists devices has a temporary
 // cache, but this process opens the devices.
-static enum mmul_status prepare_cache(const struct looking *looking, struct mmul_error *err) {
+static enum mmul_status prepare_cache(const struct probing *probing, struct mmul_error *err) {
     char own[512], ours[512], line[1200];
     bool has_pocl = false;
-    for (int i = 0; i < looking->listing.count; i++)
+    for (int i = 0; i < probing->listing.count; i++)
         has_pocl |=
-            strstr(looking->listing.devices[i].platform, "Portable Computing Language") != NULL;
+            strstr(probing->listing.devices[i].platform, "Portable Computing Language") != NULL;
     if (!has_pocl || !mmul_pocl_cache_replace(own, ours) ||
-        mmul_probe_is_automatic(looking->options))
+        mmul_probe_is_automatic(probing->options))
         return MMUL_OK;
     snprintf(line, sizeof line, "PoCL cannot write to its cache '%s': it has '%s' instead", own,
              ours);
-    return mmul_probe_add_warning(looking->probe, line, err);
+    return mmul_probe_add_warning(probing->probe, line, err);
 }
 
 enum mmul_status mmul_opencl_probe(const struct mmul_probe_options *options,
                                    struct mmul_probe *probe, struct mmul_error *err) {
-    struct looking *looking;
-    enum mmul_status status = MMUL_ALLOCATE(looking, 1, "a look at OpenCL", err);
+    struct probing *probing;
+    enum mmul_status status = MMUL_ALLOCATE(probing, 1, "a look at OpenCL", err);
     if (status != MMUL_OK)
         return status;
-    looking->options = options;
-    looking->probe = probe;
+    probing->options = options;
+    probing->probe = probe;
     bool is_known = mmul_probe_is_automatic(options) && mmul_listing_is_hopeless();
     if (!is_known && !options->ask_again)
-        is_known = mmul_listing_recall(&looking->listing);
+        is_known = mmul_listing_recall(&probing->listing);
     if (!is_known)
-        status = ask_drivers(looking, err);
+        status = ask_drivers(probing, err);
     if (status == MMUL_OK)
-        status = prepare_cache(looking, err);
-    for (int i = 0; status == MMUL_OK && i < looking->listing.count; i++)
-        mmul_probe_add_device(probe, &looking->listing.devices[i]);
-    mmul_free(looking);
+        status = prepare_cache(probing, err);
+    for (int i = 0; status == MMUL_OK && i < probing->listing.count; i++)
+        mmul_probe_add_device(probe, &probing->listing.devices[i]);
+    mmul_free(probing);
     return status;
 }

@@ -39,8 +39,8 @@ bool mmul_opencl_builds_again(cl_int code, int failures) {
 }
 
 // Builds a program. Keeps a failed one in *program, for its log.
-static cl_int build(cl_context context, cl_device_id device, const char *const sources[],
-                    cl_program *program) {
+static cl_int build_program(cl_context context, cl_device_id device, const char *const sources[],
+                            cl_program *program) {
     cl_int code = CL_SUCCESS;
     const char *texts[3];
     cl_uint count = 0;
@@ -55,10 +55,10 @@ enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id dev
                                             const char *label, const char *const sources[],
                                             cl_program *program, struct mmul_error *err) {
     cl_program built = NULL;
-    cl_int code = build(context, device, sources, &built);
+    cl_int code = build_program(context, device, sources, &built);
     for (int failures = 1; built != NULL && mmul_opencl_builds_again(code, failures); failures++) {
         clReleaseProgram(built);
-        code = build(context, device, sources, &built);
+        code = build_program(context, device, sources, &built);
     }
     if (built == NULL)
         return mmul_opencl_fail(err, code, "cannot create a program on '%s'", label);

@@ -37,7 +37,7 @@ static double number_at(const union number *from, int64_t at, bool pairs) {
 
 // ----------------------------------------------------------------------------------------- kernels
 
-static enum mmul_status prepare(struct mmul_opencl *opencl, struct mmul_error *err) {
+static enum mmul_status prepare_kernels(struct mmul_opencl *opencl, struct mmul_error *err) {
     struct mmul_opencl_projects *p = &opencl->projects;
     cl_device_fp_config doubles = 0;
     if (p->add != NULL)
@@ -94,8 +94,8 @@ static unsigned find_wanted(const struct mmul_project *args) {
 }
 
 // Chooses strips as wide as possible that still give a large device enough groups.
-static struct slab slab_of(struct mmul_opencl *opencl, const struct mmul_project *args, int64_t row,
-                           int64_t rows) {
+static struct slab make_slab(struct mmul_opencl *opencl, const struct mmul_project *args,
+                             int64_t row, int64_t rows) {
     enum { GROUPS_ENOUGH = 1024 };
     struct slab s = {.opencl = opencl,
                      .args = args,
@@ -111,8 +111,8 @@ static struct slab slab_of(struct mmul_opencl *opencl, const struct mmul_project
 }
 
 // Ensures room for `count` numbers. Growing discards the old content.
-static enum mmul_status reserve(struct mmul_opencl *opencl, enum vector which, int64_t count,
-                                struct mmul_error *err) {
+static enum mmul_status reserve_numbers(struct mmul_opencl *opencl, enum vector which,
+                                        int64_t count, struct mmul_error *err) {
     enum { LEAST = 1 << 14 };
     struct mmul_opencl_projects *p = &opencl->projects;
     if (count <= p->counts[which])
@@ -128,8 +128,9 @@ static enum mmul_status reserve(struct mmul_opencl *opencl, enum vector which, i
     return status;
 }
 
-static enum mmul_status send(struct mmul_opencl *opencl, enum vector which, int64_t count,
-                             const double *values, union number *room, struct mmul_error *err) {
+static enum mmul_status upload_numbers(struct mmul_opencl *opencl, enum vector which, int64_t count,
+                                       const double *values, union number *room,
+                                       struct mmul_error *err) {
     write_numbers(values, count, opencl->projects.pairs, room);
     const cl_int code = clEnqueueWriteBuffer(opencl->order.queues[MMUL_QUEUE_COMPUTE],
                                              opencl->projects.vectors[which], CL_TRUE, 0,
@@ -155,10 +156,10 @@ static enum mmul_status slab_init(const struct slab *s, union number *room,
                    {BIT_PARTS, s->strips * s->blocks, NULL}};
     enum mmul_status status = MMUL_OK;
     for (size_t i = 0; status == MMUL_OK && i < sizeof vectors / sizeof *vectors; i++) {
-        status = reserve(s->opencl, vectors[i].which, vectors[i].count, err);
+        status = reserve_numbers(s->opencl, vectors[i].which, vectors[i].count, err);
         if (status == MMUL_OK && vectors[i].values != NULL)
-            status =
-                send(s->opencl, vectors[i].which, vectors[i].count, vectors[i].values, room, err);
+            status = upload_numbers(s->opencl, vectors[i].which, vectors[i].count,
+                                    vectors[i].values, room, err);
     }
     return status;
 }
@@ -169,8 +170,9 @@ struct argument {
 };
 
 // `use`: of the matrix that is read; NULL: none.
-static cl_int begin(struct mmul_opencl *opencl, cl_kernel kernel, const struct argument *arguments,
-                    cl_uint count, const size_t groups[2], struct mmul_opencl_use *use) {
+static cl_int enqueue_kernel(struct mmul_opencl *opencl, cl_kernel kernel,
+                             const struct argument *arguments, cl_uint count,
+                             const size_t groups[2], struct mmul_opencl_use *use) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
     const size_t local[2] = {SIDE, 1}, global[2] = {groups[0] * SIDE, groups[1]};
     struct mmul_opencl_waits waits = {.count = 0};
@@ -207,9 +209,9 @@ static cl_int begin_sums(const struct slab *s) {
                                          {sizeof(cl_mem), vector_of(s, ROW_PARTS)},
                                          {sizeof(cl_mem), vector_of(s, COL_PARTS)},
                                          {sizeof(cl_mem), vector_of(s, BIT_PARTS)}};
-    return begin(s->opencl, s->opencl->projects.project, arguments,
-                 sizeof arguments / sizeof *arguments,
-                 (const size_t[]){(size_t)s->strips, (size_t)s->blocks}, &args->x.buffer->use);
+    return enqueue_kernel(
+        s->opencl, s->opencl->projects.project, arguments, sizeof arguments / sizeof *arguments,
+        (const size_t[]){(size_t)s->strips, (size_t)s->blocks}, &args->x.buffer->use);
 }
 
 static cl_int begin_adding(const struct slab *s, int64_t parts, int64_t count, enum vector from,
@@ -219,8 +221,8 @@ static cl_int begin_adding(const struct slab *s, int64_t parts, int64_t count, e
                                          {sizeof numbers, &numbers},
                                          {sizeof(cl_mem), vector_of(s, from)},
                                          {sizeof(cl_mem), vector_of(s, to)}};
-    return begin(s->opencl, s->opencl->projects.add, arguments, 4,
-                 (const size_t[]){(size_t)mmul_divide_up(count, SIDE), 1}, NULL);
+    return enqueue_kernel(s->opencl, s->opencl->projects.add, arguments, 4,
+                          (const size_t[]){(size_t)mmul_divide_up(count, SIDE), 1}, NULL);
 }
 
 static cl_int read_back(const struct slab *s, enum vector from, size_t bytes, void *to) {
@@ -279,7 +281,7 @@ static cl_int sum_slab(const struct slab *s, union number *room) {
     return code == CL_SUCCESS ? read_bits(s, room) : code;
 }
 
-static void clear(double *sums, int64_t count) {
+static void clear_sums(double *sums, int64_t count) {
     for (int64_t i = 0; sums != NULL && i < count; i++)
         sums[i] = 0;
 }
@@ -294,17 +296,18 @@ enum mmul_status mmul_opencl_project(void *self, const struct mmul_project *args
     const int64_t count =
         mmul_larger(2 * mmul_larger(rows_most, args->cols),
                     mmul_divide_up(rows_most, SIDE) * mmul_divide_up(args->cols, SIDE));
-    enum mmul_status status = prepare(opencl, err);
+    enum mmul_status status = prepare_kernels(opencl, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(room, count, "sums", err);
-    clear(args->row_sums, args->rows);
-    clear(args->row_squares, args->rows);
-    clear(args->col_sums, args->cols);
-    clear(args->col_squares, args->cols);
+    clear_sums(args->row_sums, args->rows);
+    clear_sums(args->row_squares, args->rows);
+    clear_sums(args->col_sums, args->cols);
+    clear_sums(args->col_squares, args->cols);
     if (args->bits != NULL)
         *args->bits = 0;
     for (int64_t row = 0; status == MMUL_OK && row < args->rows; row += rows_most) {
-        const struct slab s = slab_of(opencl, args, row, mmul_smaller(rows_most, args->rows - row));
+        const struct slab s =
+            make_slab(opencl, args, row, mmul_smaller(rows_most, args->rows - row));
         status = slab_init(&s, room, err);
         cl_int code = status == MMUL_OK ? sum_slab(&s, room) : CL_SUCCESS;
         if (code != CL_SUCCESS)

@@ -43,10 +43,10 @@ static const struct {
 
 enum { TUNERS = sizeof tuners / sizeof tuners[0] };
 
-static void tell(const struct mmul_tune_options *options, const char *format, ...)
+static void report_progress(const struct mmul_tune_options *options, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void tell(const struct mmul_tune_options *options, const char *format, ...) {
+static void report_progress(const struct mmul_tune_options *options, const char *format, ...) {
     char line[1200];
     va_list arguments;
     va_start(arguments, format);
@@ -89,28 +89,28 @@ static enum mmul_status run_tuner(const struct mmul_tune_options *options, int t
     enum mmul_child_end end;
     int detail = 0;
     make_arguments(options, tuner, text, argv);
-    tell(options, "%s ...", program);
+    report_progress(options, "%s ...", program);
     double begin = mmul_clock_now();
     enum mmul_status status = mmul_child_run(argv, folder, limit, &end, &detail, err);
     if (status != MMUL_OK)
         return status;
     *missing += end == MMUL_CHILD_EXITED && detail == 127;
     if (end == MMUL_CHILD_DONE) {
-        tell(options, "%s: %.0f s", program, mmul_clock_now() - begin);
+        report_progress(options, "%s: %.0f s", program, mmul_clock_now() - begin);
     } else if (end == MMUL_CHILD_HUNG) {
-        tell(options, "%s: stopped after %.0f s", program, limit);
+        report_progress(options, "%s: stopped after %.0f s", program, limit);
     } else if (end == MMUL_CHILD_CRASHED) {
-        tell(options, "%s: crashed (signal %d)", program, detail);
+        report_progress(options, "%s: crashed (signal %d)", program, detail);
     } else {
-        tell(options, "%s: %s (status %d)", program,
-             detail == 127 ? "is not on PATH" : "ended with a failure", detail);
+        report_progress(options, "%s: %s (status %d)", program,
+                        detail == 127 ? "is not on PATH" : "ended with a failure", detail);
     }
     return MMUL_OK;
 }
 
 // Reads the tuners' results and removes the folder. Reports unusable results.
-static void collect(const struct mmul_tune_options *options, const char *folder,
-                    struct mmul_tuning *tuning) {
+static void collect_results(const struct mmul_tune_options *options, const char *folder,
+                            struct mmul_tuning *tuning) {
     DIR *files = opendir(folder);
     struct dirent *entry = NULL;
     while (files != NULL && (entry = readdir(files)) != NULL) {
@@ -122,7 +122,7 @@ static void collect(const struct mmul_tune_options *options, const char *folder,
             continue;
         if (length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0 &&
             mmul_tuning_read(path, tuning, &err) != MMUL_OK)
-            tell(options, "%s", err.text);
+            report_progress(options, "%s", err.text);
         unlink(path);
     }
     if (files != NULL)
@@ -140,7 +140,7 @@ static enum mmul_status run_tuners(const struct mmul_tune_options *options,
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < TUNERS && status == MMUL_OK; i++)
         status = run_tuner(options, i, folder, &missing, err);
-    collect(options, folder, tuning);
+    collect_results(options, folder, tuning);
     if (status != MMUL_OK || tuning->count > 0)
         return status;
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "%s",
@@ -215,9 +215,9 @@ static enum mmul_status try_in_child(const struct mmul_tune_options *options,
 // ------------------------------------------------------------------------------------------ tuning
 
 // Tries the tuned parameters and stores them.
-static enum mmul_status keep(const struct mmul_tune_options *options, struct mmul_tuning *tuning,
-                             const struct verdict *before, struct mmul_tune_result *result,
-                             struct mmul_error *err) {
+static enum mmul_status try_and_store(const struct mmul_tune_options *options,
+                                      struct mmul_tuning *tuning, const struct verdict *before,
+                                      struct mmul_tune_result *result, struct mmul_error *err) {
     struct verdict after;
     struct mmul_error why;
     enum mmul_status status = try_in_child(options, tuning, &after, &why);
@@ -259,7 +259,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
     for (int i = 0; i < options->file_count && status == MMUL_OK; i++)
         status = mmul_tuning_read(options->files[i], &tuning, err);
     if (status == MMUL_OK) {
-        tell(options, "trying the device as it is ...");
+        report_progress(options, "trying the device as it is ...");
         status = try_in_child(options, &none, &before, err);
     }
     if (status == MMUL_OK && options->files == NULL)
@@ -270,6 +270,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
         return mmul_fail(err, MMUL_ERR_DATA,
                          "the parameters were measured on '%s', device '%s' is '%s'", tuning.device,
                          before.info.id, before.info.name);
-    tell(options, "trying %d tuned kernel%s ...", tuning.count, tuning.count == 1 ? "" : "s");
-    return keep(options, &tuning, &before, result, err);
+    report_progress(options, "trying %d tuned kernel%s ...", tuning.count,
+                    tuning.count == 1 ? "" : "s");
+    return try_and_store(options, &tuning, &before, result, err);
 }

@@ -16,7 +16,7 @@ uint32_t mmul_project_bits(const float *x, int64_t count, int64_t index) {
     return sum;
 }
 
-static void clear(double *sums, int64_t count) {
+static void clear_sums(double *sums, int64_t count) {
     if (sums != NULL)
         memset(sums, 0, (size_t)count * sizeof *sums);
 }
@@ -43,8 +43,8 @@ static void add_row(const struct mmul_project *args, int64_t row, const float *x
 }
 
 void mmul_project_begin(const struct mmul_project *args) {
-    clear(args->col_sums, args->cols);
-    clear(args->col_squares, args->cols);
+    clear_sums(args->col_sums, args->cols);
+    clear_sums(args->col_squares, args->cols);
     if (args->bits != NULL)
         *args->bits = 0;
 }

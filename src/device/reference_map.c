@@ -22,7 +22,7 @@ static double element(const struct mmul_map *map, int operand, int64_t i, int64_
     return o->buffer->head.dtype == MMUL_F64 ? o->buffer->doubles[at] : o->buffer->data[at];
 }
 
-static void set(const struct mmul_map *map, int64_t i, int64_t j, double value) {
+static void set_element(const struct mmul_map *map, int64_t i, int64_t j, double value) {
     const int64_t at = i * map->result.ld + j;
     if (map->result.buffer->head.dtype == MMUL_F64)
         mmul_host_doubles(map->result)[at] = value;
@@ -108,7 +108,7 @@ static double smaller(double x, double y) {
     return x <= y || isnan(x) ? x : y;
 }
 
-static double of_one(enum mmul_operation_kind kind, double x) {
+static double apply_unary(enum mmul_operation_kind kind, double x) {
     switch (kind) {
     case MMUL_NEGATE:
         return -x;
@@ -155,7 +155,7 @@ static double of_one(enum mmul_operation_kind kind, double x) {
     }
 }
 
-static double of_two(enum mmul_operation_kind kind, double x, double y) {
+static double apply_binary(enum mmul_operation_kind kind, double x, double y) {
     switch (kind) {
     case MMUL_ADD:
         return x + y;
@@ -205,11 +205,11 @@ static void make_elements(const struct mmul_map *map) {
         for (int64_t j = 0; j < map->cols; j++) {
             double x = element(map, 0, i, j);
             if (map->operand_count == 3)
-                set(map, i, j, x != 0 ? element(map, 1, i, j) : element(map, 2, i, j));
+                set_element(map, i, j, x != 0 ? element(map, 1, i, j) : element(map, 2, i, j));
             else if (map->operand_count == 2)
-                set(map, i, j, of_two(map->kind, x, element(map, 1, i, j)));
+                set_element(map, i, j, apply_binary(map->kind, x, element(map, 1, i, j)));
             else
-                set(map, i, j, of_one(map->kind, x));
+                set_element(map, i, j, apply_unary(map->kind, x));
         }
 }
 
@@ -218,7 +218,7 @@ static void make_elements(const struct mmul_map *map) {
 // Returns the number of elements of row i that take part: all, or with `causal` those up to the
 // diagonal that ends in the lower right corner. torch's scaled_dot_product_attention uses the
 // diagonal from the upper left corner; they differ if there are fewer rows than columns.
-static int64_t counted(const struct mmul_map *map, int64_t rows, int64_t i, int64_t cols) {
+static int64_t count_elements(const struct mmul_map *map, int64_t rows, int64_t i, int64_t cols) {
     int64_t until = map->row + i + 1 + cols - rows;
     if (!map->with->causal || until >= cols)
         return cols;
@@ -233,7 +233,8 @@ static long double power_of_difference(double x, double y) {
 // exp(x - max) / sum. A row in which no element takes part becomes zeros; one of only -inf becomes
 // NaN.
 static void softmax(const struct mmul_map *map, int64_t i) {
-    const int64_t cols = map->operands[0].cols, count = counted(map, map->shape.rows, i, cols);
+    const int64_t cols = map->operands[0].cols,
+                  count = count_elements(map, map->shape.rows, i, cols);
     double most = -INFINITY;
     long double sum = 0;
     for (int64_t j = 0; j < count; j++)
@@ -241,8 +242,9 @@ static void softmax(const struct mmul_map *map, int64_t i) {
     for (int64_t j = 0; j < count; j++)
         sum += power_of_difference(element(map, 0, i, j), most);
     for (int64_t j = 0; j < cols; j++)
-        set(map, i, j,
-            j < count ? (double)(power_of_difference(element(map, 0, i, j), most) / sum) : 0);
+        set_element(map, i, j,
+                    j < count ? (double)(power_of_difference(element(map, 0, i, j), most) / sum)
+                              : 0);
 }
 
 static double weight(const struct mmul_map *map, int operand, int64_t j, double otherwise) {
@@ -263,7 +265,7 @@ static void rms_norm(const struct mmul_map *map, int64_t i) {
     const double squares = add_squares(map, i, cols);
     double factor = 1 / sqrt(squares / (double)cols + map->with->epsilon);
     for (int64_t j = 0; j < cols; j++)
-        set(map, i, j, element(map, 0, i, j) * factor * weight(map, 1, j, 1));
+        set_element(map, i, j, element(map, 0, i, j) * factor * weight(map, 1, j, 1));
 }
 
 // (x - mean) / sqrt(variance + epsilon) w + b: Ba, Kiros, Hinton, "Layer Normalization", 2016; as
@@ -281,8 +283,9 @@ static void layer_norm(const struct mmul_map *map, int64_t i) {
     const double variance = (double)squares / (double)cols;
     double factor = 1 / sqrt(variance + map->with->epsilon);
     for (int64_t j = 0; j < cols; j++)
-        set(map, i, j,
-            (element(map, 0, i, j) - mean) * factor * weight(map, 1, j, 1) + weight(map, 2, j, 0));
+        set_element(map, i, j,
+                    (element(map, 0, i, j) - mean) * factor * weight(map, 1, j, 1) +
+                        weight(map, 2, j, 0));
 }
 
 // x / max(|x|, 1e-12), as torch's normalize for rows.
@@ -290,7 +293,7 @@ static void normalize(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
     double length = larger(sqrt(add_squares(map, i, cols)), 1e-12);
     for (int64_t j = 0; j < cols; j++)
-        set(map, i, j, element(map, 0, i, j) / length);
+        set_element(map, i, j, element(map, 0, i, j) / length);
 }
 
 // Returns true if x of column i comes before y of column j. Order: larger first, NaN before all,
@@ -322,8 +325,8 @@ static enum mmul_status make_topk(const struct mmul_map *map, struct mmul_error 
             places[j] = (struct place){element(map, 0, i, j), j};
         qsort(places, (size_t)cols, sizeof *places, compare_places);
         for (int64_t n = 0; n < k; n++) {
-            set(map, i, n, places[n].x);
-            set(map, i, k + n, (double)places[n].column);
+            set_element(map, i, n, places[n].x);
+            set_element(map, i, k + n, (double)places[n].column);
         }
     }
     mmul_free(places);
@@ -370,7 +373,8 @@ static enum mmul_status make_sorted(const struct mmul_map *map, struct mmul_erro
             places[j] = (struct place){element(map, 0, i, j), j};
         const struct place *sorted = put_in_order(map, places, room, map->cols);
         for (int64_t j = 0; j < map->cols; j++)
-            set(map, i, j, map->kind == MMUL_ARGSORT ? (double)sorted[j].column : sorted[j].x);
+            set_element(map, i, j,
+                        map->kind == MMUL_ARGSORT ? (double)sorted[j].column : sorted[j].x);
     }
     mmul_free(places);
     mmul_free(room);
@@ -385,18 +389,18 @@ static void argmax(const struct mmul_map *map, int64_t i) {
         best = comes_before(sign * element(map, 0, i, j), j, sign * element(map, 0, i, best), best)
                    ? j
                    : best;
-    set(map, i, 0, (double)best);
+    set_element(map, i, 0, (double)best);
 }
 
 static void cumsum(const struct mmul_map *map, int64_t i) {
     long double sum = 0;
     for (int64_t j = 0; j < map->cols; j++)
-        set(map, i, j, (double)(sum += (long double)element(map, 0, i, j)));
+        set_element(map, i, j, (double)(sum += (long double)element(map, 0, i, j)));
 }
 
 static void one_hot(const struct mmul_map *map, int64_t i) {
     for (int64_t j = 0; j < map->cols; j++)
-        set(map, i, j, (double)j == element(map, 0, i, 0) ? 1 : 0);
+        set_element(map, i, j, (double)j == element(map, 0, i, 0) ? 1 : 0);
 }
 
 // Returns the sum of exp(element - largest) of a row; `most` gets the largest element.
@@ -416,7 +420,7 @@ static void cross_entropy(const struct mmul_map *map, int64_t i) {
     double most;
     const long double sum = add_powers(map, i, &most);
     const double x = element(map, 0, i, (int64_t)element(map, 1, i, 0));
-    set(map, i, 0, (double)(logl(sum) - ((long double)x - (long double)most)));
+    set_element(map, i, 0, (double)(logl(sum) - ((long double)x - (long double)most)));
 }
 
 // The derivative of cross_entropy by x, times the gradient of the result.
@@ -426,7 +430,7 @@ static void cross_entropy_backward(const struct mmul_map *map, int64_t i) {
     const long double sum = add_powers(map, i, &most);
     for (int64_t j = 0; j < map->cols; j++) {
         const long double p = power_of_difference(element(map, 0, i, j), most) / sum;
-        set(map, i, j, (double)(p - (j == at ? 1 : 0)) * element(map, 2, i, 0));
+        set_element(map, i, j, (double)(p - (j == at ? 1 : 0)) * element(map, 2, i, 0));
     }
 }
 
@@ -434,7 +438,7 @@ static void cross_entropy_backward(const struct mmul_map *map, int64_t i) {
 // element went.
 static void sort_backward(const struct mmul_map *map, int64_t i) {
     for (int64_t j = 0; j < map->cols; j++)
-        set(map, i, j, element(map, 0, i, (int64_t)element(map, 1, i, j)));
+        set_element(map, i, j, element(map, 0, i, (int64_t)element(map, 1, i, j)));
 }
 
 // The gradient of a softmax y: y (dy - sum(dy y)).
@@ -443,7 +447,7 @@ static void softmax_backward(const struct mmul_map *map, int64_t i) {
     for (int64_t j = 0; j < map->cols; j++)
         sum += (long double)(element(map, 0, i, j) * element(map, 1, i, j));
     for (int64_t j = 0; j < map->cols; j++)
-        set(map, i, j, element(map, 0, i, j) * (element(map, 1, i, j) - (double)sum));
+        set_element(map, i, j, element(map, 0, i, j) * (element(map, 1, i, j) - (double)sum));
 }
 
 // The gradient of a norm with n = (x - mean) f and f = 1 / sqrt(mean((x - mean)^2) + epsilon),
@@ -469,7 +473,7 @@ static void norm_backward(const struct mmul_map *map, int64_t i, bool centers) {
     const double part = (double)(along / (long double)cols);
     for (int64_t j = 0; j < cols; j++) {
         const double g = element(map, 1, i, j) * weight(map, 2, j, 1);
-        set(map, i, j, f * (g - off - (element(map, 0, i, j) - mean) * f * part));
+        set_element(map, i, j, f * (g - off - (element(map, 0, i, j) - mean) * f * part));
     }
 }
 
@@ -485,8 +489,8 @@ static void rope(const struct mmul_map *map, int64_t i) {
         int64_t left = map->with->interleaved ? 2 * p : p;
         int64_t right = map->with->interleaved ? 2 * p + 1 : p + cols / 2;
         double x = element(map, 0, i, left), y = element(map, 0, i, right);
-        set(map, i, left, x * cos(angle) - y * sin(angle));
-        set(map, i, right, x * sin(angle) + y * cos(angle));
+        set_element(map, i, left, x * cos(angle) - y * sin(angle));
+        set_element(map, i, right, x * sin(angle) + y * cos(angle));
     }
 }
 
@@ -538,7 +542,8 @@ static void make_rows(const struct mmul_map *map) {
 
 // ------------------------------------------------------------------------------------- reductions
 
-static double reduce(const struct mmul_map *map, int64_t i, int64_t j, bool down, int64_t count) {
+static double reduce_line(const struct mmul_map *map, int64_t i, int64_t j, bool down,
+                          int64_t count) {
     double most = -INFINITY, least = INFINITY;
     long double sum = 0;
     for (int64_t p = 0; p < count; p++) {
@@ -567,8 +572,9 @@ static void make_reductions(const struct mmul_map *map) {
     const int64_t count = down ? map->operands[0].rows : map->operands[0].cols;
     for (int64_t i = 0; i < map->rows; i++)
         for (int64_t j = 0; j < map->cols; j++)
-            set(map, i, j,
-                map->kind == MMUL_SUM_AT ? sum_at(map, i, j) : reduce(map, i, j, down, count));
+            set_element(map, i, j,
+                        map->kind == MMUL_SUM_AT ? sum_at(map, i, j)
+                                                 : reduce_line(map, i, j, down, count));
 }
 
 // -------------------------------------------------------------------------------------- all else
@@ -576,11 +582,11 @@ static void make_reductions(const struct mmul_map *map) {
 static void look_up(const struct mmul_map *map) {
     for (int64_t i = 0; i < map->rows; i++)
         for (int64_t j = 0; j < map->cols; j++)
-            set(map, i, j, element(map, 0, (int64_t)element(map, 1, 0, i), j));
+            set_element(map, i, j, element(map, 0, (int64_t)element(map, 1, 0, i), j));
 }
 
 // Returns the sum of products of two rows.
-static double along(const struct mmul_map *map, int x, int64_t i, int y, int64_t p) {
+static double dot_rows(const struct mmul_map *map, int x, int64_t i, int y, int64_t p) {
     long double sum = 0;
     for (int64_t j = 0; j < map->operands[x].cols; j++)
         sum += (long double)(element(map, x, i, j) * element(map, y, p, j));
@@ -589,14 +595,14 @@ static double along(const struct mmul_map *map, int x, int64_t i, int y, int64_t
 
 static double score(const struct mmul_map *map, int64_t i, int64_t p) {
     const int mask = mmul_operation_row(map->kind)->least;
-    return map->with->scale * along(map, 0, i, 1, p) +
+    return map->with->scale * dot_rows(map, 0, i, 1, p) +
            (mask < map->operand_count ? element(map, mask, i, p) : 0);
 }
 
 // softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017. A row is 0 if
 // no key takes part, or if each score is -infinity.
 static void attend(const struct mmul_map *map, int64_t i, double *scores) {
-    const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
+    const int64_t count = count_elements(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
     long double sum = 0;
     for (int64_t p = 0; p < count; p++) {
@@ -610,7 +616,7 @@ static void attend(const struct mmul_map *map, int64_t i, double *scores) {
         long double value = 0;
         for (int64_t p = 0; p < count && !is_empty; p++)
             value += (long double)(scores[p] * element(map, 2, p, j)) / sum;
-        set(map, i, j, (double)value);
+        set_element(map, i, j, (double)value);
     }
 }
 
@@ -618,15 +624,15 @@ static void attend(const struct mmul_map *map, int64_t i, double *scores) {
 // result and its gradient. A row without a nonzero exponential has the log +infinity: exp(score -
 // log) is then 0 in its gradients.
 static void attention_sums(const struct mmul_map *map, int64_t i) {
-    const int64_t count = counted(map, map->shape.rows, i, map->operands[1].rows);
+    const int64_t count = count_elements(map, map->shape.rows, i, map->operands[1].rows);
     double most = -INFINITY;
     long double sum = 0;
     for (int64_t p = 0; p < count; p++)
         most = larger(most, score(map, i, p));
     for (int64_t p = 0; p < count && most != -INFINITY; p++)
         sum += power_of_difference(score(map, i, p), most);
-    set(map, i, 0, most == -INFINITY ? INFINITY : (double)((long double)most + logl(sum)));
-    set(map, i, 1, along(map, 2, i, 3, i));
+    set_element(map, i, 0, most == -INFINITY ? INFINITY : (double)((long double)most + logl(sum)));
+    set_element(map, i, 1, dot_rows(map, 2, i, 3, i));
 }
 
 // Gradients of p = softmax(s), s = scale q k^T + mask, y = p v. By v: p^T dy. By s or the mask: ds
@@ -641,7 +647,7 @@ static void attend_backward(const struct mmul_map *map, int64_t r, double *slope
                   keys = by_key ? map->shape.rows : others;
     int64_t begin = 0, end = others;
     if (!by_key)
-        end = counted(map, rows, r, keys);
+        end = count_elements(map, rows, r, keys);
     // query i uses keys up to i + keys - rows
     else if (map->with->causal && map->row + r > keys - rows)
         begin = map->row + r - keys + rows;
@@ -649,7 +655,7 @@ static void attend_backward(const struct mmul_map *map, int64_t r, double *slope
         const int64_t i = by_key ? o : r, p = by_key ? r : o;
         slopes[o] = exp(score(map, i, p) - element(map, 4, i, 0));
         if (!is_v)
-            slopes[o] *= along(map, 3, i, 2, p) - element(map, 4, i, 1);
+            slopes[o] *= dot_rows(map, 3, i, 2, p) - element(map, 4, i, 1);
     }
     for (int64_t j = 0; j < map->cols; j++) {
         long double sum = 0;
@@ -659,7 +665,7 @@ static void attend_backward(const struct mmul_map *map, int64_t r, double *slope
             for (int64_t o = begin; o < end; o++)
                 sum += (long double)(slopes[o] * element(map, with, o, j)) *
                        (long double)(is_v ? 1 : map->with->scale);
-        set(map, r, j, (double)sum);
+        set_element(map, r, j, (double)sum);
     }
 }
 

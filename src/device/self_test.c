@@ -59,8 +59,9 @@ static enum mmul_dtype computed(const struct product *p) {
 
 // Fills a rectangle with whole numbers from -4 to 4, for float64 from -2^14 to 2^14, and starts its
 // upload. With this range the sum of a whole row of any product here is below 2^53.
-static enum mmul_status fill(struct trial *t, const struct rectangle *r, double **host, void **sent,
-                             struct mmul_operand *operand, struct mmul_error *err) {
+static enum mmul_status upload_rectangle(struct trial *t, const struct rectangle *r, double **host,
+                                         void **sent, struct mmul_operand *operand,
+                                         struct mmul_error *err) {
     const int64_t pad = t->product->pad, ld = r->cols + pad, count = r->rows * ld;
     const int64_t largest = r->dtype == MMUL_F64 ? 1 << 14 : 4;
     struct mmul_operand to = {.offset = pad, .ld = ld};
@@ -92,10 +93,10 @@ static enum mmul_status send_operands(struct trial *t, struct mmul_error *err) {
     const struct rectangle b = {g->transpose_b ? g->n : g->k, g->transpose_b ? g->k : g->n, 2,
                                 dtype};
     const struct rectangle c = {g->m, g->n, 3, g->dtype};
-    enum mmul_status status = fill(t, &a, &t->a, &t->sent[0], &g->a, err);
+    enum mmul_status status = upload_rectangle(t, &a, &t->a, &t->sent[0], &g->a, err);
     if (status == MMUL_OK)
-        status = fill(t, &b, &t->b, &t->sent[1], &g->b, err);
-    return status == MMUL_OK ? fill(t, &c, &t->c, &t->sent[2], &g->c, err) : status;
+        status = upload_rectangle(t, &b, &t->b, &t->sent[1], &g->b, err);
+    return status == MMUL_OK ? upload_rectangle(t, &c, &t->c, &t->sent[2], &g->c, err) : status;
 }
 
 static enum mmul_status trial_init(struct trial *t, struct mmul_device *device,
@@ -176,7 +177,7 @@ static bool has_sum(const struct trial *t, const double *b_sums, int64_t i) {
 
 // Compares C. Of a large product it compares elements only in sampled rows and in rows with a wrong
 // sum.
-static enum mmul_status compare(const struct trial *t, struct mmul_error *err) {
+static enum mmul_status compare_result(const struct trial *t, struct mmul_error *err) {
     const struct mmul_gemm *g = &t->gemm;
     const bool is_large = g->m * g->n * g->k > SMALL_PRODUCT && g->m > ROWS_COMPARED;
     const int64_t step = is_large ? g->m / ROWS_COMPARED : 1;
@@ -192,8 +193,8 @@ static enum mmul_status compare(const struct trial *t, struct mmul_error *err) {
     return status;
 }
 
-static enum mmul_status begin(struct trial *t, struct mmul_device *device, const struct product *p,
-                              struct mmul_error *err) {
+static enum mmul_status start_product(struct trial *t, struct mmul_device *device,
+                                      const struct product *p, struct mmul_error *err) {
     enum mmul_status status = trial_init(t, device, p, err);
     if (status == MMUL_OK)
         status = mmul_device_gemm(device, &t->gemm, err);
@@ -209,13 +210,13 @@ static enum mmul_status test_at_once(struct mmul_device *device, const struct pr
     int begun = 0;
     enum mmul_status status = MMUL_OK;
     while (begun < count && status == MMUL_OK) {
-        status = begin(&trials[begun], device, &products[begun], err);
+        status = start_product(&trials[begun], device, &products[begun], err);
         begun++;
     }
     if (status == MMUL_OK)
         status = mmul_device_wait(device, err);
     for (int i = 0; i < begun && status == MMUL_OK; i++)
-        status = compare(&trials[i], err);
+        status = compare_result(&trials[i], err);
     // transfers to and from host memory may still be in flight
     if (status != MMUL_OK && !device->lost) {
         struct mmul_error ignored;
