@@ -131,8 +131,9 @@ MMUL_INLINE double mmul_pow(double x, double y) {
 }
 
 // Two loops: sine and cosine of the same angle would become one call, which has no vector form.
-MMUL_INLINE void mmul_turn_pairs(double position, const double *restrict frequencies, int64_t pairs,
-                                 double *restrict sines, double *restrict cosines) {
+MMUL_INLINE void mmul_sincos_pairs(double position, const double *restrict frequencies,
+                                   int64_t pairs, double *restrict sines,
+                                   double *restrict cosines) {
     for (int64_t p = 0; p < pairs; p++)
         sines[p] = sin(position * frequencies[p]);
     for (int64_t p = 0; p < pairs; p++)
@@ -140,7 +141,7 @@ MMUL_INLINE void mmul_turn_pairs(double position, const double *restrict frequen
 }
 
 // A sum of squares in double is always accepted, because no wider type exists.
-MMUL_INLINE int mmul_is_sound(double squares, int64_t n) {
+MMUL_INLINE int mmul_is_accurate_sum(double squares, int64_t n) {
     (void)squares;
     (void)n;
     return 1;

@@ -254,7 +254,7 @@ TWO(power, REAL(pow)(x, y))
 // Evaluates conditions on the exponent alone only once. An exponent that is infinite, NaN or 0
 // takes the general loop.
 KERNEL(power_of_number) {
-    const float y = ys[0], rest = (float)mmul_rest((double)y);
+    const float y = ys[0], rest = (float)mmul_fraction((double)y);
     const int32_t sign = mmul_odd_sign(y);
     if (y - y != 0 || y == 0.0f) {
         power(n, xs, ys, zs, out);
@@ -262,7 +262,7 @@ KERNEL(power_of_number) {
     }
     EACH(mmul_cpu_ask(xs + begin, STEP), {
         const float x = xs[j];
-        const int32_t is_none = (mmul_has_no_power(x, rest) != 0.0f) | (x != x);
+        const int32_t is_none = (mmul_is_undefined_power(x, rest) != 0.0f) | (x != x);
         out[j] = mmul_from_bits(mmul_to_bits(mmul_power_of_size(x, (double)y, sign)) |
                                 (is_none ? 0x7fc00000 : 0));
     })

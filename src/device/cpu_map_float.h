@@ -25,7 +25,7 @@ MMUL_INLINE int32_t mmul_to_bits(float x) {
 
 // Returns x if `first` is 1, y if it is 0. Works on bits: for a choice with a constant, compilers
 // branch around the computation of the other side.
-MMUL_INLINE float mmul_choose(int32_t first, float x, float y) {
+MMUL_INLINE float mmul_select(int32_t first, float x, float y) {
     return mmul_from_bits((mmul_to_bits(x) & -first) | (mmul_to_bits(y) & (first - 1)));
 }
 
@@ -66,8 +66,8 @@ MMUL_INLINE float mmul_expf(float x) {
 MMUL_INLINE float mmul_expm1f(float x) {
     int32_t power;
     const float rest = mmul_exp_rest(x, &power);
-    const float y = mmul_choose(power == 0, rest, mmul_scale(rest + 1.0f, power) - 1.0f);
-    return mmul_choose(x == 0.0f, x, y); // keeps the sign of zero
+    const float y = mmul_select(power == 0, rest, mmul_scale(rest + 1.0f, power) - 1.0f);
+    return mmul_select(x == 0.0f, x, y); // keeps the sign of zero
 }
 
 // For |x| above tan(3 pi / 8), pi / 2 plus the arc tangent of -1 / |x|. Above tan(pi / 8), pi / 4
@@ -75,9 +75,9 @@ MMUL_INLINE float mmul_expm1f(float x) {
 MMUL_INLINE float mmul_atanf(float x) {
     const float size = fabsf(x);
     const int32_t is_far = size > 2.41421356f, is_near = size <= 0.414213562f;
-    const float above = mmul_choose(is_far, -1.0f, mmul_choose(is_near, size, size - 1.0f));
-    const float below = mmul_choose(is_far, size, mmul_choose(is_near, 1.0f, size + 1.0f));
-    const float base = mmul_choose(is_far, 1.57079633f, mmul_choose(is_near, 0.0f, 0.785398163f));
+    const float above = mmul_select(is_far, -1.0f, mmul_select(is_near, size, size - 1.0f));
+    const float below = mmul_select(is_far, size, mmul_select(is_near, 1.0f, size + 1.0f));
+    const float base = mmul_select(is_far, 1.57079633f, mmul_select(is_near, 0.0f, 0.785398163f));
     const float t = above / below, square = t * t;
     float p = 8.05374449538e-2f;
     p = p * square - 1.38776856032e-1f;
@@ -198,7 +198,7 @@ MMUL_INLINE float mmul_erff(float x) {
     p = p * square - 3.761262582423300e-1f;
     p = p * square + 1.128379165726710f;
     const float far = 1.0f - mmul_normal_tailf(size * 1.41421356f) * 0x1p-31f;
-    return copysignf(mmul_choose(size < 1.0f, p * size, far), x);
+    return copysignf(mmul_select(size < 1.0f, p * size, far), x);
 }
 
 MMUL_INLINE float mmul_geluf(float x) {
@@ -274,7 +274,7 @@ MMUL_INLINE float mmul_exp2_double(double t) {
 }
 
 // Returns the distance of y from the nearest whole number; 0 if y is too large to have a fraction.
-MMUL_INLINE double mmul_rest(double y) {
+MMUL_INLINE double mmul_fraction(double y) {
     const double magic = 6755399441055744.0;
     y = y < 0x1p50 ? y : 0x1p50;
     y = y > -0x1p50 ? y : -0x1p50;
@@ -292,12 +292,12 @@ MMUL_INLINE float mmul_power_of_size(float x, double y, int32_t sign) {
 
 // Returns the sign bit if y is odd: half of y is then half from a whole number.
 MMUL_INLINE int32_t mmul_odd_sign(float y) {
-    return fabs(mmul_rest(0.5 * (double)y)) == 0.5 ? INT32_MIN : 0;
+    return fabs(mmul_fraction(0.5 * (double)y)) == 0.5 ? INT32_MIN : 0;
 }
 
 // Returns a nonzero value if x^y is undefined: x is negative and finite, and `rest`, the distance
 // of y from a whole number, is not 0.
-MMUL_INLINE float mmul_has_no_power(float x, float rest) {
+MMUL_INLINE float mmul_is_undefined_power(float x, float rest) {
     return ((x < 0.0f ? 1.0f : 0.0f) * (fabsf(x) <= 3.40282347e38f ? 1.0f : 0.0f)) * rest;
 }
 
@@ -305,10 +305,10 @@ MMUL_INLINE float mmul_has_no_power(float x, float rest) {
 // and -1 to an infinite power.
 MMUL_INLINE float mmul_powf(float x, float y) {
     const float power = mmul_power_of_size(x, (double)y, mmul_odd_sign(y));
-    const float none = mmul_has_no_power(x, (float)mmul_rest((double)y));
+    const float none = mmul_is_undefined_power(x, (float)mmul_fraction((double)y));
     const float large = fabsf(y) > 3.40282347e38f ? fabsf(x) : x;
     const int32_t is_none = (none != 0.0f) | (x != x) | (y != y);
-    return mmul_choose((y == 0.0f) | (large == 1.0f), 1.0f,
+    return mmul_select((y == 0.0f) | (large == 1.0f), 1.0f,
                        mmul_from_bits(mmul_to_bits(power) | (is_none ? 0x7fc00000 : 0)));
 }
 
@@ -337,7 +337,7 @@ MMUL_INLINE struct mmul_divided mmul_dividef(float x, float y) {
 // Sine and cosine of an angle in double: position times frequency exceeds a float's precision of
 // one radian. Quarter circles are subtracted in double, and the rest goes to Cephes's polynomials
 // (sinf, cosf): absolute error 1.2e-7.
-MMUL_INLINE void mmul_turnf(double angle, float *sine, float *cosine) {
+MMUL_INLINE void mmul_sincosf(double angle, float *sine, float *cosine) {
     const double magic = 6755399441055744.0;
     const double k = (angle * 0.63661977236758134 + magic) - magic;
     const float r = (float)((angle - k * 1.5707963267341256) - k * 6.0771005065061922e-11);
@@ -354,13 +354,13 @@ MMUL_INLINE void mmul_turnf(double angle, float *sine, float *cosine) {
 
 MMUL_INLINE float mmul_sinf(float x) {
     float sine, cosine;
-    mmul_turnf((double)(fabsf(x) < 0x1p27f ? x : 0.0f), &sine, &cosine);
+    mmul_sincosf((double)(fabsf(x) < 0x1p27f ? x : 0.0f), &sine, &cosine);
     return sine;
 }
 
 MMUL_INLINE float mmul_cosf(float x) {
     float sine, cosine;
-    mmul_turnf((double)(fabsf(x) < 0x1p27f ? x : 0.0f), &sine, &cosine);
+    mmul_sincosf((double)(fabsf(x) < 0x1p27f ? x : 0.0f), &sine, &cosine);
     return cosine;
 }
 
@@ -377,14 +377,14 @@ MMUL_INLINE int32_t mmul_has_farf(const float *x, int64_t n) {
 }
 
 // Computes sine and cosine of all pairs at a position.
-MMUL_INLINE void mmul_turn_pairsf(double position, const double *restrict frequencies,
-                                  int64_t pairs, float *restrict sines, float *restrict cosines) {
+MMUL_INLINE void mmul_sincos_pairsf(double position, const double *restrict frequencies,
+                                    int64_t pairs, float *restrict sines, float *restrict cosines) {
     for (int64_t p = 0; p < pairs; p++)
-        mmul_turnf(position * frequencies[p], &sines[p], &cosines[p]);
+        mmul_sincosf(position * frequencies[p], &sines[p], &cosines[p]);
 }
 
 // Returns nonzero if a sum of n squares in float is accurate: none underflowed or overflowed.
-MMUL_INLINE int mmul_is_soundf(double squares, int64_t n) {
+MMUL_INLINE int mmul_is_accurate_sumf(double squares, int64_t n) {
     return squares < 1e36 && squares > 1e-28 * (double)n;
 }
 

@@ -120,7 +120,7 @@ MMUL_INLINE double add_squares(const mmul_real *x, int64_t n, const mmul_real *u
             sum += x[l] * x[l];
         all += (double)sum;
     }
-    return REAL(is_sound)(all, n) ? all : add_squares_slowly(x, n);
+    return REAL(is_accurate_sum)(all, n) ? all : add_squares_slowly(x, n);
 }
 
 // x times factor (times w). The factor may exceed float's range if the elements are very small or
@@ -215,7 +215,7 @@ MMUL_INLINE struct moments find_moments(const mmul_real *x, int64_t n, const mmu
         all.squares += block.squares + off * off * all.count * block.count / count;
         all.count = count;
     }
-    return REAL(is_sound)(all.squares, n) ? all : moments_slowly(x, n);
+    return REAL(is_accurate_sum)(all.squares, n) ? all : moments_slowly(x, n);
 }
 
 // (x - mean) times factor (times w, plus b).
@@ -273,7 +273,7 @@ static void one_hot(mmul_real at, int64_t n, mmul_real *out) {
 MMUL_CLONES static void compute_angles(const struct mmul_cpu_rows *rows, int64_t position,
                                        mmul_real *restrict turns) {
     const int64_t pairs = rows->cols / 2;
-    REAL(turn_pairs)((double)position, rows->frequencies, pairs, turns, turns + pairs);
+    REAL(sincos_pairs)((double)position, rows->frequencies, pairs, turns, turns + pairs);
 }
 
 // `base` is for a position that is a multiple of TURNS, `more` for the row's distance from it: the
