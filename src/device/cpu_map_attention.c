@@ -31,15 +31,15 @@ struct attention {
     mmul_real *out;
     bool has_mask, is_sums; // attention_sums: values per row, for gradients
     // k and v of all matrices, packed to col_step 1; NULL: they have it already.
-    mmul_real *keys_room, *values_room;
-    mmul_real *room;     // per part: a tile of scores, one of q, a row of the mask
-    int64_t room_floats; // per part
+    mmul_real *packed_keys, *packed_values;
+    mmul_real *scratch;     // per part: a tile of scores, one of q, a row of the mask
+    int64_t scratch_length; // per part
 };
 
 struct tile {
     int64_t row, rows, key, keys;
     mmul_real *scores; // ld TILE_KEYS
-    mmul_real *mask;   // room for a row
+    mmul_real *mask;   // scratch memory for a row
     mmul_real *most;   // largest score per row; TILE_ROWS
     double *sums;
 };
@@ -102,10 +102,10 @@ MMUL_CLONES static void scale_row(mmul_real *row, int64_t n, mmul_real factor) {
         row[j] *= factor;
 }
 
-void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *room, mmul_real *scores) {
+void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch, mmul_real *scores) {
     if (mask.col_step != 1) {
-        mmul_cpu_pack(mask, 1, n, room, n);
-        mask.at = room;
+        mmul_cpu_pack(mask, 1, n, scratch, n);
+        mask.at = scratch;
     }
     add_mask(scores, mask.at, n);
 }
@@ -235,10 +235,10 @@ static struct attention matrix_attention(const struct attention *a, int64_t t) {
         one.gradient = mmul_cpu_operand(map, 3, t);
     if (a->has_mask)
         one.mask = mmul_cpu_operand(map, map->operand_count - 1, t);
-    if (a->keys_room != NULL)
-        one.k = (struct mmul_strided){a->keys_room + t * a->keys * a->depth, a->depth, 1};
-    if (a->values_room != NULL)
-        one.v = (struct mmul_strided){a->values_room + t * a->keys * map->cols, map->cols, 1};
+    if (a->packed_keys != NULL)
+        one.k = (struct mmul_strided){a->packed_keys + t * a->keys * a->depth, a->depth, 1};
+    if (a->packed_values != NULL)
+        one.v = (struct mmul_strided){a->packed_values + t * a->keys * map->cols, map->cols, 1};
     one.out = mmul_cpu_result(map, t);
     return one;
 }
@@ -249,9 +249,9 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
     const int64_t tiles = (a->map->rows + a->tile_rows - 1) / a->tile_rows;
     mmul_real most[TILE_ROWS];
     double sums[TILE_ROWS];
-    mmul_real *room = a->room + part * a->room_floats;
+    mmul_real *scratch = a->scratch + part * a->scratch_length;
     struct tile t = {
-        .scores = room, .mask = room + TILE_ROWS * TILE_KEYS, .most = most, .sums = sums};
+        .scores = scratch, .mask = scratch + TILE_ROWS * TILE_KEYS, .most = most, .sums = sums};
     for (int64_t unit = begin; unit < end; unit++) {
         t.row = (tiles - 1 - unit) * a->tile_rows;
         t.rows = mmul_smaller(a->tile_rows, a->map->rows - t.row);
@@ -267,15 +267,16 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
 
 // ---------------------------------------------------------------------------------------- whole
 
-enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **room,
+enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **packed,
                                      struct mmul_error *err) {
     const int64_t rows = map->operands[operand].rows, cols = map->operands[operand].cols;
     if (map->operands[operand].col_step == 1)
         return MMUL_OK;
     enum mmul_status status =
-        MMUL_ALLOCATE_RAW(*room, map->matrices * rows * cols, "attention", err);
+        MMUL_ALLOCATE_RAW(*packed, map->matrices * rows * cols, "attention", err);
     for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++)
-        mmul_cpu_pack(mmul_cpu_operand(map, operand, t), rows, cols, *room + t * rows * cols, cols);
+        mmul_cpu_pack(mmul_cpu_operand(map, operand, t), rows, cols, *packed + t * rows * cols,
+                      cols);
     return status;
 }
 
@@ -286,13 +287,13 @@ static enum mmul_status run_tiles(void *self, struct attention *a, struct mmul_e
     enum mmul_status status = mmul_cpu_begin_products(self, &parts, err);
     a->tile_rows =
         mmul_larger(TILE_ROWS_LEAST, mmul_smaller(TILE_ROWS, map->matrices * map->rows / parts));
-    a->room_floats = (TILE_ROWS + 1) * TILE_KEYS + TILE_ROWS * a->depth;
+    a->scratch_length = (TILE_ROWS + 1) * TILE_KEYS + TILE_ROWS * a->depth;
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_RAW(a->room, parts * a->room_floats, "scores", err);
+        status = MMUL_ALLOCATE_RAW(a->scratch, parts * a->scratch_length, "scores", err);
     if (status == MMUL_OK)
         mmul_cpu_share(map, parts, (map->rows + a->tile_rows - 1) / a->tile_rows, attend_tiles, a);
     mmul_cpu_end_products(self);
-    mmul_free(a->room);
+    mmul_free(a->scratch);
     return status;
 }
 
@@ -303,12 +304,12 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                           .depth = map->operands[0].cols,
                           .has_mask = map->operand_count > mmul_operation_row(map->kind)->least,
                           .is_sums = map->kind == MMUL_ATTENTION_SUMS};
-    enum mmul_status status = mmul_cpu_straighten(map, 1, &a.keys_room, err);
+    enum mmul_status status = mmul_cpu_straighten(map, 1, &a.packed_keys, err);
     if (status == MMUL_OK && !a.is_sums)
-        status = mmul_cpu_straighten(map, 2, &a.values_room, err);
+        status = mmul_cpu_straighten(map, 2, &a.packed_values, err);
     if (status == MMUL_OK)
         status = run_tiles(self, &a, err);
-    mmul_free(a.keys_room);
-    mmul_free(a.values_room);
+    mmul_free(a.packed_keys);
+    mmul_free(a.packed_values);
     return status;
 }

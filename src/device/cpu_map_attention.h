@@ -33,10 +33,10 @@ struct mmul_cpu_product {
 };
 void mmul_cpu_multiply_tile(const struct mmul_cpu_product *p);
 
-// Adds the first n elements of a mask row to a row of scores. room: n elements.
-void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *room, mmul_real *scores);
+// Adds the first n elements of a mask row to a row of scores. scratch: n elements.
+void mmul_cpu_mask_row(struct mmul_strided mask, int64_t n, mmul_real *scratch, mmul_real *scores);
 
-// Packs all matrices of an operand to col_step 1, in `room`, which the caller frees. Leaves room
-// NULL if the operand has that step already.
-enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **room,
+// Packs all matrices of an operand to col_step 1, in `packed`, which the caller frees. Leaves
+// packed NULL if the operand has that step already.
+enum mmul_status mmul_cpu_straighten(const struct mmul_map *map, int operand, mmul_real **packed,
                                      struct mmul_error *err);

@@ -29,10 +29,10 @@ struct backward {
     int64_t tile_rows, others;
     // Operands of a matrix; from SUMS on, as rows of the result by others.
     struct mmul_strided operands[MMUL_OPERANDS];
-    mmul_real *rooms[STRAIGHT]; // packed operands of all matrices; NULL: col_step is 1
+    mmul_real *packed[STRAIGHT]; // packed operands of all matrices; NULL: col_step is 1
     mmul_real *out;
-    mmul_real *room;     // per part: two tiles, and rows of the others
-    int64_t room_floats; // per part
+    mmul_real *scratch;     // per part: two tiles, and rows of the others
+    int64_t scratch_length; // per part
 };
 
 // Rows of the result by others. If the others are queries, their sums are packed.
@@ -185,8 +185,8 @@ static struct backward matrix_backward(const struct backward *all, int64_t t) {
         b.operands[i] = mmul_cpu_operand(map, i, t);
     for (int i = 0; i < STRAIGHT; i++) {
         const int64_t rows = map->operands[i].rows, cols = map->operands[i].cols;
-        if (b.rooms[i] != NULL)
-            b.operands[i] = (struct mmul_strided){b.rooms[i] + t * rows * cols, cols, 1};
+        if (b.packed[i] != NULL)
+            b.operands[i] = (struct mmul_strided){b.packed[i] + t * rows * cols, cols, 1};
     }
     if (b.by_key && map->operand_count > MASK)
         b.operands[MASK] = (struct mmul_strided){b.operands[MASK].at, b.operands[MASK].col_step,
@@ -197,9 +197,9 @@ static struct backward matrix_backward(const struct backward *all, int64_t t) {
 
 static void process_tiles(void *context, int part, int64_t matrix, int64_t begin, int64_t end) {
     const struct backward one = matrix_backward(context, matrix), *b = &one;
-    mmul_real *room = b->room + part * b->room_floats, *rows = room + 2 * TILE;
-    struct tile t = {.scores = room,
-                     .slopes = room + TILE,
+    mmul_real *scratch = b->scratch + part * b->scratch_length, *rows = scratch + 2 * TILE;
+    struct tile t = {.scores = scratch,
+                     .slopes = scratch + TILE,
                      .logs = rows,
                      .along = rows + TILE_OTHERS,
                      .mask = rows + 2 * TILE_OTHERS};
@@ -218,13 +218,13 @@ static enum mmul_status run_tiles(void *self, struct backward *b, struct mmul_er
     enum mmul_status status = mmul_cpu_begin_products(self, &parts, err);
     b->tile_rows = mmul_larger(MMUL_CPU_TILE_ROWS_LEAST,
                                mmul_smaller(TILE_ROWS, map->matrices * map->rows / parts));
-    b->room_floats = 2 * TILE + 3 * TILE_OTHERS;
+    b->scratch_length = 2 * TILE + 3 * TILE_OTHERS;
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_RAW(b->room, parts * b->room_floats, "scores", err);
+        status = MMUL_ALLOCATE_RAW(b->scratch, parts * b->scratch_length, "scores", err);
     if (status == MMUL_OK)
         mmul_cpu_share(map, parts, mmul_divide_up(map->rows, b->tile_rows), process_tiles, b);
     mmul_cpu_end_products(self);
-    mmul_free(b->room);
+    mmul_free(b->scratch);
     return status;
 }
 
@@ -235,10 +235,10 @@ enum mmul_status mmul_cpu_map_attention_backward(void *self, const struct mmul_m
         .map = map, .by_key = by_key, .others = map->operands[by_key ? Q : K].rows};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < STRAIGHT; i++)
-        status = mmul_cpu_straighten(map, i, &b.rooms[i], err);
+        status = mmul_cpu_straighten(map, i, &b.packed[i], err);
     if (status == MMUL_OK)
         status = run_tiles(self, &b, err);
     for (int i = 0; i < STRAIGHT; i++)
-        mmul_free(b.rooms[i]);
+        mmul_free(b.packed[i]);
     return status;
 }

@@ -56,33 +56,33 @@ enum { STEP = 64 };
     }
 
 // Functions of the C library or similar ones: computed in whole vectors (cpu_map_real.h).
-#define FUNCTION(NAME, VALUE)                                             \
-    KERNEL(NAME) {                                                        \
-        const int64_t whole = mmul_cpu_whole(n);                          \
-        (void)ys;                                                         \
-        (void)zs;                                                         \
-        int64_t begin = 0;                                                \
-        for (; begin + STEP <= whole; begin += STEP) {                    \
-            mmul_cpu_ask(xs + begin, STEP);                               \
-            for (int64_t j = begin; j < begin + STEP; j++) {              \
-                const mmul_real x = xs[j];                                \
-                out[j] = (VALUE);                                         \
-            }                                                             \
-        }                                                                 \
-        for (int64_t j = begin; j < whole; j++) {                         \
-            const mmul_real x = xs[j];                                    \
-            out[j] = (VALUE);                                             \
-        }                                                                 \
-        if (whole < n) {                                                  \
-            mmul_real room[MMUL_CPU_VECTOR] = {0};                        \
-            memcpy(room, xs + whole, (size_t)(n - whole) * sizeof *xs);   \
-            MMUL_CPU_AS_VECTOR                                            \
-            for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++) {               \
-                const mmul_real x = room[j];                              \
-                room[j] = (VALUE);                                        \
-            }                                                             \
-            memcpy(out + whole, room, (size_t)(n - whole) * sizeof *out); \
-        }                                                                 \
+#define FUNCTION(NAME, VALUE)                                               \
+    KERNEL(NAME) {                                                          \
+        const int64_t whole = mmul_cpu_whole(n);                            \
+        (void)ys;                                                           \
+        (void)zs;                                                           \
+        int64_t begin = 0;                                                  \
+        for (; begin + STEP <= whole; begin += STEP) {                      \
+            mmul_cpu_ask(xs + begin, STEP);                                 \
+            for (int64_t j = begin; j < begin + STEP; j++) {                \
+                const mmul_real x = xs[j];                                  \
+                out[j] = (VALUE);                                           \
+            }                                                               \
+        }                                                                   \
+        for (int64_t j = begin; j < whole; j++) {                           \
+            const mmul_real x = xs[j];                                      \
+            out[j] = (VALUE);                                               \
+        }                                                                   \
+        if (whole < n) {                                                    \
+            mmul_real buffer[MMUL_CPU_VECTOR] = {0};                        \
+            memcpy(buffer, xs + whole, (size_t)(n - whole) * sizeof *xs);   \
+            MMUL_CPU_AS_VECTOR                                              \
+            for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++) {                 \
+                const mmul_real x = buffer[j];                              \
+                buffer[j] = (VALUE);                                        \
+            }                                                               \
+            memcpy(out + whole, buffer, (size_t)(n - whole) * sizeof *out); \
+        }                                                                   \
     }
 
 ONE(negate, -x)
@@ -120,21 +120,21 @@ PERIODIC(sine, sin, sin)
 PERIODIC(cosine, cos, cos)
 
 // The derivatives of x's functions, times the gradient of their result.
-#define SLOPE(NAME)                                                     \
-    KERNEL(NAME) {                                                      \
-        const int64_t whole = mmul_cpu_whole(n);                        \
-        (void)zs;                                                       \
-        for (int64_t j = 0; j < whole; j++)                             \
-            out[j] = REAL(NAME)(xs[j]) * ys[j];                         \
-        if (whole < n) {                                                \
-            mmul_real room[MMUL_CPU_VECTOR] = {0};                      \
-            memcpy(room, xs + whole, (size_t)(n - whole) * sizeof *xs); \
-            MMUL_CPU_AS_VECTOR                                          \
-            for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)               \
-                room[j] = REAL(NAME)(room[j]);                          \
-            for (int64_t j = whole; j < n; j++)                         \
-                out[j] = room[j - whole] * ys[j];                       \
-        }                                                               \
+#define SLOPE(NAME)                                                       \
+    KERNEL(NAME) {                                                        \
+        const int64_t whole = mmul_cpu_whole(n);                          \
+        (void)zs;                                                         \
+        for (int64_t j = 0; j < whole; j++)                               \
+            out[j] = REAL(NAME)(xs[j]) * ys[j];                           \
+        if (whole < n) {                                                  \
+            mmul_real buffer[MMUL_CPU_VECTOR] = {0};                      \
+            memcpy(buffer, xs + whole, (size_t)(n - whole) * sizeof *xs); \
+            MMUL_CPU_AS_VECTOR                                            \
+            for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)                 \
+                buffer[j] = REAL(NAME)(buffer[j]);                        \
+            for (int64_t j = whole; j < n; j++)                           \
+                out[j] = buffer[j - whole] * ys[j];                       \
+        }                                                                 \
     }
 SLOPE(silu_slope)
 SLOPE(gelu_slope)
@@ -328,7 +328,7 @@ static mmul_cpu_kernel *const kernels[MMUL_OPERATION_KINDS] = {
 // ----------------------------------------------------------------------------------------- tiles
 
 struct job {
-    mmul_cpu_kernel *run;
+    mmul_cpu_kernel *kernel;
     struct mmul_strided operands[MMUL_CPU_OPERANDS];
     int operand_count;
     int64_t rows, cols, ld;
@@ -379,7 +379,7 @@ static void flatten(struct job *job) {
 // Returns the job for the t-th matrix.
 static struct job matrix_job(const struct mmul_map *map, int64_t t) {
     bool is_square;
-    struct job job = {.run = mmul_cpu_kernel_of(map, &is_square),
+    struct job job = {.kernel = mmul_cpu_kernel_of(map, &is_square),
                       .operand_count = map->operand_count,
                       .rows = map->rows,
                       .cols = map->cols,
@@ -395,52 +395,52 @@ static struct job matrix_job(const struct mmul_map *map, int64_t t) {
     for (int i = 0; i < job.operand_count; i++)
         if (job.operands[i].col_step > 1 && job.rows > 1) {
             job.tile_rows = TILE;
-            job.tile_cols = job.run == copy ? COPY_COLS : TILE_COLS; // a copy needs no room
+            job.tile_cols = job.kernel == copy ? COPY_COLS : TILE_COLS; // a copy needs no buffer
         }
     job.tiles_along = (job.cols + job.tile_cols - 1) / job.tile_cols;
     return job;
 }
 
-// Returns the rows of a tile of operand x: in place, or packed in `room`. Constants are in `room`
-// already.
+// Returns the rows of a tile of operand x: in place, or packed in `buffer`. Constants are in
+// `buffer` already.
 static struct mmul_strided locate_rows(struct mmul_strided x, int64_t rows, int64_t cols,
-                                       mmul_real *room) {
+                                       mmul_real *buffer) {
     if (x.col_step == 1)
         return x;
     const bool is_one = x.row_step == 0;
     if (!mmul_cpu_is_constant(x))
-        mmul_cpu_pack(x, is_one ? 1 : rows, cols, room, cols);
-    return (struct mmul_strided){room, is_one ? 0 : cols, 1};
+        mmul_cpu_pack(x, is_one ? 1 : rows, cols, buffer, cols);
+    return (struct mmul_strided){buffer, is_one ? 0 : cols, 1};
 }
 
 static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols,
-                      mmul_real *const rooms[MMUL_CPU_OPERANDS]) {
+                      mmul_real *const buffers[MMUL_CPU_OPERANDS]) {
     struct mmul_strided x[MMUL_CPU_OPERANDS] = {{0}};
     mmul_real *out = job->out + i * job->ld + j;
     // copies directly, without a tile in between
-    if (job->run == copy && job->operands[0].col_step != 1) {
+    if (job->kernel == copy && job->operands[0].col_step != 1) {
         mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols, out, job->ld);
         return;
     }
     for (int p = 0; p < job->operand_count; p++)
-        x[p] = locate_rows(mmul_cpu_part(job->operands[p], i, j), rows, cols, rooms[p]);
+        x[p] = locate_rows(mmul_cpu_part(job->operands[p], i, j), rows, cols, buffers[p]);
     for (int64_t r = 0; r < rows; r++)
-        job->run(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
-                 x[2].at + r * x[2].row_step, out + r * job->ld);
+        job->kernel(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
+                    x[2].at + r * x[2].row_step, out + r * job->ld);
 }
 
-// Constants stay in their room from the first tile to the last.
-static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
-                          mmul_real *const rooms[MMUL_CPU_OPERANDS]) {
+// Constants stay in their buffer from the first tile to the last.
+static void make_tiles_in(const struct job *job, int64_t begin, int64_t end,
+                          mmul_real *const buffers[MMUL_CPU_OPERANDS]) {
     for (int p = 0; p < job->operand_count; p++)
         if (mmul_cpu_is_constant(job->operands[p]))
-            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), rooms[p],
+            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), buffers[p],
                           0);
     for (int64_t tile = begin; tile < end; tile++) {
         const int64_t i = tile / job->tiles_along * job->tile_rows;
         const int64_t j = tile % job->tiles_along * job->tile_cols;
         make_tile(job, i, j, mmul_smaller(job->tile_rows, job->rows - i),
-                  mmul_smaller(job->tile_cols, job->cols - j), rooms);
+                  mmul_smaller(job->tile_cols, job->cols - j), buffers);
     }
 }
 
@@ -448,15 +448,15 @@ static void make_in_rooms(const struct job *job, int64_t begin, int64_t end,
 // pages of make_packed takes as long as a small block.
 static __attribute__((noinline)) void make_packed(const struct job *job, int64_t begin,
                                                   int64_t end) {
-    mmul_real room[MMUL_CPU_OPERANDS][TILE_ELEMENTS];
-    mmul_real *const rooms[MMUL_CPU_OPERANDS] = {room[0], room[1], room[2]};
-    make_in_rooms(job, begin, end, rooms);
+    mmul_real buffer[MMUL_CPU_OPERANDS][TILE_ELEMENTS];
+    mmul_real *const buffers[MMUL_CPU_OPERANDS] = {buffer[0], buffer[1], buffer[2]};
+    make_tiles_in(job, begin, end, buffers);
 }
 
 static __attribute__((noinline)) void make_rows(const struct job *job, int64_t begin, int64_t end) {
-    mmul_real room[MMUL_CPU_OPERANDS][ROW];
-    mmul_real *const rooms[MMUL_CPU_OPERANDS] = {room[0], room[1], room[2]};
-    make_in_rooms(job, begin, end, rooms);
+    mmul_real buffer[MMUL_CPU_OPERANDS][ROW];
+    mmul_real *const buffers[MMUL_CPU_OPERANDS] = {buffer[0], buffer[1], buffer[2]};
+    make_tiles_in(job, begin, end, buffers);
 }
 
 // A map, and the job for its first matrix.

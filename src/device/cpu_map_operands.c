@@ -58,9 +58,9 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
 // and still fits a second-level cache of at least 256 KiB. The hardware does not predict the next
 // column, so the code prefetches as far ahead as elsewhere.
 enum {
-    BLOCK_ROWS = 128,                      // rows of a block
-    BLOCK_COLS = 1024 / sizeof(mmul_real), // columns of a block
-    ROOM_LD = BLOCK_COLS + MMUL_CPU_LINE,  // a power of two would map all rows to few cache sets
+    BLOCK_ROWS = 128,                       // rows of a block
+    BLOCK_COLS = 1024 / sizeof(mmul_real),  // columns of a block
+    BUFFER_LD = BLOCK_COLS + MMUL_CPU_LINE, // a power of two would map all rows to few cache sets
     PREFETCH_COLS = MMUL_CPU_AHEAD / BLOCK_ROWS // columns
 };
 
@@ -81,11 +81,11 @@ static void transpose_block(struct mmul_strided from, int64_t rows, int64_t cols
     pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
 }
 
-// Packs block by block through a contiguous room and copies each row from there at once: rows of
+// Packs block by block through a contiguous buffer and copies each row from there at once: rows of
 // `to` would evict each other from the cache between two columns.
 static void pack_transposed(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
                             int64_t ld) {
-    mmul_real room[BLOCK_ROWS * ROOM_LD];
+    mmul_real buffer[BLOCK_ROWS * BUFFER_LD];
     for (int64_t i = 0; i < rows; i += BLOCK_ROWS)
         for (int64_t j = 0; j < cols; j += BLOCK_COLS) {
             const int64_t down = mmul_smaller(BLOCK_ROWS, rows - i),
@@ -95,9 +95,9 @@ static void pack_transposed(struct mmul_strided from, int64_t rows, int64_t cols
                                 ld);
                 continue;
             }
-            transpose_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ROOM_LD);
+            transpose_block(mmul_cpu_part(from, i, j), down, along, cols - j, buffer, BUFFER_LD);
             for (int64_t r = 0; r < down; r++)
-                memcpy(to + (i + r) * ld + j, room + r * ROOM_LD, (size_t)along * sizeof *to);
+                memcpy(to + (i + r) * ld + j, buffer + r * BUFFER_LD, (size_t)along * sizeof *to);
         }
 }
 

@@ -14,10 +14,10 @@
 #define REAL(name) mmul_##name##f
 #endif
 
-// Elements that functions compute together; a shorter rest is copied to a room of this size. A
+// Elements that functions compute together; a shorter rest is copied to a buffer of this size. A
 // library's vector function differs in bits from its scalar function, and an element's result must
 // not depend on its position in a row. (No loop here has longer vectors. The pragma keeps the loop
-// over a room from being unrolled into scalar calls.)
+// over a buffer from being unrolled into scalar calls.)
 enum { MMUL_CPU_VECTOR = 16 };
 #define MMUL_CPU_AS_VECTOR _Pragma("GCC unroll 1")
 
@@ -31,11 +31,11 @@ MMUL_INLINE void mmul_cpu_raise(const mmul_real *x, int64_t n, mmul_real shift, 
     for (int64_t j = 0; j < whole; j++)
         out[j] = REAL(exp)(x[j] - shift);
     if (left > 0) {
-        mmul_real room[MMUL_CPU_VECTOR] = {0};
-        memcpy(room, x + whole, (size_t)left * sizeof *x);
+        mmul_real buffer[MMUL_CPU_VECTOR] = {0};
+        memcpy(buffer, x + whole, (size_t)left * sizeof *x);
         MMUL_CPU_AS_VECTOR
         for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)
-            room[j] = REAL(exp)(room[j] - shift);
-        memcpy(out + whole, room, (size_t)left * sizeof *out);
+            buffer[j] = REAL(exp)(buffer[j] - shift);
+        memcpy(out + whole, buffer, (size_t)left * sizeof *out);
     }
 }

@@ -153,11 +153,11 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
         return;
     }
     for (int64_t l = 0; l < end - begin; l++) {
-        mmul_real room[PIECE];
+        mmul_real buffer[PIECE];
         const mmul_real *line = x + l * s->line_step;
         if (s->step != 1) {
-            mmul_cpu_pack((struct mmul_strided){line, 0, s->step}, 1, length, room, length);
-            line = room;
+            mmul_cpu_pack((struct mmul_strided){line, 0, s->step}, 1, length, buffer, length);
+            line = buffer;
         }
         found[l] = reduce_line(kind, line, length);
     }
@@ -181,8 +181,8 @@ static void reduce_pieces(void *context, int part, int64_t t, int64_t begin, int
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit / s->pieces * LINES, piece = unit % s->pieces;
         const int64_t last = mmul_smaller(s->lines, first + LINES);
-        double room[LINES];
-        double *found = s->found != NULL ? s->found + piece * s->lines + first : room;
+        double buffer[LINES];
+        double *found = s->found != NULL ? s->found + piece * s->lines + first : buffer;
         reduce_piece(s, first, last, piece, found);
         if (s->found == NULL)
             write_lines(s, mmul_cpu_result(s->map, t), first, last, found);

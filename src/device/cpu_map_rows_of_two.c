@@ -14,8 +14,8 @@ struct rows {
     const struct mmul_map *map;
     int64_t cols;            // columns of the first operand
     const mmul_real *vector; // NULL: there is none
-    mmul_real *vector_room;
-    mmul_real *room; // by_row rows per part
+    mmul_real *packed_vector;
+    mmul_real *packed_rows; // by_row rows per part
 };
 
 // Input and output of a kernel for one row.
@@ -181,15 +181,15 @@ static void make_row(enum mmul_operation_kind kind, const struct row *r) {
     }
 }
 
-// Returns row i of an operand: in place, or packed in the room if strided.
+// Returns row i of an operand: in place, or packed in `packed_rows` if strided.
 static const mmul_real *locate_row(const struct rows *rows, int operand, int64_t t, int64_t i,
-                                   mmul_real *room) {
+                                   mmul_real *packed_rows) {
     const struct mmul_strided x = mmul_cpu_part(mmul_cpu_operand(rows->map, operand, t), i, 0);
     const int64_t cols = rows->map->operands[operand].cols;
     if (x.col_step == 1 || cols == 1)
         return x.at;
-    mmul_cpu_pack(x, 1, cols, room, cols);
-    return room;
+    mmul_cpu_pack(x, 1, cols, packed_rows, cols);
+    return packed_rows;
 }
 
 static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t end) {
@@ -200,7 +200,7 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     for (int64_t i = begin; i < end; i++) {
         const mmul_real *of[MMUL_OPERANDS] = {NULL};
         for (int o = 0; o < by_row; o++)
-            of[o] = locate_row(rows, o, t, i, rows->room + (part * by_row + o) * rows->cols);
+            of[o] = locate_row(rows, o, t, i, rows->packed_rows + (part * by_row + o) * rows->cols);
         const struct row row = {.x = of[0],
                                 .y = of[1],
                                 .z = of[2],
@@ -219,16 +219,16 @@ enum mmul_status mmul_cpu_rows_of_two(const struct mmul_map *map, struct mmul_er
     const int parts = mmul_cpu_parts(map, map->rows, cost);
     const bool has_vector = map->operand_count > row->by_row;
     enum mmul_status status = MMUL_ALLOCATE_ALL(
-        "rows", err, MMUL_WANT(rows.room, (int64_t)parts * row->by_row * rows.cols),
-        MMUL_WANT(rows.vector_room, rows.cols));
+        "rows", err, MMUL_WANT(rows.packed_rows, (int64_t)parts * row->by_row * rows.cols),
+        MMUL_WANT(rows.packed_vector, rows.cols));
     if (status == MMUL_OK && has_vector) {
-        mmul_cpu_pack(mmul_cpu_operand(map, row->by_row, 0), 1, rows.cols, rows.vector_room,
+        mmul_cpu_pack(mmul_cpu_operand(map, row->by_row, 0), 1, rows.cols, rows.packed_vector,
                       rows.cols);
-        rows.vector = rows.vector_room;
+        rows.vector = rows.packed_vector;
     }
     if (status == MMUL_OK)
         mmul_cpu_share(map, parts, map->rows, make_rows, &rows);
-    mmul_free(rows.room);
-    mmul_free(rows.vector_room);
+    mmul_free(rows.packed_rows);
+    mmul_free(rows.packed_vector);
     return status;
 }

@@ -10,33 +10,33 @@
 
 #include "base/integer.h"
 
-// A piece of a row passes through all operations while it is in the first-level cache. Rooms as
+// A piece of a row passes through all operations while it is in the first-level cache. Buffers as
 // long as a piece hold constants, values shared along a row, and values that only later operations
-// of the group read. About ten rooms, and as much of each operand in memory, prefetched, must fit
+// of the group read. About ten buffers, and as much of each operand in memory, prefetched, must fit
 // 32 KiB.
-enum { PIECE = 1024 / sizeof(mmul_real), ROOMS = 24 };
+enum { PIECE = 1024 / sizeof(mmul_real), BUFFERS = 24 };
 
 struct link_operand {
-    const mmul_real *at; // element (0, 0); NULL: the room holds the value already
+    const mmul_real *at; // element (0, 0); NULL: the buffer holds the value already
     int64_t row_step;
-    const mmul_real *room; // NULL: in memory
+    const mmul_real *buffer; // NULL: in memory
 };
 
 struct link {
-    mmul_cpu_kernel *run;
+    mmul_cpu_kernel *kernel;
     struct link_operand operands[MMUL_CPU_OPERANDS];
     int operand_count;
     mmul_real *out; // element (0, 0)
     int64_t ld;
-    mmul_real *room; // replaces `out`
-    bool goes_past;  // written from its room, bypassing the caches
+    mmul_real *buffer;   // replaces `out`
+    bool bypasses_cache; // written from its buffer, bypassing the caches
 };
 
-// Content of a room: the number at `of`, the result of an operation that would be at `of`, or a
+// Content of a buffer: the number at `of`, the result of an operation that would be at `of`, or a
 // value that is not shared.
 enum content { NUMBER, PASSED, ALONG_ROW };
 
-struct room {
+struct buffer {
     const mmul_real *of;
     enum content content;
 };
@@ -51,9 +51,9 @@ struct chain {
     struct link links[MMUL_MAPS_TOGETHER];
     struct stream streams[MMUL_MAPS_TOGETHER * (MMUL_CPU_OPERANDS + 1)];
     int stream_count;
-    struct room rooms[ROOMS];
+    struct buffer buffers[BUFFERS];
     mmul_real (*memory)[PIECE];
-    int count, room_count;
+    int count, buffer_count;
     int64_t rows, cols;
 };
 
@@ -83,20 +83,20 @@ static void fence_streaming(void) {
 #endif
 }
 
-static mmul_real *add_room(struct chain *chain, const mmul_real *of, enum content content) {
-    if (chain->room_count == ROOMS)
+static mmul_real *add_buffer(struct chain *chain, const mmul_real *of, enum content content) {
+    if (chain->buffer_count == BUFFERS)
         return NULL;
-    chain->rooms[chain->room_count] = (struct room){of, content};
-    return chain->memory[chain->room_count++];
+    chain->buffers[chain->buffer_count] = (struct buffer){of, content};
+    return chain->memory[chain->buffer_count++];
 }
 
-// Returns the latest room with this content; NULL: none.
-static const mmul_real *find_room(const struct chain *chain, struct mmul_strided x) {
-    for (int r = chain->room_count - 1; r >= 0; r--) {
-        const struct room *room = &chain->rooms[r];
+// Returns the latest buffer with this content; NULL: none.
+static const mmul_real *find_buffer(const struct chain *chain, struct mmul_strided x) {
+    for (int r = chain->buffer_count - 1; r >= 0; r--) {
+        const struct buffer *buffer = &chain->buffers[r];
         if (mmul_cpu_is_constant(x)
-                ? room->content == NUMBER && memcmp(room->of, x.at, sizeof *x.at) == 0
-                : room->content == PASSED && x.col_step == 1 && room->of == x.at)
+                ? buffer->content == NUMBER && memcmp(buffer->of, x.at, sizeof *x.at) == 0
+                : buffer->content == PASSED && x.col_step == 1 && buffer->of == x.at)
             return chain->memory[r];
     }
     return NULL;
@@ -104,14 +104,14 @@ static const mmul_real *find_room(const struct chain *chain, struct mmul_strided
 
 // Returns false if the operand needs another algorithm.
 static bool add_operand(struct chain *chain, struct link_operand *operand, struct mmul_strided x) {
-    *operand = (struct link_operand){.room = find_room(chain, x)};
-    if (operand->room != NULL)
+    *operand = (struct link_operand){.buffer = find_buffer(chain, x)};
+    if (operand->buffer != NULL)
         return true;
     operand->at = x.at;
     operand->row_step = x.row_step;
     if (x.col_step == 0)
-        operand->room = add_room(chain, x.at, mmul_cpu_is_constant(x) ? NUMBER : ALONG_ROW);
-    return x.col_step == 1 || operand->room != NULL;
+        operand->buffer = add_buffer(chain, x.at, mmul_cpu_is_constant(x) ? NUMBER : ALONG_ROW);
+    return x.col_step == 1 || operand->buffer != NULL;
 }
 
 // Treats a column as a row. The step of a single element does not matter.
@@ -125,20 +125,19 @@ static struct mmul_strided find_operand(const struct mmul_map *map, int operand)
 static bool add_link(struct chain *chain, const struct mmul_map *map) {
     struct link *link = &chain->links[chain->count++];
     bool is_square;
-    *link = (struct link){.run = mmul_cpu_kernel_of(map, &is_square),
+    *link = (struct link){.kernel = mmul_cpu_kernel_of(map, &is_square),
                           .operand_count = map->operand_count,
                           .out = mmul_cpu_result(map, 0),
                           .ld = map->result.ld};
-    // An earlier operation may compute the exponent of a single power, but the kernel depends on
-    // it.
+    // The kernel of a single power depends on its exponent, which an earlier operation may compute.
     const bool is_one_power = map->kind == MMUL_POWER && map->rows == 1 && map->cols == 1;
-    bool is_possible = link->run != NULL && map->matrices == 1 && !is_one_power &&
+    bool is_possible = link->kernel != NULL && map->matrices == 1 && !is_one_power &&
                        (map->cols > 1 || map->rows == 1 || map->result.ld == 1);
     for (int i = 0; is_possible && i < map->operand_count; i++)
         is_possible = add_operand(chain, &link->operands[i], find_operand(map, is_square ? 0 : i));
     if (is_possible && map->is_passing) {
-        link->room = add_room(chain, link->out, PASSED);
-        is_possible = link->room != NULL;
+        link->buffer = add_buffer(chain, link->out, PASSED);
+        is_possible = link->buffer != NULL;
     }
     return is_possible;
 }
@@ -148,10 +147,10 @@ static void join_rows(struct chain *chain) {
     bool is_flat = true;
     for (int i = 0; is_flat && i < chain->count; i++) {
         const struct link *link = &chain->links[i];
-        is_flat = link->room != NULL || link->ld == chain->cols;
+        is_flat = link->buffer != NULL || link->ld == chain->cols;
         for (int p = 0; p < link->operand_count; p++) {
             const struct link_operand *x = &link->operands[p];
-            is_flat &= x->at == NULL || x->row_step == (x->room != NULL ? 0 : chain->cols);
+            is_flat &= x->at == NULL || x->row_step == (x->buffer != NULL ? 0 : chain->cols);
         }
     }
     if (is_flat) {
@@ -172,9 +171,9 @@ static void find_streams(struct chain *chain) {
     for (int k = 0; k < chain->count; k++) {
         const struct link *link = &chain->links[k];
         for (int p = 0; p < link->operand_count; p++)
-            if (link->operands[p].room == NULL)
+            if (link->operands[p].buffer == NULL)
                 add_stream(chain, link->operands[p].at, link->operands[p].row_step);
-        if (link->room == NULL)
+        if (link->buffer == NULL)
             add_stream(chain, link->out, link->ld);
     }
 }
@@ -196,23 +195,24 @@ static void make_piece(const struct chain *chain, int64_t i, int64_t j, int64_t 
         const mmul_real *x[MMUL_CPU_OPERANDS] = {0};
         for (int p = 0; p < link->operand_count; p++) {
             const struct link_operand *o = &link->operands[p];
-            x[p] = o->room != NULL ? o->room : o->at + i * o->row_step + j;
+            x[p] = o->buffer != NULL ? o->buffer : o->at + i * o->row_step + j;
         }
-        link->run(n, x[0], x[1], x[2],
-                  link->room != NULL ? link->room : link->out + i * link->ld + j);
-        if (link->goes_past)
-            write_streaming(link->out + i * link->ld + j, link->room, n);
+        link->kernel(n, x[0], x[1], x[2],
+                     link->buffer != NULL ? link->buffer : link->out + i * link->ld + j);
+        if (link->bypasses_cache)
+            write_streaming(link->out + i * link->ld + j, link->buffer, n);
     }
 }
 
-// Fills the rooms of values shared along row i.
-static void fill_rooms(struct chain *chain, int64_t i) {
+// Fills the buffers of values shared along row i.
+static void fill_buffers(struct chain *chain, int64_t i) {
     for (int k = 0; k < chain->count; k++)
         for (int p = 0; p < chain->links[k].operand_count; p++) {
             const struct link_operand *o = &chain->links[k].operands[p];
-            if (o->at != NULL && o->room != NULL && (i == 0 || o->row_step != 0))
+            if (o->at != NULL && o->buffer != NULL && (i == 0 || o->row_step != 0))
                 mmul_cpu_pack((struct mmul_strided){o->at + i * o->row_step, 0, 0}, 1,
-                              mmul_smaller(PIECE, chain->cols), (mmul_real *)(uintptr_t)o->room, 0);
+                              mmul_smaller(PIECE, chain->cols), (mmul_real *)(uintptr_t)o->buffer,
+                              0);
         }
 }
 
@@ -229,26 +229,26 @@ static bool exceeds_caches(const struct chain *chain, const struct mmul_map *map
 }
 
 // Lets operands of link l that equal the result of `link`, at the same position, read from its
-// room.
+// buffer.
 static void redirect_operands(struct chain *chain, const struct link *link, int l) {
     for (int p = 0; p < chain->links[l].operand_count; p++) {
         struct link_operand *x = &chain->links[l].operands[p];
         const bool is_same = x->at == link->out && (x->row_step == link->ld || chain->rows == 1);
-        if (x->room == NULL && is_same)
-            *x = (struct link_operand){.room = link->room};
+        if (x->buffer == NULL && is_same)
+            *x = (struct link_operand){.buffer = link->buffer};
     }
 }
 
-// Gives each written result a room, if one is left. Later operations read it there until it is
+// Gives each written result a buffer, if one is left. Later operations read it there until it is
 // overwritten.
 static void bypass_caches(struct chain *chain) {
     for (int k = 0; k < chain->count; k++) {
         struct link *link = &chain->links[k];
-        if (link->room != NULL)
+        if (link->buffer != NULL)
             continue;
-        link->room = add_room(chain, link->out, PASSED);
-        link->goes_past = link->room != NULL;
-        for (int l = k + 1; link->goes_past && l < chain->count; l++) {
+        link->buffer = add_buffer(chain, link->out, PASSED);
+        link->bypasses_cache = link->buffer != NULL;
+        for (int l = k + 1; link->bypasses_cache && l < chain->count; l++) {
             redirect_operands(chain, link, l);
             if (chain->links[l].out == link->out)
                 break;
@@ -257,7 +257,7 @@ static void bypass_caches(struct chain *chain) {
 }
 
 bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
-    mmul_real memory[ROOMS][PIECE];
+    mmul_real memory[BUFFERS][PIECE];
     const bool is_column = maps[0].cols == 1;
     struct chain chain = {.memory = memory,
                           .rows = is_column ? 1 : maps[0].rows,
@@ -267,18 +267,18 @@ bool mmul_cpu_map_elements_together(const struct mmul_map *maps, int count) {
             return false;
     join_rows(&chain);
     find_streams(&chain);
-    const bool goes_past = exceeds_caches(&chain, &maps[0]);
-    if (goes_past) {
+    const bool bypasses_cache = exceeds_caches(&chain, &maps[0]);
+    if (bypasses_cache) {
         bypass_caches(&chain);
         chain.stream_count = 0;
         find_streams(&chain); // streams still read, or written through the caches
     }
     for (int64_t i = 0; i < chain.rows; i++) {
-        fill_rooms(&chain, i);
+        fill_buffers(&chain, i);
         for (int64_t j = 0; j < chain.cols; j += PIECE)
             make_piece(&chain, i, j, mmul_smaller(PIECE, chain.cols - j));
     }
-    if (goes_past)
+    if (bypasses_cache)
         fence_streaming();
     return true;
 }

@@ -344,9 +344,9 @@ static bool is_in_order(const struct mmul_map *map, struct place x, struct place
 }
 
 // Merge sort: merges neighbouring runs, twice as long each time, alternating between `places` and
-// `room`. Returns the array that holds the result.
+// `scratch`. Returns the array that holds the result.
 static struct place *put_in_order(const struct mmul_map *map, struct place *places,
-                                  struct place *room, int64_t count) {
+                                  struct place *scratch, int64_t count) {
     for (int64_t half = 1; half < count; half *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * half) {
             const int64_t middle = mmul_smaller(begin + half, count),
@@ -354,30 +354,30 @@ static struct place *put_in_order(const struct mmul_map *map, struct place *plac
             for (int64_t at = begin, i = begin, j = middle; at < end; at++) {
                 const bool is_left =
                     j == end || (i < middle && is_in_order(map, places[i], places[j]));
-                room[at] = places[is_left ? i++ : j++];
+                scratch[at] = places[is_left ? i++ : j++];
             }
         }
-        struct place *const made = room;
-        room = places;
+        struct place *const made = scratch;
+        scratch = places;
         places = made;
     }
     return places;
 }
 
 static enum mmul_status make_sorted(const struct mmul_map *map, struct mmul_error *err) {
-    struct place *places = NULL, *room = NULL;
-    enum mmul_status status =
-        MMUL_ALLOCATE_ALL("a row", err, MMUL_WANT(places, map->cols), MMUL_WANT(room, map->cols));
+    struct place *places = NULL, *scratch = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_ALL("a row", err, MMUL_WANT(places, map->cols),
+                                                MMUL_WANT(scratch, map->cols));
     for (int64_t i = 0; status == MMUL_OK && i < map->rows; i++) {
         for (int64_t j = 0; j < map->cols; j++)
             places[j] = (struct place){element(map, 0, i, j), j};
-        const struct place *sorted = put_in_order(map, places, room, map->cols);
+        const struct place *sorted = put_in_order(map, places, scratch, map->cols);
         for (int64_t j = 0; j < map->cols; j++)
             set_element(map, i, j,
                         map->kind == MMUL_ARGSORT ? (double)sorted[j].column : sorted[j].x);
     }
     mmul_free(places);
-    mmul_free(room);
+    mmul_free(scratch);
     return status;
 }
 
