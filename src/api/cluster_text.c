@@ -13,14 +13,14 @@ static const char *type_name(enum mmul_device_type type) {
     return names[type];
 }
 
-// What a table shows for the cores of a rank.
+// Returns the text for a rank's cores in a table.
 static const char *cores_text(const struct mmul_rank_info *rank) {
     if (rank->cores[0] != '\0')
         return rank->cores;
     return rank->bound_by_user ? "user's" : "any";
 }
 
-// Names of devices are cut to this in tables that have to fit a terminal.
+// Columns to which device names are cut in tables that must fit a terminal.
 enum { NAME_COLUMNS = 36 };
 
 // Returns `text`.
@@ -30,8 +30,8 @@ static const char *name_text(const char *name, bool verbose, char text[static 12
     return text;
 }
 
-// A driver with its version; an OpenCL platform that has a long name is called as everybody calls it, or cut, where the
-// table has to fit a terminal. Returns `text`.
+// Formats a driver with its version. If the table must fit a terminal, an OpenCL platform with a
+// long name is abbreviated to its common name or cut. Returns `text`.
 static const char *driver_text(const struct mmul_device_info *d, bool verbose,
                                char text[static 160]) {
     enum { COLUMNS = 22 };
@@ -39,14 +39,14 @@ static const char *driver_text(const struct mmul_device_info *d, bool verbose,
     const int left = COLUMNS - 1 - (int)strlen(d->driver), least = 8;
     const int most = verbose ? 127 : left > least ? left : least;
     const bool is_named = strncmp(d->driver, d->platform, strlen(d->platform)) == 0;
-    if (is_named) // "OpenBLAS 0.3.21"; a platform without a name, too
+    if (is_named) // "OpenBLAS 0.3.21"; also a platform without a name
         snprintf(text, 160, "%s", d->driver);
     else
         snprintf(text, 160, "%.*s %s", most, is_pocl ? "PoCL" : d->platform, d->driver);
     return text;
 }
 
-// A line, or two of them, cut at its last comma.
+// Prints a line, broken at its last comma if it is too long.
 static void print_in_columns(const char *line, FILE *stream) {
     enum { COLUMNS = 120 };
     const char *comma = strlen(line) > COLUMNS ? strrchr(line, ',') : NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two runs side by side. What there is to say is found first, as JSON of plain lists; the tables are made of that.
+// Comparison of two runs. All results are first collected as JSON of plain lists; the tables are
+// made from that.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,20 @@
 #include "base/text.h"
 
 struct mmul_comparison {
-    json_t *found; // owned: as the schema has it
+    json_t *found; // owned: as in the schema
 };
 
-// A number or a word of a file: `key` of the whole (object NULL) or of its part `object`.
+// Key of a number or a word in a file: `key` of the whole (object NULL) or of its part `object`.
 struct field {
     const char *what, *object, *key;
 };
 
-static json_t *get(const json_t *file, const struct field *field) {
+static json_t *get_field(const json_t *file, const struct field *field) {
     const json_t *part = field->object != NULL ? json_object_get(file, field->object) : file;
     return json_object_get(part, field->key);
 }
 
-// ------------------------------------------------------------------------------------- the setting
+// ---------------------------------------------------------------------------------------- settings
 
 static const struct field report_settings[] = {
     {"version", NULL, "version"},
@@ -46,7 +47,7 @@ static const struct field report_settings[] = {
     {NULL, NULL, NULL},
 };
 
-// Of each rank.
+// settings of each rank
 static const struct field rank_settings[] = {
     {"hosts", NULL, "host"},      {"devices", NULL, "device"}, {"names", NULL, "device_name"},
     {"kernels", NULL, "kernels"}, {"cores", NULL, "cores"},    {"threads", NULL, "threads"},
@@ -67,7 +68,7 @@ static bool is_shape(const json_t *value) {
            json_is_integer(json_array_get(value, 0));
 }
 
-// As people write it: "61 x 203", "yes", "-".
+// Formats a value for people: "61 x 203", "yes", "-".
 static void add_words(struct mmul_text *text, const json_t *value) {
     size_t first = 0;
     char word[256];
@@ -91,7 +92,7 @@ static void add_words(struct mmul_text *text, const json_t *value) {
                       (long long)json_integer_value(json_array_get(value, i)));
 }
 
-// A value of all ranks: "cpu x 3", "node1 x 2, node2".
+// Formats a value of all ranks: "cpu x 3", "node1 x 2, node2".
 static void add_words_of_ranks(struct mmul_text *text, const json_t *ranks, const char *key) {
     const size_t count = json_array_size(ranks);
     for (size_t i = 0, same; i < count; i += same) {
@@ -106,7 +107,7 @@ static void add_words_of_ranks(struct mmul_text *text, const json_t *ranks, cons
     }
 }
 
-// Appends what differs, and frees both.
+// Appends both texts if they differ, and frees them.
 static void add_different(json_t *different, const char *what, struct mmul_text *a,
                           struct mmul_text *b) {
     if (strcmp(mmul_text_get(a), mmul_text_get(b)) != 0)
@@ -121,8 +122,8 @@ static json_t *find_different(const json_t *a, const json_t *b, const struct fie
     json_t *different = json_array();
     for (const struct field *field = settings; field->what != NULL; field++) {
         struct mmul_text words_a = {0}, words_b = {0};
-        add_words(&words_a, get(a, field));
-        add_words(&words_b, get(b, field));
+        add_words(&words_a, get_field(a, field));
+        add_words(&words_b, get_field(b, field));
         add_different(different, field->what, &words_a, &words_b);
     }
     return different;
@@ -141,7 +142,7 @@ static void add_different_ranks(json_t *different, const json_t *a, const json_t
     }
 }
 
-// ------------------------------------------------------------------------------------- the numbers
+// ----------------------------------------------------------------------------------------- numbers
 
 static const struct field report_numbers[] = {
     {"wall_seconds", NULL, "wall_seconds"},
@@ -193,28 +194,28 @@ static const struct field rank_numbers[] = {
     {NULL, NULL, NULL},
 };
 
-// Of these 0 says that nobody has measured, or predicted, it.
-static bool is_there(const char *what, const json_t *value) {
+// Returns true for a known number. For some keys 0 means not measured or not predicted.
+static bool is_known(const char *what, const json_t *value) {
     const bool may_be_none = strcmp(what, "predicted_seconds") == 0 ||
                              strcmp(what, "efficiency") == 0 ||
                              strcmp(what, "calibrated_flops_per_second") == 0;
     return json_is_number(value) && (!may_be_none || json_number_value(value) != 0);
 }
 
-// {"a": 1, "b": 2, "ratio": 2}; null where a file has it not, or a is 0.
-static json_t *pair(const char *what, const json_t *a, const json_t *b) {
+// Makes {"a": 1, "b": 2, "ratio": 2}; null if a file lacks the number, or a is 0.
+static json_t *make_pair(const char *what, const json_t *a, const json_t *b) {
     const double x = json_number_value(a), y = json_number_value(b);
-    const bool has_a = is_there(what, a), has_b = is_there(what, b), has_both = has_a && has_b;
+    const bool has_a = is_known(what, a), has_b = is_known(what, b), has_both = has_a && has_b;
     return json_pack("{so so so}", "a", has_a ? json_real(x) : json_null(), "b",
                      has_b ? json_real(y) : json_null(), "ratio",
                      has_both && x != 0 ? json_real(y / x) : json_null());
 }
 
-// Of what at least one has.
+// Adds a row if at least one file has the number.
 static void add_pair(json_t *rows, const char *what, const json_t *a, const json_t *b) {
-    if (!is_there(what, a) && !is_there(what, b))
+    if (!is_known(what, a) && !is_known(what, b))
         return;
-    json_t *row = json_pack("{ss}", "what", what), *numbers = pair(what, a, b);
+    json_t *row = json_pack("{ss}", "what", what), *numbers = make_pair(what, a, b);
     json_object_update(row, numbers);
     json_decref(numbers);
     json_array_append_new(rows, row);
@@ -223,12 +224,12 @@ static void add_pair(json_t *rows, const char *what, const json_t *a, const json
 static json_t *find_numbers(const json_t *a, const json_t *b, const struct field *numbers) {
     json_t *rows = json_array();
     for (const struct field *field = numbers; field->what != NULL; field++)
-        add_pair(rows, field->what, get(a, field), get(b, field));
+        add_pair(rows, field->what, get_field(a, field), get_field(b, field));
     return rows;
 }
 
-// Bytes between machines, which a file has one by one.
-static json_t *sent_of(const json_t *report) {
+// Sums the bytes between machines, which a file lists one by one.
+static json_t *sum_sent_bytes(const json_t *report) {
     const json_t *sent = json_object_get(report, "sent_bytes");
     json_int_t sum = 0;
     for (size_t i = 0; i < json_array_size(sent); i++)
@@ -237,7 +238,7 @@ static json_t *sent_of(const json_t *report) {
     return sent != NULL ? json_integer(sum) : NULL;
 }
 
-// Ranks that both have.
+// Compares the ranks that both runs have.
 static json_t *find_ranks(const json_t *a, const json_t *b) {
     json_t *ranks = json_array();
     for (size_t i = 0; i < json_array_size(a) && i < json_array_size(b); i++) {
@@ -248,10 +249,10 @@ static json_t *find_ranks(const json_t *a, const json_t *b) {
     return ranks;
 }
 
-// --------------------------------------------------------------------------------- the operations
+// ---------------------------------------------------------------------------------- the operations
 
-// Of the rank that it took longest, waits included; NULL: nobody recorded it.
-static json_t *seconds_of(const json_t *operation) {
+// Returns the seconds on the slowest rank, including waits; NULL: not recorded.
+static json_t *find_longest_seconds(const json_t *operation) {
     const json_t *ranks = json_object_get(operation, "ranks");
     double longest = 0;
     for (size_t i = 0; i < json_array_size(ranks); i++) {
@@ -273,13 +274,14 @@ static bool are_alike(const json_t *a, const json_t *b) {
     return same;
 }
 
-// One by one where both have the same; else none.
+// Compares operation by operation if both runs have the same; else returns none.
 static json_t *find_operations(const json_t *a, const json_t *b) {
     json_t *operations = json_array();
     for (size_t i = 0; are_alike(a, b) && i < json_array_size(a); i++) {
         const json_t *x = json_array_get(a, i);
-        json_t *seconds_a = seconds_of(x), *seconds_b = seconds_of(json_array_get(b, i));
-        json_t *numbers = pair("seconds", seconds_a, seconds_b);
+        json_t *seconds_a = find_longest_seconds(x),
+               *seconds_b = find_longest_seconds(json_array_get(b, i));
+        json_t *numbers = make_pair("seconds", seconds_a, seconds_b);
         json_t *row =
             json_pack("{sI sO sO}", "step", (json_int_t)i + 1, "operation",
                       json_object_get(x, "operation"), "value", json_object_get(x, "value"));
@@ -292,14 +294,14 @@ static json_t *find_operations(const json_t *a, const json_t *b) {
     return operations;
 }
 
-// -------------------------------------------------------------------------------------- the whole
+// ------------------------------------------------------------------------------------- all results
 
 static json_t *compare_reports(const json_t *a, const json_t *b) {
     const json_t *ranks_a = json_object_get(a, "ranks"), *ranks_b = json_object_get(b, "ranks");
     json_t *different = find_different(a, b, report_settings),
            *numbers = find_numbers(a, b, report_numbers);
     add_different_ranks(different, ranks_a, ranks_b);
-    json_t *sent_a = sent_of(a), *sent_b = sent_of(b);
+    json_t *sent_a = sum_sent_bytes(a), *sent_b = sum_sent_bytes(b);
     add_pair(numbers, "sent_bytes", sent_a, sent_b);
     json_decref(sent_a);
     json_decref(sent_b);
@@ -333,8 +335,9 @@ static enum mmul_status check_kinds(const char *const paths[2], const struct mmu
                      mmul_run_file_name(files[1].kind));
 }
 
-static enum mmul_status compare(const char *const paths[2], const struct mmul_run_file files[2],
-                                struct mmul_comparison **comparison, struct mmul_error *err) {
+static enum mmul_status compare_files(const char *const paths[2],
+                                      const struct mmul_run_file files[2],
+                                      struct mmul_comparison **comparison, struct mmul_error *err) {
     const bool is_report = files[0].kind == MMUL_RUN_FILE_REPORT;
     enum mmul_status status = check_kinds(paths, files, err);
     if (status == MMUL_OK)
@@ -363,7 +366,7 @@ enum mmul_status mmul_comparison_create(const char *a, const char *b,
     for (int i = 0; status == MMUL_OK && i < 2; i++)
         status = mmul_run_file_load(paths[i], &files[i], err);
     if (status == MMUL_OK)
-        status = compare(paths, files, comparison, err);
+        status = compare_files(paths, files, comparison, err);
     for (int i = 0; i < 2; i++)
         mmul_run_file_fini(&files[i]);
     return status;
@@ -375,14 +378,14 @@ void mmul_comparison_destroy(struct mmul_comparison *comparison) {
     mmul_free(comparison);
 }
 
-// ----------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
 static bool ends_with(const char *word, const char *end) {
     const size_t length = strlen(word), most = strlen(end);
     return length >= most && strcmp(word + length - most, end) == 0;
 }
 
-// By the unit that the name of a number ends in; "-": there is none.
+// Formats a number by the unit at the end of its name; "-": no number.
 static void add_number(struct mmul_text *text, const char *what, const json_t *value) {
     char bytes[32];
     const double number = json_number_value(value);
@@ -408,7 +411,7 @@ static void add_ratio(struct mmul_text *text, const json_t *row) {
         mmul_text_add(text, "\t-");
 }
 
-// "wall" of wall_seconds: the unit stands beside the numbers.
+// Formats "wall" for wall_seconds: the unit stands beside the numbers.
 static void add_name(struct mmul_text *text, const char *what) {
     static const char *const units[] = {"_flops_per_second", "_seconds", "_bytes"};
     size_t length = strlen(what);
@@ -425,12 +428,12 @@ static void add_name(struct mmul_text *text, const char *what) {
         mmul_text_add(text, "%c", what[i] == '_' ? ' ' : what[i]);
 }
 
-static bool is_nothing(const json_t *row) {
+static bool is_zero_in_both(const json_t *row) {
     return json_number_value(json_object_get(row, "a")) == 0 &&
            json_number_value(json_object_get(row, "b")) == 0;
 }
 
-static const char *word_of(const json_t *row, const char *key) {
+static const char *get_text(const json_t *row, const char *key) {
     return json_string_value(json_object_get(row, key));
 }
 
@@ -449,8 +452,8 @@ static void print_different(const json_t *different, FILE *stream) {
     mmul_text_add(&text, "different\tA\tB\n");
     for (size_t i = 0; i < json_array_size(different); i++) {
         const json_t *row = json_array_get(different, i);
-        mmul_text_add(&text, "%s\t%s\t%s\n", word_of(row, "what"), word_of(row, "a"),
-                      word_of(row, "b"));
+        mmul_text_add(&text, "%s\t%s\t%s\n", get_text(row, "what"), get_text(row, "a"),
+                      get_text(row, "b"));
     }
     print_table(&text, stream);
 }
@@ -467,10 +470,10 @@ static void print_numbers(const json_t *numbers, FILE *stream) {
     mmul_text_add(&text, "\tA\tB\tB / A\n");
     for (size_t i = 0; i < json_array_size(numbers); i++) {
         const json_t *row = json_array_get(numbers, i);
-        if (is_nothing(row))
+        if (is_zero_in_both(row))
             continue;
-        add_name(&text, word_of(row, "what"));
-        add_cells(&text, word_of(row, "what"), row);
+        add_name(&text, get_text(row, "what"));
+        add_cells(&text, get_text(row, "what"), row);
     }
     print_table(&text, stream);
 }
@@ -484,11 +487,11 @@ static void print_ranks(const json_t *ranks, FILE *stream) {
         const json_t *numbers = json_object_get(json_array_get(ranks, i), "numbers");
         for (size_t j = 0; j < json_array_size(numbers); j++) {
             const json_t *row = json_array_get(numbers, j);
-            if (is_nothing(row))
+            if (is_zero_in_both(row))
                 continue;
             mmul_text_add(&text, "%zu\t", i);
-            add_name(&text, word_of(row, "what"));
-            add_cells(&text, word_of(row, "what"), row);
+            add_name(&text, get_text(row, "what"));
+            add_cells(&text, get_text(row, "what"), row);
         }
     }
     print_table(&text, stream);
@@ -505,7 +508,7 @@ static int by_difference(const void *x, const void *y) {
     return (more > 0) - (more < 0);
 }
 
-// Those that differ most, or all in their order.
+// Prints the operations that differ most, or all in their order.
 static void print_operations(const json_t *operations, bool verbose, FILE *stream) {
     enum { MOST = 12 };
     const size_t count = json_array_size(operations),
@@ -536,7 +539,7 @@ static void print_operations(const json_t *operations, bool verbose, FILE *strea
 
 void mmul_comparison_print(const struct mmul_comparison *comparison, bool verbose, FILE *stream) {
     const json_t *found = comparison->found, *printed = json_object_get(found, "printed_the_same");
-    fprintf(stream, "A  %s\nB  %s\n", word_of(found, "a"), word_of(found, "b"));
+    fprintf(stream, "A  %s\nB  %s\n", get_text(found, "a"), get_text(found, "b"));
     print_different(json_object_get(found, "different"), stream);
     print_numbers(json_object_get(found, "numbers"), stream);
     print_ranks(json_object_get(found, "ranks"), stream);

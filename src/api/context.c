@@ -82,7 +82,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     return status;
 }
 
-// What programs have left.
+// Drops the cached state of earlier programs.
 static void drop_programs(struct mmul_context *context) {
     mmul_plan_cache_destroy(context);
     mmul_rebalance_destroy(context);

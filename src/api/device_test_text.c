@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests of devices for people and for programs. Only turns results into text.
+// Results of device tests as tables and JSON.
 #include <string.h>
 
 #include "api/texts.h"
@@ -11,9 +11,9 @@ static const char *host_of(const struct mmul_cluster *cluster,
     return cluster->ranks[test->rank].host;
 }
 
-// ------------------------------------------------------------------------------------------ table
+// ------------------------------------------------------------------------------------------- table
 
-// Billions per second, "-" for what was not measured.
+// Formats a rate in billions per second, "-" if not measured.
 static void add_rate(struct mmul_text *table, int digits, double rate) {
     if (rate > 0)
         mmul_text_add(table, "%.*f\t", digits, rate * 1e-9);
@@ -58,7 +58,7 @@ static void print_kernels(const struct mmul_cluster *cluster, const struct mmul_
     if (!mmul_kernels_are_doubtful(&t->kernels))
         return;
     mmul_kernels_describe(&t->kernels, text);
-    const char *colon = strstr(text, ": "); // in 120 columns
+    const char *colon = strstr(text, ": "); // keeps to 120 columns
     const int first = colon != NULL ? (int)(colon - text) + 1 : (int)strlen(text);
     fprintf(stream, "rank %d on %s: %.*s\n", t->rank, host_of(cluster, t), first, text);
     if (colon != NULL)
@@ -99,7 +99,7 @@ void mmul_device_tests_print(const struct mmul_cluster *cluster,
                     cluster->nodes[node].profile);
 }
 
-// ------------------------------------------------------------------------------------------- JSON
+// -------------------------------------------------------------------------------------------- JSON
 
 static json_t *kernels_json(const struct mmul_kernel_comparison *c) {
     if (c->kernels[0] == '\0')

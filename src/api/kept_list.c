@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One rank of a machine for each of its folders looks there; root has the lines of all.
+// Lists and removes sets of shards: for each folder of a machine one rank reads it; root gets the
+// lines of all.
 #include "api/kept_list.h"
 
 #include <string.h>
@@ -13,14 +14,14 @@
 #include "io/shard_list.h"
 #include "model/matrix.h"
 
-static bool is_asked(const char *const *names, int count, const char *name) {
+static bool is_requested(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
         if (strcmp(names[i], name) == 0)
             return true;
     return count == 0;
 }
 
-// A set, or what is left of one, in a folder of a machine.
+// A set, or the remains of one, in a folder of a machine.
 struct listed {
     int node;
     struct mmul_shard_entry entry;
@@ -49,7 +50,7 @@ static void add_line(struct mmul_text *text, const char *host, struct mmul_shard
     mmul_text_add(text, "\n");
 }
 
-// What a description says is null where there is none.
+// Fields from a description are null if there is none.
 static json_t *make_object(const char *host, const struct mmul_shard_entry *e) {
     json_t *shape = json_null(), *parts = json_null();
     const char *type = NULL, *axis = NULL;
@@ -66,10 +67,10 @@ static json_t *make_object(const char *host, const struct mmul_shard_entry *e) {
                      "unfinished_bytes", (json_int_t)e->left_bytes, "state", state_of(e));
 }
 
-// Of this rank's folder; *mine is released with mmul_free.
-static enum mmul_status list_here(const struct mmul_context *context, const char *const *names,
-                                  int count, struct listed **mine, int *listed,
-                                  struct mmul_error *err) {
+// Lists this rank's folder; *mine is released with mmul_free.
+static enum mmul_status list_own_folder(const struct mmul_context *context,
+                                        const char *const *names, int count, struct listed **mine,
+                                        int *listed, struct mmul_error *err) {
     struct mmul_shard_entry *entries = NULL;
     int found = 0;
     if (!mmul_kept_has_folder(context))
@@ -78,7 +79,7 @@ static enum mmul_status list_here(const struct mmul_context *context, const char
     if (status == MMUL_OK && found > 0)
         status = MMUL_ALLOCATE(*mine, found, "a list of sets", err);
     for (int i = 0; status == MMUL_OK && i < found; i++)
-        if (is_asked(names, count, entries[i].name))
+        if (is_requested(names, count, entries[i].name))
             (*mine)[(*listed)++] = (struct listed){context->comm->node_index, entries[i]};
     mmul_free(entries);
     return status;
@@ -106,7 +107,7 @@ static enum mmul_status format_table(const struct mmul_context *context, struct 
         mmul_text_fini(&made);
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a list of sets");
     }
-    *text = made.data; // ownership passes on
+    *text = made.data; // ownership passes to the caller
     return MMUL_OK;
 }
 
@@ -123,7 +124,7 @@ enum mmul_status mmul_kept_list(struct mmul_context *context, const char *const 
     enum mmul_status status = mmul_kept_share_folders(context, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(context->comm,
-                                 list_here(context, names, count, &mine, &listed, err), err);
+                                 list_own_folder(context, names, count, &mine, &listed, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_share_varying(context->comm, listed > 0 ? (const void *)mine : "",
                                          listed * (int64_t)sizeof *mine, &all, &bytes, err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One product as the public header offers it: a program of loads, a product and a save, whose plan is carried out with
-// the files that are given then.
+// One product of the public header: a program of loads, a product and a save. Its plan runs on the
+// files given at that time.
 #include <math.h>
 
 #include "api/problem_load.h"
@@ -28,12 +28,13 @@ enum mmul_status mmul_matmul_result(const struct mmul_matmul *args, struct mmul_
 }
 
 // Collective.
-static enum mmul_status take(const struct mmul_context *context, const struct mmul_matmul *args,
-                             struct mmul_matmul *taken, struct mmul_error *err) {
+static enum mmul_status read_options(const struct mmul_context *context,
+                                     const struct mmul_matmul *args, struct mmul_matmul *taken,
+                                     struct mmul_error *err) {
     return mmul_comm_agree(context->comm, MMUL_OPTIONS_TAKE(mmul_matmul, args, taken, err), err);
 }
 
-// ------------------------------------------------------------------------------------------ plan
+// -------------------------------------------------------------------------------------------- plan
 
 static enum mmul_status add_load(struct mmul_program *program, const struct mmul_matmul *args,
                                  struct mmul_matrix *matrix, int *value, struct mmul_error *err) {
@@ -44,7 +45,7 @@ static enum mmul_status add_load(struct mmul_program *program, const struct mmul
     return mmul_program_append(program, &load, mmul_matrix_name(matrix), value, err);
 }
 
-// Root. Of a plan alone: the output that is to be expected, if one is.
+// Root. For a plan alone: creates the expected output, if any.
 static enum mmul_status expect_output(const struct mmul_matmul *args, struct mmul_output **expected,
                                       struct mmul_error *err) {
     struct mmul_shape shape;
@@ -58,8 +59,8 @@ static enum mmul_status expect_output(const struct mmul_matmul *args, struct mmu
 }
 
 // Root.
-static enum mmul_status build(const struct mmul_matmul *args, struct mmul_output *output,
-                              struct mmul_program **program, struct mmul_error *err) {
+static enum mmul_status build_program(const struct mmul_matmul *args, struct mmul_output *output,
+                                      struct mmul_program **program, struct mmul_error *err) {
     struct mmul_problem problem = {0};
     struct mmul_operation product = {
         .kind = MMUL_MATMUL,
@@ -110,10 +111,10 @@ static struct mmul_job job_of(const struct mmul_matmul *args) {
 enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmul_matmul *args,
                                   struct mmul_plan **plan, struct mmul_error *err) {
     struct mmul_program *program = NULL;
-    struct mmul_output *expected = NULL; // mmul_run is given the one that is written
+    struct mmul_output *expected = NULL; // mmul_run gets the output that is written
     struct mmul_plan *made = NULL;
     struct mmul_matmul taken;
-    enum mmul_status status = take(context, args, &taken, err);
+    enum mmul_status status = read_options(context, args, &taken, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(context->comm, MMUL_ALLOCATE(made, 1, "a plan", err), err);
     if (status != MMUL_OK)
@@ -122,7 +123,8 @@ enum mmul_status mmul_plan_create(struct mmul_context *context, const struct mmu
     if (context->comm->rank == 0)
         status = expect_output(&taken, &expected, err);
     if (context->comm->rank == 0 && status == MMUL_OK)
-        status = build(&taken, taken.output != NULL ? taken.output : expected, &program, err);
+        status =
+            build_program(&taken, taken.output != NULL ? taken.output : expected, &program, err);
     status = mmul_comm_agree(context->comm, status, err);
     const struct mmul_job job = job_of(&taken);
     if (status == MMUL_OK)
@@ -145,9 +147,10 @@ void mmul_plan_destroy(struct mmul_plan *plan) {
     mmul_free(plan);
 }
 
-// ------------------------------------------------------------------------------------------- run
+// --------------------------------------------------------------------------------------------- run
 
-// Is the plan one of this job? A caller's mistake here would be a wrong address later.
+// Checks that the plan belongs to this job. A caller's mistake would otherwise lead to wrong
+// addresses.
 static enum mmul_status check_job(const struct mmul_context *context,
                                   const struct mmul_matmul *args, const struct mmul_plan *plan,
                                   struct mmul_error *err) {
@@ -179,9 +182,9 @@ static enum mmul_status check_job(const struct mmul_context *context,
     return MMUL_OK;
 }
 
-// The files, and how it is run, are those given now.
-static void take_up(const struct mmul_context *context, const struct mmul_matmul *args,
-                    struct mmul_program_plan *plan) {
+// Replaces the plan's files and run options by the current ones.
+static void set_run_inputs(const struct mmul_context *context, const struct mmul_matmul *args,
+                           struct mmul_program_plan *plan) {
     struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
     int loads = 0;
     plan->calls = calls_of(args);
@@ -203,7 +206,7 @@ enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul
                           struct mmul_error *err) {
     struct mmul_values *values = NULL;
     struct mmul_matmul taken;
-    enum mmul_status status = take(context, args, &taken, err);
+    enum mmul_status status = read_options(context, args, &taken, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(context->comm, check_job(context, &taken, plan, err), err);
     if (status != MMUL_OK) {
@@ -211,7 +214,7 @@ enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul
             mmul_output_destroy(taken.output);
         return status;
     }
-    take_up(context, &taken, plan->job);
+    set_run_inputs(context, &taken, plan->job);
     status = mmul_program_carry_out(context, plan->job, &values, err);
     if (status != MMUL_OK)
         return status;
@@ -221,7 +224,7 @@ enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul
     return MMUL_OK;
 }
 
-// -------------------------------------------------------------------------------------- baseline
+// ---------------------------------------------------------------------------------------- baseline
 
 enum mmul_status mmul_baseline_measure(struct mmul_context *context,
                                        const struct mmul_baseline *baseline, double *seconds,

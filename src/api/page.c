@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A run as one HTML file: the frame of api/page with its style and its scripts, and the texts that the run has left as
-// data, from which the scripts draw everything. Draws nothing itself.
+// A run as one HTML file: the frame of api/page with its style and scripts, and the run's texts as
+// data, from which the scripts draw everything.
 #include <string.h>
 
 #include "api/run_file.h"
@@ -12,7 +12,7 @@
 #include "page_parts.h"
 
 struct mmul_page {
-    char *texts[MMUL_RUN_FILE_KINDS]; // owned; NULL: there is none
+    char *texts[MMUL_RUN_FILE_KINDS]; // owned; NULL: none
 };
 
 enum mmul_status mmul_page_create(struct mmul_page **page, struct mmul_error *err) {
@@ -25,8 +25,8 @@ void mmul_page_destroy(struct mmul_page *page) {
     mmul_free(page);
 }
 
-// `text` is the page's from now on.
-static void take(struct mmul_page *page, enum mmul_run_file_kind kind, char *text) {
+// Takes ownership of `text`.
+static void replace_text(struct mmul_page *page, enum mmul_run_file_kind kind, char *text) {
     mmul_free(page->texts[kind]);
     page->texts[kind] = text;
 }
@@ -38,12 +38,12 @@ enum mmul_status mmul_page_add_report(struct mmul_page *page, const struct mmul_
     enum mmul_status status = mmul_report_json(report, &text, err);
     if (status != MMUL_OK)
         return status;
-    take(page, MMUL_RUN_FILE_REPORT, text);
+    replace_text(page, MMUL_RUN_FILE_REPORT, text);
     if (report->traces == NULL)
         return MMUL_OK;
     status = mmul_traces_format(report, &trace, err);
     if (status == MMUL_OK)
-        take(page, MMUL_RUN_FILE_TRACE, trace.data);
+        replace_text(page, MMUL_RUN_FILE_TRACE, trace.data);
     else
         mmul_text_fini(&trace);
     return status;
@@ -54,7 +54,7 @@ enum mmul_status mmul_page_add_metrics(struct mmul_page *page, const char *lines
     char *copy = NULL;
     enum mmul_status status = mmul_copy_text(lines, &copy, err);
     if (status == MMUL_OK)
-        take(page, MMUL_RUN_FILE_METRICS, copy);
+        replace_text(page, MMUL_RUN_FILE_METRICS, copy);
     return status;
 }
 
@@ -64,7 +64,7 @@ enum mmul_status mmul_page_add_comparison(struct mmul_page *page,
     char *text = NULL;
     enum mmul_status status = mmul_comparison_json(comparison, &text, err);
     if (status == MMUL_OK)
-        take(page, MMUL_RUN_FILE_COMPARE, text);
+        replace_text(page, MMUL_RUN_FILE_COMPARE, text);
     return status;
 }
 
@@ -75,7 +75,7 @@ enum mmul_status mmul_page_add_file(struct mmul_page *page, const char *path,
     if (status != MMUL_OK)
         return status;
     if (page->texts[file.kind] == NULL) {
-        take(page, file.kind, file.text);
+        replace_text(page, file.kind, file.text);
         file.text = NULL;
     } else {
         status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, and so is one before it", path,
@@ -85,9 +85,10 @@ enum mmul_status mmul_page_add_file(struct mmul_page *page, const char *path,
     return status;
 }
 
-// ----------------------------------------------------------------------------------------- the text
+// -------------------------------------------------------------------------------------------- text
 
-// JSON as a script of data has it: `<` stands in strings only, and would end the script in `</script`.
+// Adds JSON as a data script: `<` occurs in strings only and is escaped, since `</script` would end
+// the script.
 static void add_data(struct mmul_text *text, const char *id, const char *json, bool is_lines) {
     mmul_text_add(text, "<script type=\"application/json\" id=\"%s\">%s", id, is_lines ? "[" : "");
     for (const char *at = json; *at != '\0';) {
@@ -96,7 +97,7 @@ static void add_data(struct mmul_text *text, const char *id, const char *json, b
         at += length;
         if (*at == '<')
             mmul_text_add(text, "\\u003c");
-        else if (*at == '\n' && at[strspn(at, "\n")] != '\0') // another line comes
+        else if (*at == '\n' && at[strspn(at, "\n")] != '\0') // another line follows
             mmul_text_add(text, ",\n");
         at += *at == '\n' ? strspn(at, "\n") : *at != '\0';
     }
@@ -133,7 +134,7 @@ enum mmul_status mmul_page_text(const struct mmul_page *page, char **text, struc
         mmul_text_fini(&made);
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the page");
     }
-    *text = made.data; // ownership passes on
+    *text = made.data; // ownership passes to the caller
     return MMUL_OK;
 }
 

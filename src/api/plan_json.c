@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plan for programs. Computes nothing; schema_version changes when a meaning does, not when
+// The plan as JSON. Computes nothing. schema_version changes when a field changes meaning, not when
 // keys are added.
 #include "api/plan_output.h"
 #include "plan/lists/schedule.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plan for people: tables and what is predicted. Computes nothing. JSON is in plan_json.c.
+// The plan as tables for people, with predictions. Computes nothing. JSON is in plan_json.c.
 #include "api/plan_output.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static const char *plural(int64_t count) {
     return count == 1 ? "" : "s";
 }
 
-// "2 rounds of 16 panels of 512 columns of B".
+// Prints "2 rounds of 16 panels of 512 columns of B".
 static void print_cut(const struct mmul_schedule *schedule, FILE *stream) {
     bool rows = schedule->axis == MMUL_ROWS;
     int64_t panels = mmul_schedule_panels(schedule);
@@ -39,7 +39,7 @@ static void print_cut(const struct mmul_schedule *schedule, FILE *stream) {
     fputc('\n', stream);
 }
 
-// "C = A B", "C = -2 A^T B + 3 C": factors of one and terms of zero are not shown.
+// Prints "C = A B", "C = -2 A^T B + 3 C": factors of one and terms of zero are not shown.
 static void print_formula(const struct mmul_problem *p, FILE *stream) {
     char sum[3] = "";
     fputs("C =", stream);
@@ -102,8 +102,8 @@ static void print_ranks(const struct mmul_schedule *schedule, FILE *stream) {
     mmul_text_fini(&table);
 }
 
-// What is used where it lies, and how much of the rest is there at a time.
-static const char *held_text(const struct mmul_schedule_node *node, char text[static 64]) {
+// Lists the matrices used in place, and the number of panels of the rest in memory at once.
+static const char *format_mapped(const struct mmul_schedule_node *node, char text[static 64]) {
     static const char *const names[] = {"A", "B", "C in", "C"};
     int used = 0;
     text[0] = '\0';
@@ -131,7 +131,7 @@ static void print_nodes(const struct mmul_schedule *schedule, FILE *stream) {
                       mmul_bytes_format(n->segment_bytes + n->private_bytes, text[3]),
                       mmul_bytes_format(n->network_bytes, text[4]));
         mmul_text_add(&table, "%s\t%s\n", mmul_bytes_format(n->memory_bytes, text[0]),
-                      held_text(n, held));
+                      format_mapped(n, held));
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
     mmul_text_fini(&table);
@@ -155,7 +155,7 @@ void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
         fprintf(stream, "%s\n", schedule->faster);
 }
 
-// The list of every line of every node.
+// Lists every transfer of every node.
 
 static void add_content(struct mmul_text *table, const struct mmul_schedule *schedule,
                         const struct mmul_transfer *t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the caller's arguments make of a product: its types, factors and shapes.
+// Derives a product from the caller's arguments: its types, factors and shapes.
 #include "api/problem_load.h"
 
 #include "base/status.h"
@@ -21,16 +21,16 @@ enum mmul_dtype mmul_matmul_type(const struct mmul_matmul *args) {
     return any && !others ? MMUL_F64 : MMUL_F32;
 }
 
-static double factor(const struct mmul_matmul *args, float rounded, double exact) {
+static double choose_factor(const struct mmul_matmul *args, float rounded, double exact) {
     return exact != 0 && mmul_matmul_type(args) == MMUL_F64 ? exact : (double)rounded;
 }
 
 double mmul_matmul_alpha(const struct mmul_matmul *args) {
-    return factor(args, args->alpha, args->exact_alpha);
+    return choose_factor(args, args->alpha, args->exact_alpha);
 }
 
 double mmul_matmul_beta(const struct mmul_matmul *args) {
-    return factor(args, args->beta, args->exact_beta);
+    return choose_factor(args, args->beta, args->exact_beta);
 }
 
 enum mmul_dtype mmul_matmul_reads(const struct mmul_matmul *args,
@@ -38,8 +38,8 @@ enum mmul_dtype mmul_matmul_reads(const struct mmul_matmul *args,
     return mmul_matmul_type(args) == MMUL_F64 ? MMUL_F64 : mmul_matrix_info(matrix).delivered;
 }
 
-static struct mmul_problem_operand operand(const struct mmul_matmul *args,
-                                           const struct mmul_matrix *matrix) {
+static struct mmul_problem_operand describe_operand(const struct mmul_matmul *args,
+                                                    const struct mmul_matrix *matrix) {
     return (struct mmul_problem_operand){.shape = mmul_matrix_info(matrix).shape,
                                          .dtype = mmul_matmul_reads(args, matrix),
                                          .name = mmul_matrix_name(matrix)};
@@ -51,10 +51,10 @@ enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_p
         return mmul_fail(err, MMUL_ERR_USAGE, "operand %s is missing", args->a ? "B" : "A");
     struct mmul_problem_operand c_in = {0};
     if (args->c_in != NULL)
-        c_in = operand(args, args->c_in);
+        c_in = describe_operand(args, args->c_in);
     const struct mmul_problem_request request = {
-        .a = operand(args, args->a),
-        .b = operand(args, args->b),
+        .a = describe_operand(args, args->a),
+        .b = describe_operand(args, args->b),
         .c_in = args->c_in ? &c_in : NULL,
         .transpose_a = args->transpose_a,
         .transpose_b = args->transpose_b,

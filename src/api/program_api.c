@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Programs as the public headers offer them: each function of the builder is one operation.
+// Programs of the public headers: each builder function adds one operation.
 #include <string.h>
 
 #include "base/memory.h"
@@ -111,7 +111,7 @@ enum mmul_status mmul_program_place(struct mmul_program *program, int x,
     return mmul_program_place_as(program, x, &wish, name, value, err);
 }
 
-// Teams that a wish names; 0: none.
+// Finds the teams named by a placement request; 0: none.
 static enum mmul_status find_teams(struct mmul_program *program,
                                    const struct mmul_placement_wish *wish, int *team,
                                    int *backward_team, struct mmul_error *err) {
@@ -245,8 +245,8 @@ void mmul_context_release(struct mmul_context *context, int64_t held) {
     mmul_held_release(context, held);
 }
 
-// Collective. Of options that this rank has, NULL: of none.
-static enum mmul_status take_job(const struct mmul_context *context,
+// Collective. Reads this rank's options; NULL: defaults.
+static enum mmul_status read_job(const struct mmul_context *context,
                                  const struct mmul_program_options *options, struct mmul_job *job,
                                  struct mmul_error *err) {
     struct mmul_program_options all = {0};
@@ -282,7 +282,7 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                           struct mmul_program_plan **plan, struct mmul_error *err) {
     struct mmul_job job;
     enum mmul_status status =
-        take_job(context, context->comm->rank == 0 ? options : NULL, &job, err);
+        read_job(context, context->comm->rank == 0 ? options : NULL, &job, err);
     if (status != MMUL_OK)
         return status;
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
@@ -348,8 +348,8 @@ const char *mmul_values_placement(const struct mmul_values *values, int value,
     return mmul_program_plan_placement(values->plan, value, kind, text);
 }
 
-// Parts of what the value's memory holds, which may be transposed: matrices are the same.
-static struct mmul_part_range part_here(const struct mmul_values *values, int place) {
+// Returns the part in the value's memory, which may be transposed: matrices are the same.
+static struct mmul_part_range stored_part(const struct mmul_values *values, int place) {
     const struct mmul_program_place *p = &values->plan->places[place];
     return mmul_placement_part(&p->placement, values->plan->program->values[p->value].shape,
                                values->rank);
@@ -359,14 +359,14 @@ int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
     int place = mmul_program_plan_place(values->plan, value);
     if (place < 0 || !mmul_values_has(values, place))
         return 0;
-    struct mmul_part_range part = part_here(values, place);
+    struct mmul_part_range part = stored_part(values, place);
     return part.matrix_end - part.matrix_begin;
 }
 
 struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                         int64_t index) {
     int place = mmul_program_plan_place(values->plan, value);
-    int64_t matrix = part_here(values, place).matrix_begin + index;
+    int64_t matrix = stored_part(values, place).matrix_begin + index;
     struct mmul_view view = mmul_values_view(values, place, values->rank, matrix);
     return (struct mmul_value_part){.region = view.region,
                                     .data = view.at, // or doubles
@@ -389,7 +389,7 @@ enum mmul_status mmul_apart_begin(struct mmul_context *context,
                                   const struct mmul_program_options *options,
                                   struct mmul_apart_node *nodes, struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = take_job(context, options, &job, err);
+    enum mmul_status status = read_job(context, options, &job, err);
     return status == MMUL_OK ? mmul_apart_open(context, &job, nodes, err) : status;
 }
 
@@ -398,6 +398,6 @@ enum mmul_status mmul_apart_run(struct mmul_context *context,
                                 const struct mmul_program_options *options,
                                 struct mmul_error *err) {
     struct mmul_job job;
-    enum mmul_status status = take_job(context, options, &job, err);
+    enum mmul_status status = read_job(context, options, &job, err);
     return status == MMUL_OK ? mmul_apart_carry_out(context, programs, &job, err) : status;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A built program with other leaves, held values and numbers: its structure stays, so the plan of the run before fits
-// it. First all is compared with what the program was built of, then all of it is changed.
+// Changes leaves, held values and numbers of a built program: its structure stays, so the plan of
+// the previous run fits it. First compares everything with the program, then changes everything.
 #include <string.h>
 
 #include "base/options.h"
@@ -12,8 +12,8 @@
 #include "model/teams.h"
 #include "mpimatmul.h"
 
-// The operation that makes a value; NULL: there is none.
-static struct mmul_operation *maker_of(const struct mmul_program *program, int value) {
+// Returns the operation that makes a value; NULL: none.
+static struct mmul_operation *find_maker(const struct mmul_program *program, int value) {
     for (int i = 0; value >= 0 && i < program->operation_count; i++)
         if (program->operations[i].result == value)
             return &program->operations[i];
@@ -21,13 +21,13 @@ static struct mmul_operation *maker_of(const struct mmul_program *program, int v
 }
 
 static bool is_number(const struct mmul_program *program, const struct mmul_number_change *n) {
-    const struct mmul_operation *o = maker_of(program, n->value);
+    const struct mmul_operation *o = find_maker(program, n->value);
     return o != NULL && n->operand >= 0 && n->operand < o->operand_count &&
            o->operands[n->operand] == MMUL_NUMBER;
 }
 
 static bool fits_matrix(const struct mmul_program *program, const struct mmul_matrix_change *m) {
-    const struct mmul_operation *o = maker_of(program, m->value);
+    const struct mmul_operation *o = find_maker(program, m->value);
     if (o == NULL || o->kind != MMUL_LOAD)
         return false;
     const struct mmul_matrix_info info = mmul_matrix_info(m->matrix);
@@ -44,7 +44,7 @@ static bool fits_team(const struct mmul_program *program, const struct mmul_oper
 
 static bool fits_held(const struct mmul_context *context, const struct mmul_program *program,
                       const struct mmul_held_change *h) {
-    const struct mmul_operation *o = maker_of(program, h->value);
+    const struct mmul_operation *o = find_maker(program, h->value);
     const struct mmul_held *held = mmul_held_find(context, h->held);
     if (o == NULL || o->kind != MMUL_KEPT || held == NULL || program->kept[o->kept].held == 0)
         return false;
@@ -56,8 +56,8 @@ static bool fits_held(const struct mmul_context *context, const struct mmul_prog
            fits_team(program, o, info.team);
 }
 
-static bool fits(const struct mmul_context *context, const struct mmul_program *program,
-                 const struct mmul_program_changes *all) {
+static bool changes_fit(const struct mmul_context *context, const struct mmul_program *program,
+                        const struct mmul_program_changes *all) {
     bool fits = true;
     for (int i = 0; fits && i < all->number_count; i++)
         fits = is_number(program, &all->numbers[i]);
@@ -86,19 +86,19 @@ enum mmul_status mmul_program_change(struct mmul_program *program,
     int made = 0;
     for (int k = 0; k < program->kept_count; k++)
         made += program->kept[k].is_made && program->kept[k].held > 0;
-    *is_done = made == all.hold_count && fits(context, program, &all);
+    *is_done = made == all.hold_count && changes_fit(context, program, &all);
     if (!*is_done)
         return MMUL_OK;
     for (int i = 0; i < all.number_count; i++)
-        maker_of(program, all.numbers[i].value)->with.numbers[all.numbers[i].operand] =
+        find_maker(program, all.numbers[i].value)->with.numbers[all.numbers[i].operand] =
             all.numbers[i].number;
     for (int i = 0; i < all.draw_count; i++)
         mmul_composite_draw(program, all.draws[i].value)->seed =
             mmul_composite_seed(all.draws[i].seed, all.draws[i].turn);
     for (int i = 0; i < all.matrix_count; i++)
-        maker_of(program, all.matrices[i].value)->matrix = all.matrices[i].matrix;
+        find_maker(program, all.matrices[i].value)->matrix = all.matrices[i].matrix;
     for (int i = 0; i < all.held_count; i++)
-        set_kept(&program->kept[maker_of(program, all.held[i].value)->kept], all.held[i].held);
+        set_kept(&program->kept[find_maker(program, all.held[i].value)->kept], all.held[i].held);
     for (int k = 0; k < program->kept_count; k++)
         if (program->kept[k].is_made && program->kept[k].held > 0) {
             set_kept(&program->kept[k], mmul_held_next_number());

@@ -14,14 +14,14 @@
 #include "model/matrix.h"
 #include "plan/program/program_memory.h"
 
-// Of all ranks while each step goes on: rank after rank.
+// Memory of all ranks during each step: rank after rank.
 struct memory {
     int64_t *bytes, *device; // owned
     int64_t *nodes;          // owned: room for one step's sums
 };
 
-static enum mmul_status measure(const struct mmul_program_plan *plan, struct memory *memory,
-                                struct mmul_error *err) {
+static enum mmul_status memory_init(const struct mmul_program_plan *plan, struct memory *memory,
+                                    struct mmul_error *err) {
     const int64_t count = (int64_t)plan->costs.size * plan->step_count;
     *memory = (struct memory){0};
     enum mmul_status status = MMUL_ALLOCATE(memory->bytes, count, "a table", err);
@@ -35,26 +35,26 @@ static enum mmul_status measure(const struct mmul_program_plan *plan, struct mem
     return status;
 }
 
-static void forget(struct memory *memory) {
+static void memory_fini(struct memory *memory) {
     mmul_free(memory->bytes);
     mmul_free(memory->device);
     mmul_free(memory->nodes);
 }
 
-static const char *value_of(const struct mmul_program_plan *plan, int place) {
+static const char *value_name(const struct mmul_program_plan *plan, int place) {
     return plan->program->values[plan->places[place].value].name;
 }
 
-// Of the step and all its fused operations.
-static int operands_of(const struct mmul_program_step *step) {
+// Returns the number of operands of the step and all its fused operations.
+static int count_operands(const struct mmul_program_step *step) {
     return step->kind == MMUL_STEP_MOVE ? 1 : mmul_program_operand_count(step);
 }
 
-// ----------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
-// What the ranks of the node that has most then have.
-static int64_t most_of(const struct mmul_program_plan *plan, const struct memory *memory,
-                       int step) {
+// Returns the memory of the ranks of the node that needs most in a step.
+static int64_t max_node_memory(const struct mmul_program_plan *plan, const struct memory *memory,
+                               int step) {
     const struct mmul_program_costs *c = &plan->costs;
     int64_t most = 0;
     for (int node = 0; node < c->node_count; node++)
@@ -67,22 +67,22 @@ static int64_t most_of(const struct mmul_program_plan *plan, const struct memory
     return most;
 }
 
-// Where operands come from, and how they lie there.
+// Adds the operands with their placement and orientation.
 static void add_operands(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          struct mmul_text *text) {
     bool any = false;
-    for (int i = 0; i < operands_of(step); i++) {
+    for (int i = 0; i < count_operands(step); i++) {
         const int place = mmul_program_step_operand(plan, step, i);
         if (place < 0)
             continue;
-        mmul_text_add(text, "%s%s %s%s", any ? ", " : "", value_of(plan, place),
+        mmul_text_add(text, "%s%s %s%s", any ? ", " : "", value_name(plan, place),
                       mmul_placement_name(plan->places[place].placement.kind),
                       i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
         any = true;
     }
 }
 
-// A step and those that are `length` behind it, and behind these: seconds and bytes are of all of them.
+// A step and its repetitions at distance `length`: seconds and bytes are sums over all of them.
 struct row {
     int first, length, times;
 };
@@ -96,14 +96,14 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
     for (int i = 0, at = row->first; i < row->times; i++, at += row->length) {
         seconds += plan->steps[at].seconds;
         network_bytes += plan->steps[at].network_bytes;
-        most = mmul_larger(most, most_of(plan, memory, at));
+        most = mmul_larger(most, max_node_memory(plan, memory, at));
     }
     mmul_text_add(text, "%d\t%s%s\t", row->first + 1, row->times > 1 ? "  " : "",
                   mmul_program_step_name(plan, step, name));
     for (int i = 0; i < mmul_program_result_count(step); i++)
         if (mmul_program_step_result(plan, step, i) >= 0)
             mmul_text_add(text, "%s%s", i > 0 ? ", " : "",
-                          value_of(plan, mmul_program_step_result(plan, step, i)));
+                          value_name(plan, mmul_program_step_result(plan, step, i)));
     mmul_text_add(text, "\t");
     add_operands(plan, step, text);
     mmul_text_add(text, "\t%s\t%s\t%.6f\t%s\n",
@@ -112,15 +112,15 @@ static void print_row(const struct mmul_program_plan *plan, const struct memory 
                   mmul_bytes_format(most, used));
 }
 
-// Of steps that do the same to values of the same shapes in the same places.
-static uint64_t mark_of(const void *list, int index) {
+// Returns equal marks for steps that do the same to values of the same shapes in the same places.
+static uint64_t hash_step(const void *list, int index) {
     const struct mmul_program_plan *plan = list;
     const struct mmul_program_step *step = &plan->steps[index];
     const int results = mmul_program_result_count(step);
     struct mmul_text text = {0};
     char name[MMUL_STEP_NAME_BYTES], shape[96], placement[96];
     mmul_text_add(&text, "%s", mmul_program_step_name(plan, step, name));
-    for (int i = -results; i < operands_of(step); i++) {
+    for (int i = -results; i < count_operands(step); i++) {
         const int place = i < 0 ? mmul_program_step_result(plan, step, i + results)
                                 : mmul_program_step_operand(plan, step, i);
         if (place < 0)
@@ -142,7 +142,7 @@ static void print_steps(const struct mmul_program_plan *plan, const struct memor
                         bool verbose, FILE *stream) {
     struct mmul_text text = {0};
     struct mmul_repeat *repeats =
-        verbose ? NULL : mmul_repeats_find(plan->step_count, mark_of, plan);
+        verbose ? NULL : mmul_repeats_find(plan->step_count, hash_step, plan);
     mmul_text_add(&text, "step\toperation\tvalue\tfrom\tplacement\tnetwork\tseconds\tmemory\n");
     for (int i = 0; i < plan->step_count;) {
         const struct mmul_repeat block = mmul_repeats_at(repeats, i);
@@ -159,7 +159,7 @@ static void print_steps(const struct mmul_program_plan *plan, const struct memor
     mmul_free(repeats);
 }
 
-// Where a row has most.
+// Returns the index of the largest entry.
 static int find_peak(const int64_t *bytes, int count) {
     int peak = 0;
     for (int i = 1; i < count; i++)
@@ -194,8 +194,8 @@ static void print_peaks(const struct mmul_program_plan *plan, const struct memor
         fprintf(stream, "and %d ranks more\n", plan->costs.size - RANKS_MOST);
 }
 
-// Of the node that has most of them.
-static int64_t rooms_most(const struct mmul_program_plan *plan) {
+// Returns the room of the run on the node that needs most.
+static int64_t max_run_room(const struct mmul_program_plan *plan) {
     int64_t most = 0;
     for (int node = 0; node < plan->costs.node_count; node++)
         most = mmul_larger(most, mmul_program_node_footprint(plan, node));
@@ -206,15 +206,15 @@ void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
     struct mmul_error err;
     struct memory memory;
     char network[32], values[32], rooms[32], beside[64] = "";
-    const int64_t most = rooms_most(plan);
-    if (measure(plan, &memory, &err) == MMUL_OK && plan->step_count > 0) {
+    const int64_t most = max_run_room(plan);
+    if (memory_init(plan, &memory, &err) == MMUL_OK && plan->step_count > 0) {
         print_steps(plan, &memory, verbose, stream);
         putc('\n', stream);
         print_peaks(plan, &memory, verbose, stream);
         putc('\n', stream);
     }
-    forget(&memory);
-    if (most > 0) // else it has not been measured
+    memory_fini(&memory);
+    if (most > 0) // otherwise not measured
         snprintf(beside, sizeof beside, "the run %s beside them, ", mmul_bytes_format(most, rooms));
     fprintf(stream,
             "%d rank%s on %d node%s: %s over the network,\nvalues take %s of a node at most, %s"
@@ -249,7 +249,7 @@ double mmul_program_plan_apart_seconds(const struct mmul_program_plan *plan, int
             continue;
         if (step->network_bytes == 0)
             seconds += step->seconds;
-        else if (step->schedule != NULL) // a product whose operand or result travels
+        else if (step->schedule != NULL) // a product with a moving operand or result
             seconds += fmin(step->seconds, step->schedule->compute_seconds + step->fused_seconds);
     }
     return seconds;
@@ -261,11 +261,11 @@ void mmul_program_plan_mean_cost(const struct mmul_program_plan *plan, int value
                                          MMUL_PLACE_PARTIAL, MMUL_PLACE_REPLICATE, network_bytes);
 }
 
-// ------------------------------------------------------------------------------------------- JSON
+// -------------------------------------------------------------------------------------------- JSON
 
 static json_t *place_json(const struct mmul_program_plan *plan, int place) {
     char placement[96];
-    return json_pack("{so ss}", "value", mmul_json_text(value_of(plan, place)), "placement",
+    return json_pack("{so ss}", "value", mmul_json_text(value_name(plan, place)), "placement",
                      mmul_placement_format(&plan->places[place].placement, placement));
 }
 
@@ -277,7 +277,7 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
     json_t *from = json_array(), *also = json_array(), *bytes = json_array(),
            *device = json_array();
     char placement[96], name[MMUL_STEP_NAME_BYTES];
-    for (int i = 0; i < operands_of(step); i++)
+    for (int i = 0; i < count_operands(step); i++)
         if (mmul_program_step_operand(plan, step, i) >= 0)
             json_array_append_new(from, place_json(plan, mmul_program_step_operand(plan, step, i)));
     for (int i = 1; i < mmul_program_result_count(step); i++)
@@ -290,9 +290,9 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
     }
     return json_pack("{ss so s[IIII] so so ss sI sf so so}", "operation",
                      mmul_program_step_name(plan, step, name), "value",
-                     mmul_json_text(value_of(plan, step->result)), "shape", (json_int_t)shape.batch,
-                     (json_int_t)shape.depth, (json_int_t)shape.rows, (json_int_t)shape.cols,
-                     "also", also, "from", from, "placement",
+                     mmul_json_text(value_name(plan, step->result)), "shape",
+                     (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
+                     (json_int_t)shape.cols, "also", also, "from", from, "placement",
                      mmul_placement_format(&result->placement, placement), "network_bytes",
                      (json_int_t)llround(step->network_bytes), "seconds", step->seconds,
                      "memory_bytes", bytes, "device_bytes", device);
@@ -302,7 +302,7 @@ enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, ch
                                         struct mmul_error *err) {
     struct memory memory;
     json_t *steps = json_array(), *ranks = json_array(), *nodes = json_array();
-    enum mmul_status status = measure(plan, &memory, err);
+    enum mmul_status status = memory_init(plan, &memory, err);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         json_array_append_new(steps, step_json(plan, &memory, i));
     for (int rank = 0; rank < plan->costs.size; rank++)
@@ -323,6 +323,6 @@ enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, ch
         status = all != NULL ? mmul_json_format(all, text, err)
                              : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a plan's JSON");
     json_decref(all);
-    forget(&memory);
+    memory_fini(&memory);
     return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The report as JSON: of one product with what is known of that alone, and else without.
+// The report as JSON; for one product with the fields of a product.
 #include <math.h>
 #include <time.h>
 
@@ -39,12 +39,12 @@ static void add_phases(json_t *value, const struct mmul_report_rank *r) {
     json_decref(phases);
 }
 
-static void add(json_t *value, json_t *more) {
+static void move_fields(json_t *value, json_t *more) {
     json_object_update(value, more);
     json_decref(more);
 }
 
-// What it computed of the one product.
+// Adds the rank's share of the product.
 static json_t *share_json(const struct mmul_report *report, const struct mmul_report_rank *r) {
     return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "begin", (json_int_t)r->begin, "end",
                      (json_int_t)r->end, "claimed", mmul_report_units(report, r->claimed_elements),
@@ -59,25 +59,26 @@ static json_t *rank_json(const struct mmul_report *report, int i) {
                               "device_name", mmul_json_text(r->device_name), "cores", r->cores,
                               "threads", r->threads, "warm_up_seconds", r->warm_up_seconds);
     if (report->is_product)
-        add(value, share_json(report, r));
+        move_fields(value, share_json(report, r));
     add_phases(value, r);
     json_object_set_new(value, "kernels", mmul_json_text(r->kernels));
     json_object_set_new(value, "kernels_setting", mmul_json_text(r->kernels_setting));
     json_object_set_new(value, "kernels_lack", mmul_json_text(r->kernels_lack));
     const bool is_measured = r->joules_source[0] != '\0';
-    add(value, json_pack("{s:o, s:s, s:o}", "joules",
-                         mmul_json_number(mmul_report_states_joules(report, i) ? r->joules : NAN),
-                         "joules_source", r->joules_source, "joules_rank",
-                         is_measured ? json_integer(r->joules_rank) : json_null()));
-    add(value,
-        json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-                  "calibrated_flops_per_second", r->speed_flops, "speed_unstable",
-                  r->speed_unstable, "products", (json_int_t)r->products, "claims",
-                  (json_int_t)r->claims, "fallback_products", (json_int_t)r->fallback_products,
-                  "device_replacements", (json_int_t)r->device_replacements, "lines_checked",
-                  (json_int_t)r->lines_checked, "lines_wrong", (json_int_t)r->lines_wrong,
-                  "lines_recomputed", (json_int_t)r->lines_recomputed, "note",
-                  mmul_json_text(r->note)));
+    move_fields(value,
+                json_pack("{s:o, s:s, s:o}", "joules",
+                          mmul_json_number(mmul_report_states_joules(report, i) ? r->joules : NAN),
+                          "joules_source", r->joules_source, "joules_rank",
+                          is_measured ? json_integer(r->joules_rank) : json_null()));
+    move_fields(value, json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+                                 "calibrated_flops_per_second", r->speed_flops, "speed_unstable",
+                                 r->speed_unstable, "products", (json_int_t)r->products, "claims",
+                                 (json_int_t)r->claims, "fallback_products",
+                                 (json_int_t)r->fallback_products, "device_replacements",
+                                 (json_int_t)r->device_replacements, "lines_checked",
+                                 (json_int_t)r->lines_checked, "lines_wrong",
+                                 (json_int_t)r->lines_wrong, "lines_recomputed",
+                                 (json_int_t)r->lines_recomputed, "note", mmul_json_text(r->note)));
     return value;
 }
 
@@ -143,7 +144,7 @@ static json_t *check_json(const struct mmul_report *report) {
                      (json_int_t)report->lines_recomputed, "seed", (json_int_t)report->verify_seed);
 }
 
-// Of the one product.
+// Adds the fields of the product.
 static json_t *product_json(const struct mmul_report *report) {
     return json_pack("{s:o, s:s, s:I, s:s, s:I, s:I}", "problem", problem_json(&report->problem),
                      "split", report->axis == MMUL_ROWS ? "rows" : "cols", "total",
@@ -167,15 +168,15 @@ static json_t *sent_json(const struct mmul_report *report) {
     return all;
 }
 
-static json_t *list(const struct mmul_report *report, int count,
-                    json_t *(*one)(const struct mmul_report *report, int i)) {
+static json_t *make_list(const struct mmul_report *report, int count,
+                         json_t *(*one)(const struct mmul_report *report, int i)) {
     json_t *all = json_array();
     for (int i = 0; i < count; i++)
         json_array_append_new(all, one(report, i));
     return all;
 }
 
-// What was run, and when. A report is written right behind its run.
+// Adds the command and the time. A report is written immediately after its run.
 static json_t *origin_json(const struct mmul_report *report) {
     char command[1024], now[32] = "";
     const time_t seconds = time(NULL);
@@ -192,29 +193,31 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                                   struct mmul_error *err) {
     json_t *root = json_pack("{s:s, s:i, s:s}", "schema", "mpimatmul-report", "schema_version",
                              MMUL_REPORT_VERSION, "version", MMUL_VERSION);
-    add(root, origin_json(report));
+    move_fields(root, origin_json(report));
     if (report->is_product)
-        add(root, product_json(report));
-    add(root,
-        json_pack("{s:f, s:o, s:f, s:i, s:f, s:i, s:f, s:f, s:f}", "startup_seconds",
-                  mmul_startup_seconds(&report->startup), "startup", startup_json(&report->startup),
-                  "wall_seconds", report->wall_seconds, "last_rank", report->last_rank,
-                  "predicted_seconds", report->predicted_seconds, "steps", report->step_count,
-                  "flops", report->flops, "flops_per_second", mmul_report_rate(report),
-                  "efficiency", mmul_report_efficiency(report)));
+        move_fields(root, product_json(report));
+    move_fields(root,
+                json_pack("{s:f, s:o, s:f, s:i, s:f, s:i, s:f, s:f, s:f}", "startup_seconds",
+                          mmul_startup_seconds(&report->startup), "startup",
+                          startup_json(&report->startup), "wall_seconds", report->wall_seconds,
+                          "last_rank", report->last_rank, "predicted_seconds",
+                          report->predicted_seconds, "steps", report->step_count, "flops",
+                          report->flops, "flops_per_second", mmul_report_rate(report), "efficiency",
+                          mmul_report_efficiency(report)));
     if (report->ranks != NULL)
         add_phases(root, &report->ranks[report->last_rank]);
-    add(root, json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:i, s:o, s:o, s:o, s:o}",
-                        "memory_bytes", (json_int_t)report->memory_bytes, "mapped_bytes",
-                        (json_int_t)report->mapped_bytes, "segment_bytes",
-                        (json_int_t)report->segment_bytes, "network_bytes",
-                        (json_int_t)report->network_bytes, "sent_bytes", sent_json(report),
-                        "fallback_products", (json_int_t)report->fallback_products, "check",
-                        check_json(report), "nodes", report->node_count, "ranks",
-                        list(report, report->ranks != NULL ? report->size : 0, rank_json),
-                        "operations", list(report, report->operation_count, operation_json),
-                        "warnings", lines_json(report), "unused_devices",
-                        mmul_json_text(mmul_text_get(&report->unused))));
+    move_fields(root,
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:i, s:o, s:o, s:o, s:o}",
+                          "memory_bytes", (json_int_t)report->memory_bytes, "mapped_bytes",
+                          (json_int_t)report->mapped_bytes, "segment_bytes",
+                          (json_int_t)report->segment_bytes, "network_bytes",
+                          (json_int_t)report->network_bytes, "sent_bytes", sent_json(report),
+                          "fallback_products", (json_int_t)report->fallback_products, "check",
+                          check_json(report), "nodes", report->node_count, "ranks",
+                          make_list(report, report->ranks != NULL ? report->size : 0, rank_json),
+                          "operations", make_list(report, report->operation_count, operation_json),
+                          "warnings", lines_json(report), "unused_devices",
+                          mmul_json_text(mmul_text_get(&report->unused))));
     json_object_set_new(root, "joules", mmul_json_number(mmul_report_joules(report)));
     if (report->before.programs > 0)
         json_object_set_new(root, "before", mmul_programs_json(&report->before));

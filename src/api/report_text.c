@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The report for people, and as a log. Only turns numbers into text.
+// The report for people, and as a log.
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "model/report.h"
 
-// Rate while computing.
+// Returns the rate while computing.
 static double rank_rate(const struct mmul_report_rank *rank) {
     return rank->compute_seconds > 0 ? rank->flops / rank->compute_seconds : 0;
 }
@@ -21,16 +21,16 @@ static bool is_unstable(const struct mmul_report *report) {
     return false;
 }
 
-// What a user has to know of a rank: why it has few rows or none, and who replaced its device. What
-// `devices` says too is a detail. Returns `text`.
+// Formats the note about a rank for users: the reason for few or no rows, and the replacement of
+// its device. Facts that `devices` shows, too, appear only with `verbose`. Returns `text`.
 static const char *note_of(const struct mmul_report_rank *r, bool verbose, char text[static 224]) {
     const char *note = verbose || r->device_replacements > 0 ? r->note : "";
     snprintf(text, 224, "%s%s%s", r->why, r->why[0] && note[0] ? "; " : "", note);
     return text;
 }
 
-// Whole rows (or columns) that ranks [0, count) computed: claims are parts of rows, and what is printed
-// adds up.
+// Returns whole rows (or columns) that ranks [0, count) computed. Claims are parts of rows;
+// rounding the running sum makes the printed numbers add up.
 static int64_t units_of_first(const struct mmul_report *report, int count) {
     int64_t width = mmul_problem_result_width(&report->problem, report->axis), elements = 0;
     for (int i = 0; i < count; i++) {
@@ -40,7 +40,7 @@ static int64_t units_of_first(const struct mmul_report *report, int count) {
     return (elements + width / 2) / width;
 }
 
-// What is said of one product alone: what a rank computed of it.
+// Adds a rank's share of one product.
 static void add_share(const struct mmul_report *report, int rank, struct mmul_text *table) {
     const struct mmul_report_rank *r = &report->ranks[rank];
     mmul_text_add(table, "\t%lld",
@@ -51,7 +51,7 @@ static void add_share(const struct mmul_report *report, int rank, struct mmul_te
     mmul_text_add(table, "\t%.1f %%", 100 * r->share);
 }
 
-// The columns from set-up to commit are seconds and add up to the wall time.
+// Prints a row per rank. The columns from set-up to commit are seconds and add up to the wall time.
 static void print_ranks(const struct mmul_report *report, bool verbose, FILE *stream) {
     const bool is_product = report->is_product;
     struct mmul_text table = {0};
@@ -86,7 +86,7 @@ static void print_ranks(const struct mmul_report *report, bool verbose, FILE *st
     mmul_text_fini(&table);
 }
 
-// What the wall time leaves out.
+// Prints the seconds before the wall time.
 static void print_startup(const struct mmul_startup *s, FILE *stream) {
     fprintf(stream,
             "before that %.3f s: launch %.3f, discovery %.3f, files %.3f, planning %.3f, measuring "
@@ -141,7 +141,7 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
     print_check(report, stream);
 }
 
-// Of CPUs, several in a row that have the same in one line.
+// Prints the kernels of CPU ranks, with one line for consecutive ranks that have the same.
 static void print_kernels(const struct mmul_report *report, FILE *stream) {
     for (int i = 0, first = 0; i < report->size; first = ++i) {
         const struct mmul_report_rank *r = &report->ranks[i];
@@ -166,7 +166,7 @@ static void print_joules(double joules, FILE *stream) {
     fprintf(stream, joules < 1000 ? "%.3f J" : "%.0f J", joules);
 }
 
-// One line, where anything is measured.
+// Prints the energy in one line if any rank measured it.
 static void print_energy(const struct mmul_report *report, FILE *stream) {
     int measured = 0;
     double joules = 0;
@@ -184,7 +184,7 @@ static void print_energy(const struct mmul_report *report, FILE *stream) {
     fputc('\n', stream);
 }
 
-// A line for each who states it, and for each of whom nobody knows.
+// Prints a line for each rank that reports energy, and for each without a measurement.
 static void print_energy_of_ranks(const struct mmul_report *report, FILE *stream) {
     for (int i = 0; i < report->size; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
@@ -225,7 +225,7 @@ static void print_details(const struct mmul_report *report, FILE *stream) {
     fputs(mmul_text_get(&report->unused), stream);
 }
 
-// Of several operations: what it took and what the check says, in one line.
+// Prints the time and the check's verdict for several operations, in one line.
 static void print_outcome(const struct mmul_report *report, FILE *stream) {
     fprintf(stream, "wall %.3f s  ", report->wall_seconds);
     if (report->flops > 0 && report->wall_seconds > 0)
@@ -257,7 +257,7 @@ void mmul_report_print(const struct mmul_report *report, bool verbose, FILE *str
         print_details(report, stream);
 }
 
-// ------------------------------------------------------------------------------------------- log
+// --------------------------------------------------------------------------------------------- log
 
 enum mmul_status mmul_report_store_log(const struct mmul_report *report, const char *path,
                                        struct mmul_error *err) {
@@ -275,7 +275,7 @@ enum mmul_status mmul_report_store_log(const struct mmul_report *report, const c
             const struct mmul_report_part *p = &mmul_report_parts(report, rank)[i];
             const double seconds[PHASES] = {p->wait_seconds, p->work_seconds, p->check_seconds};
             if (phase != 1 && seconds[phase] < 5e-7)
-                continue; // nothing of it
+                continue; // phase did not occur
             mmul_text_add(&text, "%.6f\t%.6f\t%.6f\t%d\t%s\t%s\t%s\t%s\t%s\t%lld\t%lld\n", p->begin,
                           p->end, seconds[phase], rank, names[phase], o->name, o->value, o->shape,
                           o->placement, (long long)p->result_bytes, (long long)o->network_bytes);

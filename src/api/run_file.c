@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files that runs leave are read as JSON as a whole; where that fails, and the first line alone is one of metrics, line
-// by line. What is in them is looked at no further than to know what they are.
+// Reads files that runs leave. A file is parsed as one JSON value or, if that fails and the first
+// line alone is one of metrics, line by line. The contents are examined only to find their kind.
 #include "api/run_file.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static bool has_schema(const json_t *value, const char *name) {
     return schema != NULL && strcmp(schema, name) == 0;
 }
 
-// A line of metrics, as the tensor layer writes them.
+// Returns true for a line of metrics, as written by the tensor layer.
 static bool is_measure(const json_t *value) {
     return json_is_integer(json_object_get(value, "line")) &&
            json_is_string(json_object_get(value, "name")) &&
@@ -65,7 +65,7 @@ static enum mmul_status find_kind(const char *path, const json_t *value,
     return MMUL_OK;
 }
 
-// Every line; empty ones do not count.
+// Checks every line; empty ones do not count.
 static enum mmul_status check_lines(const char *path, const char *text, struct mmul_error *err) {
     json_error_t problem;
     int number = 1;
@@ -85,7 +85,8 @@ static enum mmul_status check_lines(const char *path, const char *text, struct m
     return MMUL_OK;
 }
 
-static enum mmul_status read(const char *path, struct mmul_run_file *file, struct mmul_error *err) {
+static enum mmul_status parse_file(const char *path, struct mmul_run_file *file,
+                                   struct mmul_error *err) {
     json_error_t problem, ignored;
     const size_t bytes = strlen(file->text);
     file->value = json_loadb(file->text, bytes, JSON_REJECT_DUPLICATES, &problem);
@@ -105,7 +106,7 @@ enum mmul_status mmul_run_file_load(const char *path, struct mmul_run_file *file
     *file = (struct mmul_run_file){.kind = MMUL_RUN_FILE_KINDS};
     enum mmul_status status = mmul_text_load(path, &file->text, err);
     if (status == MMUL_OK)
-        status = read(path, file, err);
+        status = parse_file(path, file, err);
     if (status != MMUL_OK)
         mmul_run_file_fini(file);
     return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A file that a run has left: which one it is, its content says.
+// A file that a run has left; its contents determine its kind.
 #pragma once
 
 #include "base/json.h"
@@ -17,13 +17,14 @@ enum mmul_run_file_kind {
 struct mmul_run_file {
     enum mmul_run_file_kind kind;
     char *text;    // owned
-    json_t *value; // owned; NULL: metrics, whose lines are values each
+    json_t *value; // owned; NULL: metrics, where every line is a value
 };
 
-// Fails with MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (damaged, none of these, of another schema version) or MMUL_ERR_SYSTEM.
+// Loads a file. Fails with MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (damaged, none of these, of another
+// schema version) or MMUL_ERR_SYSTEM.
 enum mmul_status mmul_run_file_load(const char *path, struct mmul_run_file *file,
                                     struct mmul_error *err);
 void mmul_run_file_fini(struct mmul_run_file *file);
 
-// "a report", "a trace".
+// Returns "a report", "a trace".
 const char *mmul_run_file_name(enum mmul_run_file_kind kind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Simulations as the public header offers them: the file and the weights; the rest is plan's.
+// Simulations of the public header: reads the file and the weights; plan does the rest.
 #include "mpimatmul.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "io/weights_file.h"
 #include "plan/simulate/simulate.h"
 
-// NULL weights where shares are balanced.
+// Reads weights; leaves them NULL if shares are to be balanced.
 static enum mmul_status read_weights(const char *text, int size, double **weights,
                                      struct mmul_error *err) {
     if (text == NULL || strcmp(text, "auto") == 0)
@@ -39,8 +39,7 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
     if (status == MMUL_OK)
         status = read_weights(args->weights, description->cluster->size, &weights, err);
     request.weights = weights;
-    request.tail = weights == NULL ? MMUL_TAIL_AUTO
-                                   : MMUL_TAIL_OFF; // shares that are given are what everybody gets
+    request.tail = weights == NULL ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF; // given shares apply exactly
     request.split = args->split;
     request.rule = args->split_rule;
     request.memory_limit_bytes = args->memory_limit_bytes;

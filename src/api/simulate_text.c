@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A simulation as tables and JSON. They sum ranks of one kind up, so they are as short for 4,096 ranks.
+// A simulation as tables and JSON. They summarise ranks by kind, so they are short even for 4,096
+// ranks.
 #include <math.h>
 
 #include "api/plan_output.h"
@@ -7,11 +8,11 @@
 #include "base/text.h"
 #include "plan/simulate/simulate.h"
 
-// Ranks of one kind.
+// Sums over the ranks of one kind.
 struct kind {
     int ranks, working;
     int64_t units, least, most;
-    double compute, end; // the longest, the last
+    double compute, end; // longest computing time, last end
     const struct mmul_rank_info *info;
 };
 
@@ -42,7 +43,7 @@ static int working_ranks(const struct mmul_simulation *s) {
     return working;
 }
 
-// ----------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
 static void print_kinds(const struct mmul_simulation *s, FILE *stream) {
     struct mmul_text table = {0};
@@ -101,7 +102,7 @@ void mmul_simulation_print(const struct mmul_simulation *simulation, FILE *strea
     print_grids(simulation, stream);
 }
 
-// ------------------------------------------------------------------------------------------- JSON
+// -------------------------------------------------------------------------------------------- JSON
 
 static json_t *kinds_json(const struct mmul_simulation *s) {
     json_t *list = json_array();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What was measured, as tables and as JSON.
+// Measured speeds as tables and as JSON.
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "model/rates.h"
 
-// ----------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
 static void add_rates(struct mmul_text *table, const struct mmul_speed *speed) {
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
@@ -29,7 +29,7 @@ static void add_rates(struct mmul_text *table, const struct mmul_speed *speed) {
             mmul_text_add(table, "-\t");
 }
 
-// In 120 columns: what `devices` shows of a device is not said again.
+// Prints devices in 120 columns, without the facts that `devices` shows.
 static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
     struct mmul_text table = {0};
     char memory[32];
@@ -120,7 +120,7 @@ void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream)
                     cluster->nodes[node].profile);
 }
 
-// ------------------------------------------------------------------------------------------- JSON
+// -------------------------------------------------------------------------------------------- JSON
 
 static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];

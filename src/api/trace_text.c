@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every rank did when, as Chrome trace events: a process per rank with a lane for its operations and one for each
-// thing that goes on beside or within them.
+// Timelines of all ranks as Chrome trace events: a process per rank with a lane for its operations
+// and one for each concurrent or nested activity.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static const char *const lanes[MMUL_TRACE_LANES] = {"operations",
                                                     "send",
                                                     "receive"};
 
-// How a kind is called, where it is drawn, and what its numbers are.
+// Name, lane and numbers of each kind of span.
 static const struct {
     const char *name;
     enum mmul_trace_lane lane;
@@ -57,8 +57,8 @@ static int lane_of(const struct mmul_trace_event *event) {
     return (int)kinds[event->kind].lane;
 }
 
-// By lane, then by time; what holds another one comes first.
-static int compare(const void *x, const void *y) {
+// Orders by lane, then by time; an enclosing span comes first.
+static int compare_events(const void *x, const void *y) {
     const struct mmul_trace_event *a = x, *b = y;
     int lane = lane_of(a) - lane_of(b);
     if (lane != 0)
@@ -68,12 +68,12 @@ static int compare(const void *x, const void *y) {
     return (a->end < b->end) - (a->end > b->end);
 }
 
-// As a string of JSON.
+// Adds a JSON string.
 static void add_quoted(struct mmul_text *text, const char *word) {
     json_t *string = mmul_json_text(word);
     char *quoted = json_dumps(string, JSON_ENCODE_ANY);
     mmul_text_add(text, "%s", quoted != NULL ? quoted : "\"\"");
-    free(quoted); // jansson's
+    free(quoted); // allocated by jansson
     json_decref(string);
 }
 
@@ -86,7 +86,7 @@ static void begin_record(struct mmul_text *text, const char *phase, const char *
     mmul_text_add(text, ",\"pid\":%d,\"tid\":%d,", rank, lane);
 }
 
-// What a process or a thread is called, and its place among the others.
+// Names a process or a thread and sets its position among the others.
 static void add_name(struct mmul_text *text, bool is_process, int rank, int lane,
                      const char *name) {
     begin_record(text, "M", is_process ? "process_name" : "thread_name", rank, lane);
@@ -97,7 +97,7 @@ static void add_name(struct mmul_text *text, bool is_process, int rank, int lane
     mmul_text_add(text, "\"args\":{\"sort_index\":%d}}", is_process ? rank : lane);
 }
 
-// Microseconds with all digits of a nanosecond, whatever the locale says of decimal points.
+// Adds microseconds to the nanosecond, independent of the locale's decimal point.
 static void add_time(struct mmul_text *text, const char *key, int64_t nanoseconds) {
     mmul_text_add(text, "\"%s\":%s%lld.%03lld,", key, nanoseconds < 0 ? "-" : "",
                   llabs((long long)nanoseconds) / 1000, llabs((long long)nanoseconds) % 1000);
@@ -116,7 +116,8 @@ static const char *title_of(const struct mmul_report_operation *o, char title[st
     return title;
 }
 
-// Another rank may have left the agreement after which the clock starts a moment before root did.
+// Times before 0 become 0: a rank can leave the agreement that starts the clock a moment before
+// root.
 static int64_t nanoseconds(double seconds) {
     return llround(fmax(seconds, 0) * 1e9);
 }
@@ -141,7 +142,7 @@ static void add_event(struct mmul_text *text, const struct mmul_report *report, 
     mmul_text_add(text, "}}");
 }
 
-// What the rank has in memory from then on, as a viewer draws it over time.
+// Adds the rank's memory from that time on, as a counter track.
 static void add_memory(struct mmul_text *text, int rank, const struct mmul_report_part *part) {
     begin_record(text, "C", "memory", rank, MMUL_LANE_OPERATIONS);
     add_time(text, "ts", nanoseconds(part->begin));
@@ -174,7 +175,7 @@ static void add_rank(struct mmul_text *text, const struct mmul_report *report, i
     const struct mmul_report_rank *who = &report->ranks[rank];
     char name[256];
     int lane = -1;
-    qsort(events, (size_t)r->kept, sizeof *events, compare);
+    qsort(events, (size_t)r->kept, sizeof *events, compare_events);
     snprintf(name, sizeof name, "rank %d on %.60s: %.120s", rank, who->host, who->device);
     add_name(text, true, rank, 0, name);
     add_operations(text, report, rank);

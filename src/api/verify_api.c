@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mmul_verify: the check of a run applied to three files, one matrix of the stack after another.
+// mmul_verify: applies the check of a run to three files, one matrix of the stack after another.
 // Each of the three is in memory whole while its matrix is checked. Local.
 #include "api/problem_load.h"
 #include "base/memory.h"
@@ -27,7 +27,7 @@ static void verification_fini(struct verification *v) {
     mmul_free(v->wrong);
 }
 
-// One matrix of a stack.
+// Allocates one matrix of a stack.
 static enum mmul_status matrix_allocate(struct mmul_shape shape, enum mmul_dtype dtype,
                                         const char *what, void **matrix, struct mmul_error *err) {
     *matrix = mmul_allocate_raw(shape.rows * shape.cols, mmul_dtype_bytes(dtype), what, err);
@@ -125,7 +125,7 @@ enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix 
     plain.beta = 0;
     plain.exact_beta = 0;
     if (plain.compute == MMUL_COMPUTE_AUTO && mmul_matrix_info(c).stored != MMUL_F64)
-        plain.compute = MMUL_COMPUTE_F32; // to the precision that C has
+        plain.compute = MMUL_COMPUTE_F32; // checked to C's precision
     status = mmul_problem_load(&plain, &v.problem, err);
     if (status == MMUL_OK)
         status = check_shape(&v.problem, c, err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One operation after the other; what was added before a failure is taken back.
+// Adds the operations of composites and gradients one by one; removes them again after a failure.
 #include "model/build.h"
 
 #include <stdarg.h>
@@ -51,7 +51,7 @@ struct mmul_shape mmul_build_shape(const struct mmul_build *b, int value) {
     return value < 0 ? (struct mmul_shape){1, 1, 1, 1} : b->program->values[value].shape;
 }
 
-static int add(struct mmul_build *b, struct mmul_operation *request) {
+static int add_operation(struct mmul_build *b, struct mmul_operation *request) {
     int value = MMUL_NO_VALUE;
     if (b->err->status != MMUL_OK)
         return MMUL_NO_VALUE;
@@ -71,7 +71,7 @@ int mmul_build_apply(struct mmul_build *b, enum mmul_operation_kind kind,
         request.operands[i] = operands[i].value;
         request.with.numbers[i] = operands[i].number;
     }
-    return add(b, &request);
+    return add_operation(b, &request);
 }
 
 int mmul_build_one(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
@@ -119,7 +119,7 @@ int mmul_build_reshape(struct mmul_build *b, int x, struct mmul_shape shape) {
     if (mmul_shape_equal(mmul_build_shape(b, x), shape))
         return x;
     const int made = mmul_build_apply(b, MMUL_RESHAPE, &operand, 1, &with);
-    if (made != MMUL_NO_VALUE) // the same elements, for whoever complains of them
+    if (made != MMUL_NO_VALUE) // for errors about these elements: the result keeps the name of x
         memcpy(b->program->values[made].name, b->program->values[x].name, MMUL_VALUE_NAME_BYTES);
     return made;
 }
@@ -164,7 +164,8 @@ int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int
     return mmul_build_append_zeros(b, made, value, axis, size - begin - sizes[axis]);
 }
 
-// What lies behind the axis is one row, which zeros make longer; those behind the last one go again.
+// Zeros are appended to rows, which are one element of the axis with everything behind it. The
+// zeros behind the last element are removed again.
 int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step) {
     int64_t sizes[AXES], before = 1, behind = 1, begin[AXES] = {0};
     mmul_build_sizes(mmul_build_shape(b, value), sizes);
@@ -187,7 +188,7 @@ int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul
                         uint64_t seed) {
     struct mmul_operation request = {
         .kind = MMUL_GENERATE, .shape = shape, .generator = kind, .seed = seed};
-    return add(b, &request);
+    return add_operation(b, &request);
 }
 
 int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Operations that are made of others: what composites (model/composite.h) and gradients (model/gradient.h) are written
-// with. Each call adds an operation to the program and gives its value; after the first one that fails, which is kept,
-// all do nothing and give MMUL_NO_VALUE.
+// Builder of operations out of others, for composites (model/composite.h) and gradients
+// (model/gradient.h). Each call adds an operation to the program and returns its value. The first
+// failure is kept; every later call does nothing and returns MMUL_NO_VALUE.
 #pragma once
 
 #include "model/program.h"
@@ -11,9 +11,9 @@ enum { MMUL_NO_VALUE = -1 };
 
 struct mmul_build {
     struct mmul_program *program;
-    const char *origin;     // of the operations, for errors of a run; "": not known
-    struct mmul_error *err; // its status: MMUL_OK as long as all goes well
-    int operations, values; // of the program before
+    const char *origin;     // source position of the operations, for run-time errors; "": not known
+    struct mmul_error *err; // its status: MMUL_OK until the first failure
+    int operations, values; // counts of the program before the build
 };
 
 // An operand: a value or, where the operation takes one, a number.
@@ -25,7 +25,7 @@ struct mmul_term {
 struct mmul_build mmul_build_begin(struct mmul_program *program, const char *origin,
                                    struct mmul_error *err);
 
-// Failed: the program is as before. Returns the status.
+// Ends a build; after a failure the program is as before. Returns the status.
 enum mmul_status mmul_build_end(struct mmul_build *b);
 
 enum mmul_status mmul_build_fail(struct mmul_build *b, enum mmul_status status, const char *format,
@@ -42,40 +42,40 @@ int mmul_build_one(struct mmul_build *b, enum mmul_operation_kind kind, int x);
 int mmul_build_two(struct mmul_build *b, enum mmul_operation_kind kind, struct mmul_term x,
                    struct mmul_term y);
 
-// kind of value and value, of value and number.
+// Apply kind to two values, or to a value and a number.
 int mmul_build_both(struct mmul_build *b, enum mmul_operation_kind kind, int x, int y);
 int mmul_build_number(struct mmul_build *b, enum mmul_operation_kind kind, int x, double number);
 
-// x where the condition is not 0, else y.
+// Adds: x where the condition is not 0, else y.
 int mmul_build_where(struct mmul_build *b, int condition, struct mmul_term x, struct mmul_term y);
 
-// Along axis -4 to -1. Rows and columns are the engine's; along depth or batch the sizes behind it become one, which
-// costs nothing.
+// Reduces along axis -4 to -1. Rows and columns are operations of their own. For depth or batch,
+// the sizes behind the axis become one first, which costs nothing.
 int mmul_build_reduce(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis);
 int mmul_build_reshape(struct mmul_build *b, int x,
-                       struct mmul_shape shape); // x itself, where it is so
+                       struct mmul_shape shape); // returns x itself if it has this shape
 int mmul_build_slice(struct mmul_build *b, int x, const int64_t begin[4], const int64_t end[4]);
 
-// Its elements along an axis (0: batch), from the last to the first.
+// Reverses the elements along an axis (0: batch).
 int mmul_build_flip(struct mmul_build *b, int x, int axis);
 
-// One behind the other along an axis (0: batch); MMUL_NO_VALUE is nothing. `many` zeros behind what there is, which has
-// the same other sizes as `like`.
+// Append `other` to `one` along an axis (0: batch), either of which may be MMUL_NO_VALUE; append
+// `many` zeros to `to`, with the other sizes of `like`.
 int mmul_build_append(struct mmul_build *b, int one, int other, int axis);
 int mmul_build_append_zeros(struct mmul_build *b, int to, int like, int axis, int64_t many);
 
-// A value from `begin` on along an axis of that size, zeros before and behind it.
+// Pads a value with zeros to `size` along an axis; the value begins at `begin`.
 int mmul_build_pad(struct mmul_build *b, int value, int axis, int64_t begin, int64_t size);
 
-// Along an axis of a value, step - 1 zeros between each element and the next one.
+// Inserts step - 1 zeros between neighbouring elements along an axis.
 int mmul_build_spread(struct mmul_build *b, int value, int axis, int64_t step);
 
-// Numbers by position, from a seed: they take the type of what reads them.
+// Generates numbers from a seed and their positions. They take the type of their readers.
 int mmul_build_generate(struct mmul_build *b, struct mmul_shape shape, enum mmul_generator kind,
                         uint64_t seed);
-// One number.
+// Fills a value with ones or zeros.
 int mmul_build_filled(struct mmul_build *b, struct mmul_shape shape, bool with_ones);
 
-// Sizes by axis, batch first, and back.
+// Convert a shape to sizes by axis, batch first, and back.
 void mmul_build_sizes(struct mmul_shape shape, int64_t sizes[static 4]);
 struct mmul_shape mmul_build_of_sizes(const int64_t sizes[static 4]);

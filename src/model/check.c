@@ -1,41 +1,44 @@
 // SPDX-License-Identifier: MIT
-// The verdict of the check. begin draws x and projects B once; then each row of C costs one pass
-// over the row and one over its row of A, many rows at a time. Passes live in check_sums.c, NaN and Inf in
-// check_classes.c. What to do with a wrong row is not decided here.
+// Verdict of the check. mmul_check_begin draws x and projects B once. Then each row of C costs one
+// pass over the row and one over its row of A, many rows at a time. Passes are in check_sums.c, NaN
+// and Inf in check_classes.c. The caller decides what to do with a wrong row.
 //
-// Why the tolerance. Rounding gives C_ij an error t_ij u ||a_i|| ||b_j||. The signs of x are random,
-// so a row's sum is off by about t u ||a_i|| ||B X||_F, t being the root mean square of t_ij over j.
-// Measured, as root mean square (largest of thousands of rows):
+// Reason for the tolerance. Rounding gives C_ij an error t_ij u ||a_i|| ||b_j||. The signs of x are
+// random, so a row's sum is off by about t u ||a_i|| ||B X||_F, with t the root mean square of t_ij
+// over j. Measured t, as root mean square (largest of thousands of rows):
 //     [-1, 1) and normal: OpenBLAS 0.16 (0.8) at 1000^3, 0.09 (0.4) at 4096^3; one float32
 //         accumulator 0.3 (1.6) at any k;
 //     [0, 1): OpenBLAS 1.7 (6.6) at 1000^3, 1.2 (5.1) at 4096^3; one accumulator 0.17 sqrt(k)
 //         (0.75 sqrt(k)), that is 15 (58) at k = 8192;
 //     all equal: OpenBLAS 14 (23) at 4096^3, one accumulator 2600 (4600) at k = 20000.
-// G sqrt(k) + F is 12 at k = 1000, 20 at 4096 and 27 at 8192: above what kernels show on data of
-// random signs, where an element off by 10 % of the root mean square of C, whose share is at least
-// 0.05 / (u sqrt(n k)) (100 at 8192^3; 27 is reached at n = 120000), must stand out, and about 1.5
-// sigma of the roughest kernel on data of one sign. What is beyond costs a second look, about 45
-// microseconds at k = 4096.
+// G sqrt(k) + F is 12 at k = 1000, 20 at 4096 and 27 at 8192. For data of random signs this is
+// above every measured kernel. There an element that is off by 10 % of the root mean square of C
+// must stand out. Its contribution is at least 0.05 / (u sqrt(n k)) (100 at 8192^3; 27 is reached
+// at n = 120000). For data of one sign the bound is about 1.5 sigma of the roughest kernel. A row
+// beyond it costs a second look, about 45 microseconds at k = 4096.
 //
-// The check's own sums are in double, of n and k terms. Their terms have the random signs of x (B x has them,
-// too), so partial sums walk at random, of the size of the terms' norm at most: adding up n of them in one
-// accumulator is off by about sqrt(n / 2) u of that norm, in the eight lanes of check_sums.c by sqrt(n / 16) u.
-// The norms are at most those of the tolerance (Cauchy and Schwarz: |C_ij x_j| <= ||a_i|| ||b_j x_j||), so
-// own_i = (H (sqrt(n) + sqrt(k)) + F) 2^-53 (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||), H = 2, has room for
-// sums in one accumulator that walk far (H = 0.5 called one in 1000 right products of 350 x 1 by 1 x 64 wrong). With
-// float32 that is 2^-29 of the rest. With float64 the two add up, to 400 units at 8192^3: an element stands out there
-// that is off by 800 u sqrt(n k), 7e-10, of the root mean square of C, and a row that was computed in float32 a
-// million times as far. More precise sums would show 1e-10 instead. Squares of numbers
-// below 2^-537 are 0 in double: norms count sqrt(k) 2^-536 more.
+// Errors of the check's own sums, in double, of n and k terms. Their terms have the random signs of
+// x (so does B x), so partial sums are random walks of at most the size of the terms' norm. Adding
+// n of them in one accumulator is off by about sqrt(n / 2) u of that norm, in the eight lanes of
+// check_sums.c by sqrt(n / 16) u. The norms are at most those of the tolerance (Cauchy and Schwarz:
+// |C_ij x_j| <= ||a_i|| ||b_j x_j||). Therefore
+//     own_i = (H (sqrt(n) + sqrt(k)) + F) 2^-53 (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||),
+// with H = 2, leaves room for sums in one accumulator that walk far. (H = 0.5 rejected one in 1000
+// correct products of 350 x 1 by 1 x 64.) With float32, own_i is 2^-29 of the rest. With float64
+// the two add up, to 400 units at 8192^3. An element stands out there that is off by 800 u sqrt(n
+// k), 7e-10, of the root mean square of C; a row computed in float32 is a million times as far off.
+// More precise sums would reach 1e-10. Squares of numbers below 2^-537 are 0 in double, so norms
+// include sqrt(k) 2^-536 more.
 //
-// Blocks of one product. A row's sum goes over all blocks of the row here, so the rounding errors of the
-// other Q - 1 blocks are in it as well: about t u ||a_i|| ||B X||_F of all their columns, sqrt(Q) times what
-// one of them shows. A block's own tolerance is (G sqrt(k) + F) of the same unit. What lies beyond half of it
-// is looked at as if the block were alone, so an element that is found then is missed here only where the
-// others' errors take more than the other half away from it: with data of random signs and the worst kernel
-// (t = 0.3) that half is 3 sigma for 64 blocks at k = 1000 and 13 for 100 at k = 65536, and of OpenBLAS three
-// times as many. With data of one sign others' errors are often beyond that half: then nearly every row is
-// looked at, which costs what the check of a block alone costs, and finds what it finds.
+// Blocks of one product. A row's sum covers all blocks of the row, so it includes the rounding
+// errors of the other Q - 1 blocks: about t u ||a_i|| ||B X||_F of all their columns, sqrt(Q) times
+// that of one block. A block's own tolerance is (G sqrt(k) + F) of the same unit. A row beyond half
+// of it is checked as if its block were alone. An element that this check would find is missed here
+// only if the errors of the others compensate more than the other half. With data of random signs
+// and the worst kernel (t = 0.3), that half is 3 sigma for 64 blocks at k = 1000 and 13 for 100 at
+// k = 65536; for OpenBLAS it is three times as many. With data of one sign, the errors of the
+// others often exceed that half. Then nearly every row is checked alone, with the cost and the
+// result of checking a single block.
 #include "model/check_state.h"
 
 #include <float.h>
@@ -53,31 +56,32 @@
 
 enum {
     ROWS_AT_ONCE = MMUL_CHECK_ROWS_AT_ONCE,
-    EXPONENT_LIMIT = 40, // columns of B below 2^-40 of the largest weigh less
+    // limit of the power of two in x: columns below 2^-40 of the largest weigh less
+    EXPONENT_LIMIT = 40,
 };
 
 static int64_t round_up(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
-// A row of `count` float64; see struct mmul_check_lines for the gap.
+// Returns the bytes of a row of `count` float64; see struct mmul_check_lines for the gap.
 static int64_t line_bytes(int64_t count) {
     return round_up(count * (int64_t)sizeof(double)) + 64;
 }
 
-// The parts of one allocation, in bytes.
+// Sizes of the parts of one allocation, in bytes.
 struct layout {
     int64_t head, per_col, nonfinite, per_row, sample, row_lines, col_lines, partial;
 };
 
-// Columns of the second look, in the same room for any type.
-static int64_t sample_most(int64_t n_max, size_t bytes_each) {
+// Returns the number of sampled columns, which fit in the same room for any type.
+static int64_t sample_columns_most(int64_t n_max, size_t bytes_each) {
     int64_t count = n_max < 2 ? 2 : n_max < MMUL_CHECK_SAMPLE ? n_max : MMUL_CHECK_SAMPLE;
     return count * (int64_t)sizeof(float) / (int64_t)bytes_each;
 }
 
 static struct layout layout_for(int64_t n_max, int64_t k_max) {
-    int64_t sample_count = sample_most(n_max, sizeof(float));
+    int64_t sample_count = sample_columns_most(n_max, sizeof(float));
     return (struct layout){
         .head = round_up(sizeof(struct mmul_check)),
         .per_col = round_up(n_max * (int64_t)sizeof(double)),
@@ -151,9 +155,9 @@ bool mmul_check_was_helped(const struct mmul_check *check) {
     return check->was_helped;
 }
 
-// -------------------------------------------------------------------------------- once per B
+// -------------------------------------------------------------------------------------- once per B
 
-// The power of two that brings a column up to the largest one.
+// Returns the power of two that scales a column up to the largest one.
 static int column_exponent(double squares, double largest) {
     if (squares == 0)
         return 0;
@@ -169,8 +173,8 @@ static double find_largest(const double *squares, int64_t count) {
     return largest;
 }
 
-// x from column_squares. Columns of even weight show small and large ones alike; with beta the
-// size of C's columns is not that of B's, so they are left as they are.
+// Draws x for column_squares. With even weights, small and large columns show errors equally. With
+// beta, C's columns have other sizes than B's, so x has no powers then.
 static void draw_x(struct mmul_check *check, double largest, bool even_weight) {
     check->has_nonfinite = false;
     for (int64_t j = 0; j < check->n; j++) {
@@ -187,9 +191,9 @@ static void draw_x(struct mmul_check *check, double largest, bool even_weight) {
     }
 }
 
-// Was x, drawn before column_squares were known, a good one for them?
-static bool x_fits(const struct mmul_check *check, bool even_weight) {
-    const double spread = 16; // of squares; exact powers leave 4
+// Returns true if x, drawn before column_squares were known, suits them.
+static bool x_suits_columns(const struct mmul_check *check, bool even_weight) {
+    const double spread = 16; // ratio of squares; exact powers reach 4
     double least = INFINITY, most = 0;
     for (int64_t j = 0; j < check->n; j++) {
         double squares = check->column_squares[j];
@@ -217,7 +221,8 @@ static void sum_scale(struct mmul_check *check, const struct mmul_product *produ
                    check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
 }
 
-// B x and the squares of B's columns in one pass over B. What meets NaN or Inf is neither.
+// Computes B x and the squares of B's columns in one pass over B. Both are NaN or Inf for lines
+// with such elements.
 static void project_b(struct mmul_check *check, const struct mmul_product *product) {
     mmul_check_project(check,
                        &(struct mmul_check_projection){.x = mmul_check_operand_b(product),
@@ -228,13 +233,15 @@ static void project_b(struct mmul_check *check, const struct mmul_product *produ
                                                        .col_squares = check->column_squares});
 }
 
-static void set_out(struct mmul_check *check, const struct mmul_product *product, uint64_t seed) {
+static void start_product(struct mmul_check *check, const struct mmul_product *product,
+                          uint64_t seed) {
     check->n = product->n;
     check->k = product->k;
     check->was_helped = false;
     check->seed = seed;
-    check->draws = (uint64_t)product->n; // the first n are x
-    check->sample_most = sample_most(check->n_max, mmul_dtype_bytes(mmul_product_dtype(product)));
+    check->draws = (uint64_t)product->n; // the first n numbers are x
+    check->sample_most =
+        sample_columns_most(check->n_max, mmul_dtype_bytes(mmul_product_dtype(product)));
 }
 
 enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
@@ -245,7 +252,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
                          (long long)product->n, (long long)product->k, (long long)check->n_max,
                          (long long)check->k_max);
     }
-    set_out(check, product, seed);
+    start_product(check, product, seed);
     check->is_direct = product->b != NULL && product->k > 0 && product->k <= MMUL_CHECK_DIRECT &&
                        check->source.project == NULL;
     if (product->b == NULL || check->is_direct)
@@ -254,7 +261,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
     mmul_check_sample_columns(check, product);
     draw_x(check, find_largest(check->column_squares, check->n), even_weight);
     project_b(check, product);
-    bool once = x_fits(check, even_weight);
+    bool once = x_suits_columns(check, even_weight);
     if (!once)
         draw_x(check, find_largest(check->column_squares, check->n), even_weight);
     if (check->has_nonfinite)
@@ -286,7 +293,7 @@ bool mmul_check_save(const struct mmul_check *check, double *saved) {
 
 void mmul_check_resume(struct mmul_check *check, const struct mmul_product *product, uint64_t seed,
                        const double *saved) {
-    set_out(check, product, seed);
+    start_product(check, product, seed);
     check->is_direct = false;
     check->has_nonfinite = false;
     memcpy(check->x, saved, (size_t)check->n * sizeof *saved);
@@ -296,9 +303,9 @@ void mmul_check_resume(struct mmul_check *check, const struct mmul_product *prod
     mmul_check_second_look_begin(check);
 }
 
-// ------------------------------------------------------------------------------ once per row
+// ------------------------------------------------------------------------------------ once per row
 
-// What the passes give for some rows.
+// Results of the passes for some rows.
 struct row_sums {
     double projection[ROWS_AT_ONCE], a_squares[ROWS_AT_ONCE]; // a_i . (B x), ||a_i||^2
     double c[ROWS_AT_ONCE], c_squares[ROWS_AT_ONCE];          // c_i . x, ||c_i X||^2 when narrow
@@ -319,13 +326,13 @@ static void sum_rows(struct mmul_check *check, const struct mmul_product *produc
                    NULL, true};
     mmul_check_project(check, &of_a);
     if (check->has_nonfinite)
-        return; // then rows of C are read element by element
+        return; // rows of C are read element by element then
     mmul_check_project(check, &of_c);
     if (product->beta != 0)
         mmul_check_project(check, &of_c_in);
 }
 
-// alpha = 0: one rounding, which a device may flush to 0.
+// Checks a row with alpha = 0: one rounding, which a device may flush to 0.
 static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_product *product,
                                 int64_t index) {
     struct mmul_check_row row = {.index = index};
@@ -334,8 +341,8 @@ static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_prod
     mmul_check_load_row(check, product, &row);
     for (int64_t j = 0; j < product->n; j++) {
         double expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
-        expected =
-            is_double ? expected : (double)(float)expected; // of two float32, so rounded once
+        // product of two float32, so rounded once
+        expected = is_double ? expected : (double)(float)expected;
         bool same = isnan(expected) ? isnan(row.c[j]) : row.c[j] == expected;
         if (!same && !(row.c[j] == 0 && fabs(expected) < flushed))
             return false;
@@ -353,7 +360,7 @@ double mmul_check_norm(const struct mmul_product *product, double squares, int64
     return sqrt(squares) + mmul_check_type(product).unseen * sqrt((double)count);
 }
 
-// The numbers that may be flushed: k products, k sums, the result, beta C_in, and k inputs on
+// Sums the numbers that may be flushed: k products, k sums, the result, beta C_in, and k inputs on
 // either side, which count times their partners.
 double mmul_check_flush_error(const struct mmul_product *product, double norm, double column_norm,
                               double weight) {
@@ -370,7 +377,7 @@ struct mmul_check_narrowing mmul_check_narrowing(const struct mmul_product *prod
     return (struct mmul_check_narrowing){0, 0, mmul_check_type(product).largest};
 }
 
-// `own` are the rounding errors of the check itself.
+// Returns tolerance_i; `own` are the rounding errors of the check itself.
 static double tolerance_of(const struct mmul_check *check, const struct mmul_product *product,
                            const struct mmul_check_row *row) {
     double growth = GROWTH * sqrt((double)check->k) + FLOOR;
@@ -387,7 +394,7 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_pro
            mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
 
-// `at` is the row's place in the sums.
+// Checks one row; `at` is the row's place in the sums.
 static bool row_is_right(struct mmul_check *check, const struct mmul_product *product,
                          int64_t index, const struct row_sums *sums, int64_t at) {
     double expected = product->alpha * sums->projection[at] + product->beta * sums->c_in[at];
@@ -408,7 +415,7 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_product *pr
     if (!plain && !mmul_check_classes(check, product, &row))
         return false;
     if (!row.finite || !isfinite(row.norm) || !isfinite(row.c_in_norm))
-        return true; // no sums: classes, and a sample of elements
+        return true; // sums are useless: classes and a sample of elements have decided
     return fabs(row.residual) <= tolerance_of(check, product, &row) ||
            mmul_check_second_look(check, product, &row);
 }
@@ -419,7 +426,7 @@ int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *pro
     int64_t wrong_count = 0;
     if (check->is_direct && product->alpha != 0)
         return mmul_check_direct_rows(check, product, row_begin, row_end, wrong);
-    check->a_lines.end = check->c_lines.end = check->c_in_lines.end = 0; // of earlier calls
+    check->a_lines.end = check->c_lines.end = check->c_in_lines.end = 0; // lines of earlier calls
     for (int64_t begin = row_begin; begin < row_end; begin += ROWS_AT_ONCE) {
         int64_t end = row_end - begin < ROWS_AT_ONCE ? row_end : begin + ROWS_AT_ONCE;
         if (product->alpha != 0)
@@ -434,7 +441,7 @@ int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *pro
     return wrong_count;
 }
 
-// --------------------------------------------------------------------------- one of many blocks
+// ------------------------------------------------------------------------------ one of many blocks
 
 void mmul_check_part_sizes(struct mmul_check *check, const struct mmul_product *part,
                            double *sizes) {
@@ -468,7 +475,7 @@ bool mmul_check_part_begin(struct mmul_check *check, const struct mmul_product *
         return true;
     memcpy(check->column_squares, of->squares + of->begin, (size_t)part->n * sizeof *of->squares);
     sum_scale(check, part);
-    return !check->has_nonfinite && x_fits(check, true);
+    return !check->has_nonfinite && x_suits_columns(check, true);
 }
 
 void mmul_check_part_rows(struct mmul_check *check, const struct mmul_product *part,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// NaN and Inf in a product. An element of C that meets a NaN is NaN. One that meets an Inf is the
-// sum, by IEEE 754, of those of its k terms that hold the Inf; the finite terms change nothing. So
-// positions of Infs are listed once per column of B and once per row of A, and a term is computed
-// per listed position. Only the first few are listed: beyond them the true class is the listed one
-// or NaN, and both are accepted, which keeps a matrix full of Inf as cheap as any other.
-// Numbers of float64 whose squares no double holds have no norms, and so no tolerance: of what they meet a few
-// elements of every row are computed again.
+// NaN and Inf in a product. An element of C with a NaN among its terms is NaN. One with an Inf is
+// the sum, by IEEE 754, of those of its k terms that hold the Inf; the finite terms change nothing.
+// So positions of Infs are listed once per column of B and once per row of A, and a term is
+// computed per listed position. Only the first few are listed. Beyond them the true class is the
+// listed one or NaN, and both are accepted, which keeps a matrix full of Inf as cheap as any other.
+// Numbers of float64 with squares that overflow double have no norms, and so no tolerance. Of the
+// elements of C that depend on them, a few per row are computed again.
 #include "model/check_state.h"
 
 #include <float.h>
@@ -15,16 +15,17 @@
 
 enum {
     LEFT_OUT_LIMIT = 8, // elements of a row that are taken out of a_i . (B x) one by one
-    HUGE_SAMPLE = 8, // elements of a row that meet numbers without squares, and are computed again
+    HUGE_SAMPLE = 8,    // elements of a row, of those without a norm, that are computed again
 };
 
-// What must be known of one element of C.
+// One element of C, with its element of C_in.
 struct element {
     int64_t col;
-    double c, c_in; // c_in is 0 when beta is
+    double c, c_in; // c_in is 0 if beta is
 };
 
-static void note(struct mmul_check_nonfinite *nonfinite, int64_t position, double value) {
+static void record_nonfinite(struct mmul_check_nonfinite *nonfinite, int64_t position,
+                             double value) {
     if (isnan(value))
         nonfinite->has_nan = true;
     else if (nonfinite->inf_count < MMUL_CHECK_LISTED)
@@ -52,26 +53,27 @@ void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_produ
             if (isfinite(value))
                 check->column_squares[j] += value * value;
             else
-                note(&check->nonfinite[j], p, value);
+                record_nonfinite(&check->nonfinite[j], p, value);
         }
     }
 }
 
-// Lists the NaN and Inf of the row of A in check->row; gives the squares of the rest.
-static double find_in_row(const struct mmul_check *check, struct mmul_check_nonfinite *nonfinite) {
+// Lists the NaN and Inf of the row of A in check->row; returns the squares of the rest.
+static double list_row_nonfinite(const struct mmul_check *check,
+                                 struct mmul_check_nonfinite *nonfinite) {
     double squares = 0;
     for (int64_t p = 0; p < check->k; p++) {
         double value = check->row[p];
         if (isfinite(value))
             squares += value * value;
         else
-            note(nonfinite, p, value);
+            record_nonfinite(nonfinite, p, value);
     }
     return squares;
 }
 
-// The sum of the terms a_ip b_pj at the listed positions. `either` is set when it may be NaN as
-// well: unlisted Infs, or a subnormal number times Inf, which a device may take as 0 Inf.
+// Returns the sum of the terms a_ip b_pj at the listed positions. Sets `either` if the sum may be
+// NaN as well: unlisted Infs, or a subnormal number times Inf, which a device may take as 0 Inf.
 static double sum_listed(const struct mmul_check *check, const struct mmul_product *product,
                          const struct mmul_check_nonfinite *listed, int64_t col, bool *either) {
     const struct mmul_check_operand b = mmul_check_operand_b(product);
@@ -98,7 +100,8 @@ static bool is_empty(const struct mmul_check_nonfinite *nonfinite) {
     return !nonfinite->has_nan && nonfinite->inf_count == 0;
 }
 
-// `row_nonfinite` and the column's list say which NaN and Inf the element meets.
+// Checks the class of an element against the NaN and Inf of its row (row_nonfinite) and of its
+// column's list.
 static bool class_is_right(const struct mmul_check *check, const struct mmul_product *product,
                            double norm, const struct mmul_check_nonfinite *row_nonfinite,
                            struct element at) {
@@ -106,7 +109,7 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
     const struct mmul_check_nonfinite *column =
         check->x[at.col] != 0 ? &none : &check->nonfinite[at.col];
     if (isfinite(at.c_in) && is_empty(row_nonfinite) && is_empty(column))
-        return true; // squares of the column are no doubles: see sample_is_right
+        return true; // the column's squares overflow double: see sample_is_right
     bool either = false;
     double sum = NAN;
     if (!row_nonfinite->has_nan && !column->has_nan) {
@@ -121,9 +124,9 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
     return (either && isnan(at.c)) || may_overflow(check, product, norm, at);
 }
 
-// Takes an element whose C or C_in is not finite out of what a_i . (B x) contributes.
-static void leave_out(const struct mmul_check *check, const struct mmul_product *product,
-                      struct mmul_check_row *row, int64_t col) {
+// Takes an element with infinite or NaN C or C_in out of the sum a_i . (B x).
+static void exclude_element(const struct mmul_check *check, const struct mmul_product *product,
+                            struct mmul_check_row *row, int64_t col) {
     if (++row->left_out > LEFT_OUT_LIMIT) {
         row->residual = NAN;
         return;
@@ -134,8 +137,9 @@ static void leave_out(const struct mmul_check *check, const struct mmul_product 
     row->residual += product->alpha * (sum * check->x[col]);
 }
 
-// Whether it is within the worst case of any order of its k terms, (k + 4) u of what they add up to in size
-// (Higham 2002, 3.5), or such sums may overflow. Of the row in check->row.
+// Returns true if the element, of the row in check->row, is within the worst case of any order of
+// its k terms: (k + 4) u times the sum of their absolute values (Higham 2002, 3.5). Also true if
+// such sums may overflow.
 static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
                              struct element at) {
     const struct mmul_check_operand b = mmul_check_operand_b(product);
@@ -158,19 +162,20 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
            (check->k + 4) * (long double)type.unit * bound + alpha * flushed;
 }
 
-// Does the column hold finite numbers alone, of which squares are beyond double?
-static bool is_huge(const struct mmul_check *check, int64_t col) {
+// Returns true if the column is finite but its squares overflow double.
+static bool column_squares_overflow(const struct mmul_check *check, int64_t col) {
     return check->x[col] == 0 && is_empty(&check->nonfinite[col]);
 }
 
-// A few of those elements of a row that no sum judges, because of squares beyond double. They are the row in
-// check->row, of finite numbers, with these columns, or all of it with its norms.
+// Checks a sample of a row's elements that no sum covers because squares overflow double. The row
+// in check->row is finite. These elements are in such columns, or are all of the row if its own
+// norms overflow.
 static bool sample_is_right(const struct mmul_check *check, const struct mmul_product *product,
                             const struct mmul_check_row *row) {
     const bool all = !isfinite(row->norm) || !isfinite(row->c_in_norm);
     int64_t count = 0, index = 0;
     for (int64_t j = 0; j < check->n; j++)
-        count += is_huge(check, j) || (all && check->x[j] != 0);
+        count += column_squares_overflow(check, j) || (all && check->x[j] != 0);
     if (count == 0)
         return true;
     const int64_t each = count > HUGE_SAMPLE ? count / HUGE_SAMPLE : 1,
@@ -178,8 +183,8 @@ static bool sample_is_right(const struct mmul_check *check, const struct mmul_pr
                                     (uint64_t)each);
     for (int64_t j = 0; j < check->n; j++) {
         const struct element at = {j, row->c[j], row->c_in != NULL ? row->c_in[j] : 0};
-        if ((is_huge(check, j) || (all && check->x[j] != 0)) && index++ % each == first &&
-            isfinite(at.c_in) && !element_is_right(check, product, at))
+        if ((column_squares_overflow(check, j) || (all && check->x[j] != 0)) &&
+            index++ % each == first && isfinite(at.c_in) && !element_is_right(check, product, at))
             return false;
     }
     return true;
@@ -190,7 +195,7 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
     struct mmul_check_nonfinite in_row = {0};
     mmul_check_gather_row(check, product, row->index);
     mmul_check_load_row(check, product, row);
-    row->norm = mmul_check_norm(product, find_in_row(check, &in_row), check->k);
+    row->norm = mmul_check_norm(product, list_row_nonfinite(check, &in_row), check->k);
     row->finite = is_empty(&in_row);
     row->residual = row->finite ? -product->alpha * row->projection : 0;
     double c_in_squares = 0, scale_squares = 0, c_squares = 0;
@@ -208,7 +213,7 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
         } else if (!by_class && !may_overflow(check, product, row->norm, at)) {
             return false;
         } else if (row->finite && check->x[j] != 0) {
-            leave_out(check, product, row, j);
+            exclude_element(check, product, row, j);
         }
     }
     row->scale = sqrt(scale_squares) +

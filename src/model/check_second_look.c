@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The second look at a row whose sum is beyond the tolerance: is it wrong, or do its numbers round
-// in an unusual way? When the terms of an element are all alike (constant matrices), each addition
-// rounds the same way, and the error grows with k instead of sqrt(k). But the signs of x stay random
-// whatever the errors e_j are, so a residual r that is mere rounding obeys r^2 ~ sum_j (e_j x_j)^2,
-// and a sample of the e_j, computed in double, shows the size of that sum. Columns are drawn with
-// chances that follow their likely share of it; the estimate divides by the chance (Horvitz and
-// Thompson 1952). When the sample explains nothing, a few rows are compared whole. If such a row is
-// right, its errors say which columns are the rough ones, and the next rows are sampled there:
-// remainder columns of a kernel, a constant column among random ones.
+// Second look at a row whose sum is beyond the tolerance: decides if it is wrong or if its numbers
+// round in an unusual way. If the terms of an element are all alike (constant matrices), each
+// addition rounds the same way, and the error grows with k instead of sqrt(k). But the signs of x
+// are random for any errors e_j. A residual r that is mere rounding therefore obeys r^2 ~ sum_j
+// (e_j x_j)^2, and a sample of the e_j, computed in double, estimates that sum. Columns are drawn
+// with chances that follow their likely share of it; the estimate divides by the chance (Horvitz
+// and Thompson 1952).
+// If the sample explains nothing, a few rows are compared whole. The errors of such a row, if it is
+// right, show the rough columns (remainder columns of a kernel, a constant column among random
+// ones), and the next rows are sampled there.
 #include "model/check_state.h"
 #include "model/dtype.h"
 
@@ -15,12 +16,13 @@
 
 #include "base/random.h"
 
-#define SPREAD 8.0 // |r| against its estimated size: 5 sigma, and 40 % for the estimate itself
+// limit of |r| over its estimated size: 5 sigma, and 40 % for the estimate itself
+#define SPREAD 8.0
 
-enum { WHOLE_ROWS = 4 }; // rows compared whole per B, at most
+enum { WHOLE_ROWS = 4 }; // rows per B that are compared whole, at most
 
-// Columns by weight check->errors[j] >= 0, half of the chance being spread evenly, so that none is
-// impossible. One number is drawn in each of MMUL_CHECK_SAMPLE equal parts of [0, 1).
+// Draws columns by weight check->errors[j] >= 0. Half of the chance is spread evenly, so that none
+// is impossible. One number is drawn in each of MMUL_CHECK_SAMPLE equal parts of [0, 1).
 static void draw_columns(struct mmul_check *check) {
     double total = 0, passed = 0, chance = 0;
     for (int64_t j = 0; j < check->n; j++)
@@ -41,7 +43,7 @@ static void draw_columns(struct mmul_check *check) {
     }
 }
 
-// All columns where there are no more than that.
+// Samples columns; all of them if there are at most that many.
 static void draw_sample(struct mmul_check *check) {
     check->has_sample = false;
     if (check->n > check->sample_most) {
@@ -77,7 +79,7 @@ static void load_sample(struct mmul_check *check, const struct mmul_product *pro
     check->has_sample = true;
 }
 
-// sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
+// Computes sums[s] = a_i . b_j for the sampled columns j, with the row in check->row.
 static void dot_sample(const struct mmul_check *check, enum mmul_dtype dtype, long double *sums) {
     int64_t count = check->sample_count;
     for (int64_t s = 0; s < count; s++)
@@ -91,8 +93,8 @@ static void dot_sample(const struct mmul_check *check, enum mmul_dtype dtype, lo
     }
 }
 
-// Is an element, whose a_i . b_j is `sum`, within the worst case of any order of summation (Higham,
-// Accuracy and Stability of Numerical Algorithms, 2002, 3.1)? Gives e_j x_j.
+// Returns true if an element is within the worst case of any order of summation (Higham, Accuracy
+// and Stability of Numerical Algorithms, 2002, 3.1). `sum` is its a_i . b_j. Gives e_j x_j.
 static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
                              const struct mmul_check_row *row, int64_t col, long double sum,
                              double *weighted_error) {
@@ -102,13 +104,14 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
         c_in = mmul_check_element(mmul_check_operand_c_in(product), row->index, col);
     *weighted_error = 0;
     if (check->x[col] == 0 || !isfinite(c) || !isfinite(c_in))
-        return true; // judged by class
+        return true; // checked by class
     double column_norm = mmul_check_norm(product, check->column_squares[col], check->k);
     double size = fabs(product->alpha) * row->norm * column_norm + fabs(product->beta * c_in);
     double error = (double)(c - (product->alpha * sum + (long double)product->beta * c_in));
     *weighted_error = error * check->x[col];
     struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
-    // Whole rows are compared with sums in double, which of float64 are as inexact as the product.
+    // Whole rows are compared with sums in double, which for float64 are only as exact as the
+    // product.
     const double growth =
         (mmul_product_dtype(product) == MMUL_F64 ? 2 : 1) * ((double)check->k + 4);
     return fabs(error) <= growth * mmul_check_type(product).unit * size +
@@ -116,12 +119,12 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
                               mmul_check_flush_error(product, row->norm, column_norm, 1);
 }
 
-// Errors are squared as parts of this: squares of float64 ones may overflow.
+// Returns the unit for errors before they are squared: squares of float64 ones may overflow.
 static double error_unit(const struct mmul_check_row *row) {
     return row->residual != 0 && isfinite(row->residual) ? fabs(row->residual) : 1;
 }
 
-// Compares the row in check->row whole; a right one tells where to sample.
+// Compares the row in check->row whole; the errors of a right row show where to sample.
 static bool whole_row_is_right(struct mmul_check *check, const struct mmul_product *product,
                                const struct mmul_check_row *row) {
     struct mmul_check_operand columns = mmul_check_operand_b(product);

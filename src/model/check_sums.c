@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What the check reads: elements and rows of A, B, C and C_in of any type in either orientation, and
-// passes over whole matrices: matrix times vector and row norms. Passes are bound by memory: every
-// stored element is read once, whatever is wanted of it, and the loops are plain enough for the
-// compiler to make vector code of them. 16-bit elements are widened run by run into a buffer that
-// stays in the first cache. Threads share a pass, but are made elsewhere. No BLAS: the check must not
-// share its errors with what it checks.
+// Reads for the check: elements and rows of A, B, C and C_in of any type in either orientation, and
+// passes over whole matrices (matrix times vector, and row norms). Passes are memory-bound. Every
+// stored element is read once for all requested sums, and the loops are plain enough for the
+// compiler to vectorise. 16-bit elements are widened run by run into a buffer that stays in the
+// first-level cache. Threads share a pass, but are created elsewhere. BLAS is not used: the check
+// must not share its errors with the checked code.
 #include "model/check_state.h"
 
 #include <math.h>
@@ -13,17 +13,18 @@
 #include "model/dtype.h"
 
 enum {
-    RUN = 1024,       // 16-bit elements widened at once
-    LANES = 8,        // independent partial sums, so that additions need not wait for each other
-    ABREAST = 4,      // stored lines that are added together
-    PLACES = 8 << 10, // of a line, whose sums stay in the second cache while all lines go by
-    PART_BYTES_LEAST = 1 << 20, // what is worth a thread
+    RUN = 1024,  // 16-bit elements widened at once
+    LANES = 8,   // independent partial sums, so that additions do not wait for each other
+    ABREAST = 4, // stored lines that are added together
+    // places of a line at once: their sums stay in the second-level cache
+    PLACES = 8 << 10,
+    PART_BYTES_LEAST = 1 << 20, // smallest part that is worth a thread
 };
 
-// ---------------------------------------------------------------------------- elements and rows
+// ------------------------------------------------------------------------------- elements and rows
 
-// `count` stored elements from place `at` of stored line `line`: where they lie when they are float32 or
-// float64, else as float32 in `buffer`.
+// Returns `count` stored elements from place `at` of stored line `line`: in place if they are
+// float32 or float64, else as float32 in `buffer`.
 static const void *read_run(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
                             float *buffer) {
     const size_t each = mmul_dtype_bytes(x.dtype);
@@ -34,6 +35,7 @@ static const void *read_run(struct mmul_check_operand x, int64_t line, int64_t a
     return buffer;
 }
 
+// Copies such elements as double.
 void mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
                      double *to) {
     enum { SHORT_RUN = 256 };
@@ -76,8 +78,8 @@ double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col)
     return value;
 }
 
-// Row `index` of op(X), (rows, cols), in `lines` until another one is loaded. A stored line of a
-// transposed matrix holds neighbours of several rows, so these come together.
+// Returns row `index` of op(X), (rows, cols), which stays in `lines` until the next load. A stored
+// line of a transposed matrix holds neighbours of several rows, so these are gathered together.
 static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
                               int64_t rows, int64_t cols, int64_t index) {
     if (!x.transposed) {
@@ -116,11 +118,11 @@ void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *pr
                              product->n, row->index);
 }
 
-// ---------------------------------------------------------------------------------------- loops
+// ------------------------------------------------------------------------------------------- loops
 
-// The vectors of the CPU that runs this, chosen by the loader: a tenth to a fifth faster than those
-// that every x86-64 has. The order of additions is the same, and so is every bit. The loader chooses
-// before sanitizers are ready.
+// Compiles the loops for several vector sets, of which the loader chooses that of the CPU: a tenth
+// to a fifth faster than the set of every x86-64. The order of additions is the same, and so is
+// every bit. Not with sanitizers: the loader chooses before they are ready.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define VECTOR_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -128,8 +130,8 @@ void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *pr
 #define VECTOR_CLONES
 #endif
 
-// What is wanted of a pass: of each line and of each place in the lines, the sum of the weighted
-// elements and that of their squares.
+// Requested results of a pass: the sums of weighted elements and of their squares, for each line
+// and for each place in the lines.
 enum {
     LINE_SUMS = 1,
     LINE_SQUARES = 2,
@@ -139,15 +141,15 @@ enum {
     DOUBLES = 32,  // elements are float64
 };
 
-// Stored lines that are taken together, so that what belongs to places is loaded and stored less
+// Stored lines that are processed together, so that values of places are loaded and stored less
 // often.
 struct quad {
-    const void *run[ABREAST]; // of float, or double
+    const void *run[ABREAST]; // float or double elements
     double v[ABREAST];        // weights of the lines
     double sums[ABREAST], squares[ABREAST];
 };
 
-// What belongs to the places of a run; NULL where it is not wanted.
+// Values per place of a run; NULL if not requested.
 struct places {
     const double *along; // weights
     double *sums, *squares;
@@ -169,7 +171,7 @@ static inline double add_lanes(const double *lanes) {
     return sum;
 }
 
-// Inlined with `wanted` a constant, so that nothing is left of the questions.
+// Inlined with a constant `wanted`, so that its tests are compiled away.
 __attribute__((always_inline)) static inline void add_at_place(
     const void *const run[static ABREAST], const double v[static ABREAST], int64_t e,
     double *restrict sums, double *restrict squares, unsigned wanted) {
@@ -182,7 +184,7 @@ __attribute__((always_inline)) static inline void add_at_place(
                       (square_of(a2, v[2], wanted) + square_of(a3, v[3], wanted));
 }
 
-// What belongs to places alone.
+// Adds to the places alone.
 __attribute__((always_inline)) static inline void add_places(const struct quad *q, int64_t count,
                                                              struct places places,
                                                              unsigned wanted) {
@@ -193,7 +195,7 @@ __attribute__((always_inline)) static inline void add_places(const struct quad *
         add_at_place(run, v, e, sums, squares, wanted);
 }
 
-// The same with what belongs to lines. `count` is a multiple of LANES.
+// Adds to the places and the lines. `count` is a multiple of LANES.
 __attribute__((always_inline)) static inline void add_lines(struct quad *q, int64_t count,
                                                             struct places places, unsigned wanted) {
     const void *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
@@ -220,7 +222,7 @@ __attribute__((always_inline)) static inline void add_lines(struct quad *q, int6
     }
 }
 
-// A loop for each of the combinations that the check asks for.
+// Selects the loop compiled for the requested combination.
 VECTOR_CLONES
 static void add_whole(struct quad *q, int64_t count, struct places places, unsigned wanted) {
 #define LOOP(add, what)                     \
@@ -245,10 +247,10 @@ static void add_whole(struct quad *q, int64_t count, struct places places, unsig
 #undef LOOP
 }
 
-// The last elements of a run, fewer than LANES: zeros fill them up.
+// Adds the last elements of a run, fewer than LANES, padded with zeros.
 static void add_rest(struct quad *q, int64_t from, int64_t count, struct places places,
                      unsigned wanted) {
-    double runs[ABREAST][LANES] = {0}; // or floats, in half of it
+    double runs[ABREAST][LANES] = {0}; // room for either type; floats use half of it
     const size_t each = wanted & DOUBLES ? sizeof(double) : sizeof(float);
     double along[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0};
     struct quad rest = *q;
@@ -278,10 +280,10 @@ static void add_run(struct quad *q, int64_t count, struct places places, unsigne
         add_rest(q, whole, count - whole, places, wanted);
 }
 
-static const double zeros[PLACES]; // of float64, and of float32
+static const double zeros[PLACES]; // zeros in float64 and in float32
 
-// Terms whose weight is 0 are left out, since 0 Inf would be NaN. Almost always no number is NaN or
-// Inf, so the fast loop goes first and its result tells.
+// Adds to the lines. Terms of weight 0 are left out, since 0 Inf would be NaN. NaN and Inf are
+// rare, so the fast loop goes first, and a finite result confirms it.
 static void add_line_sums(struct quad *q, int64_t count, struct places places, unsigned wanted) {
     double before[ABREAST];
     memcpy(before, q->sums, sizeof before);
@@ -296,7 +298,7 @@ static void add_line_sums(struct quad *q, int64_t count, struct places places, u
     }
 }
 
-// The same for weights of lines: a line without one only has squares.
+// Does the same for weights of lines: a line of weight 0 only adds squares.
 static void add_place_sums(struct quad *q, int64_t count, struct places places, unsigned wanted) {
     struct quad summed = *q;
     bool any = false;
@@ -315,10 +317,10 @@ static void add_place_sums(struct quad *q, int64_t count, struct places places, 
         add_run(q, count, places, wanted & ~(unsigned)PLACE_SUMS);
 }
 
-// --------------------------------------------------------------------------------------- passes
+// ------------------------------------------------------------------------------------------ passes
 
-// One pass over a rectangle of a stored matrix: `lines` lines of `length` elements each, from element
-// `at` of line `line` on.
+// One pass over a rectangle of a stored matrix: `lines` lines of `length` elements each, from
+// element `at` of line `line` on.
 struct pass {
     struct mmul_check_operand x;
     int64_t line, lines, at, length;
@@ -328,21 +330,22 @@ struct pass {
     struct places places;             // (length)
 };
 
-static double *onto(double *values, int64_t at) {
+static double *sums_from(double *values, int64_t at) {
     return values != NULL ? values + at : NULL;
 }
 
-static const double *from(const double *values, int64_t at) {
+static const double *weights_from(const double *values, int64_t at) {
     return values != NULL ? values + at : NULL;
 }
 
 static struct places places_from(struct places places, int64_t at) {
-    return (struct places){from(places.along, at), onto(places.sums, at), onto(places.squares, at)};
+    return (struct places){weights_from(places.along, at), sums_from(places.sums, at),
+                           sums_from(places.squares, at)};
 }
 
-// Lines [line, line + there), places [begin, end).
-static void pass_lines(const struct pass *pass, int64_t line, int there, int64_t begin,
-                       int64_t end) {
+// Passes over lines [line, line + there), places [begin, end).
+static void sum_lines(const struct pass *pass, int64_t line, int there, int64_t begin,
+                      int64_t end) {
     float buffers[ABREAST][RUN];
     struct quad q = {0};
     int64_t run = mmul_dtype_bytes(pass->x.dtype) >= sizeof(float) ? PLACES : RUN;
@@ -370,40 +373,41 @@ static void pass_lines(const struct pass *pass, int64_t line, int there, int64_t
     }
 }
 
-static void clear(double *values, int64_t count) {
+static void clear_results(double *values, int64_t count) {
     if (values != NULL)
         memset(values, 0, (size_t)count * sizeof *values);
 }
 
-static void pass_alone(const struct pass *pass) {
+static void run_pass(const struct pass *pass) {
     bool has_places = (pass->wanted & (PLACE_SUMS | PLACE_SQUARES)) != 0;
     int64_t width = has_places ? PLACES : pass->length;
-    clear(pass->line_sums, pass->lines);
-    clear(pass->line_squares, pass->lines);
-    clear(pass->places.sums, pass->length);
-    clear(pass->places.squares, pass->length);
+    clear_results(pass->line_sums, pass->lines);
+    clear_results(pass->line_squares, pass->lines);
+    clear_results(pass->places.sums, pass->length);
+    clear_results(pass->places.squares, pass->length);
     for (int64_t begin = 0; begin < pass->length; begin += width) {
         int64_t end = pass->length - begin < width ? pass->length : begin + width;
         for (int64_t line = 0; line < pass->lines; line += ABREAST) {
             int64_t left = pass->lines - line;
-            pass_lines(pass, line, left < ABREAST ? (int)left : ABREAST, begin, end);
+            sum_lines(pass, line, left < ABREAST ? (int)left : ABREAST, begin, end);
         }
     }
 }
 
-// ------------------------------------------------------------------------------- several threads
+// --------------------------------------------------------------------------------- several threads
 
-// A pass in parts: stretches of lines, or of places where a line is longer than there are lines.
-// Results across the parts are added up afterwards.
+// A pass cut into ranges of lines, or of places if lines are longer than there are lines. Results
+// across the parts are added up afterwards.
 struct shared_pass {
     struct pass whole;
     bool by_lines;
     int parts;
-    int64_t results; // of each kind across the parts
-    double *partial; // of parts 1 .. parts - 1, two kinds each
+    int64_t results; // results of each kind across the parts
+    double *partial; // results of parts 1 .. parts - 1, two kinds each
 };
 
-// Cuts are where lines are taken together, or at a cache line.
+// Returns the first line or place of a part: a multiple of the lines processed together, or a cache
+// line.
 static int64_t part_begin(const struct shared_pass *s, int part) {
     int64_t total = s->by_lines ? s->whole.lines : s->whole.length;
     int64_t grain = s->by_lines ? ABREAST : 64, grains = (total + grain - 1) / grain;
@@ -424,9 +428,9 @@ static struct pass part_of(const struct shared_pass *s, int part) {
     if (s->by_lines) {
         p.line += begin;
         p.lines = count;
-        p.across = from(p.across, begin);
-        p.line_sums = onto(p.line_sums, begin);
-        p.line_squares = onto(p.line_squares, begin);
+        p.across = weights_from(p.across, begin);
+        p.line_sums = sums_from(p.line_sums, begin);
+        p.line_squares = sums_from(p.line_squares, begin);
     } else {
         p.at += begin;
         p.length = count;
@@ -435,12 +439,12 @@ static struct pass part_of(const struct shared_pass *s, int part) {
     return p;
 }
 
-static void work_on_part(void *context, int part) {
+static void run_part(void *context, int part) {
     const struct pass p = part_of(context, part);
-    pass_alone(&p);
+    run_pass(&p);
 }
 
-// `kind`: 0 sums, 1 squares.
+// Adds the partial results; `kind`: 0 sums, 1 squares.
 static void add_partial(const struct shared_pass *s, double *to, int kind) {
     for (int part = 1; to != NULL && part < s->parts; part++) {
         const double *partial = s->partial + ((part - 1) * 2 + kind) * s->results;
@@ -449,8 +453,8 @@ static void add_partial(const struct shared_pass *s, double *to, int kind) {
     }
 }
 
-// Does somebody else know the matrix?
-static bool ask(struct mmul_check *check, const struct pass *pass) {
+// Asks the source for the sums; false if it does not know the matrix.
+static bool ask_source(struct mmul_check *check, const struct pass *pass) {
     const struct mmul_check_operand *x = &pass->x;
     const int64_t offset = pass->line * x->ld + pass->at;
     if (check->source.project == NULL || (pass->wanted & WEIGHTED) != 0)
@@ -472,8 +476,8 @@ static bool ask(struct mmul_check *check, const struct pass *pass) {
     return helps;
 }
 
-static void pass_shared(struct mmul_check *check, const struct pass *pass) {
-    if (ask(check, pass))
+static void run_shared_pass(struct mmul_check *check, const struct pass *pass) {
+    if (ask_source(check, pass))
         return;
     int64_t bytes = pass->lines * pass->length * (int64_t)mmul_dtype_bytes(pass->x.dtype);
     int64_t most = bytes / PART_BYTES_LEAST;
@@ -484,10 +488,10 @@ static void pass_shared(struct mmul_check *check, const struct pass *pass) {
     s.results = s.by_lines ? pass->length : pass->lines;
     s.partial = check->partial;
     if (s.parts <= 1) {
-        pass_alone(pass);
+        run_pass(pass);
         return;
     }
-    check->parallel.run(s.parts, work_on_part, &s);
+    check->parallel.run(s.parts, run_part, &s);
     add_partial(&s, s.by_lines ? pass->places.sums : pass->line_sums, 0);
     add_partial(&s, s.by_lines ? pass->places.squares : pass->line_squares, 1);
 }
@@ -498,12 +502,12 @@ int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max) {
     return (MMUL_CHECK_PARTS - 1) * 2 * (few > rows ? few : rows);
 }
 
-// -------------------------------------------------------------------------------------- entries
+// ------------------------------------------------------------------------------------ entry points
 
 void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p) {
     struct pass pass = {.x = p->x};
     const int64_t rows = p->row_end - p->row_begin;
-    // Lines of one element that lie together are one line of the transposed matrix: loops run along it.
+    // Contiguous lines of one element are one line of the transposed matrix: loops run along it.
     const bool is_one_line = p->x.ld == 1 && (p->x.transposed ? rows : p->cols) == 1;
     if (p->x.transposed != is_one_line) {
         pass.at = p->row_begin;
@@ -525,14 +529,14 @@ void mmul_check_project(struct mmul_check *check, const struct mmul_check_projec
     pass.wanted = (pass.line_sums ? LINE_SUMS : 0) | (pass.line_squares ? LINE_SQUARES : 0) |
                   (pass.places.sums ? PLACE_SUMS : 0) | (pass.places.squares ? PLACE_SQUARES : 0) |
                   (p->weighted ? WEIGHTED : 0) | (p->x.dtype == MMUL_F64 ? DOUBLES : 0);
-    pass_shared(check, &pass);
+    run_shared_pass(check, &pass);
 }
 
 void mmul_check_sample_columns(struct mmul_check *check, const struct mmul_product *product) {
     struct mmul_check_operand columns = mmul_check_operand_b(product);
     int64_t count = check->k < MMUL_CHECK_GUESS ? check->k : MMUL_CHECK_GUESS;
     int64_t step = check->k / count;
-    if (columns.transposed) { // a column is a line: its middle, which lies together
+    if (columns.transposed) { // a column is a line: its middle, which is contiguous
         size_t first = (size_t)((check->k - count) / 2);
         columns.data = (const char *)columns.data + first * mmul_dtype_bytes(columns.dtype);
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The cluster as data, and what its speeds say. Finds nothing itself: exec/setup/discover fills it in.
+// The cluster as data, and conclusions from its speeds. exec/setup/discover fills it in.
 #include "model/cluster.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ int mmul_cluster_next_rank(const struct mmul_cluster *cluster, int rank) {
     return -1;
 }
 
-// ---------------------------------------------------------------------------------------- speeds
+// ------------------------------------------------------------------------------------------ speeds
 
 const double *mmul_speed_rates(const struct mmul_speed *speed, enum mmul_dtype dtype) {
     return dtype == MMUL_F64 ? speed->double_flops : speed->flops;
@@ -80,7 +80,7 @@ bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster, unsigned types)
     return has;
 }
 
-// Means so far of those that have been measured, which are `count`.
+// Adds a measured speed to a mean of so far `count` ones.
 static void add_to_mean(double mean[static MMUL_SPEED_POINTS], int *points, int *count,
                         const double flops[static MMUL_SPEED_POINTS], int measured_points) {
     if (!(flops[0] > 0))
@@ -107,7 +107,7 @@ struct mmul_speed mmul_speed_mean(const struct mmul_speed *speeds, int count) {
         mean.pack_b_seconds += s->pack_b_seconds / count;
         mean.map_bytes_per_second += s->map_bytes_per_second / count;
         mean.check_bytes_per_second += s->check_bytes_per_second / count;
-        if (i == 0 || s->send_seconds_per_byte > 0) { // of the leader
+        if (i == 0 || s->send_seconds_per_byte > 0) { // the leader's values
             mean.send_seconds_per_byte = s->send_seconds_per_byte;
             mean.receive_seconds_per_byte = s->receive_seconds_per_byte;
             mean.duplex = s->duplex;

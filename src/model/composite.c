@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each of them is made of. All axes of a call count from the end, 0: all of them.
+// Definitions of the composites. All axes of a call count from the end, 0: all of them.
 #include "model/composite.h"
 
 #include <math.h>
@@ -24,9 +24,9 @@ static int axis_of(struct mmul_build *b, const struct mmul_composite_call *call,
     return axis;
 }
 
-// ------------------------------------------------------------------------------------ reductions
+// -------------------------------------------------------------------------------------- reductions
 
-// Along one axis after the other; all groups are of one size, so that a mean of means is the mean.
+// Reduces along one axis after the other; all groups have one size, so a mean of means is the mean.
 static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x) {
     const int64_t stacks = mmul_shape_matrices(mmul_build_shape(b, x));
     const int all = x;
@@ -35,7 +35,8 @@ static int reduce_all(struct mmul_build *b, enum mmul_operation_kind kind, int x
         x = mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, stacks});
         x = mmul_build_reduce(b, kind, x, -1);
     }
-    // Ties share the gradient of the last reduction, not those of each axis (model/gradient_rules.c).
+    // Ties share the gradient of the last reduction, not those of each axis
+    // (model/gradient_rules.c).
     if (x != MMUL_NO_VALUE && (kind == MMUL_MAX || kind == MMUL_MIN))
         b->program->operations[b->program->operation_count - 1].reduces = all + 1;
     return x;
@@ -59,8 +60,8 @@ static int reduction(struct mmul_build *b, const struct mmul_composite_call *cal
     return reduce_along(b, kind, call->operands[0], axis_of(b, call, true));
 }
 
-// Another value of the same elements, through which no gradient goes.
-static int stopped(struct mmul_build *b, int value) {
+// Makes another value of the same elements, which passes no gradient on.
+static int copy_without_gradient(struct mmul_build *b, int value) {
     const struct mmul_term x = mmul_value_term(value);
     const struct mmul_parameters with = {.shape = mmul_build_shape(b, value)};
     const int made = mmul_build_apply(b, MMUL_RESHAPE, &x, 1, &with);
@@ -69,16 +70,17 @@ static int stopped(struct mmul_build *b, int value) {
     return made;
 }
 
-// numpy's, ddof 0: the mean of the squares of what is off the mean.
+// numpy's, ddof 0: the mean squared deviation from the mean.
 static int var(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0], axis = axis_of(b, call, true);
     const int off = mmul_build_both(b, MMUL_SUBTRACT, x, reduce_along(b, MMUL_MEAN, x, axis));
     return reduce_along(b, MMUL_MEAN, mmul_build_both(b, MMUL_MULTIPLY, off, off), axis);
 }
 
-// Where a group's largest element is so large or so small that squares would overflow or vanish: a power of two by
-// which they neither do (Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978). 1 elsewhere,
-// so that usual elements are squared as they are.
+// Returns a power of two for each group with elements so large or small that squares would overflow
+// or underflow. Scaling by it prevents both (Blue, "A portable Fortran program to find the
+// Euclidean norm of a vector", 1978). Returns 1 for all others, so that usual elements are squared
+// unchanged.
 static int scale_for_squares(struct mmul_build *b, int x, int axis) {
     const bool is_double = b->err->status == MMUL_OK && b->program->values[x].dtype == MMUL_F64;
     const double limit = is_double ? 0x1p400 : 0x1p50, scale = is_double ? 0x1p600 : 0x1p80;
@@ -93,8 +95,8 @@ static int scale_of_all(struct mmul_build *b, const struct mmul_composite_call *
     return scale_for_squares(b, call->operands[0], 0);
 }
 
-// The root of the sum or of the mean of squares. At 0 it is the root of a number, which has no slope: torch's gradient
-// is 0 there.
+// Root of the sum or of the mean of squares. At 0 it is the root of a constant, which has no slope:
+// torch's gradient is 0 there.
 static int root_of_squares(struct mmul_build *b, enum mmul_operation_kind kind, int x, int axis) {
     const int scale = scale_for_squares(b, x, axis);
     const int scaled = mmul_build_both(b, MMUL_MULTIPLY, x, scale);
@@ -119,22 +121,22 @@ static int standard_deviation(struct mmul_build *b, const struct mmul_composite_
     return root_of_squares(b, MMUL_MEAN, off, axis);
 }
 
-// log(sum(exp(x))): the largest element is taken off before and added afterwards. An infinite one is the result, and
-// its place has the gradient.
+// log(sum(exp(x))): the largest element is subtracted before and added afterwards. If it is
+// infinite, it is the result, and its position has the gradient.
 static int logsumexp(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0], axis = axis_of(b, call, true);
     const int most = reduce_along(b, MMUL_MAX, x, axis);
     const int is_infinite =
         mmul_build_number(b, MMUL_EQUAL, mmul_build_one(b, MMUL_ABS, most), INFINITY);
-    const int shift =
-        stopped(b, mmul_build_where(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
+    const int shift = copy_without_gradient(
+        b, mmul_build_where(b, is_infinite, mmul_number_term(0), mmul_value_term(most)));
     const int powers = mmul_build_one(b, MMUL_EXP, mmul_build_both(b, MMUL_SUBTRACT, x, shift));
     const int sum = reduce_along(b, MMUL_SUM, powers, axis);
     const int finite = mmul_build_both(b, MMUL_ADD, shift, mmul_build_one(b, MMUL_LOG, sum));
     return mmul_build_where(b, is_infinite, mmul_value_term(most), mmul_value_term(finite));
 }
 
-// Its own inverse: an axis changes places with the last one. Rows and columns do where they lie.
+// Swaps an axis with the last one; its own inverse. Rows and columns are swapped in place.
 int mmul_composite_swap(struct mmul_build *b, int value, int axis) {
     const struct mmul_term x = mmul_value_term(value);
     struct mmul_parameters with = {.axes = {0, 1, 2, 3}};
@@ -145,9 +147,9 @@ int mmul_composite_swap(struct mmul_build *b, int value, int axis) {
                         : mmul_build_apply(b, MMUL_PERMUTE, &x, 1, &with);
 }
 
-// What is done to rows, along any axis.
-static int turned(struct mmul_build *b, const struct mmul_composite_call *call,
-                  enum mmul_operation_kind kind) {
+// Applies an operation on rows along any axis.
+static int apply_along_axis(struct mmul_build *b, const struct mmul_composite_call *call,
+                            enum mmul_operation_kind kind) {
     const int axis = axis_of(b, call, false);
     const struct mmul_parameters with = {.descending = call->with->descending};
     if (b->err->status != MMUL_OK)
@@ -157,33 +159,33 @@ static int turned(struct mmul_build *b, const struct mmul_composite_call *call,
 }
 
 static int sort(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return turned(b, call, MMUL_SORT);
+    return apply_along_axis(b, call, MMUL_SORT);
 }
 
 static int argsort(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return turned(b, call, MMUL_ARGSORT);
+    return apply_along_axis(b, call, MMUL_ARGSORT);
 }
 
 static int argmax(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return turned(b, call, MMUL_ARGMAX);
+    return apply_along_axis(b, call, MMUL_ARGMAX);
 }
 
 static int argmin(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return turned(b, call, MMUL_ARGMIN);
+    return apply_along_axis(b, call, MMUL_ARGMIN);
 }
 
 static int cumsum(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return turned(b, call, MMUL_CUMSUM);
+    return apply_along_axis(b, call, MMUL_CUMSUM);
 }
 
 static int softmax(struct mmul_build *b, const struct mmul_composite_call *call) {
     if (call->with->causal)
         mmul_build_fail(b, MMUL_ERR_USAGE, "softmax along axis %d: causal is along the last axis",
                         call->with->axis);
-    return turned(b, call, MMUL_SOFTMAX);
+    return apply_along_axis(b, call, MMUL_SOFTMAX);
 }
 
-// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), in which nothing overflows and no small term is lost.
+// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses a small term.
 static int softplus_of(struct mmul_build *b, int x) {
     const int above = mmul_build_number(b, MMUL_MAXIMUM, x, 0);
     const int power =
@@ -195,7 +197,7 @@ static int softplus(struct mmul_build *b, const struct mmul_composite_call *call
     return softplus_of(b, call->operands[0]);
 }
 
-// numpy's: high where that is the smaller one of the two. The slope is 1 at a bound, as torch has it.
+// numpy's: the upper bound if that is below the lower one. The slope is 1 at a bound, as in torch.
 static int clip(struct mmul_build *b, const struct mmul_composite_call *call) {
     const enum mmul_operation_kind beyond[] = {MMUL_LESS, MMUL_GREATER};
     int x = call->operands[0];
@@ -211,9 +213,9 @@ static int clip(struct mmul_build *b, const struct mmul_composite_call *call) {
     return x;
 }
 
-// --------------------------------------------------------------------------------------- indices
+// ----------------------------------------------------------------------------------------- indices
 
-// (d, m, n) -> (d, m, n, count), as take has it.
+// (d, m, n) -> (d, m, n, count), with the shapes of take.
 static int one_hot(struct mmul_build *b, const struct mmul_composite_call *call) {
     const struct mmul_value *ids = &b->program->values[call->operands[0]];
     const struct mmul_shape s = ids->shape;
@@ -225,7 +227,8 @@ static int one_hot(struct mmul_build *b, const struct mmul_composite_call *call)
     return mmul_build_apply(b, MMUL_ONE_HOT, &column, 1, call->with);
 }
 
-// ids (1, d, m, n) or (d, m, n, 1) for rows (d, m, n, c), one for each: as a column beside them.
+// Reshapes ids (1, d, m, n) or (d, m, n, 1) for rows (d, m, n, c), an index per row, to a column
+// beside them.
 static int column_beside(struct mmul_build *b, const struct mmul_composite_call *call, int rows,
                          int ids) {
     struct mmul_shape column = mmul_build_shape(b, rows);
@@ -241,14 +244,14 @@ static int column_beside(struct mmul_build *b, const struct mmul_composite_call 
     return mmul_build_reshape(b, ids, column);
 }
 
-// The mean over all rows.
+// Mean over all rows.
 static int cross_entropy(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int logits = call->operands[0];
     const int ids = column_beside(b, call, logits, call->operands[1]);
     return reduce_all(b, MMUL_MEAN, mmul_build_both(b, MMUL_CROSS_ENTROPY, logits, ids));
 }
 
-// table + sums of the rows that each of its rows gets.
+// table + for each of its rows the sum of the rows added there.
 static int add_at(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int table = call->operands[0], rows = call->operands[2];
     const struct mmul_shape t = mmul_build_shape(b, table), r = mmul_build_shape(b, rows);
@@ -267,7 +270,7 @@ static int add_at(struct mmul_build *b, const struct mmul_composite_call *call) 
                            mmul_build_apply(b, MMUL_SUM_AT, operands, 2, &with));
 }
 
-// ---------------------------------------------------------------------------------------- losses
+// ------------------------------------------------------------------------------------------ losses
 
 static void require_alike(struct mmul_build *b, const struct mmul_composite_call *call) {
     char here[96], there[96];
@@ -296,17 +299,18 @@ static int binary_cross_entropy(struct mmul_build *b, const struct mmul_composit
 }
 
 static int stop_gradient(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return stopped(b, call->operands[0]);
+    return copy_without_gradient(b, call->operands[0]);
 }
 
-// ---------------------------------------------------------------------------------------- dropout
+// ----------------------------------------------------------------------------------------- dropout
 
 static bool is_count(double x) {
     return x >= 0 && x <= 0x1p53 && x == floor(x);
 }
 
-// x / (1 - p), or 0 where what is drawn at an element's position is among the lowest p of all that a generated matrix
-// holds, which are the multiples of 2^-23 from -1 on. Seed and turn choose the draws, so that a plan knows neither.
+// x / (1 - p), or 0 if the number drawn at an element's position is among the lowest fraction p of
+// those that a generated matrix holds: the multiples of 2^-23 from -1 on. Seed and turn choose the
+// draws, so a plan depends on neither.
 static int dropout(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0];
     const double p = call->with->numbers[1], seed = call->with->numbers[2],
@@ -330,8 +334,8 @@ uint64_t mmul_composite_seed(double seed, double turn) {
     return mmul_random_at((uint64_t)seed, (uint64_t)turn);
 }
 
-static struct mmul_operation *maker_of(const struct mmul_program *program, int value,
-                                       enum mmul_operation_kind kind) {
+static struct mmul_operation *find_maker(const struct mmul_program *program, int value,
+                                         enum mmul_operation_kind kind) {
     for (int i = 0; value >= 0 && i < program->operation_count; i++)
         if (program->operations[i].result == value && program->operations[i].kind == kind)
             return &program->operations[i];
@@ -339,16 +343,17 @@ static struct mmul_operation *maker_of(const struct mmul_program *program, int v
 }
 
 struct mmul_operation *mmul_composite_draw(const struct mmul_program *program, int value) {
-    const struct mmul_operation *picks = maker_of(program, value, MMUL_WHERE);
+    const struct mmul_operation *picks = find_maker(program, value, MMUL_WHERE);
     const struct mmul_operation *compares =
-        picks != NULL ? maker_of(program, picks->operands[0], MMUL_GREATER_EQUAL) : NULL;
-    return compares != NULL ? maker_of(program, compares->operands[0], MMUL_GENERATE) : NULL;
+        picks != NULL ? find_maker(program, picks->operands[0], MMUL_GREATER_EQUAL) : NULL;
+    return compares != NULL ? find_maker(program, compares->operands[0], MMUL_GENERATE) : NULL;
 }
 
-// ------------------------------------------------------------------------------------- attention
+// --------------------------------------------------------------------------------------- attention
 
-// A mask of bools says where a query may attend, as in torch's scaled_dot_product_attention: 0 is added there, and -inf
-// elsewhere. Other whole numbers are refused: they may be meant as bools or as scores.
+// A mask of bools marks the keys a query may attend to, as in torch's scaled_dot_product_attention:
+// 0 is added there, and -inf elsewhere. Other whole numbers are an error: they may be meant as
+// bools or as scores.
 static int masked_attention(struct mmul_build *b, const struct mmul_composite_call *call) {
     enum { MASK = 3 };
     struct mmul_term operands[MASK + 1];
@@ -372,14 +377,15 @@ static int masked_attention(struct mmul_build *b, const struct mmul_composite_ca
     return mmul_build_apply(b, MMUL_ATTENTION, operands, MASK + 1, call->with);
 }
 
-// ------------------------------------------------------------------------------------- the table
+// ------------------------------------------------------------------------------------------- table
 
-// Where an operation of that name is there, which is not what the composite is made of.
+// Calls for which an elementary operation of that name exists, which is used instead of the
+// composite.
 enum operation {
     NONE,
     OF_ROWS_AND_COLS, // along axes -1 and -2
-    OF_ROWS,          // along axis -1, whether that is said or not
-    OF_FLOATS,        // but for a last operand of bools or other whole numbers
+    OF_ROWS,          // along axis -1, given or by default
+    OF_FLOATS,        // except for a last operand of bools or other whole numbers
 };
 
 static const struct {
@@ -445,7 +451,8 @@ static bool is_operation(const struct mmul_program *program, const struct mmul_c
            (operation == OF_ROWS && (axis == -1 || axis == 0));
 }
 
-static int find(const struct mmul_program *program, const struct mmul_composite_call *call) {
+static int find_composite(const struct mmul_program *program,
+                          const struct mmul_composite_call *call) {
     for (int i = 0; i < (int)(sizeof TABLE / sizeof *TABLE); i++)
         if (call->name != NULL && strcmp(TABLE[i].name, call->name) == 0)
             return is_operation(program, call, i) ? -1 : i;
@@ -453,12 +460,12 @@ static int find(const struct mmul_program *program, const struct mmul_composite_
 }
 
 bool mmul_is_composite(const struct mmul_program *program, const struct mmul_composite_call *call) {
-    return find(program, call) >= 0;
+    return find_composite(program, call) >= 0;
 }
 
-static enum mmul_status check(const struct mmul_program *program,
-                              const struct mmul_composite_call *call, int which,
-                              struct mmul_error *err) {
+static enum mmul_status check_operands(const struct mmul_program *program,
+                                       const struct mmul_composite_call *call, int which,
+                                       struct mmul_error *err) {
     const int values = TABLE[which].operands, all = values + TABLE[which].numbers;
     if (call->operand_count != all)
         return mmul_program_fail_count(call->name, all, all, call->operand_count, err);
@@ -475,14 +482,14 @@ static enum mmul_status check(const struct mmul_program *program,
 enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err) {
-    const int which = find(program, call);
-    if (check(program, call, which, err) != MMUL_OK)
+    const int which = find_composite(program, call);
+    if (check_operands(program, call, which, err) != MMUL_OK)
         return err->status;
     struct mmul_build b = mmul_build_begin(program, call->origin, err);
     const int made = TABLE[which].make(&b, call);
     if (mmul_build_end(&b) != MMUL_OK)
         return err->status;
-    if (name != NULL && made >= b.values) { // not an operand itself
+    if (name != NULL && made >= b.values) { // not if it is an operand itself
         mmul_text_copy_ends(program->values[made].name, sizeof program->values[made].name, name);
         mmul_make_printable(program->values[made].name);
     }

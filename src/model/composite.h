@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Operations of programs that are other operations, one after the other: reductions along any axis, var, std, mse, ...
-// They are what mmul_program_apply does with a name that the table of operations has not, or has for fewer axes or for
-// floats alone.
+// Composites: operations of programs that consist of other operations, such as reductions along any
+// axis, var, std, mse. mmul_program_apply uses them for names that the table of operations does not
+// have, or has for fewer axes or for floats alone.
 #pragma once
 
 #include "model/build.h"
 
-// What is asked for by name: operands and parameters as in the public struct mmul_call.
+// A call by name: operands and parameters as in the public struct mmul_call.
 struct mmul_composite_call {
     const char *name;
     int operands[MMUL_OPERANDS];
@@ -16,23 +16,23 @@ struct mmul_composite_call {
     const char *origin;
 };
 
-// Is it one of them, with the operands that the program has?
+// Returns true if the call is a composite with these operands of the program.
 bool mmul_is_composite(const struct mmul_program *program, const struct mmul_composite_call *call);
 
-// Adds its operations; `name` of the result as in mmul_program_append, which says what can fail; the program is as
-// before then.
+// Adds its operations. `name` of the result and failures are those of mmul_program_append; after a
+// failure the program is as before.
 enum mmul_status mmul_composite_append(struct mmul_program *program,
                                        const struct mmul_composite_call *call, const char *name,
                                        int *value, struct mmul_error *err);
 
-// The sum along an axis, or of all elements (axis 0).
+// Adds the sum along an axis, or of all elements (axis 0).
 int mmul_composite_sum(struct mmul_build *b, int x, int axis);
 
-// The root of the sum of squares along an axis, or of all elements (axis 0): numpy's norm. Squares neither overflow nor
-// vanish. Its slope is 0 where the root is 0, as torch has it.
+// Adds the root of the sum of squares along an axis, or of all elements (axis 0): numpy's norm.
+// Squares neither overflow nor underflow. The slope is 0 where the root is 0, as in torch.
 int mmul_composite_norm(struct mmul_build *b, int x, int axis);
 
-// The operation that draws for a value that dropout has made; NULL: dropout has not made it. The seed of that
-// operation, of dropout's seed and turn, which are whole numbers from 0 on.
+// Return the operation that draws for a value that dropout has made (NULL: dropout has not made
+// it), and its seed for dropout's seed and turn, which are whole numbers from 0 on.
 struct mmul_operation *mmul_composite_draw(const struct mmul_program *program, int value);
 uint64_t mmul_composite_seed(double seed, double turn);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each of them is made of. What picks or moves elements of whole numbers makes whole numbers.
+// Definitions of these composites. Those that pick or move whole numbers make whole numbers.
 #include "model/composite_functions.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 
 enum { AXES = 4, COUNTED_MOST = 1 << 24 };
 
-// A value that holds elements of x, and zeros: of whole numbers, if x is.
-static int picked(struct mmul_build *b, int made, int x) {
+// Marks a value that holds elements of x and zeros: whole numbers if x is.
+static int mark_integers_as(struct mmul_build *b, int made, int x) {
     if (made != MMUL_NO_VALUE)
         b->program->values[made].is_integer |= b->program->values[x].is_integer;
     return made;
@@ -19,8 +19,8 @@ static int picked(struct mmul_build *b, int made, int x) {
 
 // --------------------------------------------------------------------------------------- diagonals
 
-// 0 to count - 1 as a row: sums of ones, which float32 has up to 2^24.
-static int count_up(struct mmul_build *b, int64_t count) {
+// Makes a row of 0 to count - 1 as sums of ones, exact in float32 up to 2^24.
+static int count_columns(struct mmul_build *b, int64_t count) {
     const int ones = mmul_build_filled(b, (struct mmul_shape){1, 1, 1, count}, true);
     if (count > COUNTED_MOST)
         mmul_build_fail(b, MMUL_ERR_DATA, "a diagonal of %lld rows or columns: at most %d",
@@ -28,41 +28,43 @@ static int count_up(struct mmul_build *b, int64_t count) {
     return mmul_build_number(b, MMUL_SUBTRACT, mmul_build_one(b, MMUL_CUMSUM, ones), 1);
 }
 
-// Of a matrix of these sizes, True where column - row compares so to k.
+// Makes a matrix of these sizes that is True where column - row compares so to k.
 static int compare_places(struct mmul_build *b, int64_t rows, int64_t cols,
                           enum mmul_operation_kind kind, int64_t k) {
-    const int row = mmul_build_number(b, MMUL_ADD, count_up(b, rows), (double)k);
-    return mmul_build_both(b, kind, count_up(b, cols), mmul_build_one(b, MMUL_TRANSPOSE, row));
+    const int row = mmul_build_number(b, MMUL_ADD, count_columns(b, rows), (double)k);
+    return mmul_build_both(b, kind, count_columns(b, cols), mmul_build_one(b, MMUL_TRANSPOSE, row));
 }
 
-static int keep_where(struct mmul_build *b, const struct mmul_composite_call *call,
-                      enum mmul_operation_kind kind) {
+static int keep_triangle(struct mmul_build *b, const struct mmul_composite_call *call,
+                         enum mmul_operation_kind kind) {
     const int x = call->operands[0];
     const struct mmul_shape s = mmul_build_shape(b, x);
     const int kept = compare_places(b, s.rows, s.cols, kind, call->with->count);
-    return picked(b, mmul_build_where(b, kept, mmul_value_term(x), mmul_number_term(0)), x);
+    return mark_integers_as(b, mmul_build_where(b, kept, mmul_value_term(x), mmul_number_term(0)),
+                            x);
 }
 
 int mmul_composite_triu(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return keep_where(b, call, MMUL_GREATER_EQUAL);
+    return keep_triangle(b, call, MMUL_GREATER_EQUAL);
 }
 
 int mmul_composite_tril(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return keep_where(b, call, MMUL_LESS_EQUAL);
+    return keep_triangle(b, call, MMUL_LESS_EQUAL);
 }
 
-static bool is_far(int64_t k) {
+static bool is_beyond_counting(int64_t k) {
     return k > COUNTED_MOST || k < -COUNTED_MOST;
 }
 
-// Below the main diagonal the row says what each column has; above it what each row has.
+// Below the main diagonal each column of the result contains one element of the row; above it each
+// row does.
 int mmul_composite_diag(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0];
     const int64_t n = mmul_build_shape(b, x).cols, k = call->with->count, off = k < 0 ? -k : k;
     if (mmul_shape_matrices(mmul_build_shape(b, x)) != 1 || mmul_build_shape(b, x).rows != 1)
         mmul_build_fail(b, MMUL_ERR_DATA, "diag of '%s': expected a row",
                         b->program->values[x].name);
-    if (is_far(k) || b->err->status != MMUL_OK) {
+    if (is_beyond_counting(k) || b->err->status != MMUL_OK) {
         mmul_build_fail(b, MMUL_ERR_DATA, "diag: no diagonal %lld", (long long)k);
         return MMUL_NO_VALUE;
     }
@@ -70,10 +72,11 @@ int mmul_composite_diag(struct mmul_build *b, const struct mmul_composite_call *
     int along = mmul_build_pad(b, x, AXES - 1, 0, n + off);
     if (k > 0)
         along = mmul_build_one(b, MMUL_TRANSPOSE, along);
-    return picked(b, mmul_build_where(b, is_there, mmul_value_term(along), mmul_number_term(0)), x);
+    return mark_integers_as(
+        b, mmul_build_where(b, is_there, mmul_value_term(along), mmul_number_term(0)), x);
 }
 
-// In C order its elements are one row and one column from each other.
+// In C order, neighbours on the diagonal are one row and one column apart.
 int mmul_composite_diagonal(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0];
     const struct mmul_shape s = mmul_build_shape(b, x);
@@ -81,7 +84,7 @@ int mmul_composite_diagonal(struct mmul_build *b, const struct mmul_composite_ca
     if (b->err->status == MMUL_OK && mmul_shape_matrices(s) != 1)
         mmul_build_fail(b, MMUL_ERR_DATA, "diagonal of '%s': expected a matrix",
                         b->program->values[x].name);
-    if (b->err->status == MMUL_OK && (is_far(k) || row >= s.rows || col >= s.cols))
+    if (b->err->status == MMUL_OK && (is_beyond_counting(k) || row >= s.rows || col >= s.cols))
         mmul_build_fail(b, MMUL_ERR_DATA, "no diagonal %lld of %lld x %lld", (long long)k,
                         (long long)s.rows, (long long)s.cols);
     if (b->err->status != MMUL_OK)
@@ -98,22 +101,24 @@ int mmul_composite_diagonal(struct mmul_build *b, const struct mmul_composite_ca
 
 // -------------------------------------------------------------------------------------- repetition
 
-// Sizes before an axis (0: batch), of it and behind it, each as one: (1, before, size, behind).
-static struct mmul_shape around(const int64_t sizes[static AXES], int axis) {
+// Returns (1, before, size, behind): the sizes before an axis (0: batch) as one, its own, and those
+// behind it as one.
+static struct mmul_shape flatten_around_axis(const int64_t sizes[static AXES], int axis) {
     int64_t before = 1, behind = 1;
     for (int s = 0; s < AXES; s++)
         *(s < axis ? &before : &behind) *= s == axis ? 1 : sizes[s];
     return (struct mmul_shape){1, before, sizes[axis], behind};
 }
 
-// Repeats to a larger shape: a size of 1 there becomes `count`. Bits stay as they are, which a sum with 0 or a product
-// with 1 would not promise.
+// Repeats to a larger shape: a size of 1 becomes `count`. Bits are unchanged, which a sum with 0 or
+// a product with 1 would not guarantee.
 static int broadcast(struct mmul_build *b, int x, struct mmul_shape ones) {
     const int all = mmul_build_filled(b, ones, true);
-    return picked(b, mmul_build_where(b, all, mmul_value_term(x), mmul_number_term(0)), x);
+    return mark_integers_as(b, mmul_build_where(b, all, mmul_value_term(x), mmul_number_term(0)),
+                            x);
 }
 
-static int64_t times(struct mmul_build *b, int64_t x, int64_t y) {
+static int64_t repeat_size(struct mmul_build *b, int64_t x, int64_t y) {
     int64_t product = 1;
     if (x < 1 || y < 1 || !mmul_multiply_sizes(x, y, &product))
         mmul_build_fail(b, MMUL_ERR_DATA, "a size of %lld cannot be repeated %lld times",
@@ -127,8 +132,8 @@ int mmul_composite_tile(struct mmul_build *b, const struct mmul_composite_call *
     mmul_build_sizes(mmul_build_shape(b, x), sizes);
     mmul_build_sizes(call->with->shape, counts);
     for (int s = AXES - 1; s >= 0; s--) {
-        const struct mmul_shape parts = around(sizes, s);
-        sizes[s] = times(b, sizes[s], counts[s]);
+        const struct mmul_shape parts = flatten_around_axis(sizes, s);
+        sizes[s] = repeat_size(b, sizes[s], counts[s]);
         if (counts[s] == 1)
             continue;
         const struct mmul_shape one = {1, parts.depth, 1, parts.rows * parts.cols};
@@ -148,8 +153,8 @@ int mmul_composite_repeat(struct mmul_build *b, const struct mmul_composite_call
         return MMUL_NO_VALUE;
     }
     mmul_build_sizes(mmul_build_shape(b, x), sizes);
-    const struct mmul_shape parts = around(sizes, axis);
-    sizes[axis] = times(b, sizes[axis], count);
+    const struct mmul_shape parts = flatten_around_axis(sizes, axis);
+    sizes[axis] = repeat_size(b, sizes[axis], count);
     if (count == 1)
         return x;
     const struct mmul_shape one = {parts.depth, parts.rows, 1, parts.cols};
@@ -170,7 +175,7 @@ int mmul_composite_outer(struct mmul_build *b, const struct mmul_composite_call 
 
 // -------------------------------------------------------------------------------------- reductions
 
-static int columns(struct mmul_build *b, int x, int64_t first, int64_t end) {
+static int slice_columns(struct mmul_build *b, int x, int64_t first, int64_t end) {
     const int64_t begin[AXES] = {0, 0, 0, first};
     int64_t to[AXES];
     mmul_build_sizes(mmul_build_shape(b, x), to);
@@ -178,18 +183,18 @@ static int columns(struct mmul_build *b, int x, int64_t first, int64_t end) {
     return mmul_build_slice(b, x, begin, to);
 }
 
-// Of every row, half by half: the gradient of pairs is right where elements are 0, too. Half of an odd number leaves
-// one column, which is multiplied in the end.
+// Multiplies the halves of every row again and again: the gradient of pairs is right also where
+// elements are 0. Half of an odd number leaves one column, which is multiplied at the end.
 static int product_of_rows(struct mmul_build *b, int x) {
     int left = MMUL_NO_VALUE;
     for (int64_t n = mmul_build_shape(b, x).cols; n > 1 && b->err->status == MMUL_OK; n /= 2) {
         const int64_t half = n / 2;
         if (n % 2 == 1) {
-            const int last = columns(b, x, n - 1, n);
+            const int last = slice_columns(b, x, n - 1, n);
             left = left == MMUL_NO_VALUE ? last : mmul_build_both(b, MMUL_MULTIPLY, left, last);
         }
-        x = mmul_build_both(b, MMUL_MULTIPLY, columns(b, x, 0, half),
-                            columns(b, x, half, 2 * half));
+        x = mmul_build_both(b, MMUL_MULTIPLY, slice_columns(b, x, 0, half),
+                            slice_columns(b, x, half, 2 * half));
     }
     return left == MMUL_NO_VALUE ? x : mmul_build_both(b, MMUL_MULTIPLY, x, left);
 }
@@ -215,8 +220,8 @@ int mmul_composite_prod(struct mmul_build *b, const struct mmul_composite_call *
         b, mmul_build_reshape(b, x, (struct mmul_shape){1, 1, 1, mmul_shape_matrices(s) * s.rows}));
 }
 
-static int truth(struct mmul_build *b, const struct mmul_composite_call *call,
-                 enum mmul_operation_kind kind) {
+static int reduce_truth(struct mmul_build *b, const struct mmul_composite_call *call,
+                        enum mmul_operation_kind kind) {
     const int axis = check_axis(b, call);
     const int is_true = mmul_build_number(b, MMUL_NOT_EQUAL, call->operands[0], 0);
     return b->err->status == MMUL_OK ? mmul_composite_reduce(b, kind, is_true, axis)
@@ -224,11 +229,11 @@ static int truth(struct mmul_build *b, const struct mmul_composite_call *call,
 }
 
 int mmul_composite_all(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return truth(b, call, MMUL_MIN);
+    return reduce_truth(b, call, MMUL_MIN);
 }
 
 int mmul_composite_any(struct mmul_build *b, const struct mmul_composite_call *call) {
-    return truth(b, call, MMUL_MAX);
+    return reduce_truth(b, call, MMUL_MAX);
 }
 
 // ---------------------------------------------------------------------------------------- elements
@@ -243,7 +248,7 @@ int mmul_composite_ceil(struct mmul_build *b, const struct mmul_composite_call *
     return mmul_build_one(b, MMUL_NEGATE, mmul_build_one(b, MMUL_FLOOR, down));
 }
 
-// NaN stays, and no gradient goes through it.
+// NaN stays NaN. No gradient passes.
 int mmul_composite_sign(struct mmul_build *b, const struct mmul_composite_call *call) {
     const int x = call->operands[0];
     const int above = mmul_build_number(b, MMUL_GREATER, x, 0),
@@ -261,14 +266,14 @@ struct labelled {
     int64_t labels[AXES];
 };
 
-static bool has(const int64_t labels[static AXES], int64_t label) {
+static bool has_label(const int64_t labels[static AXES], int64_t label) {
     bool found = false;
     for (int s = 0; s < AXES; s++)
         found |= labels[s] == label;
     return found;
 }
 
-static int64_t size_of(const struct mmul_build *b, const struct labelled *x, int64_t label) {
+static int64_t label_size(const struct mmul_build *b, const struct labelled *x, int64_t label) {
     int64_t sizes[AXES], found = 1;
     mmul_build_sizes(mmul_build_shape(b, x->value), sizes);
     for (int s = 0; s < AXES; s++)
@@ -276,19 +281,21 @@ static int64_t size_of(const struct mmul_build *b, const struct labelled *x, int
     return found;
 }
 
-// Labels that neither the other operand nor the result has are added up.
-static void add_up_rest(struct mmul_build *b, struct labelled *x, const int64_t *other,
-                        const int64_t *result) {
+// Sums over labels that are neither in the other operand nor in the result.
+static void sum_unused_labels(struct mmul_build *b, struct labelled *x, const int64_t *other,
+                              const int64_t *result) {
     for (int s = 0; s < AXES; s++)
-        if (x->labels[s] > 0 && !has(other, x->labels[s]) && !has(result, x->labels[s])) {
+        if (x->labels[s] > 0 && !has_label(other, x->labels[s]) &&
+            !has_label(result, x->labels[s])) {
             x->value = mmul_build_reduce(b, MMUL_SUM, x->value, s - AXES);
             x->labels[s] = 0;
         }
 }
 
-// Axes in the order of these labels, of which the value has all; axes without a label come first.
-static int in_order(struct mmul_build *b, const struct labelled *x, const int64_t *order,
-                    int count) {
+// Permutes axes into the order of these labels, all of which the value has; axes without a label
+// come first.
+static int permute_to_labels(struct mmul_build *b, const struct labelled *x, const int64_t *order,
+                             int count) {
     struct mmul_parameters with = {0};
     const struct mmul_term operand = mmul_value_term(x->value);
     int next = 0;
@@ -311,7 +318,8 @@ static int in_order(struct mmul_build *b, const struct labelled *x, const int64_
     return mmul_build_apply(b, MMUL_PERMUTE, &operand, 1, &with);
 }
 
-// Kinds of labels: both operands and the result have them, the first alone, the second alone, both without the result.
+// Kinds of labels: in both operands and the result, in the first alone, in the second alone, in
+// both but not the result.
 enum { IN_ALL, OF_FIRST, OF_SECOND, ADDED_UP, KINDS };
 
 struct order {
@@ -322,15 +330,15 @@ struct order {
 static void add_label(struct mmul_build *b, struct order *order, int kind,
                       const struct labelled *from, int64_t label) {
     order->labels[kind][order->counts[kind]++] = label;
-    order->sizes[kind] = times(b, order->sizes[kind], size_of(b, from, label));
+    order->sizes[kind] = repeat_size(b, order->sizes[kind], label_size(b, from, label));
 }
 
 static void find_order(struct mmul_build *b, const struct labelled *x, const struct labelled *y,
                        const int64_t *result, struct order *order) {
     *order = (struct order){.sizes = {1, 1, 1, 1}};
     for (int s = 0; s < AXES; s++) {
-        const bool in_x = result[s] > 0 && has(x->labels, result[s]),
-                   in_y = result[s] > 0 && has(y->labels, result[s]);
+        const bool in_x = result[s] > 0 && has_label(x->labels, result[s]),
+                   in_y = result[s] > 0 && has_label(y->labels, result[s]);
         if (in_x || in_y)
             add_label(b, order,
                       !in_y   ? OF_FIRST
@@ -339,19 +347,19 @@ static void find_order(struct mmul_build *b, const struct labelled *x, const str
                       in_x ? x : y, result[s]);
     }
     for (int s = 0; s < AXES; s++)
-        if (x->labels[s] > 0 && has(y->labels, x->labels[s])) {
-            if (!has(result, x->labels[s]))
+        if (x->labels[s] > 0 && has_label(y->labels, x->labels[s])) {
+            if (!has_label(result, x->labels[s]))
                 add_label(b, order, ADDED_UP, x, x->labels[s]);
-            if (size_of(b, x, x->labels[s]) != size_of(b, y, x->labels[s]))
+            if (label_size(b, x, x->labels[s]) != label_size(b, y, x->labels[s]))
                 mmul_build_fail(b, MMUL_ERR_DATA, "einsum: sizes %lld and %lld of a label differ",
-                                (long long)size_of(b, x, x->labels[s]),
-                                (long long)size_of(b, y, x->labels[s]));
+                                (long long)label_size(b, x, x->labels[s]),
+                                (long long)label_size(b, y, x->labels[s]));
         }
 }
 
-// An operand as a stack of matrices (IN_ALL, rows, cols).
-static int as_stack(struct mmul_build *b, const struct labelled *x, const struct order *order,
-                    int rows, int cols) {
+// Makes an operand a stack of matrices (IN_ALL, rows, cols).
+static int reshape_to_stack(struct mmul_build *b, const struct labelled *x,
+                            const struct order *order, int rows, int cols) {
     const int kinds[] = {IN_ALL, rows, cols};
     int64_t labels[3 * 2 * AXES];
     int count = 0;
@@ -360,20 +368,22 @@ static int as_stack(struct mmul_build *b, const struct labelled *x, const struct
             labels[count++] = order->labels[kinds[k]][i];
     const struct mmul_shape shape = {1, order->sizes[IN_ALL], order->sizes[rows],
                                      order->sizes[cols]};
-    return mmul_build_reshape(b, in_order(b, x, labels, count), shape);
+    return mmul_build_reshape(b, permute_to_labels(b, x, labels, count), shape);
 }
 
-// The product of stacks; where no operand has a label alone, products of rows, whose matrices would have one element.
-static int product(struct mmul_build *b, const struct labelled *x, const struct labelled *y,
-                   const struct order *order) {
+// Multiplies stacks. If no operand has a label alone, it multiplies rows, because the matrices
+// would have one element.
+static int multiply_stacks(struct mmul_build *b, const struct labelled *x, const struct labelled *y,
+                           const struct order *order) {
     const bool is_by_rows = order->counts[OF_FIRST] + order->counts[OF_SECOND] == 0;
     if (!is_by_rows)
-        return mmul_build_both(b, MMUL_MATMUL, as_stack(b, x, order, OF_FIRST, ADDED_UP),
-                               as_stack(b, y, order, ADDED_UP, OF_SECOND));
+        return mmul_build_both(b, MMUL_MATMUL, reshape_to_stack(b, x, order, OF_FIRST, ADDED_UP),
+                               reshape_to_stack(b, y, order, ADDED_UP, OF_SECOND));
     const struct mmul_shape rows = {1, 1, order->sizes[IN_ALL], order->sizes[ADDED_UP]};
     const int each = mmul_build_both(
-        b, MMUL_MULTIPLY, mmul_build_reshape(b, as_stack(b, x, order, OF_FIRST, ADDED_UP), rows),
-        mmul_build_reshape(b, as_stack(b, y, order, OF_FIRST, ADDED_UP), rows));
+        b, MMUL_MULTIPLY,
+        mmul_build_reshape(b, reshape_to_stack(b, x, order, OF_FIRST, ADDED_UP), rows),
+        mmul_build_reshape(b, reshape_to_stack(b, y, order, OF_FIRST, ADDED_UP), rows));
     return rows.cols == 1 ? each : mmul_build_reduce(b, MMUL_SUM, each, -1);
 }
 
@@ -387,16 +397,16 @@ int mmul_composite_einsum(struct mmul_build *b, const struct mmul_composite_call
         y.labels[s] = call->with->end[s];
         result[s] = call->with->axes[s];
     }
-    add_up_rest(b, &x, y.labels, result);
-    add_up_rest(b, &y, x.labels, result);
+    sum_unused_labels(b, &x, y.labels, result);
+    sum_unused_labels(b, &y, x.labels, result);
     find_order(b, &x, &y, result, &order);
-    const int made = b->err->status == MMUL_OK ? product(b, &x, &y, &order) : MMUL_NO_VALUE;
+    const int made = b->err->status == MMUL_OK ? multiply_stacks(b, &x, &y, &order) : MMUL_NO_VALUE;
     const int all = order.counts[IN_ALL] + order.counts[OF_FIRST] + order.counts[OF_SECOND];
     for (int kind = IN_ALL; kind <= OF_SECOND && b->err->status == MMUL_OK; kind++)
         for (int i = 0; i < order.counts[kind]; i++, count++) {
             const int64_t label = order.labels[kind][i];
             z.labels[AXES - all + count] = label;
-            sizes[AXES - all + count] = size_of(b, kind == OF_SECOND ? &y : &x, label);
+            sizes[AXES - all + count] = label_size(b, kind == OF_SECOND ? &y : &x, label);
         }
     int64_t labels[AXES];
     int wanted = 0;
@@ -404,5 +414,5 @@ int mmul_composite_einsum(struct mmul_build *b, const struct mmul_composite_call
         if (result[s] > 0)
             labels[wanted++] = result[s];
     z.value = mmul_build_reshape(b, made, mmul_build_of_sizes(sizes));
-    return b->err->status == MMUL_OK ? in_order(b, &z, labels, wanted) : MMUL_NO_VALUE;
+    return b->err->status == MMUL_OK ? permute_to_labels(b, &z, labels, wanted) : MMUL_NO_VALUE;
 }

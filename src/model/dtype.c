@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Element types: names, sizes, and conversions in software, the same on every machine. The
-// conversions work on bit patterns without tables and without branches, so that the compiler
-// makes vector code of the loops; the one float addition in each 16-bit direction does the
-// rounding of subnormals and sees normal numbers only, so flush-to-zero modes do not change it.
-// They assume the default rounding mode. Formulas: F. Giesen, "float to half variants" (2012).
+// conversions work on bit patterns without tables and branches, so that the compiler vectorises the
+// loops. The one float addition in each 16-bit direction rounds subnormals and sees normal numbers
+// only, so flush-to-zero modes do not change it. They assume the default rounding mode. Formulas:
+// F. Giesen, "float to half variants" (2012).
 #include "model/dtype.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 static const struct {
     const char *name, *short_name;
     size_t bytes;
-    double least, most; // of whole numbers; of others 0
+    double least, most; // range of whole numbers; 0 for other types
 } dtypes[] = {
     [MMUL_F32] = {"float32", "f32", 4, 0, 0},
     [MMUL_F16] = {"float16", "f16", 2, 0, 0},
@@ -69,12 +69,12 @@ static inline float bits_float(uint32_t bits) {
     return value;
 }
 
-// All bits where `condition`, else none.
-static inline uint32_t mask(bool condition) {
+// Returns all bits if `condition` holds, else none.
+static inline uint32_t mask_if(bool condition) {
     return condition ? UINT32_MAX : 0;
 }
 
-static inline uint32_t choose(uint32_t all_or_none, uint32_t yes, uint32_t no) {
+static inline uint32_t select_bits(uint32_t all_or_none, uint32_t yes, uint32_t no) {
     return (yes & all_or_none) | (no & ~all_or_none);
 }
 
@@ -86,8 +86,8 @@ static inline uint32_t half_to_bits(uint32_t half) {
     uint32_t special = normal + ((128 - 16) << 23); // Inf, NaN: exponent 255
     // A subnormal f * 2^-24 is (2^-14 + f * 2^-24) - 2^-14, exact in float32.
     uint32_t subnormal = float_bits(bits_float(normal + (1 << 23)) - bits_float(113U << 23));
-    uint32_t finite = choose(mask(exponent == 0), subnormal, normal);
-    return choose(mask(exponent == 0x0F800000), special, finite) | (half & 0x8000) << 16;
+    uint32_t finite = select_bits(mask_if(exponent == 0), subnormal, normal);
+    return select_bits(mask_if(exponent == 0x0F800000), special, finite) | (half & 0x8000) << 16;
 }
 
 static inline uint32_t bits_to_half(uint32_t bits) {
@@ -98,9 +98,10 @@ static inline uint32_t bits_to_half(uint32_t bits) {
     uint32_t normal = (size - ((127U - 15) << 23) + 0xFFF + odd) >> 13; // may carry into Inf
     uint32_t subnormal = float_bits(bits_float(size) + bits_float(magic)) - magic;
     uint32_t payload = (size >> 13) & 0x3FF;
-    uint32_t nan = 0x7C00 | payload | (mask(payload == 0) & 0x200);
-    uint32_t finite = choose(mask(size < least_normal), subnormal, normal);
-    uint32_t half = choose(mask(size >= too_large), choose(mask(size > inf), nan, 0x7C00), finite);
+    uint32_t nan = 0x7C00 | payload | (mask_if(payload == 0) & 0x200);
+    uint32_t finite = select_bits(mask_if(size < least_normal), subnormal, normal);
+    uint32_t half = select_bits(mask_if(size >= too_large),
+                                select_bits(mask_if(size > inf), nan, 0x7C00), finite);
     return half | (bits >> 16 & 0x8000);
 }
 
@@ -108,8 +109,8 @@ static inline uint32_t bits_to_half(uint32_t bits) {
 static inline uint32_t bits_to_bfloat(uint32_t bits) {
     uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     uint32_t nan = bits >> 16;
-    nan |= mask((nan & 0x7F) == 0) & 0x40;
-    return choose(mask((bits & 0x7FFFFFFF) > 255U << 23), nan, rounded);
+    nan |= mask_if((nan & 0x7F) == 0) & 0x40;
+    return select_bits(mask_if((bits & 0x7FFFFFFF) > 255U << 23), nan, rounded);
 }
 
 bool mmul_dtype_is_integer(enum mmul_dtype dtype) {
@@ -148,7 +149,7 @@ void mmul_dtype_set_real(enum mmul_dtype dtype, void *dst, int64_t index, double
         ((float *)dst)[index] = (float)value;
 }
 
-// Each element of `src`, on any address, as `x` of that type -> dst.
+// Converts each element of `src`, at any address, as `x` of that type -> dst.
 #define WIDEN(type, value)                                              \
     for (int64_t e = 0; e < count; e++) {                               \
         type x;                                                         \
@@ -179,7 +180,7 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
     }
 }
 
-// The nearest whole number, ties to even, that the type has; 0 for NaN.
+// Rounds to the nearest whole number of the type, ties to even; 0 for NaN.
 static int64_t nearest_integer(double value, enum mmul_dtype dtype) {
     const double least = dtypes[dtype].least, most = dtypes[dtype].most;
     double whole = rint(value);
@@ -190,7 +191,7 @@ static int64_t nearest_integer(double value, enum mmul_dtype dtype) {
     return (int64_t)(whole < least ? least : whole);
 }
 
-// src -> each element of `dst`, on any address: the first `bytes` of a value `x` of that type.
+// Stores to each element of `dst`, at any address, the first `bytes` of a value `x` of that type.
 #define NARROW(type, value, bytes)                            \
     for (int64_t e = 0; e < count; e++) {                     \
         const type x = (value);                               \
@@ -214,14 +215,15 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
     case MMUL_F64:
         NARROW(double, src[e], sizeof x)
         break;
-    default: // the low bytes come first
+    default: // little-endian: the low bytes come first
         NARROW(int64_t, nearest_integer((double)src[e], dtype), each)
         break;
     }
 }
 
-// Rounds to odd: what float32 does not hold becomes the neighbour whose last bit is 1. So a second rounding, to a type
-// with at least two bits less, gives what one rounding of the double gives (Boldo and Melquiond 2008).
+// Rounds to odd: a value that float32 does not hold becomes the neighbour with last bit 1. A second
+// rounding, to a type with at least two bits less, then gives the same as one rounding of the
+// double (Boldo and Melquiond 2008).
 static float round_to_odd(double value) {
     const float nearest = (float)value;
     uint32_t bits = float_bits(nearest);
@@ -249,7 +251,7 @@ void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t 
 
 // ---------------------------------------------------------------------------------------- overflow
 
-// The least value that rounds to infinity: half a last place beyond the largest finite one.
+// Returns the least value that rounds to infinity: half a last place beyond the largest finite one.
 static double overflow_limit(enum mmul_dtype dtype) {
     return dtype == MMUL_F16    ? 65520
            : dtype == MMUL_BF16 ? 0x1.FFp127

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrices from a seed. Element e is a function of (seed, e) alone, which makes the same matrix on
-// any number of ranks; normal values come in pairs (2q, 2q+1) from the draws at these positions.
-// Writing them to a file is io's part.
+// any number of ranks. Normal values come in pairs (2q, 2q+1) from the draws at these positions.
+// Writing to a file is part of io.
 #include <math.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ enum mmul_status mmul_generator_parse(const char *text, enum mmul_generator *kin
         text);
 }
 
-// The upper 24 bits, of which float32 holds every value exactly.
+// Takes the upper 24 bits, every value of which is exact in float32.
 static void generate_uniform(uint64_t seed, int64_t begin, int64_t end, float *dst) {
     for (int64_t e = begin; e < end; e++) {
         int32_t draw = (int32_t)(mmul_random_at(seed, (uint64_t)e) >> 40);
@@ -39,7 +39,7 @@ static void generate_uniform(uint64_t seed, int64_t begin, int64_t end, float *d
     }
 }
 
-// The same draws as of uniform: half of each, and 1/2 more.
+// Uses the draws of uniform: half of each, plus 1/2.
 static void generate_rand(uint64_t seed, int64_t begin, int64_t end, float *dst) {
     for (int64_t e = begin; e < end; e++)
         dst[e - begin] = (float)(mmul_random_at(seed, (uint64_t)e) >> 40) * 0x1p-24F;
@@ -53,8 +53,8 @@ static void generate_integer(uint64_t seed, int64_t begin, int64_t end, float *d
     }
 }
 
-// Box, Muller 1958: two uniform draws in (0,1] and [0,1) give two independent normal values.
-// Always computed as a pair, so that both halves come from the same library calls.
+// Box, Muller 1958: two uniform draws in (0,1] and [0,1) give two independent normal values. They
+// are always computed as a pair, so that both come from the same library calls.
 static void normal_pair(uint64_t seed, int64_t even, float pair[2]) {
     double u = (double)((mmul_random_at(seed, (uint64_t)even) >> 11) + 1) * 0x1p-53;
     double v = (double)(mmul_random_at(seed, (uint64_t)even + 1) >> 11) * 0x1p-53;
@@ -87,7 +87,7 @@ static void generate_identity(struct mmul_shape shape, int64_t begin, int64_t en
     }
 }
 
-static void fill(float number, int64_t count, float *dst) {
+static void fill_constant(float number, int64_t count, float *dst) {
     for (int64_t e = 0; e < count; e++)
         dst[e] = number;
 }
@@ -114,7 +114,7 @@ void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul_shape sh
         break;
     case MMUL_GENERATE_ZEROS:
     case MMUL_GENERATE_ONES:
-        fill(kind == MMUL_GENERATE_ONES ? 1 : 0, end - begin, dst);
+        fill_constant(kind == MMUL_GENERATE_ONES ? 1 : 0, end - begin, dst);
         break;
     }
 }

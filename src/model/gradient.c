@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The walk: which values count, then from the last operation to the first. What each does is its rule's.
+// Reverse traversal of a program: marks the values that need gradients, then goes from the last
+// operation to the first. The rules of the operations are in gradient_rules.c.
 #include "model/gradient.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 enum { AXES = 4 };
 
-// ---------------------------------------------------------------------------------------- sizes
+// ------------------------------------------------------------------------------------------- sizes
 
 int mmul_to_shape(struct mmul_build *b, int value, struct mmul_shape shape) {
     if (value < 0 || mmul_shape_equal(mmul_build_shape(b, value), shape))
@@ -20,9 +21,10 @@ int mmul_to_shape(struct mmul_build *b, int value, struct mmul_shape shape) {
     return mmul_build_both(b, MMUL_ADD, mmul_build_filled(b, shape, false), value);
 }
 
-// From sizes that repeat to `whole` to sizes that repeat to `part`: added up along what `part` has not.
-static int sum_to(struct mmul_build *b, int value, struct mmul_shape whole,
-                  struct mmul_shape part) {
+// Sums a value with sizes that repeat to `whole`, along the axes that `part` does not have; the
+// result's sizes repeat to `part`.
+static int sum_to_shape(struct mmul_build *b, int value, struct mmul_shape whole,
+                        struct mmul_shape part) {
     int64_t have[AXES], all[AXES], want[AXES];
     double times = 1;
     mmul_build_sizes(mmul_build_shape(b, value), have);
@@ -39,10 +41,10 @@ static int sum_to(struct mmul_build *b, int value, struct mmul_shape whole,
     return times > 1 ? mmul_build_number(b, MMUL_MULTIPLY, value, times) : value;
 }
 
-// ----------------------------------------------------------------------------------------- giving
+// -------------------------------------------------------------------------------- adding gradients
 
-// Of what comes to a value from two operations: where both have been made, else where the value is.
-static int add_up(struct mmul_backward *w, int to, int one, int other) {
+// Adds two gradients of a value: on the ranks of both if these are equal, else on the value's.
+static int add_two_gradients(struct mmul_backward *w, int to, int one, int other) {
     struct mmul_program *p = w->b->program;
     const int team = p->team;
     p->team =
@@ -63,42 +65,42 @@ void mmul_give_to(struct mmul_backward *w, int to, int value) {
     if (*gradient == MMUL_NO_VALUE)
         *gradient = value;
     else
-        *gradient = add_up(w, to, *gradient, value);
+        *gradient = add_two_gradients(w, to, *gradient, value);
 }
 
 void mmul_give_summed_from(struct mmul_backward *w, int operand, int value,
                            struct mmul_shape shape) {
     const int to = w->operation.operands[operand];
     if (to != MMUL_NUMBER && w->is_wanted[to] && value != MMUL_NO_VALUE)
-        mmul_give(w, operand, sum_to(w->b, value, shape, mmul_build_shape(w->b, to)));
+        mmul_give(w, operand, sum_to_shape(w->b, value, shape, mmul_build_shape(w->b, to)));
 }
 
 void mmul_give_summed(struct mmul_backward *w, int operand, int value) {
     mmul_give_summed_from(w, operand, value, mmul_build_shape(w->b, w->operation.result));
 }
 
-// ----------------------------------------------------------------------------------------- the walk
+// --------------------------------------------------------------------------------------- traversal
 
-// Does it make its result of its operands little by little?
-static bool is_smooth(const struct mmul_program *p, const struct mmul_operation *o) {
+// Returns true if the result can depend on the operands smoothly.
+static bool depends_smoothly(const struct mmul_program *p, const struct mmul_operation *o) {
     const char *reason = NULL;
     return o->result >= 0 && !p->values[o->result].stops_gradient &&
            (mmul_gradient_rule_of(o->kind, &reason) != NULL || reason != NULL);
 }
 
-// Values that depend on one of xs.
+// Marks the values that depend on one of xs.
 static void find_dependent(const struct mmul_program *p, const int *xs, int count, bool *depends) {
     for (int i = 0; i < count; i++)
         depends[xs[i]] = true;
     for (int i = 0; i < p->operation_count; i++) {
         const struct mmul_operation *o = &p->operations[i];
-        for (int j = 0; j < o->operand_count && is_smooth(p, o); j++)
+        for (int j = 0; j < o->operand_count && depends_smoothly(p, o); j++)
             if (o->operands[j] != MMUL_NUMBER && depends[o->operands[j]])
                 depends[o->result] = true;
     }
 }
 
-static void go_back(struct mmul_backward *w, int operation) {
+static void apply_rule(struct mmul_backward *w, int operation) {
     struct mmul_program *p = w->b->program;
     const char *reason = NULL;
     bool is_needed = false;
@@ -106,14 +108,14 @@ static void go_back(struct mmul_backward *w, int operation) {
     const struct mmul_operation *o = &w->operation;
     if (o->result >= 0)
         mmul_join_pieces(w, o->result);
-    if (!is_smooth(p, o) || w->gradients[o->result] == MMUL_NO_VALUE)
+    if (!depends_smoothly(p, o) || w->gradients[o->result] == MMUL_NO_VALUE)
         return;
     for (int j = 0; j < o->operand_count; j++)
         is_needed |= o->operands[j] != MMUL_NUMBER && w->is_wanted[o->operands[j]];
     if (!is_needed)
         return;
     w->gradient = w->gradients[o->result];
-    // It is made where the operation is.
+    // A gradient is computed on the ranks of its operation.
     const struct mmul_value *made = &p->values[o->result];
     p->team = made->backward_team != 0 ? made->backward_team : made->team;
     mmul_gradient_rule *rule = mmul_gradient_rule_of(o->kind, &reason);
@@ -125,8 +127,8 @@ static void go_back(struct mmul_backward *w, int operation) {
     p->team = 0;
 }
 
-// What is asked for: all its sizes, a name, and a type.
-static int finish(struct mmul_build *b, int x, int gradient, int y) {
+// Gives a requested gradient all of its sizes, a name and a type.
+static int finish_gradient(struct mmul_build *b, int x, int gradient, int y) {
     char name[MMUL_VALUE_NAME_BYTES];
     struct mmul_value *values = b->program->values;
     if (gradient == MMUL_NO_VALUE) {
@@ -140,15 +142,16 @@ static int finish(struct mmul_build *b, int x, int gradient, int y) {
     if (gradient >= b->values)
         memcpy(made->name, name, sizeof name);
     if (made->is_open &&
-        !b->program->values[x].is_open) { // of numbers alone, it has the type that x has
+        !b->program->values[x].is_open) { // made of numbers alone: takes the type of x
         made->is_open = false;
         made->dtype = b->program->values[x].dtype;
     }
     return gradient;
 }
 
-static enum mmul_status check(const struct mmul_program *p,
-                              const struct mmul_gradient_request *request, struct mmul_error *err) {
+static enum mmul_status check_request(const struct mmul_program *p,
+                                      const struct mmul_gradient_request *request,
+                                      struct mmul_error *err) {
     const int y = request->y;
     for (int i = -1; i < request->count; i++) {
         const int value = i < 0 ? y : request->xs[i];
@@ -171,16 +174,16 @@ static enum mmul_status check(const struct mmul_program *p,
     return err->status;
 }
 
-// Of every value of the program as it was.
+// State for every value of the program before the gradients.
 struct known {
     int *gradients;
-    bool *depends; // on one of those that are asked for
+    bool *depends; // depends on one of the requested values
     struct mmul_pieces pieces;
 };
 
-static enum mmul_status walk(struct mmul_program *program,
-                             const struct mmul_gradient_request *request, struct known *known,
-                             int *gradients, struct mmul_error *err) {
+static enum mmul_status add_gradients(struct mmul_program *program,
+                                      const struct mmul_gradient_request *request,
+                                      struct known *known, int *gradients, struct mmul_error *err) {
     const int y = request->y;
     struct mmul_build b = mmul_build_begin(program, request->origin, err);
     struct mmul_backward w = {.b = &b,
@@ -193,11 +196,11 @@ static enum mmul_status walk(struct mmul_program *program,
     if (known->depends[y])
         known->gradients[y] = mmul_build_filled(&b, program->values[y].shape, true);
     for (int i = b.operations - 1; i >= 0 && err->status == MMUL_OK; i--)
-        go_back(&w, i);
+        apply_rule(&w, i);
     for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
         mmul_join_pieces(&w, request->xs[i]);
     for (int i = 0; i < request->count && err->status == MMUL_OK; i++)
-        gradients[i] = finish(&b, request->xs[i], known->gradients[request->xs[i]], y);
+        gradients[i] = finish_gradient(&b, request->xs[i], known->gradients[request->xs[i]], y);
     return mmul_build_end(&b);
 }
 
@@ -205,14 +208,14 @@ enum mmul_status mmul_program_add_gradients(struct mmul_program *program,
                                             const struct mmul_gradient_request *request,
                                             int *gradients, struct mmul_error *err) {
     struct known known = {0};
-    if (check(program, request, err) != MMUL_OK)
+    if (check_request(program, request, err) != MMUL_OK)
         return err->status;
     enum mmul_status status =
         MMUL_ALLOCATE_ALL("gradients", err, MMUL_WANT(known.gradients, program->value_count),
                           MMUL_WANT(known.depends, program->value_count),
                           MMUL_WANT(known.pieces.pieces, program->operation_count));
     if (status == MMUL_OK)
-        status = walk(program, request, &known, gradients, err);
+        status = add_gradients(program, request, &known, gradients, err);
     mmul_free(known.gradients);
     mmul_free(known.depends);
     mmul_free(known.pieces.pieces);

@@ -3,10 +3,10 @@
 
 enum { AXES = 4 };
 
-// ----------------------------------------------------------------------------------------- pieces
+// ------------------------------------------------------------------------------------------ pieces
 
-// The first one of a value that has not been joined, or NULL.
-static struct mmul_piece *next_of(struct mmul_pieces *all, int of) {
+// Returns the first piece of a value that has not been joined, or NULL.
+static struct mmul_piece *find_first_piece(struct mmul_pieces *all, int of) {
     struct mmul_piece *first = NULL;
     for (struct mmul_piece *p = all->pieces; p < all->pieces + all->count; p++)
         if (p->of == of && (first == NULL || p->begin < first->begin))
@@ -14,14 +14,14 @@ static struct mmul_piece *next_of(struct mmul_pieces *all, int of) {
     return first;
 }
 
-static struct mmul_piece take(struct mmul_pieces *all, struct mmul_piece *piece) {
+static struct mmul_piece remove_piece(struct mmul_pieces *all, struct mmul_piece *piece) {
     const struct mmul_piece taken = *piece;
     *piece = all->pieces[--all->count];
     return taken;
 }
 
-// Where they all are, else where the value is.
-static int team_of(const struct mmul_program *p, const struct mmul_pieces *all, int of) {
+// Returns the team of the pieces if all have the same, else the value's.
+static int choose_team(const struct mmul_program *p, const struct mmul_pieces *all, int of) {
     int team = -1;
     for (const struct mmul_piece *piece = all->pieces; piece < all->pieces + all->count; piece++) {
         if (piece->of != of)
@@ -34,16 +34,16 @@ static int team_of(const struct mmul_program *p, const struct mmul_pieces *all, 
 
 void mmul_join_pieces(struct mmul_backward *w, int of) {
     struct mmul_program *p = w->b->program;
-    struct mmul_piece *next = next_of(w->pieces, of);
+    struct mmul_piece *next = find_first_piece(w->pieces, of);
     int64_t sizes[AXES], at = 0;
     int made = MMUL_NO_VALUE, like = MMUL_NO_VALUE, axis = 0;
     if (next == NULL)
         return;
     const int team = p->team;
-    p->team = team_of(p, w->pieces, of);
+    p->team = choose_team(p, w->pieces, of);
     mmul_build_sizes(p->values[of].shape, sizes);
-    for (; next != NULL; next = next_of(w->pieces, of)) {
-        const struct mmul_piece piece = take(w->pieces, next);
+    for (; next != NULL; next = find_first_piece(w->pieces, of)) {
+        const struct mmul_piece piece = remove_piece(w->pieces, next);
         axis = piece.axis;
         like = piece.gradient;
         made = mmul_build_append_zeros(w->b, made, like, axis, piece.begin - at);

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT
 //
-// Gradients that slices of a value give to it: those that lie beside each other along an axis, as slices that cut a
-// value up do, are put together once, when its gradient is needed. Each by itself would be filled with zeros to all of
-// the value's size, and these added up.
+// Gradients of slices of a value. Pieces that are adjacent along an axis, as when slices cut a
+// value up, are joined once, when the value's gradient is needed. Otherwise each of them would be
+// padded with zeros to the size of the value, and the results added.
 #pragma once
 
 #include "model/gradient.h"
 
 struct mmul_piece {
-    int of; // the value
+    int of; // the sliced value
     int axis;
-    int64_t begin, end; // of that axis; all of the others
+    int64_t begin, end; // range of that axis; all of the others
     int gradient;
 };
 
-// All that have been given and not put together yet.
+// Pieces that are not yet joined.
 struct mmul_pieces {
-    struct mmul_piece *pieces; // room for one of each operation that is gone back through
+    struct mmul_piece *pieces; // room for one per traversed operation
     int count;
 };
 
-// Of an operand of the operation under way; zeros are what is left. What it overlaps is put together before.
+// Adds a piece of the gradient of an operand of the current operation; the rest is zeros. Joins
+// earlier pieces first if they overlap.
 void mmul_give_piece(struct mmul_backward *w, int operand, int axis, int64_t begin, int gradient);
 
-// Gives to a value what its pieces are together.
+// Joins the pieces of a value and adds the result to its gradient.
 void mmul_join_pieces(struct mmul_backward *w, int of);

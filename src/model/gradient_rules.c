@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The rule of every operation: what of the gradient of its result is that of each operand. Derivatives are those of
-// textbooks; where numpy, torch or jax choose (at kinks, of ties) the choice stands beside the rule. dy is the gradient
-// of the result y, which may have fewer sizes (model/gradient.h).
+// Rules of the operations: the gradient of each operand from that of the result. Derivatives are
+// those of textbooks. If numpy, torch or jax make a choice (at kinks, for ties), it stands beside
+// the rule. dy is the gradient of the result y, which may have fewer sizes (model/gradient.h).
 //
-// Where dy is exactly 0 the gradient of every operand is 0, also if the slope is infinite or NaN: a branch of `where`
-// that is not taken gives no gradient. Rules whose slope has no bound multiply and divide by guarded operations.
+// If dy is exactly 0, the gradient of every operand is 0, even if the slope is infinite or NaN: a
+// branch of `where` that is not taken gives no gradient. Rules with an unbounded slope multiply and
+// divide by guarded operations.
 #include <math.h>
 
 #include "base/integer.h"
@@ -15,7 +16,7 @@
 
 enum { AXES = 4 };
 
-// ---------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 static struct mmul_term operand(const struct mmul_backward *w, int i) {
     return (struct mmul_term){w->operation.operands[i], w->operation.with.numbers[i]};
@@ -37,21 +38,22 @@ static struct mmul_shape result_shape(const struct mmul_backward *w) {
     return mmul_build_shape(w->b, w->operation.result);
 }
 
-static int times(const struct mmul_backward *w, int x, int y) {
+static int multiply(const struct mmul_backward *w, int x, int y) {
     return mmul_build_both(w->b, MMUL_MULTIPLY, x, y);
 }
 
-// dy times or over a factor, 0 where dy is 0.
-static int guarded(const struct mmul_backward *w, int dy, int factor) {
+// Multiply or divide dy by a factor, with result 0 where dy is 0.
+static int multiply_guarded(const struct mmul_backward *w, int dy, int factor) {
     return mmul_build_both(w->b, MMUL_MULTIPLY_BACKWARD, dy, factor);
 }
 
-static int guarded_over(const struct mmul_backward *w, int dy, int divisor) {
+static int divide_guarded(const struct mmul_backward *w, int dy, int divisor) {
     return mmul_build_both(w->b, MMUL_DIVIDE_BACKWARD, dy, divisor);
 }
 
-// The same by a term; a finite number needs no guard.
-static int guarded_by(const struct mmul_backward *w, bool divides, struct mmul_term factor) {
+// Does so by a term; a finite number needs no guard.
+static int apply_guarded_factor(const struct mmul_backward *w, bool divides,
+                                struct mmul_term factor) {
     const bool is_plain =
         factor.value == MMUL_NUMBER && isfinite(factor.number) && (factor.number != 0 || !divides);
     const enum mmul_operation_kind kind = divides
@@ -60,74 +62,76 @@ static int guarded_by(const struct mmul_backward *w, bool divides, struct mmul_t
     return mmul_build_two(w->b, kind, mmul_value_term(w->gradient), factor);
 }
 
-static int scaled(const struct mmul_backward *w, int x, double number) {
+static int scale(const struct mmul_backward *w, int x, double number) {
     return number == 1 ? x : mmul_build_number(w->b, MMUL_MULTIPLY, x, number);
 }
 
-static int negated(const struct mmul_backward *w, int x) {
+static int negate(const struct mmul_backward *w, int x) {
     return mmul_build_one(w->b, MMUL_NEGATE, x);
 }
 
-// With all sizes of the result.
-static int whole(const struct mmul_backward *w) {
+// Returns the gradient with all sizes of the result.
+static int expand_gradient(const struct mmul_backward *w) {
     return mmul_to_shape(w->b, w->gradient, result_shape(w));
 }
 
-static int transposed(const struct mmul_backward *w, int x) {
+static int transpose(const struct mmul_backward *w, int x) {
     return mmul_build_one(w->b, MMUL_TRANSPOSE, x);
 }
 
-static int product(const struct mmul_backward *w, int x, int y) {
+static int matmul(const struct mmul_backward *w, int x, int y) {
     return mmul_build_both(w->b, MMUL_MATMUL, x, y);
 }
 
 // number - x
-static int less(const struct mmul_backward *w, double number, int x) {
+static int subtract_from(const struct mmul_backward *w, double number, int x) {
     return mmul_build_two(w->b, MMUL_SUBTRACT, mmul_number_term(number), mmul_value_term(x));
 }
 
-// --------------------------------------------------------------------------------------- elements
+// ---------------------------------------------------------------------------------------- elements
 
 static void negate_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, negated(w, w->gradient));
+    mmul_give(w, 0, negate(w, w->gradient));
 }
 
 static void exp_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, guarded(w, w->gradient, w->operation.result));
+    mmul_give(w, 0, multiply_guarded(w, w->gradient, w->operation.result));
 }
 
-// dy / x. Of an infinite x the divisor is 2^100, not infinity: x may be e^z that has overflowed, and then dy times e^z
-// must not become 0 without a word. (1 / x is 0 up to rounding all the same.)
-static void give_over(struct mmul_backward *w, int x) {
+// dy / x. For an infinite x the divisor is 2^100, not infinity. x may be an overflowed e^z, and dy
+// times e^z must then not become 0 silently. (1 / x is 0 up to rounding all the same.)
+static void give_quotient(struct mmul_backward *w, int x) {
     const int is_infinite = mmul_build_number(w->b, MMUL_EQUAL, x, INFINITY);
     const int divisor =
         mmul_build_where(w->b, is_infinite, mmul_number_term(0x1p100), mmul_value_term(x));
-    mmul_give(w, 0, guarded_over(w, w->gradient, divisor));
+    mmul_give(w, 0, divide_guarded(w, w->gradient, divisor));
 }
 
 static void log_rule(struct mmul_backward *w) {
-    give_over(w, value_of(w, 0));
+    give_quotient(w, value_of(w, 0));
 }
 
 static void log1p_rule(struct mmul_backward *w) {
-    give_over(w, mmul_build_number(w->b, MMUL_ADD, value_of(w, 0), 1));
+    give_quotient(w, mmul_build_number(w->b, MMUL_ADD, value_of(w, 0), 1));
 }
 
 static void sqrt_rule(struct mmul_backward *w) {
-    const int half = scaled(w, w->gradient, 0.5);
-    mmul_give(w, 0, guarded_over(w, half, w->operation.result));
+    const int half = scale(w, w->gradient, 0.5);
+    mmul_give(w, 0, divide_guarded(w, half, w->operation.result));
 }
 
 static void rsqrt_rule(struct mmul_backward *w) { // -y^3 / 2
     const int y = w->operation.result;
-    mmul_give(w, 0, guarded(w, scaled(w, w->gradient, -0.5), times(w, y, times(w, y, y))));
+    mmul_give(w, 0,
+              multiply_guarded(w, scale(w, w->gradient, -0.5), multiply(w, y, multiply(w, y, y))));
 }
 
 static void abs_rule(struct mmul_backward *w) { // 0 at 0
     const int x = value_of(w, 0);
     const int above = mmul_build_number(w->b, MMUL_GREATER, x, 0),
               below = mmul_build_number(w->b, MMUL_LESS, x, 0);
-    mmul_give(w, 0, guarded(w, mmul_build_both(w->b, MMUL_SUBTRACT, above, below), w->gradient));
+    mmul_give(w, 0,
+              multiply_guarded(w, mmul_build_both(w->b, MMUL_SUBTRACT, above, below), w->gradient));
 }
 
 static void relu_rule(struct mmul_backward *w) { // 0 at 0
@@ -138,37 +142,40 @@ static void relu_rule(struct mmul_backward *w) { // 0 at 0
 
 static void sigmoid_rule(struct mmul_backward *w) {
     const int y = w->operation.result;
-    mmul_give(w, 0, times(w, w->gradient, times(w, y, less(w, 1, y))));
+    mmul_give(w, 0, multiply(w, w->gradient, multiply(w, y, subtract_from(w, 1, y))));
 }
 
 static void tanh_rule(struct mmul_backward *w) {
     const int y = w->operation.result;
-    mmul_give(w, 0, times(w, w->gradient, less(w, 1, times(w, y, y))));
+    mmul_give(w, 0, multiply(w, w->gradient, subtract_from(w, 1, multiply(w, y, y))));
 }
 
 static void sin_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, guarded(w, w->gradient, mmul_build_one(w->b, MMUL_COS, value_of(w, 0))));
+    mmul_give(w, 0,
+              multiply_guarded(w, w->gradient, mmul_build_one(w->b, MMUL_COS, value_of(w, 0))));
 }
 
 static void cos_rule(struct mmul_backward *w) {
     mmul_give(w, 0,
-              guarded(w, negated(w, w->gradient), mmul_build_one(w->b, MMUL_SIN, value_of(w, 0))));
+              multiply_guarded(w, negate(w, w->gradient),
+                               mmul_build_one(w->b, MMUL_SIN, value_of(w, 0))));
 }
 
 static void erf_rule(struct mmul_backward *w) { // 2 / sqrt(pi) e^(-x^2)
     const int x = value_of(w, 0);
-    const int density = mmul_build_one(w->b, MMUL_EXP, negated(w, times(w, x, x)));
-    mmul_give(w, 0, guarded(w, scaled(w, w->gradient, 1.1283791670955126), density));
+    const int density = mmul_build_one(w->b, MMUL_EXP, negate(w, multiply(w, x, x)));
+    mmul_give(w, 0, multiply_guarded(w, scale(w, w->gradient, 1.1283791670955126), density));
 }
 
 static void arctan_rule(struct mmul_backward *w) { // 1 / (1 + x^2)
     const int x = value_of(w, 0);
-    const int divisor = mmul_build_number(w->b, MMUL_ADD, times(w, x, x), 1);
-    mmul_give(w, 0, guarded_over(w, w->gradient, divisor));
+    const int divisor = mmul_build_number(w->b, MMUL_ADD, multiply(w, x, x), 1);
+    mmul_give(w, 0, divide_guarded(w, w->gradient, divisor));
 }
 
 static void expm1_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, guarded(w, w->gradient, mmul_build_one(w->b, MMUL_EXP, value_of(w, 0))));
+    mmul_give(w, 0,
+              multiply_guarded(w, w->gradient, mmul_build_one(w->b, MMUL_EXP, value_of(w, 0))));
 }
 
 static void slope_rule(struct mmul_backward *w) {
@@ -191,20 +198,20 @@ static bool is_wanted(const struct mmul_backward *w, int i) {
 static void subtract_rule(struct mmul_backward *w) {
     mmul_give_summed(w, 0, w->gradient);
     if (is_wanted(w, 1))
-        mmul_give_summed(w, 1, negated(w, w->gradient));
+        mmul_give_summed(w, 1, negate(w, w->gradient));
 }
 
 static void multiply_rule(struct mmul_backward *w) {
     for (int i = 0; i < 2; i++)
         if (is_wanted(w, i))
-            mmul_give_summed(w, i, guarded_by(w, false, operand(w, 1 - i)));
+            mmul_give_summed(w, i, apply_guarded_factor(w, false, operand(w, 1 - i)));
 }
 
 static void divide_rule(struct mmul_backward *w) { // 1 / b, -y / b
-    const int each = guarded_by(w, true, operand(w, 1));
+    const int each = apply_guarded_factor(w, true, operand(w, 1));
     mmul_give_summed(w, 0, each);
     if (is_wanted(w, 1))
-        mmul_give_summed(w, 1, negated(w, guarded(w, each, w->operation.result)));
+        mmul_give_summed(w, 1, negate(w, multiply_guarded(w, each, w->operation.result)));
 }
 
 // dy - floor(a / b) dy
@@ -212,48 +219,48 @@ static void remainder_rule(struct mmul_backward *w) {
     mmul_give_summed(w, 0, w->gradient);
     if (is_wanted(w, 1)) {
         const int quotient = mmul_build_two(w->b, MMUL_FLOOR_DIVIDE, operand(w, 0), operand(w, 1));
-        mmul_give_summed(w, 1, negated(w, guarded(w, w->gradient, quotient)));
+        mmul_give_summed(w, 1, negate(w, multiply_guarded(w, w->gradient, quotient)));
     }
 }
 
-// b a^(b - 1), which is 0 where b is 0.
+// b a^(b - 1), which is 0 for b = 0.
 static int slope_by_base(const struct mmul_backward *w, struct mmul_term a, struct mmul_term b) {
     if (b.value != MMUL_NUMBER) {
         const int power =
             mmul_build_two(w->b, MMUL_POWER, a,
                            mmul_value_term(mmul_build_number(w->b, MMUL_SUBTRACT, b.value, 1)));
-        return guarded(w, b.value, power);
+        return multiply_guarded(w, b.value, power);
     }
     if (b.number == 0)
         return mmul_build_filled(w->b, mmul_build_shape(w->b, a.value), false);
-    return scaled(
+    return scale(
         w, b.number == 2 ? a.value : mmul_build_number(w->b, MMUL_POWER, a.value, b.number - 1),
         b.number);
 }
 
-// y log a, which is 0 where a is 0 and b is not negative (as torch).
+// y log a, which is 0 if a is 0 and b is not negative (as torch).
 static int slope_by_exponent(const struct mmul_backward *w, struct mmul_term a,
                              struct mmul_term b) {
     if (a.value == MMUL_NUMBER && a.number != 0)
-        return scaled(w, w->operation.result, log(a.number));
+        return scale(w, w->operation.result, log(a.number));
     const struct mmul_term zero = mmul_number_term(0);
     const int is_least = mmul_build_number(w->b, MMUL_GREATER_EQUAL, b.value, 0);
     if (a.value == MMUL_NUMBER)
         return mmul_build_where(w->b, is_least, zero, mmul_number_term(-INFINITY));
-    const int raised = times(w, w->operation.result, mmul_build_one(w->b, MMUL_LOG, a.value));
-    const int none = times(w, mmul_build_number(w->b, MMUL_EQUAL, a.value, 0), is_least);
+    const int raised = multiply(w, w->operation.result, mmul_build_one(w->b, MMUL_LOG, a.value));
+    const int none = multiply(w, mmul_build_number(w->b, MMUL_EQUAL, a.value, 0), is_least);
     return mmul_build_where(w->b, none, zero, mmul_value_term(raised));
 }
 
 static void power_rule(struct mmul_backward *w) {
     const struct mmul_term a = operand(w, 0), b = operand(w, 1);
     if (is_wanted(w, 0))
-        mmul_give_summed(w, 0, guarded(w, w->gradient, slope_by_base(w, a, b)));
+        mmul_give_summed(w, 0, multiply_guarded(w, w->gradient, slope_by_base(w, a, b)));
     if (is_wanted(w, 1))
-        mmul_give_summed(w, 1, guarded(w, w->gradient, slope_by_exponent(w, a, b)));
+        mmul_give_summed(w, 1, multiply_guarded(w, w->gradient, slope_by_exponent(w, a, b)));
 }
 
-// To the larger (smaller) one; what is alike shares equally.
+// The larger (smaller) operand gets the gradient; equal ones share it.
 static void extreme_rule(struct mmul_backward *w) {
     const bool is_most = w->operation.kind == MMUL_MAXIMUM;
     const struct mmul_term a = operand(w, 0), b = operand(w, 1);
@@ -264,7 +271,7 @@ static void extreme_rule(struct mmul_backward *w) {
             continue;
         const enum mmul_operation_kind wins = is_most == (i == 0) ? MMUL_GREATER : MMUL_LESS;
         const int share = mmul_build_both(w->b, MMUL_ADD, mmul_build_two(w->b, wins, a, b), ties);
-        mmul_give_summed(w, i, guarded(w, share, w->gradient));
+        mmul_give_summed(w, i, multiply_guarded(w, share, w->gradient));
     }
 }
 
@@ -281,28 +288,31 @@ static void where_rule(struct mmul_backward *w) {
                                     : mmul_build_where(w->b, value_of(w, 0), zero, dy));
 }
 
-// ------------------------------------------------------------------------------------------- rows
+// -------------------------------------------------------------------------------------------- rows
 
 static void softmax_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SOFTMAX_BACKWARD, w->operation.result, whole(w)));
+    mmul_give(
+        w, 0,
+        mmul_build_both(w->b, MMUL_SOFTMAX_BACKWARD, w->operation.result, expand_gradient(w)));
 }
 
-// Rows of length 1, or what is too short for that over 1e-12: (dy - y sum(dy y)) / length.
+// Rows of length 1, or, if shorter than 1e-12, divided by that: (dy - y sum(dy y)) / length.
 static void normalize_rule(struct mmul_backward *w) {
     const int x = value_of(w, 0), y = w->operation.result;
     const int root = mmul_composite_norm(w->b, x, -1);
     const int length = mmul_build_number(w->b, MMUL_MAXIMUM, root, 1e-12);
-    const int along = mmul_build_reduce(w->b, MMUL_SUM, times(w, whole(w), y), -1);
+    const int along = mmul_build_reduce(w->b, MMUL_SUM, multiply(w, expand_gradient(w), y), -1);
     const int counts = mmul_build_number(w->b, MMUL_GREATER, root, 1e-12);
-    const int off = times(w, y, times(w, along, counts));
+    const int off = multiply(w, y, multiply(w, along, counts));
     const int rest = mmul_build_both(w->b, MMUL_SUBTRACT, w->gradient, off);
     mmul_give(w, 0, mmul_build_both(w->b, MMUL_DIVIDE, rest, length));
 }
 
-// x in one pass; w and b are vectors: what of all rows is theirs is added up.
+// x gets its gradient in one pass. The gradients of w and b, which are vectors, are summed over all
+// rows.
 static void norm_rule(struct mmul_backward *w) {
     const bool centers = w->operation.kind == MMUL_LAYER_NORM;
-    const int count = w->operation.operand_count, dy = whole(w);
+    const int count = w->operation.operand_count, dy = expand_gradient(w);
     const struct mmul_parameters *with = &w->operation.with;
     if (is_wanted(w, 0)) {
         struct mmul_term operands[] = {operand(w, 0), mmul_value_term(dy), {0}};
@@ -316,49 +326,51 @@ static void norm_rule(struct mmul_backward *w) {
     if (count > 1 && is_wanted(w, 1)) {
         const struct mmul_term x = operand(w, 0);
         const int plain = mmul_build_apply(w->b, w->operation.kind, &x, 1, with);
-        mmul_give_summed(w, 1, times(w, dy, plain));
+        mmul_give_summed(w, 1, multiply(w, dy, plain));
     }
     if (count > 2)
         mmul_give_summed(w, 2, dy);
 }
 
-// Turned back.
+// Rotates back.
 static void rope_rule(struct mmul_backward *w) {
     struct mmul_parameters with = w->operation.with;
-    const struct mmul_term dy = mmul_value_term(whole(w));
+    const struct mmul_term dy = mmul_value_term(expand_gradient(w));
     with.scale = with.scale < 0 ? 1 : -1;
     mmul_give(w, 0, mmul_build_apply(w->b, MMUL_ROPE, &dy, 1, &with));
 }
 
-// Sums of all elements from this one on.
+// Sums all elements from this one on.
 static void cumsum_rule(struct mmul_backward *w) {
-    const int dy = whole(w);
+    const int dy = expand_gradient(w);
     const int before =
         mmul_build_both(w->b, MMUL_SUBTRACT, mmul_build_one(w->b, MMUL_CUMSUM, dy), dy);
     const int all = mmul_build_reduce(w->b, MMUL_SUM, dy, -1);
     mmul_give(w, 0, mmul_build_both(w->b, MMUL_SUBTRACT, all, before));
 }
 
-// Each element has that of the place that it went to, which is where its column comes among those in order.
+// Each element gets the gradient of its sorted position, which is the place of its column in the
+// sorted order.
 static void sort_rule(struct mmul_backward *w) {
     const struct mmul_term x = operand(w, 0);
     const int order = mmul_build_apply(w->b, MMUL_ARGSORT, &x, 1, &w->operation.with);
     const int places = mmul_build_one(w->b, MMUL_ARGSORT, order);
-    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SORT_BACKWARD, whole(w), places));
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SORT_BACKWARD, expand_gradient(w), places));
 }
 
-// The other way round: places in order are the columns that they are of.
+// The inverse: the sorted positions are the columns that they come from.
 static void sort_backward_rule(struct mmul_backward *w) {
     const int order = mmul_build_one(w->b, MMUL_ARGSORT, value_of(w, 1));
-    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SORT_BACKWARD, whole(w), order));
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_SORT_BACKWARD, expand_gradient(w), order));
 }
 
 static void cross_entropy_rule(struct mmul_backward *w) {
-    const struct mmul_term operands[] = {operand(w, 0), operand(w, 1), mmul_value_term(whole(w))};
+    const struct mmul_term operands[] = {operand(w, 0), operand(w, 1),
+                                         mmul_value_term(expand_gradient(w))};
     mmul_give(w, 0, mmul_build_apply(w->b, MMUL_CROSS_ENTROPY_BACKWARD, operands, 3, NULL));
 }
 
-static int column(const struct mmul_backward *w, int x, int64_t j) {
+static int slice_column(const struct mmul_backward *w, int x, int64_t j) {
     int64_t begin[AXES] = {0}, end[AXES];
     mmul_build_sizes(mmul_build_shape(w->b, x), end);
     begin[AXES - 1] = j;
@@ -366,29 +378,30 @@ static int column(const struct mmul_backward *w, int x, int64_t j) {
     return mmul_build_slice(w->b, x, begin, end);
 }
 
-// To where each of the largest is from; the columns, behind them, are whole numbers.
+// Each of the largest gives its gradient to its column. The second half of the result, the columns,
+// are whole numbers without gradient.
 static void topk_rule(struct mmul_backward *w) {
     enum { MOST = 64 };
     const int64_t k = w->operation.with.count;
     const struct mmul_parameters with = {.count = shape_of(w, 0).cols};
-    const int dy = whole(w);
+    const int dy = expand_gradient(w);
     int sum = MMUL_NO_VALUE;
     if (k > MOST)
         mmul_build_fail(w->b, MMUL_ERR_DATA,
                         "cannot differentiate the largest %lld of a row: at most %d", (long long)k,
                         MOST);
     for (int64_t j = 0; j < k && w->b->err->status == MMUL_OK; j++) {
-        const struct mmul_term place = mmul_value_term(column(w, w->operation.result, k + j));
+        const struct mmul_term place = mmul_value_term(slice_column(w, w->operation.result, k + j));
         const int there = mmul_build_apply(w->b, MMUL_ONE_HOT, &place, 1, &with);
-        const int part = times(w, column(w, dy, j), there);
+        const int part = multiply(w, slice_column(w, dy, j), there);
         sum = sum == MMUL_NO_VALUE ? part : mmul_build_both(w->b, MMUL_ADD, sum, part);
     }
     mmul_give(w, 0, sum);
 }
 
-// ------------------------------------------------------------------------------------- reductions
+// -------------------------------------------------------------------------------------- reductions
 
-static int64_t reduced(const struct mmul_backward *w) {
+static int64_t reduced_size(const struct mmul_backward *w) {
     const struct mmul_shape x = shape_of(w, 0);
     return w->operation.with.axis == -1 ? x.cols : x.rows;
 }
@@ -398,31 +411,33 @@ static void sum_rule(struct mmul_backward *w) {
 }
 
 static void mean_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, scaled(w, w->gradient, 1 / (double)reduced(w)));
+    mmul_give(w, 0, scale(w, w->gradient, 1 / (double)reduced_size(w)));
 }
 
-// Elements that are as large (small) as the result share equally: of all axes together, where it is the last one of
-// several reductions (torch's amax, amin). The ones before it get nothing then.
+// Elements that equal the result share its gradient. For the last of several reductions (torch's
+// amax, amin) these are elements over all axes together, and the earlier reductions get no
+// gradient.
 static void largest_rule(struct mmul_backward *w) {
     const bool is_of_all = w->operation.reduces > 0;
     const int x = is_of_all ? w->operation.reduces - 1 : value_of(w, 0);
     const int is_there = mmul_build_both(w->b, MMUL_EQUAL, x, w->operation.result);
     const int count = mmul_composite_sum(w->b, is_there, is_of_all ? 0 : w->operation.with.axis);
     const int each = mmul_build_both(w->b, MMUL_DIVIDE, w->gradient, count);
-    mmul_give_to(w, x, guarded(w, is_there, each));
+    mmul_give_to(w, x, multiply_guarded(w, is_there, each));
 }
 
 static void sum_at_rule(struct mmul_backward *w) {
     const struct mmul_shape rows = shape_of(w, 0);
     const int ids =
         mmul_build_reshape(w->b, value_of(w, 1), (struct mmul_shape){1, 1, 1, rows.rows});
-    mmul_give(w, 0, mmul_build_both(w->b, MMUL_TAKE, whole(w), ids));
+    mmul_give(w, 0, mmul_build_both(w->b, MMUL_TAKE, expand_gradient(w), ids));
 }
 
-// ----------------------------------------------------------------------------------------- places
+// ------------------------------------------------------------------------------------------ places
 
-// Steps become 1: what goes down an axis is turned round, and zeros stand between elements. begin: of what that makes.
-static int without_steps(const struct mmul_backward *w, int dy, int64_t begin[static AXES]) {
+// Makes all steps 1: flips axes with a negative step, and puts zeros between elements. begin: start
+// of the result in the operand.
+static int remove_steps(const struct mmul_backward *w, int dy, int64_t begin[static AXES]) {
     for (int s = 0; s < AXES; s++) {
         const int64_t step = mmul_slice_step(&w->operation.with, s),
                       size = mmul_slice_size(&w->operation.with, s);
@@ -437,11 +452,11 @@ static int without_steps(const struct mmul_backward *w, int dy, int64_t begin[st
     return dy;
 }
 
-// Between zeros.
-// Along all axes but one that it cuts it is filled up with zeros.
+// Puts the gradient between zeros. All cut axes except one are padded; the last one becomes a
+// piece.
 static void slice_rule(struct mmul_backward *w) {
     int64_t all[AXES], have[AXES], begin[AXES];
-    int dy = without_steps(w, whole(w), begin), axis = -1;
+    int dy = remove_steps(w, expand_gradient(w), begin), axis = -1;
     mmul_build_sizes(shape_of(w, 0), all);
     mmul_build_sizes(mmul_build_shape(w->b, dy), have);
     for (int s = AXES - 1; s >= 0; s--) {
@@ -458,19 +473,19 @@ static void slice_rule(struct mmul_backward *w) {
 }
 
 static void reshape_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, mmul_build_reshape(w->b, whole(w), shape_of(w, 0)));
+    mmul_give(w, 0, mmul_build_reshape(w->b, expand_gradient(w), shape_of(w, 0)));
 }
 
 static void permute_rule(struct mmul_backward *w) {
     struct mmul_parameters with = {0};
-    const struct mmul_term dy = mmul_value_term(whole(w));
+    const struct mmul_term dy = mmul_value_term(expand_gradient(w));
     for (int s = 0; s < AXES; s++)
         with.axes[w->operation.with.axes[s]] = s;
     mmul_give(w, 0, mmul_build_apply(w->b, MMUL_PERMUTE, &dy, 1, &with));
 }
 
 static void concat_rule(struct mmul_backward *w) {
-    const int axis = w->operation.with.axis + AXES, dy = whole(w);
+    const int axis = w->operation.with.axis + AXES, dy = expand_gradient(w);
     int64_t begin[AXES] = {0}, end[AXES], sizes[AXES];
     for (int i = 0; i < 2; i++) {
         mmul_build_sizes(result_shape(w), end);
@@ -482,41 +497,42 @@ static void concat_rule(struct mmul_backward *w) {
     }
 }
 
-// Rows that were taken, added up where they are from.
+// Adds the gradients of taken rows to the rows of the table that they came from.
 static void take_rule(struct mmul_backward *w) {
     const struct mmul_shape table = shape_of(w, 0), y = result_shape(w);
     const int64_t count = mmul_shape_matrices(y) * y.rows;
     const struct mmul_parameters with = {.axis = -2, .count = table.rows};
     const struct mmul_term operands[] = {
         mmul_value_term(
-            mmul_build_reshape(w->b, whole(w), (struct mmul_shape){1, 1, count, y.cols})),
+            mmul_build_reshape(w->b, expand_gradient(w), (struct mmul_shape){1, 1, count, y.cols})),
         mmul_value_term(
             mmul_build_reshape(w->b, value_of(w, 1), (struct mmul_shape){1, 1, count, 1}))};
     mmul_give(w, 0, mmul_build_apply(w->b, MMUL_SUM_AT, operands, 2, &with));
 }
 
 static void transpose_rule(struct mmul_backward *w) {
-    mmul_give(w, 0, transposed(w, whole(w)));
+    mmul_give(w, 0, transpose(w, expand_gradient(w)));
 }
 
 static void place_rule(struct mmul_backward *w) {
     mmul_give(w, 0, w->gradient);
 }
 
-// --------------------------------------------------------------------------------------- products
+// ---------------------------------------------------------------------------------------- products
 
-// Two products: dy b^T and a^T dy. Of a stack times one matrix the second is one product, of all rows.
+// Two products: dy b^T and a^T dy. For a stack times one matrix the second is one product, of all
+// rows.
 static void matmul_rule(struct mmul_backward *w) {
-    const int a = value_of(w, 0), b = value_of(w, 1), dy = whole(w);
+    const int a = value_of(w, 0), b = value_of(w, 1), dy = expand_gradient(w);
     const struct mmul_shape x = shape_of(w, 0), z = shape_of(w, 1), y = result_shape(w);
     const int64_t matrices = mmul_shape_matrices(x);
     if (is_wanted(w, 0))
-        mmul_give_summed_from(w, 0, product(w, dy, transposed(w, b)),
+        mmul_give_summed_from(w, 0, matmul(w, dy, transpose(w, b)),
                               (struct mmul_shape){y.batch, y.depth, x.rows, x.cols});
     if (!is_wanted(w, 1))
         return;
     if (matrices == 1 || mmul_shape_matrices(z) > 1) {
-        mmul_give_summed_from(w, 1, product(w, transposed(w, a), dy),
+        mmul_give_summed_from(w, 1, matmul(w, transpose(w, a), dy),
                               (struct mmul_shape){y.batch, y.depth, z.rows, z.cols});
         return;
     }
@@ -524,11 +540,11 @@ static void matmul_rule(struct mmul_backward *w) {
         mmul_build_reshape(w->b, a, (struct mmul_shape){1, 1, matrices * x.rows, x.cols});
     const int given =
         mmul_build_reshape(w->b, dy, (struct mmul_shape){1, 1, matrices * x.rows, y.cols});
-    mmul_give(w, 1, product(w, transposed(w, rows), given));
+    mmul_give(w, 1, matmul(w, transpose(w, rows), given));
 }
 
-// What heads of q that share one of k or v have given it, added up.
-static int of_groups(const struct mmul_backward *w, int value, struct mmul_shape shape) {
+// Sums the gradients given by the heads of q that share one head of k or v.
+static int sum_over_groups(const struct mmul_backward *w, int value, struct mmul_shape shape) {
     const struct mmul_shape each = mmul_build_shape(w->b, value);
     if (value == MMUL_NO_VALUE || each.depth == shape.depth)
         return value;
@@ -539,7 +555,7 @@ static int of_groups(const struct mmul_backward *w, int value, struct mmul_shape
         shape);
 }
 
-// Each gradient makes the scores again, in tiles, of what a row of them adds up to.
+// Each gradient recomputes the scores, in tiles, from the sums of their rows.
 static void attention_rule(struct mmul_backward *w) {
     static const enum mmul_operation_kind kinds[] = {
         MMUL_ATTENTION_BACKWARD_Q, MMUL_ATTENTION_BACKWARD_K, MMUL_ATTENTION_BACKWARD_V,
@@ -547,7 +563,8 @@ static void attention_rule(struct mmul_backward *w) {
     const struct mmul_parameters *with = &w->operation.with;
     const int count = w->operation.operand_count;
     const struct mmul_term q = operand(w, 0), k = operand(w, 1), v = operand(w, 2),
-                           y = mmul_value_term(w->operation.result), dy = mmul_value_term(whole(w)),
+                           y = mmul_value_term(w->operation.result),
+                           dy = mmul_value_term(expand_gradient(w)),
                            mask = count > 3 ? operand(w, 3) : mmul_number_term(0);
     const struct mmul_term rows[] = {q, k, y, dy, mask};
     const int sums = mmul_build_apply(w->b, MMUL_ATTENTION_SUMS, rows, count + 1, with);
@@ -557,13 +574,13 @@ static void attention_rule(struct mmul_backward *w) {
             continue;
         const int made = mmul_build_apply(w->b, kinds[i], operands, count + 2, with);
         if (i < 3)
-            mmul_give(w, i, of_groups(w, made, shape_of(w, i)));
+            mmul_give(w, i, sum_over_groups(w, made, shape_of(w, i)));
         else
             mmul_give_summed_from(w, i, made, mmul_build_shape(w->b, made));
     }
 }
 
-// -------------------------------------------------------------------------------------- the table
+// ------------------------------------------------------------------------------------------- table
 
 static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_MATMUL] = matmul_rule,
@@ -621,7 +638,7 @@ static mmul_gradient_rule *const RULES[MMUL_OPERATION_KINDS] = {
     [MMUL_ATTENTION] = attention_rule,
 };
 
-// Of a fused pass there is no second derivative yet.
+// Fused backward operations have no second derivative yet.
 static bool is_of_gradients(enum mmul_operation_kind kind) {
     return kind == MMUL_SILU_BACKWARD || kind == MMUL_GELU_BACKWARD ||
            kind == MMUL_GELU_TANH_BACKWARD || kind == MMUL_SOFTMAX_BACKWARD ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernel sets of OpenBLAS as a table, and what is said of them. Measures nothing (device/kernel_trial does), reads no
-// environment.
+// Table of the kernel sets of OpenBLAS, and their descriptions. Measures nothing
+// (device/kernel_trial does) and reads no environment.
 #include "model/kernel_set.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 
-// Those of driver/others/dynamic.c of OpenBLAS 0.3 for x86-64. The ones for processors that have more than their
-// kernels use (Barcelona, Bulldozer) are listed by the kernels.
+// Sets of driver/others/dynamic.c of OpenBLAS 0.3 for x86-64. Sets for processors with wider
+// vectors than their kernels use (Barcelona, Bulldozer) are listed by the kernels.
 static const struct {
     const char *name;
     enum mmul_vectors vectors;
@@ -72,7 +72,7 @@ bool mmul_kernels_are_doubtful(const struct mmul_kernel_comparison *c) {
 
 static const char core_type[] = "OPENBLAS_CORETYPE=";
 
-// The settings but that of the set itself.
+// Skips the setting of the set itself.
 static const char *skip_core_type(const char *setting) {
     if (strncmp(setting, core_type, sizeof core_type - 1) == 0)
         setting += strcspn(setting, " ");
@@ -118,7 +118,7 @@ char *mmul_kernels_describe(const struct mmul_kernel_comparison *c, char text[st
     return text;
 }
 
-// The names of the variables in "A=1 B=2", but `but`.
+// Adds the names of the variables in "A=1 B=2", except `but`.
 static void add_names(struct mmul_text *text, const char *setting, const char *but) {
     while (*setting != '\0') {
         const size_t name = strcspn(setting, "="), whole = strcspn(setting, " ");
@@ -150,7 +150,8 @@ char *mmul_kernels_name(const struct mmul_device_info *info, char text[static 19
 }
 
 char *mmul_kernels_key(const struct mmul_device_info *info, char text[static 128]) {
-    const char *set = skip_core_type(info->kernels_setting); // the kernels' name says what it did
+    // the kernels' name already has its effect
+    const char *set = skip_core_type(info->kernels_setting);
     snprintf(text, 128, "%s%s%s", info->kernels, set[0] ? " " : "", set);
     return text;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shapes as numbers and as text: counts and byte sizes with their overflow checks, regions. It
-// knows nothing about where elements are: files are io's, buffers their owners'.
+// Shapes as numbers and as text: counts and byte sizes with their overflow checks, regions.
+// Independent of the place of the elements: files belong to io, buffers to their owners.
 #include "model/matrix.h"
 
 #include <assert.h>
@@ -61,7 +61,7 @@ char *mmul_shape_format(struct mmul_shape shape, char text[static 96]) {
     return text;
 }
 
-// Splits "2x3x4" at the 'x' into at most four whole numbers; returns how many, 0 when malformed.
+// Splits "2x3x4" at the 'x' into at most four whole numbers; returns their number, 0 if malformed.
 static int parse_sizes(const char *text, int64_t sizes[DIMENSIONS_MAX]) {
     struct mmul_error ignored;
     for (int found = 0; found < DIMENSIONS_MAX;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table. Shapes, and when a rule holds, are in operation_shapes.c; it chooses none: that is
-// the plan's.
+// The table of operations. Shapes, and the conditions of rules, are in operation_shapes.c. The plan
+// chooses among the rules.
 #include "model/operation.h"
 
 #include <string.h>
@@ -31,9 +31,9 @@ static const struct mmul_rule KEEP[] = {{{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}
 static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},
                                         {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{GROWS}, GROWS},
                                         {{GCOLS}, GCOLS}};
-enum { SAME_COMPUTED = 4, SAME_ALL = 7 }; // nothing is computed on sums or on copies
+enum { SAME_COMPUTED = 4, SAME_ALL = 7 }; // computing skips summands, copies
 
-// Two values; the last row is for those that are linear: add, subtract.
+// Rules for two values; the last row is for linear operations: add, subtract.
 static const struct mmul_rule PAIR[] = {
     {{ROWS, ROWS}, ROWS},    {{COLS, COLS}, COLS},   {{GRID, GRID}, GRID},
     {{WHOLE, WHOLE}, WHOLE}, {{ROWS, WHOLE}, ROWS},  {{WHOLE, ROWS}, ROWS},
@@ -56,7 +56,7 @@ static const struct mmul_rule BY_TWO_ROWS[] = {
     {{ROWS, ROWS, WHOLE}, ROWS}, {{WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE}, ROWS}};
 static const struct mmul_rule BY_THREE_ROWS[] = {
     {{ROWS, ROWS, ROWS}, ROWS}, {{WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE}, ROWS}};
-// Along an axis; summands where the axis is split.
+// Rules along an axis; summands if the axis is split.
 static const struct mmul_rule ALONG_AXIS[] = {
     {{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}, WHOLE}, {{WHOLE}, ROWS}};
 static const struct mmul_rule SUM_ALONG_AXIS[] = {
@@ -70,7 +70,7 @@ static const struct mmul_rule COPY[] = {{{ROWS, ROWS}, ROWS},
                                         {{WHOLE, WHOLE}, WHOLE},
                                         {{WHOLE, WHOLE}, ROWS},
                                         {{SUMMANDS, SUMMANDS}, SUMMANDS}};
-// Of a file what is wanted is read, and nothing else.
+// From a file only the requested elements are read.
 static const struct mmul_rule SLICE[] = {
     {{ROWS}, ROWS}, {{WHOLE}, WHOLE}, {{WHOLE}, ROWS}, {{SUMMANDS}, SUMMANDS}, {{FILED}, FILED}};
 static const struct mmul_rule LOOKUP[] = {{{WHOLE, ROWS}, ROWS},
@@ -83,8 +83,8 @@ static const struct mmul_rule ATTENTION[] = {
     {{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},   {{ROWS, WHOLE, WHOLE, ROWS}, ROWS},
     {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
 
-// Rows of queries: attention_sums (q, k, y, dy, mask), gradients by q and the mask (q, k, v, dy, sums, mask); rows of
-// keys: those by k and v.
+// Rules by rows of queries: attention_sums (q, k, y, dy, mask), gradients by q and the mask (q, k,
+// v, dy, sums, mask). Rules by rows of keys: gradients by k and v.
 static const struct mmul_rule QUERY_SUMS[] = {
     {{ROWS, ROWS, ROWS, ROWS, WHOLE}, ROWS},      {{ROWS, ROWS, ROWS, ROWS, ROWS}, ROWS},
     {{ROWS, WHOLE, ROWS, ROWS, WHOLE}, ROWS},     {{ROWS, WHOLE, ROWS, ROWS, ROWS}, ROWS},
@@ -109,7 +109,7 @@ static const struct mmul_rule SEARCH[] = {
 
 #define RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
-// What has a result; behind these members its rules, and others.
+// Row of an operation with a result; its rules and other members follow the named ones.
 #define MADE(KIND, NAME, CLASS, LEAST, MOST, SHAPE, FLOPS, ACCURACY, ...) \
     [KIND] = {.name = (NAME),                                             \
               .class = (CLASS),                                           \
@@ -128,7 +128,7 @@ static const struct mmul_rule SEARCH[] = {
          .rules = PAIR, .rule_count = (COUNT))
 #define ROW(KIND, NAME, MOST, SHAPE, FLOPS, ACCURACY) \
     MADE(KIND, NAME, MMUL_CLASS_ROWS, 1, MOST, SHAPE, FLOPS, ACCURACY, .by_row = 1, RULES(BY_ROW))
-// Of x and the result's gradient, and weights.
+// Operands: x, the result's gradient, weights.
 #define ROW_BACKWARD(KIND, NAME, MOST, FLOPS, ACCURACY)                                      \
     MADE(KIND, NAME, MMUL_CLASS_ROWS, 2, MOST, mmul_shape_of_rows_backward, FLOPS, ACCURACY, \
          .by_row = 2, RULES(BY_TWO_ROWS))
@@ -137,7 +137,7 @@ static const struct mmul_rule SEARCH[] = {
          .picks = true, .has_integers = true)
 #define REDUCTION(KIND, NAME, TABLE, ACCURACY) \
     MADE(KIND, NAME, MMUL_CLASS_REDUCE, 1, 1, mmul_shape_of_reduction, 1, ACCURACY, RULES(TABLE))
-// Of q, k, v, the result's gradient and attention_sums, and the mask.
+// Operands: q, k, v, the result's gradient, attention_sums, the mask.
 #define ATTENTION_BACKWARD(KIND, NAME, PRODUCTS, PARTS, TABLE)                               \
     MADE(KIND, NAME, MMUL_CLASS_ATTENTION, 5, 6, mmul_shape_of_attention_backward, PRODUCTS, \
          MMUL_CANCELS_IN_ATTENTION, RULES(TABLE), .parts = (PARTS))
@@ -268,7 +268,7 @@ const struct mmul_operation_row *mmul_operation_find(const char *name,
     return NULL;
 }
 
-static double elements(struct mmul_shape shape) {
+static double count_elements(struct mmul_shape shape) {
     return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols;
 }
 
@@ -277,15 +277,16 @@ double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_ope
     const struct mmul_operation_row *row = &TABLE[kind];
     switch (row->class) {
     case MMUL_CLASS_REDUCE:
-        return row->flops_each * elements(call->operands[0].shape);
-    case MMUL_CLASS_ATTENTION: // products of all queries by all keys: of q and k, or of v and what is like it
-        return row->flops_each * elements(call->operands[0].shape) *
+        return row->flops_each * count_elements(call->operands[0].shape);
+    // products of all queries by all keys: of q and k, or of v and a matrix like it
+    case MMUL_CLASS_ATTENTION:
+        return row->flops_each * count_elements(call->operands[0].shape) *
                (double)call->operands[1].shape.rows *
                (1 + (double)call->operands[2].shape.cols / (double)call->operands[0].shape.cols);
     default:
-        if (kind == MMUL_MATMUL || kind == MMUL_SEARCH) // of the product, too
+        if (kind == MMUL_MATMUL || kind == MMUL_SEARCH) // includes the product
             result.cols = call->operands[1].shape.cols;
-        return row->flops_each * elements(result) *
+        return row->flops_each * count_elements(result) *
                (kind == MMUL_MATMUL || kind == MMUL_SEARCH ? (double)call->operands[0].shape.cols
                                                            : 1);
     }

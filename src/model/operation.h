@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: MIT
 //
-// The operations of programs, one row each: name, how many operands, the shape of the result, the
-// work, and the rules: which placements of the operands give which placement of the result without
-// moving anything. What an operation computes is written down in device/reference_map.c. A new
-// operation is a row here, that, what faster devices have for it, and its gradient
-// (model/gradient_rules.c). Pure.
+// The operations of programs, one row each: name, number of operands, shape of the result, work,
+// and rules. A rule gives the placement of the result for placements of the operands, without any
+// move. device/reference_map.c defines the computation. A new operation needs a row here, that
+// definition, optional code for faster devices, and a gradient (model/gradient_rules.c). Pure.
 //
-//     load       a file (or memory) of root's: the value is there, until a reader wants it elsewhere
-//     generate   by position: whoever holds a part makes it
-//     matmul     rows x replicate -> rows, replicate x cols -> cols, cols x rows -> partial; where
-//                both are whole, any of rows, cols, replicate; grid rows x grid cols -> grid: what
-//                a grid of operands moves is theirs, along the rows and columns of the mesh (SUMMA);
-//                of stacks in groups rows x rows -> rows; C_in is in a file
-//     transpose  rows <-> cols: nothing moves, the part is read the other way round; in groups rows -> rows
-//     place      same -> same: a wish of the program's
+//     load       a file (or memory) of root's: the value stays there until a reader needs it
+//     generate   by position: every owner of a part makes it
+//     matmul     rows x replicate -> rows, replicate x cols -> cols, cols x rows -> partial; any of
+//                rows, cols, replicate if both are whole; grid rows x grid cols -> grid: moves of
+//                such operands go along the rows and columns of the mesh (SUMMA); for stacks in
+//                groups rows x rows -> rows; C_in is in a file
+//     transpose  rows <-> cols: nothing moves, the part is read in the other orientation; in groups
+//                rows -> rows
+//     place      same -> same: a placement request of the program
 //     save       a move to a file of root's
 //     cast       same -> same: between types that meet (model/program_rewrite.c)
-//     kept       a set of shards that an earlier job has left on these ranks: rows or columns, as they are;
-//                or what an earlier program holds in memory, which may be whole on every node
+//     kept       a set of shards that an earlier job has left on these ranks: rows or columns;
+//                or a value that an earlier program holds in memory, perhaps whole on every node
 //     keep       left on the ranks as such a set, or held
-//     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
+//     elements   (add, exp, where, ...) same x same -> same; operands that repeat are replicated
 //     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
-//     reduce     along what is whole rows -> rows, cols -> cols; sums along what is split -> partial
-//                (sum_at: indices are split as the rows are that they say the place of)
-//     copy       (reshape, permute, slice, concat) rows -> rows, where rows stay or in groups
+//     reduce     along a whole axis rows -> rows, cols -> cols; sums along a split axis -> partial
+//                (sum_at: indices are split as their rows are)
+//     copy       (reshape, permute, slice, concat) rows -> rows, if rows stay or in groups
 //     take       the table replicated, indices rows (or cols) -> rows
-//                (slice, take: of files -> file: it is read when somebody wants it elsewhere)
+//                (slice, take: of files -> file: read when needed elsewhere)
 //     search     (a product's topk) rows x replicate -> rows
-//     attention  q rows, k and v replicated, or in groups rows -> rows; gradients of k and v: rows of these
+//     attention  q rows, k and v replicated, or in groups rows -> rows; gradients of k and v: rows
+//                of these
 //
-// Groups: a plan may split all values between groups of consecutive matrices, such as the texts of a batch, so
-// that what has to do with one of them alone stays on its rank.
+// Groups: a plan may split all values between groups of consecutive matrices, such as the texts of
+// a batch. Operations on one matrix alone then stay on its rank.
 #pragma once
 
 #include "model/placement.h"
@@ -44,7 +45,7 @@ enum mmul_operation_kind {
     MMUL_SAVE,
     MMUL_KEPT,
     MMUL_KEEP,
-    // Element by element, of one value,
+    // Element by element, of one value.
     MMUL_NEGATE,
     MMUL_EXP,
     MMUL_LOG,
@@ -65,7 +66,7 @@ enum mmul_operation_kind {
     MMUL_EXPM1, // exp(x) - 1
     MMUL_FLOOR,
     MMUL_ROUND, // half to even
-    // of two,
+    // Element by element, of two values.
     MMUL_ADD,
     MMUL_SUBTRACT,
     MMUL_MULTIPLY,
@@ -81,14 +82,14 @@ enum mmul_operation_kind {
     MMUL_LESS_EQUAL,
     MMUL_GREATER,
     MMUL_GREATER_EQUAL,
-    // (gradients: of x and that of the result)
+    // Gradients: of x and the gradient of the result.
     MMUL_SILU_BACKWARD,
     MMUL_GELU_BACKWARD,
     MMUL_GELU_TANH_BACKWARD,
-    // (gradients: of the result's gradient and a factor; 0 where that gradient is 0)
+    // Gradients: of the result's gradient and a factor; 0 where that gradient is 0.
     MMUL_MULTIPLY_BACKWARD,
     MMUL_DIVIDE_BACKWARD,
-    // of three.
+    // Element by element, of three values.
     MMUL_WHERE,
     // Row by row.
     MMUL_SOFTMAX,
@@ -104,8 +105,8 @@ enum mmul_operation_kind {
     MMUL_CUMSUM,
     MMUL_ONE_HOT,
     MMUL_CROSS_ENTROPY,
-    // (gradients)
-    MMUL_SORT_BACKWARD, // of the result, and of every element the place that it went to
+    // Gradients.
+    MMUL_SORT_BACKWARD, // operands: the result's gradient, and the sorted position of every element
     MMUL_SOFTMAX_BACKWARD,
     MMUL_CROSS_ENTROPY_BACKWARD,
     MMUL_RMS_NORM_BACKWARD,
@@ -116,45 +117,49 @@ enum mmul_operation_kind {
     MMUL_MAX,
     MMUL_MIN,
     MMUL_SUM_AT, // rows with the same index
-    // Elements from elsewhere.
+    // Copies of elements.
     MMUL_SLICE,
     MMUL_RESHAPE,
     MMUL_PERMUTE,
     MMUL_CONCAT,
     MMUL_TAKE,
-    // More than one step.
+    // Several steps at once.
     MMUL_ATTENTION,
-    MMUL_ATTENTION_SUMS, // (gradients: of rows of scores and of the result; of its operands)
+    // gradients: sums of rows of scores and of the result; then by the operands
+    MMUL_ATTENTION_SUMS,
     MMUL_ATTENTION_BACKWARD_Q,
     MMUL_ATTENTION_BACKWARD_K,
     MMUL_ATTENTION_BACKWARD_V,
     MMUL_ATTENTION_BACKWARD_MASK,
-    // Rows of a product, of each the largest elements: made of both by mmul_program_search.
+    // The largest elements of the rows of a product: mmul_program_search fuses both.
     MMUL_SEARCH,
-    // Element by element, between types: to that of the result.
+    // Element by element, a conversion to the result's type.
     MMUL_CAST,
     MMUL_OPERATION_KINDS
 };
 
-// How the elements of a result depend on those of the operands.
+// Dependence of the elements of a result on those of the operands.
 enum mmul_operation_class {
-    MMUL_CLASS_OWN, // in a way of its own: load, generate, matmul, search, transpose, place, save, kept, keep
+    // specific to each: load, generate, matmul, search, transpose, place, save, kept, keep
+    MMUL_CLASS_OWN,
     MMUL_CLASS_ELEMENTS, // (i, j) on (i, j) of all operands; sizes of 1 repeat
-    MMUL_CLASS_ROWS,   // row i on row i of the first `by_row`, and on the others, which are vectors
-    MMUL_CLASS_REDUCE, // on a row (axis -1) or a column (axis -2), or of that on some elements
-    MMUL_CLASS_COPY,   // one on one that is elsewhere
-    MMUL_CLASS_LOOKUP, // row i on any row of the first, which element i of the second says
-    MMUL_CLASS_ATTENTION // row i on what `parts` says; an operand beyond the least is the mask: rows by keys
+    MMUL_CLASS_ROWS, // row i on row i of the first `by_row`, and on the others, which are vectors
+    // each element on a row (axis -1) or column (axis -2) of the operand, or on some elements of it
+    MMUL_CLASS_REDUCE,
+    MMUL_CLASS_COPY,   // each on one element in another place
+    MMUL_CLASS_LOOKUP, // row i on the row of the first operand given by element i of the second
+    // row i on the parts given by `parts`; an operand beyond the least is the mask: rows by keys
+    MMUL_CLASS_ATTENTION
 };
 
 enum { MMUL_FACTORS = 2 }; // operands of a product
 
-// What an operation sees of an operand. A number is one of shape 1 x 1.
+// An operand as seen by an operation. A number has shape 1 x 1.
 struct mmul_operand_info {
     const char *name;
     struct mmul_shape shape;
     bool is_integer;
-    bool is_number; // not a value
+    bool is_number; // a number instead of a value
     enum mmul_dtype dtype;
 };
 
@@ -162,40 +167,41 @@ struct mmul_rule {
     enum mmul_placement_kind operands[MMUL_OPERANDS], result;
 };
 
-// What is asked of an operation: operands and parameters, as in the public struct mmul_call.
+// A call of an operation: operands and parameters, as in the public struct mmul_call.
 struct mmul_operation_call {
     const struct mmul_operand_info *operands;
     int operand_count;
     const struct mmul_parameters *with;
 };
 
-// How far right results of an operation may be from each other; tolerance is relative to the element and to its row.
+// Allowed difference between correct results; the tolerance is relative to the element and to its
+// row.
 enum mmul_accuracy {
-    MMUL_UNJUDGED,    // it is not made by devices' `map`, or has a check of its own (products)
-    MMUL_EXACT,       // no rounding: places, copies, comparisons
+    MMUL_UNJUDGED,    // not made by the `map` of devices, or checked in another way (products)
+    MMUL_EXACT,       // no rounding: positions, copies, comparisons
     MMUL_ROUNDED,     // 1e-3 in float32
     MMUL_ROUNDED_EXP, // 1e-2: exponentials of large numbers carry these numbers' rounding
-    MMUL_CANCELS, // and, where the terms are large and the result is not, rounding of the largest
-    MMUL_CANCELS_IN_SUMS,      // ... of as many terms as are added up
+    MMUL_CANCELS, // also the rounding of the largest term, if terms are large and the result is not
+    MMUL_CANCELS_IN_SUMS,      // ... for the number of terms in the sum
     MMUL_CANCELS_IN_NORMS,     // ... over the root of epsilon
     MMUL_CANCELS_IN_ATTENTION, // exponentials, and differences of products
 };
 
 struct mmul_operation_row {
-    const char *name; // as programs write it
+    const char *name; // name in programs
     enum mmul_operation_class class;
-    int least, most; // operands
+    int least, most; // bounds of the number of operands
     bool has_result;
     bool is_view;      // the result is its operand's memory: nothing is computed
     bool has_integers; // the result is whole numbers: indices
-    bool picks;        // of the class of rows: the result has other columns than its operand
-    int by_row; // of that class: operands of which row i is needed for row i; others are vectors
-    // Of the class of attention, of each operand for row i: row i (r), all (a), all in the columns of the block (c),
-    // column i (i).
+    bool picks;        // for the class of rows: the result has other columns than its operand
+    int by_row; // for that class: leading operands of which row i needs row i; others are vectors
+    // For the class of attention, the part of each operand that row i needs: row i (r), all (a),
+    // all in the columns of the block (c), column i (i).
     const char *parts;
-    int indices; // which operand, from 1, holds indices, which the run checks before; 0: none
-    // NULL: the first operand's. Fails with MMUL_ERR_DATA, naming operands and sizes, or MMUL_ERR_USAGE
-    // (parameters).
+    int indices; // operand, from 1, that holds indices, which the run checks first; 0: none
+    // Computes the result's shape; NULL: the first operand's. Fails with MMUL_ERR_DATA, naming
+    // operands and sizes, or MMUL_ERR_USAGE (parameters).
     enum mmul_status (*shape)(const struct mmul_operation_row *row,
                               const struct mmul_operation_call *call, struct mmul_shape *shape,
                               struct mmul_error *err);
@@ -207,30 +213,32 @@ struct mmul_operation_row {
 
 const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kind);
 
-// By its name; NULL: there is none. Of what only has a builder of its own (load, ...) there is none.
+// Finds an operation by its name; NULL: none. Operations with their own builder (load, ...) are not
+// found.
 const struct mmul_operation_row *mmul_operation_find(const char *name,
                                                      enum mmul_operation_kind *kind);
 
-// Floating-point operations; 0: nothing is computed.
+// Returns the floating-point operations; 0: nothing is computed.
 double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                             struct mmul_shape result);
 
-// --------------------------------------------------------------------------- operation_shapes.c
+// ------------------------------------------------------------------------------ operation_shapes.c
 
-// slice: elements that follow each other along an axis (0: batch) are so far apart in the operand; and how many there
-// are.
+// Return, for slice along an axis (0: batch), the distance in the operand of neighbouring elements
+// of the result, and their number.
 int64_t mmul_slice_step(const struct mmul_parameters *with, int axis);
 int64_t mmul_slice_size(const struct mmul_parameters *with, int axis);
 
-// Into how many groups of as many rows each the result can be cut, such that each needs no more of an operand
-// than the same one of as many groups of that; MMUL_ROW_BY_ROW: its rows are those of the operand, one by one.
+// Returns the number of groups of equally many rows into which the result can be cut such that each
+// needs only the corresponding group of an operand. MMUL_ROW_BY_ROW: row i needs only row i of the
+// operand.
 enum { MMUL_ROW_BY_ROW = 0 };
 int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                               int operand, struct mmul_shape result);
 
-// Whether a rule holds for these sizes, where what is split by rows is split between so many groups of as many
-// rows each, if it has those (1: anywhere; MMUL_ONE_RANK: not at all). What repeats is needed by every part of
-// the result.
+// Returns true if a rule holds for these sizes. Values split by rows are split between this many
+// groups of equally many rows, if they have them (1: anywhere; MMUL_ONE_RANK: not at all). Every
+// part of the result needs all of an operand that repeats.
 enum { MMUL_ONE_RANK = 0 };
 bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
                     const struct mmul_operation_call *call, struct mmul_shape result,
@@ -263,6 +271,6 @@ MMUL_SHAPE_FUNCTION(cross_entropy);
 MMUL_SHAPE_FUNCTION(rows_backward);
 MMUL_SHAPE_FUNCTION(sum_at);
 
-// Of what is counted or looked up by indices: there are so many of it.
+// Returns the number of counted or indexed items, the limit of the indices.
 int64_t mmul_operation_index_limit(enum mmul_operation_kind kind,
                                    const struct mmul_operation_call *call);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// What sizes operations take, and what they make of them; names and sizes are in every refusal. And when a rule of an
-// operation holds: for which sizes, and where its operands are split. Chooses none.
+// Sizes that operations accept, and sizes of their results; every error has names and sizes. Also
+// the conditions of the rules: for which sizes and splits of the operands they hold. The plan
+// chooses.
 #include "base/integer.h"
 #include "base/status.h"
 #include "model/matrix.h"
 #include "model/operation.h"
 #include "model/problem.h"
 
-enum { AXES = 4, LEADING = AXES - 1 }; // axes that are counted by rows
+enum { AXES = 4, LEADING = AXES - 1 }; // axes that count as rows
 
-// Whole numbers are kept as floats.
+// Indices are stored as floats.
 static const int64_t INDEX_LIMIT = 1 << 24;
 
 static void sizes_of(struct mmul_shape shape, int64_t sizes[AXES]) {
@@ -23,9 +24,10 @@ static struct mmul_shape shape_of(const int64_t sizes[AXES]) {
     return (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
-// "cannot WHAT 'x' (1 x 1 x 3 x 4) and 'y' (...)": the beginning of a line about two operands.
-static void name_pair(const struct mmul_operation_row *row, const struct mmul_operand_info *x,
-                      const struct mmul_operand_info *y, char text[static 512]) {
+// Formats "cannot WHAT 'x' (1 x 1 x 3 x 4) and 'y' (...)", the beginning of an error about two
+// operands.
+static void format_pair(const struct mmul_operation_row *row, const struct mmul_operand_info *x,
+                        const struct mmul_operand_info *y, char text[static 512]) {
     char here[96], there[96];
     const bool is_verb = row->class != MMUL_CLASS_ROWS && row->class != MMUL_CLASS_ATTENTION;
     snprintf(text, 512, "cannot %s%s%s '%s' (%s) and '%s' (%s)", is_verb ? "" : "apply ", row->name,
@@ -59,7 +61,7 @@ enum mmul_status mmul_shape_of_transpose(const struct mmul_operation_row *row,
     return MMUL_OK;
 }
 
-// Sizes that repeat: which size of one operand meets which of another.
+// Combines sizes, with 1 repeating, axis by axis.
 static enum mmul_status broadcast(const struct mmul_operation_row *row,
                                   const struct mmul_operand_info *x,
                                   const struct mmul_operand_info *y, struct mmul_shape *shape,
@@ -73,7 +75,7 @@ static enum mmul_status broadcast(const struct mmul_operation_row *row,
         both[s] = left[s] == 1 ? right[s] : left[s];
         if (left[s] == right[s] || left[s] == 1 || right[s] == 1)
             continue;
-        name_pair(row, x, y, pair);
+        format_pair(row, x, y, pair);
         mmul_fail(err, MMUL_ERR_DATA, "%s: %s %lld and %lld differ", pair, names[s],
                   (long long)left[s], (long long)right[s]);
         mmul_hint(err, "sizes of 1 repeat");
@@ -105,7 +107,7 @@ enum mmul_status mmul_shape_of_norm(const struct mmul_operation_row *row,
         char pair[512];
         if (mmul_shape_equal(w->shape, vector))
             continue;
-        name_pair(row, x, w, pair);
+        format_pair(row, x, w, pair);
         return mmul_fail(err, MMUL_ERR_DATA, "%s: '%s' must be 1 x %lld", pair, w->name,
                          (long long)x->shape.cols);
     }
@@ -146,7 +148,7 @@ enum mmul_status mmul_shape_of_argmax(const struct mmul_operation_row *row,
     return check_index(x, x->shape.cols, "columns", err);
 }
 
-// Columns are counted in 32 bits on the way.
+// The implementation counts columns in 32 bits.
 enum mmul_status mmul_shape_of_sort(const struct mmul_operation_row *row,
                                     const struct mmul_operation_call *call,
                                     struct mmul_shape *shape, struct mmul_error *err) {
@@ -275,7 +277,7 @@ enum mmul_status mmul_shape_of_concat(const struct mmul_operation_row *row,
     for (int s = 0; s < AXES; s++) {
         if (s == axis || left[s] == right[s])
             continue;
-        name_pair(row, x, y, pair);
+        format_pair(row, x, y, pair);
         return mmul_fail(err, MMUL_ERR_DATA,
                          "%s along axis %d: sizes %lld and %lld of axis %d differ", pair,
                          call->with->axis, (long long)left[s], (long long)right[s], s - AXES);
@@ -295,7 +297,7 @@ enum mmul_status mmul_shape_of_take(const struct mmul_operation_row *row,
         *shape = (struct mmul_shape){i.depth, i.rows, i.cols, t.cols};
         return check_index(table, t.rows, "rows", err);
     }
-    name_pair(row, table, ids, pair);
+    format_pair(row, table, ids, pair);
     return mmul_fail(err, MMUL_ERR_DATA,
                      "%s: the table must be one matrix, and batch sizes of indices 1", pair);
 }
@@ -308,7 +310,7 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
     char pair[512];
     const bool is_grouped = q->shape.depth % k->shape.depth == 0;
     if (q->shape.batch != k->shape.batch || !is_grouped || q->shape.cols != k->shape.cols) {
-        name_pair(row, q, k, pair);
+        format_pair(row, q, k, pair);
         return mmul_fail(err, MMUL_ERR_DATA, "%s: %s", pair,
                          q->shape.cols != k->shape.cols ? "columns differ"
                          : is_grouped
@@ -317,7 +319,7 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
     }
     if (k->shape.batch != v->shape.batch || k->shape.depth != v->shape.depth ||
         k->shape.rows != v->shape.rows) {
-        name_pair(row, k, v, pair);
+        format_pair(row, k, v, pair);
         return mmul_fail(err, MMUL_ERR_DATA, "%s: all sizes but the columns must be equal", pair);
     }
     *shape = q->shape;
@@ -327,7 +329,7 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
         struct mmul_shape both = *shape;
         enum mmul_status status = broadcast(row, &scores, &call->operands[3], &both, err);
         if (status == MMUL_OK && !mmul_shape_equal(both, *shape)) {
-            name_pair(row, q, &call->operands[3], pair);
+            format_pair(row, q, &call->operands[3], pair);
             status = mmul_fail(err, MMUL_ERR_DATA, "%s: the mask is larger than the scores", pair);
         }
         if (status != MMUL_OK)
@@ -337,19 +339,19 @@ enum mmul_status mmul_shape_of_attention(const struct mmul_operation_row *row,
     return MMUL_OK;
 }
 
-// ... which has to be so large as the operand that is like it.
+// Checks that an operand has this shape.
 static enum mmul_status check_like(const struct mmul_operation_row *row,
                                    const struct mmul_operation_call *call, int operand,
                                    struct mmul_shape shape, struct mmul_error *err) {
     char pair[512], expected[96];
     if (mmul_shape_equal(call->operands[operand].shape, shape))
         return MMUL_OK;
-    name_pair(row, &call->operands[0], &call->operands[operand], pair);
+    format_pair(row, &call->operands[0], &call->operands[operand], pair);
     return mmul_fail(err, MMUL_ERR_DATA, "%s: expected %s", pair,
                      mmul_shape_format(shape, expected));
 }
 
-// q, k, the result, its gradient, the mask.
+// Operands: q, k, the result, its gradient, the mask.
 enum mmul_status mmul_shape_of_attention_sums(const struct mmul_operation_row *row,
                                               const struct mmul_operation_call *call,
                                               struct mmul_shape *shape, struct mmul_error *err) {
@@ -364,8 +366,8 @@ enum mmul_status mmul_shape_of_attention_sums(const struct mmul_operation_row *r
     return status;
 }
 
-// q, k, v, the gradient of the result, attention_sums, the mask. Heads of q that share one of k and v have gradients of
-// their own.
+// Operands: q, k, v, the gradient of the result, attention_sums, the mask. Heads of q that share
+// one of k and v have separate gradients.
 enum mmul_status mmul_shape_of_attention_backward(const struct mmul_operation_row *row,
                                                   const struct mmul_operation_call *call,
                                                   struct mmul_shape *shape,
@@ -405,7 +407,7 @@ enum mmul_status mmul_shape_of_one_hot(const struct mmul_operation_row *row,
                      (long long)count, (long long)INDEX_LIMIT);
 }
 
-// Of x, then columns beside it: indices and, backward, the gradient of the result.
+// Operands: x, then columns beside it: indices and, backward, the gradient of the result.
 enum mmul_status mmul_shape_of_cross_entropy(const struct mmul_operation_row *row,
                                              const struct mmul_operation_call *call,
                                              struct mmul_shape *shape, struct mmul_error *err) {
@@ -417,7 +419,7 @@ enum mmul_status mmul_shape_of_cross_entropy(const struct mmul_operation_row *ro
     for (int i = 1; i < call->operand_count; i++) {
         if (mmul_shape_equal(call->operands[i].shape, column))
             continue;
-        name_pair(row, x, &call->operands[i], pair);
+        format_pair(row, x, &call->operands[i], pair);
         return mmul_fail(err, MMUL_ERR_DATA, "%s: the second must be a column beside it", pair);
     }
     return check_index(x, x->shape.cols, "columns", err);
@@ -432,7 +434,7 @@ enum mmul_status mmul_shape_of_rows_backward(const struct mmul_operation_row *ro
     char pair[512];
     *shape = x->shape;
     if (!mmul_shape_equal(x->shape, call->operands[1].shape)) {
-        name_pair(row, x, &call->operands[1], pair);
+        format_pair(row, x, &call->operands[1], pair);
         return mmul_fail(err, MMUL_ERR_DATA, "%s: sizes differ", pair);
     }
     return call->operand_count > 2 ? mmul_shape_of_norm(row, &weighted, shape, err) : MMUL_OK;
@@ -446,7 +448,7 @@ enum mmul_status mmul_shape_of_sum_at(const struct mmul_operation_row *row,
     const int64_t count = call->with->count;
     char pair[512];
     *shape = (struct mmul_shape){1, 1, count, x->shape.cols};
-    name_pair(row, x, ids, pair);
+    format_pair(row, x, ids, pair);
     if (mmul_shape_matrices(x->shape) != 1 || !mmul_shape_equal(ids->shape, column))
         return mmul_fail(err, MMUL_ERR_DATA, "%s: expected one matrix and a column beside it",
                          pair);
@@ -464,14 +466,14 @@ int64_t mmul_operation_index_limit(enum mmul_operation_kind kind,
                                                          : first.cols;
 }
 
-// ----------------------------------------------------------------------------------------- rules
+// ------------------------------------------------------------------------------------------- rules
 
 static int64_t rows_of(struct mmul_shape shape) {
     return mmul_shape_matrices(shape) * shape.rows;
 }
 
-// Leading axes that both have alike: groups with one element of each.
-static int64_t alike(struct mmul_shape x, struct mmul_shape y) {
+// Returns the product of the equal leading axes: groups with one element of each.
+static int64_t count_equal_leading(struct mmul_shape x, struct mmul_shape y) {
     int64_t left[AXES], right[AXES], groups = 1;
     sizes_of(x, left);
     sizes_of(y, right);
@@ -494,7 +496,7 @@ static int64_t groups_of_slice(const struct mmul_operation_call *call) {
     return MMUL_ROW_BY_ROW;
 }
 
-// Those axes come first in the result, too; sizes of 1 are nowhere.
+// Returns groups of the leading axes that also come first in the result; sizes of 1 do not count.
 static int64_t groups_of_permute(const struct mmul_operation_call *call, struct mmul_shape result) {
     const struct mmul_shape x = call->operands[0].shape;
     const int *axes = call->with->axes;
@@ -542,7 +544,7 @@ static int64_t groups_of_copy(enum mmul_operation_kind kind, const struct mmul_o
     }
 }
 
-// Whole matrices, of which several of the result may share one.
+// Groups are whole matrices; several of the result may share one.
 static int64_t groups_of_matrices(struct mmul_shape have, struct mmul_shape result) {
     return have.batch == result.batch ? mmul_shape_matrices(have) : 1;
 }
@@ -560,7 +562,7 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
     const struct mmul_shape have = call->operands[operand].shape;
     switch (mmul_operation_row(kind)->class) {
     case MMUL_CLASS_ELEMENTS:
-        return alike(have, result);
+        return count_equal_leading(have, result);
     case MMUL_CLASS_ROWS:
         return operand < mmul_operation_row(kind)->by_row ? MMUL_ROW_BY_ROW : 1;
     case MMUL_CLASS_REDUCE:
@@ -570,7 +572,7 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
     case MMUL_CLASS_LOOKUP:
         return operand == 0 ? 1 : rows_of(have);
     case MMUL_CLASS_ATTENTION:
-        return mmul_operation_row(kind)->parts[operand] == 'r' ? alike(have, result)
+        return mmul_operation_row(kind)->parts[operand] == 'r' ? count_equal_leading(have, result)
                                                                : groups_of_matrices(have, result);
     default:
         return kind == MMUL_MATMUL || kind == MMUL_SEARCH ? groups_of_matmul(have, operand, result)
@@ -583,7 +585,8 @@ static bool is_sum(enum mmul_operation_kind kind) {
     return kind == MMUL_SUM || kind == MMUL_MEAN || kind == MMUL_SUM_AT;
 }
 
-// What is split by rows. A row of the result that is split in another way has parts of all of them.
+// Checks an operand that is split by rows. Rows of a result with another split need parts of all of
+// them.
 static bool rows_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule,
                      const struct mmul_operation_call *call, int operand, struct mmul_shape result,
                      int64_t groups) {
@@ -618,8 +621,8 @@ static bool cols_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule
     }
 }
 
-// What is read of a file follows each other there.
-static bool reads_runs(enum mmul_operation_kind kind, const struct mmul_parameters *with) {
+// Returns true if the elements read from a file are contiguous runs there.
+static bool reads_contiguous(enum mmul_operation_kind kind, const struct mmul_parameters *with) {
     bool has_steps = false;
     for (int s = 0; s < AXES && kind == MMUL_SLICE; s++)
         has_steps |= mmul_slice_step(with, s) != 1;
@@ -635,12 +638,12 @@ static bool operand_fits(enum mmul_operation_kind kind, const struct mmul_rule *
     case MMUL_PLACE_REPLICATE:
         return true;
     case MMUL_PLACE_FILE:
-        return reads_runs(kind, call->with);
+        return reads_contiguous(kind, call->with);
     case MMUL_PLACE_ROWS:
         return rows_fit(kind, rule, call, operand, result, groups);
     case MMUL_PLACE_COLS:
         return cols_fit(kind, rule, call, operand, result);
-    default: // a number is no summand: it would be added more than once
+    default: // a number cannot be a summand: it would be added more than once
         return class == MMUL_CLASS_ELEMENTS
                    ? !have->is_number && mmul_shape_equal(have->shape, result)
                : kind == MMUL_MATMUL

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Parts as ranges of units, cut at the borders of matrices. Moves nothing and owns nothing.
+// Parts of values as ranges of units, cut at the borders of matrices. Moves nothing and owns
+// nothing.
 #include "model/placement.h"
 
 #include "base/integer.h"
@@ -96,14 +97,14 @@ char *mmul_placement_format(const struct mmul_placement *placement, char text[st
     return text;
 }
 
-// Units [begin, end) of the split range whose matrices have `per_matrix` units each, and the
-// elements across: rows are split with a width, columns with the height of the matrix.
+// Units [begin, end) of the split range, with `per_matrix` units in each matrix, and the elements
+// across: rows have the width of the matrix, columns its height.
 struct extent {
     int64_t begin, end, per_matrix, across;
     int64_t across_begin;
 };
 
-// Of what is whole for whoever has it.
+// Returns true if the rank holds a value that is whole on its holders.
 static bool has_whole(const struct mmul_placement *p, int rank) {
     return rank < 0 || p->holders == NULL ||
            (p->kind == MMUL_PLACE_PARTIAL ? p->holders->ranks : p->holders->near)[rank];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shapes fitted together, and the one range that is split. Rows and columns differ only here:
-// everything above asks for "the split operand", "the whole operand" and "units". Pure.
+// Matching of shapes, and the one range that is split. Rows and columns differ only here: all
+// callers use "the split operand", "the whole operand" and "units". Pure.
 #include "model/problem.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static enum mmul_status shapes_differ(const struct mmul_problem_operand *a,
                      mmul_shape_format(b->shape, b_text), what, (long long)left, (long long)right);
 }
 
-// The common size of two stack dimensions, 1 repeating; -1 when they do not fit.
+// Returns the common size of two stack dimensions, with 1 repeating; -1 if they do not fit.
 static int64_t broadcast_size(int64_t left, int64_t right) {
     if (left == right || right == 1)
         return left;
@@ -40,8 +40,8 @@ static enum mmul_status fit_stacks(const struct mmul_problem_operand *a,
     return MMUL_OK;
 }
 
-// A file of one size is a row without being asked.
-static void hint_row(const char *name, const char *letter, struct mmul_error *err) {
+// Hints that a file of one dimension is a row by default.
+static void add_row_hint(const char *name, const char *letter, struct mmul_error *err) {
     mmul_hint(err,
               "'%.100s' has one dimension and counts as a row; --transpose-%s makes it a column",
               name, letter);
@@ -55,9 +55,9 @@ static enum mmul_status fit_inner(const struct mmul_problem_request *r,
     if (a_inner != b_inner) {
         shapes_differ(a, b, "inner sizes", a_inner, b_inner, err);
         if (r->a_one_dimensional && !r->transpose_a)
-            hint_row(a->name, "a", err);
+            add_row_hint(a->name, "a", err);
         if (r->b_one_dimensional && !r->transpose_b)
-            hint_row(b->name, "b", err);
+            add_row_hint(b->name, "b", err);
         return err->status;
     }
     problem->m = problem->transpose_a ? a->shape.cols : a->shape.rows;
@@ -88,7 +88,7 @@ static enum mmul_status fit_c_in(struct mmul_problem *problem,
     return err->status;
 }
 
-// The total range, and the elements of C, must fit int64 with room for bytes.
+// Checks that the total range, and the elements of C, fit int64 with room for bytes.
 static enum mmul_status check_sizes(const struct mmul_problem *problem, struct mmul_error *err) {
     int64_t area, elements, bytes;
     if (mmul_multiply_sizes(problem->m, problem->n, &area) &&
@@ -100,7 +100,7 @@ static enum mmul_status check_sizes(const struct mmul_problem *problem, struct m
                      mmul_shape_format(problem->c, text));
 }
 
-// The common 16-bit type when all inputs have it, else that in which C is computed.
+// Returns the common 16-bit type if all inputs have it, else the type in which C is computed.
 static enum mmul_dtype natural_dtype(enum mmul_dtype a, enum mmul_dtype b,
                                      const struct mmul_problem_operand *c_in) {
     bool common = a == b && (c_in == NULL || c_in->dtype == a);
@@ -220,9 +220,9 @@ struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmu
         .matrix = matrix, .begin = from - matrix * units, .end = to - matrix * units};
 }
 
-// The rectangle of units [begin, end) along `axis`, in a matrix of rows x cols.
-static struct mmul_region stripe(int64_t matrix, enum mmul_axis axis, int64_t begin, int64_t end,
-                                 int64_t rows, int64_t cols) {
+// Returns the rectangle of units [begin, end) along `axis`, in a matrix of rows x cols.
+static struct mmul_region stripe_region(int64_t matrix, enum mmul_axis axis, int64_t begin,
+                                        int64_t end, int64_t rows, int64_t cols) {
     return axis == MMUL_ROWS ? (struct mmul_region){matrix, begin, end, 0, cols}
                              : (struct mmul_region){matrix, 0, rows, begin, end};
 }
@@ -235,10 +235,10 @@ struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum
     enum mmul_axis stored_axis = rows == transposed ? MMUL_COLS : MMUL_ROWS;
     int64_t matrix = rows ? mmul_problem_a_matrix(problem, stretch.matrix)
                           : mmul_problem_b_matrix(problem, stretch.matrix);
-    return stripe(matrix, stored_axis, stretch.begin, stretch.end, stored.rows, stored.cols);
+    return stripe_region(matrix, stored_axis, stretch.begin, stretch.end, stored.rows, stored.cols);
 }
 
 struct mmul_region mmul_stretch_result(const struct mmul_problem *problem, enum mmul_axis axis,
                                        struct mmul_stretch stretch) {
-    return stripe(stretch.matrix, axis, stretch.begin, stretch.end, problem->m, problem->n);
+    return stripe_region(stretch.matrix, axis, stretch.begin, stretch.end, problem->m, problem->n);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The first noun: what is to be multiplied, read from headers alone.
+// The problem, the first noun: the shapes and types of one multiplication, from file headers alone.
 //
 // The result is a stack of matrices t = 0 .. matrices-1, each m x n, inner size k. A and B are
 // stacks of the same batch and depth, or of size 1 along either, which repeats.
@@ -22,13 +22,13 @@ struct mmul_problem {
     struct mmul_shape a, b, c; // as stored; c is the result
     enum mmul_dtype a_dtype, b_dtype, c_dtype;
     bool transpose_a, transpose_b;
-    bool c_in_repeats;  // C_in is smaller than C: sizes of 1 stand for all
-    double alpha, beta; // values of float32 where C is computed in that
+    bool c_in_repeats;  // C_in is smaller than C: its sizes of 1 repeat
+    double alpha, beta; // float32 values if C is computed in float32
     int64_t m, n, k, matrices;
     char a_name[MMUL_NAME_BYTES], b_name[MMUL_NAME_BYTES];
 };
 
-// One operand as the maker of a problem needs it.
+// One operand of a new problem.
 struct mmul_problem_operand {
     struct mmul_shape shape;
     enum mmul_dtype dtype;
@@ -40,7 +40,8 @@ struct mmul_problem_request {
     struct mmul_problem_operand a, b;
     const struct mmul_problem_operand *c_in; // NULL: none
     bool transpose_a, transpose_b;
-    bool a_one_dimensional, b_one_dimensional; // rows without having been asked
+    // rows by default, because their files have one dimension
+    bool a_one_dimensional, b_one_dimensional;
     double alpha, beta;
 };
 
@@ -49,46 +50,48 @@ struct mmul_problem_request {
 enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
                                    struct mmul_problem *problem, struct mmul_error *err);
 
-// Index of the stored matrix of A or B that result matrix t multiplies.
+// Return the index of the stored matrix of A or B that result matrix t multiplies.
 int64_t mmul_problem_a_matrix(const struct mmul_problem *problem, int64_t t);
 int64_t mmul_problem_b_matrix(const struct mmul_problem *problem, int64_t t);
 
-// Floating-point operations of the whole problem.
+// Returns the floating-point operations of the whole problem.
 double mmul_problem_flops(const struct mmul_problem *problem);
 
-// ------------------------------------------------------------------ the split range, both axes
+// ---------------------------------------------------------------------- the split range, both axes
 
-// Units (rows or columns of C) per matrix and in all.
+// Return the units (rows or columns of C) per matrix and in total.
 int64_t mmul_problem_units(const struct mmul_problem *problem, enum mmul_axis axis);
 int64_t mmul_problem_total(const struct mmul_problem *problem, enum mmul_axis axis);
 
-// Elements of the split operand and of C per unit: k, and n (rows) or m (columns).
+// Returns the elements of C per unit: n (rows) or m (columns).
 int64_t mmul_problem_result_width(const struct mmul_problem *problem, enum mmul_axis axis);
 
-// The type in which C is computed, and in which C and C_in travel; bytes of an element of it.
+// Return the type in which C is computed and in which C and C_in are transferred, and the bytes of
+// an element of it.
 enum mmul_dtype mmul_problem_result_dtype(const struct mmul_problem *problem);
 int64_t mmul_problem_result_each(const struct mmul_problem *problem);
 
-// The split and the whole operand's dtype, stack and index of the matrix that t uses.
+// Return the dtype of the split operand, and of the whole operand the dtype, the stack and the
+// index of the matrix that t uses.
 enum mmul_dtype mmul_problem_split_dtype(const struct mmul_problem *problem, enum mmul_axis axis);
 enum mmul_dtype mmul_problem_whole_dtype(const struct mmul_problem *problem, enum mmul_axis axis);
 struct mmul_shape mmul_problem_whole_shape(const struct mmul_problem *problem, enum mmul_axis axis);
 int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_axis axis,
                                   int64_t t);
 
-// Units [begin, end) of matrix t: one matrix's share of a part.
+// Units [begin, end) of matrix t: the part of a part that lies in one matrix.
 struct mmul_stretch {
     int64_t matrix;     // t
     int64_t begin, end; // rows or columns inside the matrix
 };
 
-// Segments of the part [begin, end); empty parts have none.
+// Return the number of stretches of the part [begin, end), and one of them; empty parts have none.
 int64_t mmul_stretch_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
                            int64_t end);
 struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmul_axis axis,
                                     int64_t begin, int64_t end, int64_t index);
 
-// The stretch's rectangle of the split operand's file, and of C (or C_in).
+// Return the stretch's rectangle in the split operand's file, and in C (or C_in).
 struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum mmul_axis axis,
                                         struct mmul_stretch stretch);
 struct mmul_region mmul_stretch_result(const struct mmul_problem *problem, enum mmul_axis axis,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Other views of a product: transposed, or some rows of it. Columns are rows of the transposed one.
-// Nothing is copied.
+// Views of a product: transposed, or some of its rows or inner terms. Columns are rows of the
+// transposed product. Nothing is copied.
 #include "model/product.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arrays that grow, and shapes that are checked on the way in. Plans nothing.
+// Builds programs: growing arrays, with shapes checked at each addition. Plans nothing.
 #include "model/program.h"
 
 #include <limits.h>
@@ -46,7 +46,7 @@ enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int
     return status;
 }
 
-static void replace(struct mmul_program *program, const struct mmul_program *made) {
+static void replace_arrays(struct mmul_program *program, const struct mmul_program *made) {
     mmul_free(program->values);
     mmul_free(program->operations);
     *program = *made;
@@ -72,10 +72,10 @@ int mmul_program_add_like(struct mmul_program *program, int value) {
 
 void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made) {
     mmul_program_find_last_uses(made);
-    replace(program, made);
+    replace_arrays(program, made);
 }
 
-static enum mmul_status grow(struct mmul_program *p, struct mmul_error *err) {
+static enum mmul_status grow_arrays(struct mmul_program *p, struct mmul_error *err) {
     enum { FIRST = 16 };
     struct mmul_program larger;
     if (mmul_program_begin_copy(p, p->capacity > 0 ? 2 * p->capacity : FIRST, &larger, err) !=
@@ -85,7 +85,7 @@ static enum mmul_status grow(struct mmul_program *p, struct mmul_error *err) {
     if (p->operation_count > 0)
         memcpy(larger.operations, p->operations,
                (size_t)p->operation_count * sizeof *p->operations);
-    replace(p, &larger);
+    replace_arrays(p, &larger);
     return MMUL_OK;
 }
 
@@ -167,8 +167,8 @@ void mmul_program_use_float32(struct mmul_program *program) {
     program->only_float32 = true;
 }
 
-// May operands be numbers? One of what is made element by element, but not all of them.
-static bool takes_number(const struct mmul_operation_row *row, const struct mmul_operation *o) {
+// Returns true if operands may be numbers: some, but not all, of an element-by-element operation.
+static bool accepts_numbers(const struct mmul_operation_row *row, const struct mmul_operation *o) {
     bool has_value = false;
     for (int i = 0; i < o->operand_count; i++)
         has_value |= o->operands[i] != MMUL_NUMBER;
@@ -191,7 +191,7 @@ static enum mmul_status check_operands(const struct mmul_program *program,
     if (o->operand_count < row->least || o->operand_count > most)
         return mmul_program_fail_count(row->name, row->least, most, o->operand_count, err);
     for (int i = 0; i < o->operand_count; i++) {
-        if (o->operands[i] == MMUL_NUMBER && takes_number(row, o))
+        if (o->operands[i] == MMUL_NUMBER && accepts_numbers(row, o))
             continue;
         if (o->operands[i] == MMUL_NUMBER)
             return mmul_fail(err, MMUL_ERR_USAGE, "%s takes values, not numbers", row->name);
@@ -202,21 +202,22 @@ static enum mmul_status check_operands(const struct mmul_program *program,
     return MMUL_OK;
 }
 
-// The result has elements of its operands, as they are.
-static bool moves(const struct mmul_operation *o, const struct mmul_operation_row *row) {
+// Returns true if the result consists of unchanged elements of its operands.
+static bool moves_elements(const struct mmul_operation *o, const struct mmul_operation_row *row) {
     return row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE ||
            o->kind == MMUL_SORT;
 }
 
-// Where a result is made of whole numbers in another way than by its row.
+// Returns true if the result is whole numbers, by its row, by request, or because it moves whole
+// numbers.
 static bool is_integer(const struct mmul_operation *o, const struct mmul_operation_row *row,
                        const struct mmul_operand_info *operands) {
     bool is_all = o->operand_count > 0 && operands[0].is_integer &&
                   (o->kind != MMUL_CONCAT || operands[1].is_integer);
-    return row->has_integers || o->is_integer || (moves(o, row) && is_all);
+    return row->has_integers || o->is_integer || (moves_elements(o, row) && is_all);
 }
 
-// An operand of 0 and 1 alone: a number, or a value of bools.
+// Returns true if an operand has 0 and 1 alone: a number, or a value of bools.
 static bool has_bools(const struct mmul_program *program, const struct mmul_operation *o,
                       int operand) {
     const double number = o->with.numbers[operand];
@@ -224,8 +225,9 @@ static bool has_bools(const struct mmul_program *program, const struct mmul_oper
                                                : program->values[o->operands[operand]].is_bool;
 }
 
-// True and False as numpy has them: a comparison makes them, and what picks or moves elements keeps them. A product is
-// "and", 1 - x is "not". Numbers alone are no bools, and a sum of bools counts.
+// True and False as in numpy. Comparisons make bools, and operations that pick or move elements
+// keep them. A product is "and", 1 - x is "not". Numbers alone are not bools, and a sum of bools is
+// a count.
 static bool is_bool(const struct mmul_program *program, const struct mmul_operation *o,
                     const struct mmul_operation_row *row) {
     int first = 0, end = o->operand_count;
@@ -251,7 +253,7 @@ static bool is_bool(const struct mmul_program *program, const struct mmul_operat
         end = 1;
         break;
     default:
-        if (!moves(o, row))
+        if (!moves_elements(o, row))
             return false;
     }
     bool is_all = true, has_value = false;
@@ -262,7 +264,7 @@ static bool is_bool(const struct mmul_program *program, const struct mmul_operat
     return is_all && has_value;
 }
 
-// where picks among elements that fit both types.
+// Returns true if `where` picks among elements that are exact in both types.
 static bool picks_exact(const struct mmul_program *program, const struct mmul_operation *o) {
     bool is_exact = o->kind == MMUL_WHERE;
     for (int i = 1; is_exact && i < o->operand_count; i++)
@@ -272,8 +274,8 @@ static bool picks_exact(const struct mmul_program *program, const struct mmul_op
     return is_exact;
 }
 
-// A slice of topk's that has places alone.
-static bool has_places(const struct mmul_program *program, const struct mmul_operation *o) {
+// Returns true for a slice of topk's result that has indices alone.
+static bool has_indices_alone(const struct mmul_program *program, const struct mmul_operation *o) {
     if (o->kind != MMUL_SLICE)
         return false;
     const int64_t from = program->values[o->operands[0]].integers_from, first = o->with.begin[3];
@@ -294,7 +296,7 @@ static bool mark_rounded(struct mmul_program *program, const struct mmul_operati
     return is_new;
 }
 
-// Float64 that an operation needs as float32, and all that it was made of.
+// Marks float64 values that an operation needs as float32, and all values they were made of.
 static void mark_all_rounded(struct mmul_program *program, const struct mmul_operation *o) {
     if (!mark_rounded(program, o))
         return;
@@ -305,15 +307,15 @@ static void mark_all_rounded(struct mmul_program *program, const struct mmul_ope
     }
 }
 
-// The type of a result: float64 where that is the type of all operands that have one of their own.
-static void give_type(struct mmul_program *program, const struct mmul_operation *o,
-                      const struct mmul_operation_row *row, struct mmul_value *made) {
-    int own[2] = {0}, exact[2] = {0}; // of float32, of float64
+// Sets the type of a result: float64 if all operands with a type of their own have it.
+static void assign_type(struct mmul_program *program, const struct mmul_operation *o,
+                        const struct mmul_operation_row *row, struct mmul_value *made) {
+    int own[2] = {0}, exact[2] = {0}; // counts of float32, of float64
     bool all_exact = o->operand_count > 0;
     made->dtype = o->dtype == MMUL_F64 && !program->only_float32 ? MMUL_F64 : MMUL_F32;
     made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
     made->is_exact = made->is_open || made->is_bool;
-    if (o->kind == MMUL_KEPT) { // what is there has the type that it has
+    if (o->kind == MMUL_KEPT) { // existing values keep their type
         made->dtype = o->dtype;
         made->is_open = o->is_open;
         made->is_exact |= o->is_exact;
@@ -331,7 +333,7 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     const int *counts = own[0] + own[1] > 0 ? own : exact;
     made->is_open = counts[0] + counts[1] == 0;
     made->is_exact = made->is_integer || row->has_integers || made->is_bool ||
-                     picks_exact(program, o) || (moves(o, row) && all_exact);
+                     picks_exact(program, o) || (moves_elements(o, row) && all_exact);
     made->dtype = !program->only_float32 && counts[1] > 0 && (counts == exact || counts[0] == 0)
                       ? MMUL_F64
                       : MMUL_F32;
@@ -358,7 +360,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     if (status == MMUL_OK)
         status = mmul_shape_bytes(shape, MMUL_F64, &bytes, err);
     if (status == MMUL_OK && program->operation_count == program->capacity)
-        status = grow(program, err);
+        status = grow_arrays(program, err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < request->operand_count; i++)
@@ -369,11 +371,11 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
         struct mmul_value *v = &program->values[program->value_count++];
         *v = (struct mmul_value){
             .shape = shape,
-            .is_integer = is_integer(request, row, operands) || has_places(program, request),
+            .is_integer = is_integer(request, row, operands) || has_indices_alone(program, request),
             .is_bool = is_bool(program, request, row),
             .integers_from = request->kind == MMUL_TOPK ? request->with.count : 0,
             .last_use = program->operation_count};
-        give_type(program, request, row, v);
+        assign_type(program, request, row, v);
         mmul_program_choose_team(program, request, v);
         if (name != NULL)
             mmul_text_copy_ends(v->name, sizeof v->name, name);
@@ -430,8 +432,9 @@ static void print_operation(const struct mmul_program *program, const struct mmu
                   program->values[value].dtype == MMUL_F64 ? " float64" : "");
 }
 
-// Of operations that do the same to values of the same shapes, whatever their names and numbers.
-static uint64_t mark_of(const void *list, int index) {
+// Returns equal marks for operations that do the same to values of the same shapes, with any names
+// and numbers.
+static uint64_t hash_operation(const void *list, int index) {
     const struct mmul_program *program = list;
     const struct mmul_operation *o = &program->operations[index];
     struct mmul_text text = {0};
@@ -439,7 +442,7 @@ static uint64_t mark_of(const void *list, int index) {
     mmul_text_add(&text, "%s %d", mmul_operation_row(o->kind)->name, (int)o->wish);
     for (int i = -1; i < o->operand_count; i++) {
         const int value = i < 0 ? o->result : o->operands[i];
-        if (value < 0) // none, or a number
+        if (value < 0) // no result, or a number
             mmul_text_add(&text, "\t%d", value);
         else
             mmul_text_add(&text, "\t%s %s", mmul_shape_format(program->values[value].shape, shape),
@@ -453,7 +456,7 @@ static uint64_t mark_of(const void *list, int index) {
 void mmul_program_print(const struct mmul_program *program, bool verbose, FILE *stream) {
     struct mmul_text text = {0};
     struct mmul_repeat *repeats =
-        verbose ? NULL : mmul_repeats_find(program->operation_count, mark_of, program);
+        verbose ? NULL : mmul_repeats_find(program->operation_count, hash_operation, program);
     mmul_text_add(&text, "value\toperation\toperands\tshape\n");
     for (int i = 0; i < program->operation_count;) {
         const struct mmul_repeat block = mmul_repeats_at(repeats, i);

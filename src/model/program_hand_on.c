@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A complete program: what comes from nowhere gets a team, back from its readers; then what is read on another team
-// than it is made on is handed on.
+// Completes the teams of a program: values without one get that of their readers, from the last
+// operation to the first. Then a value read on another team than its own is handed on.
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/teams.h"
 
-// What was placed on a team first, for errors.
+// Returns the name of the first value placed on a team, for errors.
 static const char *name_placed(const struct mmul_program *p, int team) {
     int i = 0;
     while (i < p->operation_count && p->operations[i].team != team)
@@ -13,7 +13,7 @@ static const char *name_placed(const struct mmul_program *p, int team) {
     return i < p->operation_count ? p->values[p->operations[i].result].name : "a value";
 }
 
-// Ranks that the job has, and how many of them.
+// Counts a team's ranks and checks that the job has them.
 static enum mmul_status count_ranks(const struct mmul_program *p, int team, int size, int *count,
                                     struct mmul_error *err) {
     *count = 0;
@@ -29,8 +29,9 @@ static enum mmul_status count_ranks(const struct mmul_program *p, int team, int 
     return MMUL_OK;
 }
 
-// A team of all ranks is all of them. A team of one has everything in its rows.
-static enum mmul_status know_sizes(struct mmul_program *p, int size, struct mmul_error *err) {
+// Replaces a team of all ranks by MMUL_TEAM_ALL. A team of one rank has everything in its rows.
+static enum mmul_status reduce_teams_by_size(struct mmul_program *p, int size,
+                                             struct mmul_error *err) {
     for (int t = 0; t < p->team_count; t++) {
         const int team = MMUL_TEAM_ALL + 1 + t;
         int count;
@@ -49,11 +50,11 @@ static enum mmul_status know_sizes(struct mmul_program *p, int size, struct mmul
 }
 
 static bool has_own_team(const struct mmul_operation *o) {
-    return o->result >= 0; // else it is done where its operand is
+    return o->result >= 0; // otherwise it runs on its operand's team
 }
 
-// What has none is made where all of its readers are; where they are in several teams, by all ranks.
-static void adopt(struct mmul_program *p, int *readers) {
+// Gives a value without a team that of all its readers; if they are in several teams, all ranks.
+static void adopt_readers_teams(struct mmul_program *p, int *readers) {
     for (int i = p->operation_count - 1; i >= 0; i--) {
         const struct mmul_operation *o = &p->operations[i];
         if (!has_own_team(o))
@@ -69,7 +70,7 @@ static void adopt(struct mmul_program *p, int *readers) {
     }
 }
 
-// A value on another team.
+// Copy of a value on another team.
 struct twin {
     struct twin *next;
     int team, value;
@@ -77,11 +78,11 @@ struct twin {
 
 struct handing {
     struct mmul_program *made;
-    struct twin **twins; // of every value of the program as it was
+    struct twin **twins; // copies of every value of the original program
 };
 
-static enum mmul_status hand_on(struct handing *h, int value, int team, int *other,
-                                struct mmul_error *err) {
+static enum mmul_status find_or_add_twin(struct handing *h, int value, int team, int *other,
+                                         struct mmul_error *err) {
     struct mmul_program *p = h->made;
     struct twin *twin = h->twins[value];
     while (twin != NULL && twin->team != team)
@@ -104,14 +105,14 @@ static enum mmul_status hand_on(struct handing *h, int value, int team, int *oth
     return MMUL_OK;
 }
 
-static bool is_elsewhere(const struct mmul_program *p, const struct mmul_operation *o,
-                         int operand) {
+static bool is_on_other_team(const struct mmul_program *p, const struct mmul_operation *o,
+                             int operand) {
     return has_own_team(o) && o->kind != MMUL_PLACE && o->operands[operand] != MMUL_NUMBER &&
            p->values[o->operands[operand]].team != p->values[o->result].team;
 }
 
-static enum mmul_status hand_on_all(struct mmul_program *program, int count,
-                                    struct mmul_error *err) {
+static enum mmul_status add_all_twins(struct mmul_program *program, int count,
+                                      struct mmul_error *err) {
     struct mmul_program made;
     struct handing h = {.made = &made};
     const int most = program->operation_count > program->value_count ? program->operation_count
@@ -126,9 +127,9 @@ static enum mmul_status hand_on_all(struct mmul_program *program, int count,
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
         struct mmul_operation o = program->operations[i];
         for (int j = 0; status == MMUL_OK && j < o.operand_count; j++)
-            if (is_elsewhere(program, &o, j))
-                status =
-                    hand_on(&h, o.operands[j], program->values[o.result].team, &o.operands[j], err);
+            if (is_on_other_team(program, &o, j))
+                status = find_or_add_twin(&h, o.operands[j], program->values[o.result].team,
+                                          &o.operands[j], err);
         made.operations[made.operation_count++] = o;
     }
     for (int i = 0; i < program->value_count; i++)
@@ -151,15 +152,15 @@ enum mmul_status mmul_program_hand_on(struct mmul_program *program, int size,
     int *readers = NULL, count = 0;
     if (program->value_count == 0)
         return MMUL_OK;
-    enum mmul_status status = know_sizes(program, size, err);
+    enum mmul_status status = reduce_teams_by_size(program, size, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(readers, program->value_count, "a program", err);
     if (status != MMUL_OK)
         return status;
-    adopt(program, readers);
+    adopt_readers_teams(program, readers);
     mmul_free(readers);
     for (int i = 0; i < program->operation_count; i++)
         for (int j = 0; j < program->operations[i].operand_count; j++)
-            count += is_elsewhere(program, &program->operations[i], j);
-    return count > 0 ? hand_on_all(program, count, err) : MMUL_OK;
+            count += is_on_other_team(program, &program->operations[i], j);
+    return count > 0 ? add_all_twins(program, count, err) : MMUL_OK;
 }

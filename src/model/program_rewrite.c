@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
-// What becomes of a program before it is planned. Plans nothing.
-// Types of values. An operation is in float64 where that is the type of all its operands; whole numbers and
-// generated matrices fit both types and take that of what reads them. Chosen from the last operation to the first,
-// so that a file which is only wanted in float32 is read as float32.
-// The largest elements of the rows of a product, which nobody else reads: one operation, that never has the product
-// as a whole (exec/steps/search.h).
-// A stack times one matrix is one product, of all rows of the stack: many small ones are slow on every device.
-// Reshapes before and after it say so, which share the memory of what they show.
+// Rewrites a program before it is planned.
+// Types of values. An operation is in float64 if all its operands are; whole numbers and generated
+// matrices are exact in both types and take that of their readers. Types are chosen from the last
+// operation to the first, so a file that is only needed in float32 is read as float32.
+// The largest elements of the rows of a product that nothing else reads: one operation, which never
+// has the whole product in memory (exec/steps/search.h).
+// A stack times one matrix is one product, of all rows of the stack: many small products are slow
+// on every device. Reshapes before and after it express this and share memory with their operands.
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/matrix.h"
 #include "model/program.h"
 
-// ----------------------------------------------------------------------------------------- types
+// ------------------------------------------------------------------------------------------- types
 
-// The result has the elements of its operand, or of a file, and may as well be made in float32.
+// Returns true if the result has the elements of its operand, or of a file, and can be made in
+// float32 as well.
 static bool only_moves(enum mmul_operation_kind kind) {
     const struct mmul_operation_row *row = mmul_operation_row(kind);
     return kind == MMUL_LOAD || kind == MMUL_TAKE || row->is_view || row->class == MMUL_CLASS_COPY;
@@ -25,7 +26,7 @@ void mmul_program_choose_types(struct mmul_program *p, unsigned char *wants) {
         const struct mmul_operation *o = &p->operations[i];
         if (o->result >= 0) {
             struct mmul_value *v = &p->values[o->result];
-            if (o->kind == MMUL_KEPT) // it lies in memory in the type that it has
+            if (o->kind == MMUL_KEPT) // it lies in memory and keeps its type
                 ;
             else if (v->is_open)
                 v->dtype = wants[o->result] & MMUL_WANTS_F64 ? MMUL_F64 : MMUL_F32;
@@ -35,7 +36,7 @@ void mmul_program_choose_types(struct mmul_program *p, unsigned char *wants) {
         for (int j = 0; j < o->operand_count; j++) {
             if (o->operands[j] == MMUL_NUMBER)
                 continue;
-            // What is saved is as it is; what is held may be wanted in float64 by a later program.
+            // Saved values keep their type; a later program may need a held one in float64.
             const struct mmul_value *as = &p->values[o->result >= 0 ? o->result : o->operands[j]];
             const bool is_left = o->result < 0 && as->is_open;
             const enum mmul_dtype dtype = is_left ? o->dtype : as->dtype;
@@ -51,15 +52,17 @@ static bool needs_cast(const struct mmul_program *p, const struct mmul_operation
            p->values[o->operands[operand]].dtype != p->values[o->result].dtype;
 }
 
-// A value in the other type, and the operation that makes the value itself, of the program as it was.
+// The copy of a value in the other type, and the operation of the original program that makes the
+// value.
 struct twin {
     int value; // 0: not made yet
     const struct mmul_operation *maker;
 };
 
-// The value in the other type, which is made when it is wanted for the first time. Whole numbers are moved once
-// more, from their file on: reading refuses those that float32 has not, while a cast would round them.
-static int cast(struct mmul_program *p, int value, struct twin *twins) {
+// Returns the value in the other type, made at its first use. Whole numbers are instead moved once
+// more, beginning with their file: reading rejects numbers that float32 cannot represent, while a
+// cast would round them.
+static int find_or_add_cast(struct mmul_program *p, int value, struct twin *twins) {
     if (twins[value].value > 0)
         return twins[value].value;
     const struct mmul_value *v = &p->values[value];
@@ -68,7 +71,7 @@ static int cast(struct mmul_program *p, int value, struct twin *twins) {
         o = *twins[value].maker;
         for (int j = 0; j < o.operand_count; j++)
             if (p->values[o.operands[j]].dtype == MMUL_F64)
-                o.operands[j] = cast(p, o.operands[j], twins);
+                o.operands[j] = find_or_add_cast(p, o.operands[j], twins);
     }
     o.result = mmul_program_add_like(p, value);
     struct mmul_value *made = &p->values[o.result];
@@ -80,7 +83,7 @@ static int cast(struct mmul_program *p, int value, struct twin *twins) {
 static enum mmul_status add_casts(struct mmul_program *program, struct twin *twins,
                                   struct mmul_error *err) {
     struct mmul_program made;
-    // A value and an operation more for each, at most.
+    // At most one value and one operation more for each.
     if (mmul_program_begin_copy(program, program->value_count + program->operation_count, &made,
                                 err) != MMUL_OK)
         return err->status;
@@ -90,7 +93,7 @@ static enum mmul_status add_casts(struct mmul_program *program, struct twin *twi
             twins[o.result].maker = &program->operations[i];
         for (int j = 0; j < o.operand_count; j++)
             if (needs_cast(&made, &o, j))
-                o.operands[j] = cast(&made, o.operands[j], twins);
+                o.operands[j] = find_or_add_cast(&made, o.operands[j], twins);
         made.operations[made.operation_count++] = o;
     }
     mmul_program_end_copy(program, &made);
@@ -99,7 +102,7 @@ static enum mmul_status add_casts(struct mmul_program *program, struct twin *twi
 
 enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_error *err) {
     unsigned char *wants = NULL;
-    struct twin *twins = NULL; // of every value
+    struct twin *twins = NULL; // one per value
     bool meets = false;
     if (program->value_count == 0)
         return MMUL_OK;
@@ -118,21 +121,23 @@ enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_er
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- search
+// ------------------------------------------------------------------------------------------ search
 
-static double elements(struct mmul_shape s) {
+static double count_elements(struct mmul_shape s) {
     return (double)mmul_shape_matrices(s) * (double)s.rows * (double)s.cols;
 }
 
-// Rows of the result are made on the rank that has those of the first factor, and the second one is everywhere: that
-// is less to have and to move only where the product is larger than both.
-static bool is_worth_it(const struct mmul_program *p, const struct mmul_operation *product) {
-    return elements(p->values[product->result].shape) >
-           elements(p->values[product->operands[0]].shape) +
-               elements(p->values[product->operands[1]].shape);
+// Returns true if the product is larger than both factors. Rows of the result are made on the owner
+// of these rows of the first factor, and the second one is replicated: otherwise that needs more
+// memory and traffic.
+static bool is_larger_than_factors(const struct mmul_program *p,
+                                   const struct mmul_operation *product) {
+    return count_elements(p->values[product->result].shape) >
+           count_elements(p->values[product->operands[0]].shape) +
+               count_elements(p->values[product->operands[1]].shape);
 }
 
-// Of every value the product that makes it, and how many operations read it.
+// For every value, the product that makes it and the number of operations that read it.
 struct use {
     int product; // -1: none
     int readers;
@@ -143,7 +148,7 @@ static void find_uses(const struct mmul_program *p, struct use *uses) {
         uses[i] = (struct use){.product = -1};
     for (int i = 0; i < p->operation_count; i++) {
         const struct mmul_operation *o = &p->operations[i];
-        if (o->kind == MMUL_MATMUL && is_worth_it(p, o))
+        if (o->kind == MMUL_MATMUL && is_larger_than_factors(p, o))
             uses[o->result].product = i;
         for (int j = 0; j < o->operand_count; j++)
             if (o->operands[j] != MMUL_NUMBER)
@@ -151,8 +156,10 @@ static void find_uses(const struct mmul_program *p, struct use *uses) {
     }
 }
 
-// The product's operation stays in its place as one that is gone: it has the kind of none.
-static void join(struct mmul_program *p, struct mmul_operation *topk, const struct use *uses) {
+// Fuses topk with its product. The product's operation stays in its place with the kind
+// MMUL_OPERATION_KINDS, which marks it as removed.
+static void fuse_with_product(struct mmul_program *p, struct mmul_operation *topk,
+                              const struct use *uses) {
     if (topk->kind != MMUL_TOPK)
         return;
     const struct use of = uses[topk->operands[0]];
@@ -177,7 +184,7 @@ enum mmul_status mmul_program_search(struct mmul_program *program, struct mmul_e
         return status;
     find_uses(p, uses);
     for (int i = 0; i < p->operation_count; i++)
-        join(p, &p->operations[i], uses);
+        fuse_with_product(p, &p->operations[i], uses);
     for (int i = 0; i < p->operation_count; i++)
         if (p->operations[i].kind != MMUL_OPERATION_KINDS)
             p->operations[left++] = p->operations[i];
@@ -187,9 +194,10 @@ enum mmul_status mmul_program_search(struct mmul_program *program, struct mmul_e
     return MMUL_OK;
 }
 
-// ------------------------------------------------------------------------------------------ fold
+// -------------------------------------------------------------------------------------------- fold
 
-// What is loaded is read as it is in its file, and what is read the other way round has other rows.
+// Returns true if the rows of a value are contiguous: a loaded one is read as in its file, and a
+// transposed one has other rows.
 static bool is_in_rows(const struct mmul_program *p, int value) {
     const struct mmul_operation *maker = p->operations;
     while (maker->result != value)
@@ -206,7 +214,7 @@ static bool is_folded(const struct mmul_program *p, const struct mmul_operation 
            is_in_rows(p, o->operands[0]);
 }
 
-// A value beside those that there are, with the name of another one.
+// Adds a value with the name of another one.
 static int add_value(struct mmul_program *p, int like, struct mmul_shape shape) {
     const int made = mmul_program_add_like(p, like);
     p->values[made].shape = shape;
@@ -221,7 +229,7 @@ static void add_reshape(struct mmul_program *p, int from, int to) {
     o->with.shape = p->values[to].shape;
 }
 
-static void fold(struct mmul_program *p, const struct mmul_operation *o) {
+static void fold_product(struct mmul_program *p, const struct mmul_operation *o) {
     const struct mmul_shape x = p->values[o->operands[0]].shape, y = p->values[o->result].shape;
     const int64_t rows = mmul_shape_matrices(x) * x.rows;
     struct mmul_operation product = *o;
@@ -247,7 +255,7 @@ enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_err
         return err->status;
     for (int i = 0; i < program->operation_count; i++)
         if (is_folded(program, &program->operations[i]))
-            fold(&made, &program->operations[i]);
+            fold_product(&made, &program->operations[i]);
         else
             made.operations[made.operation_count++] = program->operations[i];
     mmul_program_end_copy(program, &made);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rates as JSON. Reading them again is io/profile_file's.
+// Rates as JSON. io/profile_file reads them.
 #include "model/rates.h"
 
 json_t *mmul_rate_json(double rate) {

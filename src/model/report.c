@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What callers ask a report for.
+// Accessors of a report for the public interface, and the energy of all ranks.
 #include "model/report.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ double mmul_startup_seconds(const struct mmul_startup *s) {
 
 // ------------------------------------------------------------------------------------------ energy
 
-// Of "packages 0,3" a bit for each; 0: a card's.
+// Returns a bit for each package in "packages 0,3"; 0 for a card.
 static uint64_t packages_of(const char *source) {
     uint64_t packages = 0;
     int number, length, end = 0;
@@ -67,8 +67,9 @@ static uint64_t packages_of(const char *source) {
     return packages;
 }
 
-// Counters that both have, or, with `all`, all that y has.
-static bool shares(const struct mmul_report_rank *x, const struct mmul_report_rank *y, bool all) {
+// Returns true if both have counters in common or, with `all`, x has all that y has.
+static bool shares_counters(const struct mmul_report_rank *x, const struct mmul_report_rank *y,
+                            bool all) {
     const uint64_t left = packages_of(x->joules_source), right = packages_of(y->joules_source);
     if (strcmp(x->host, y->host) != 0 || x->joules_source[0] == '\0')
         return false;
@@ -77,32 +78,33 @@ static bool shares(const struct mmul_report_rank *x, const struct mmul_report_ra
     return all ? (left | right) == left : (left & right) != 0;
 }
 
-// The first of those that have most of all that have what rank i has.
-static int find_stating(const struct mmul_report *report, int i) {
+// Returns the first rank with the most counters among those that have all of rank i's.
+static int find_reporting_rank(const struct mmul_report *report, int i) {
     int found = i;
     for (int j = 0; j < report->size; j++) {
         const struct mmul_report_rank *r = &report->ranks[j], *best = &report->ranks[found];
-        if (shares(r, best, true) && (j < found || !shares(best, r, true)))
+        if (shares_counters(r, best, true) && (j < found || !shares_counters(best, r, true)))
             found = j;
     }
     return found;
 }
 
-// Counters of which two ranks state a part count nothing twice.
-static bool is_contested(const struct mmul_report *report, int stating) {
+// Returns true if another rank states part of the same counters: a sum would count them twice.
+static bool has_overlapping_counters(const struct mmul_report *report, int stating) {
     for (int j = 0; j < report->size; j++)
         if (report->ranks[j].joules_source[0] != '\0' && report->ranks[j].joules_rank != stating &&
-            shares(&report->ranks[j], &report->ranks[stating], false))
+            shares_counters(&report->ranks[j], &report->ranks[stating], false))
             return true;
     return false;
 }
 
 void mmul_report_share_joules(struct mmul_report *report) {
     for (int i = 0; i < report->size; i++)
-        report->ranks[i].joules_rank = find_stating(report, i);
+        report->ranks[i].joules_rank = find_reporting_rank(report, i);
     for (int i = 0; i < report->size; i++)
-        report->ranks[i].joules =
-            is_contested(report, report->ranks[i].joules_rank) ? NAN : report->ranks[i].joules;
+        report->ranks[i].joules = has_overlapping_counters(report, report->ranks[i].joules_rank)
+                                      ? NAN
+                                      : report->ranks[i].joules;
     for (int i = 0; i < report->size; i++)
         if (isnan(report->ranks[i].joules))
             report->ranks[i].joules_source[0] = '\0';
@@ -122,7 +124,7 @@ double mmul_report_joules(const struct mmul_report *report) {
     return joules;
 }
 
-// --------------------------------------------------------------------------------------- programs
+// ---------------------------------------------------------------------------------------- programs
 
 json_t *mmul_programs_json(const struct mmul_programs_summary *programs) {
     return json_pack("{sI sf sI sf so sI sI sI}", "programs", (json_int_t)programs->programs,

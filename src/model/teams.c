@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A team per value, forward, while a program is written. Hands nothing on: model/program_hand_on.c.
+// Assigns a team to each value while a program is built, in forward order. model/program_hand_on.c
+// hands values on between teams.
 #include "model/teams.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/status.h"
 #include "model/matrix.h"
 
-// ----------------------------------------------------------------------------------------- the table
+// ------------------------------------------------------------------------------------------- table
 
 enum mmul_status mmul_program_know_team(struct mmul_program *program, const struct mmul_team *made,
                                         int *team, struct mmul_error *err) {
@@ -50,15 +51,15 @@ const struct mmul_team *mmul_program_team(const struct mmul_program *program, in
     return team > MMUL_TEAM_ALL ? &program->teams[team - MMUL_TEAM_ALL - 1] : NULL;
 }
 
-// ----------------------------------------------------------------------------------- while it is written
+// ---------------------------------------------------------------------------------------- building
 
-static double elements(struct mmul_shape s) {
+static double count_elements(struct mmul_shape s) {
     return (double)mmul_shape_matrices(s) * (double)s.rows * (double)s.cols;
 }
 
-// Is the operation done where this operand is, rather than where that one is?
-static bool is_stronger(const struct mmul_value *x, const struct mmul_value *y) {
-    const double of_x = elements(x->shape), of_y = elements(y->shape);
+// Returns true if the operation runs on x's team rather than y's.
+static bool takes_precedence(const struct mmul_value *x, const struct mmul_value *y) {
+    const double of_x = count_elements(x->shape), of_y = count_elements(y->shape);
     if (x->is_placed != y->is_placed)
         return x->is_placed;
     if ((x->team == MMUL_TEAM_ALL) != (y->team == MMUL_TEAM_ALL))
@@ -76,18 +77,18 @@ void mmul_program_choose_team(const struct mmul_program *program,
         if (operation->operands[i] == MMUL_NUMBER)
             continue;
         const struct mmul_value *x = &program->values[operation->operands[i]];
-        if (x->team != 0 && (strongest == NULL || is_stronger(x, strongest)))
+        if (x->team != 0 && (strongest == NULL || takes_precedence(x, strongest)))
             strongest = x;
     }
     if (strongest == NULL || made->team != 0)
         return;
     made->team = strongest->team;
-    // What becomes of parameters, element by element, is parameters.
+    // Values made of parameters element by element count as parameters.
     made->is_placed =
         by_element && strongest->is_placed && mmul_shape_equal(strongest->shape, made->shape);
 }
 
-// -------------------------------------------------------------------------------------- when it is complete
+// ------------------------------------------------------------------------------- complete programs
 
 int mmul_program_team_of(const struct mmul_program *program,
                          const struct mmul_operation *operation) {

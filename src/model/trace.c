@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The recorder and the writer of traces. The recorder takes a place by one atomic addition, so that
-// all threads of a rank share one buffer. Knows nothing of how events come to root.
+// Recorder and writer of traces. The recorder reserves an entry by one atomic addition, so that all
+// threads of a rank share one buffer. Gathering events on root is done elsewhere.
 #include "model/trace.h"
 
 #include <math.h>
@@ -19,7 +19,8 @@ enum mmul_status mmul_trace_create(int64_t capacity, struct mmul_trace **trace,
     if (status != MMUL_OK)
         return status;
     made->capacity = capacity;
-    status = MMUL_ALLOCATE(made->events, capacity, "a trace", err); // the first touch is here
+    // touches the memory for the first time
+    status = MMUL_ALLOCATE(made->events, capacity, "a trace", err);
     if (status == MMUL_OK)
         *trace = made;
     else

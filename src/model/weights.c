@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rule for weights, in the one place that the parser and the splitter share.
+// Rule for valid weights, shared by the parser and the splitter.
 #include "model/weights.h"
 
 #include <math.h>

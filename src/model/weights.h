@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What makes weights usable: at least one, each finite and not negative, not all zero.
+// Rule for valid weights: at least one, each finite and not negative, not all zero.
 #pragma once
 
 #include "mpimatmul_local.h"
 
-// Fails with `status` (MMUL_ERR_USAGE for an option, MMUL_ERR_DATA for a file).
+// Checks weights. Fails with `status` (MMUL_ERR_USAGE for an option, MMUL_ERR_DATA for a file).
 enum mmul_status mmul_weights_check(const double *weights, int count, enum mmul_status status,
                                     struct mmul_error *err);
