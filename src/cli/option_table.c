@@ -5,6 +5,9 @@
 
 #include "cli/options.h"
 
+// To add an option: a row here, its name in options.h, the lists of the commands that take it, a
+// field of the public struct (include/), and its use.
+
 #define ENVIRONMENT OPTION_ENVIRONMENT
 #define PER_RANK    OPTION_PER_RANK
 

@@ -9,6 +9,9 @@
 // loaded then.
 #pragma once
 
+// A new sensor, such as the energy of another vendor's cards, belongs to sensors.c. Its caller is
+// exec/setup/effort.c.
+
 #include "host/topology.h"
 
 struct mmul_nvml;

@@ -2,6 +2,10 @@
 // Element types and the conversions between them. Names and sizes are in the public header.
 #pragma once
 
+// To add an element type: its name in enum mmul_dtype of include/mpimatmul_local.h, its bytes and
+// conversions in dtype.c, the files that hold it (io/formats.c and the formats' own files), and the
+// type of its products (problem.c). `grep -r MMUL_BF16` finds the remaining places.
+
 #include <stdint.h>
 
 #include "mpimatmul_local.h"

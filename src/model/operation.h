@@ -34,6 +34,16 @@
 // a batch. Operations on one matrix alone then stay on its rank.
 #pragma once
 
+// To add an operation:
+//   1. its name in the enum below, its row in operation.c (class, flops, accuracy, rules)
+//   2. its shape, and the axes that may be split, in operation_shapes.c
+//   3. its computation in device/reference_map.c, then in faster devices (device/cpu_map_*.c,
+//      kernels/map_*.cl)
+//   4. a line among the operations of include/mpimatmul_local.h
+//   5. its gradient in gradient_rules.c
+// A sequence of existing operations is a row of composite.c alone. A new rule of an operation is a
+// line among the rules in operation.c.
+
 #include "model/placement.h"
 
 enum mmul_operation_kind {

@@ -21,6 +21,16 @@
 // all of them transposed, which only the owner of the memory knows.
 #pragma once
 
+// To add a placement: its name in include/mpimatmul_local.h, its parts in placement.c, then
+//     offsets                 plan/program/program_make.c
+//     on some of the ranks    model/teams.c
+//     pieces of its moves     plan/parts/moves.c
+//     cost of its moves       plan/cost/program_cost.c
+//     blocks of a rank        plan/lists/blocks.c
+//     memory                  plan/program/program_memory.c, exec/memory/values.c
+//     rules                   model/operation.c
+// `grep -r MMUL_PLACE_` finds the remaining places.
+
 #include "mpimatmul_local.h"
 
 enum { MMUL_PLACEMENTS = MMUL_PLACE_GRID_COLS + 1 };

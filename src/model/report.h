@@ -6,6 +6,10 @@
 // field changes meaning.
 #pragma once
 
+// To add a field: here, its measurement in exec/conduct/run_report.c, its output in
+// api/report_json.c and api/report_text.c, and the schema in include/. The output of `run --json`
+// is made in api/program_api.c and tensor/script_json.c, with a schema of its own.
+
 #include "base/json.h"
 #include "base/text.h"
 #include "model/cluster.h"

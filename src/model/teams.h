@@ -7,6 +7,9 @@
 // Between teams, operations of their own, which are moves, hand values on.
 #pragma once
 
+// Values of a team are split by the shares of its ranks alone. Rules are chosen within teams
+// (plan/program/program_make.c). A rank has nothing to do in the steps of other teams.
+
 #include "model/program.h"
 
 // Finds or adds the team of these ranks. Fails with MMUL_ERR_USAGE (no ranks, an invalid rank),

@@ -3,6 +3,10 @@
 // The table of built-in functions (builtins.c) and the functions of its rows, by file.
 #pragma once
 
+// To add a function of program texts: its row in builtins.c, the function that the row names, and
+// its counterpart in tests/reference.py. Python has its own functions
+// (python/mpimatmul/_operations.py).
+
 #include "tensor/evaluator.h"
 
 // Declared in tensor/script.h.

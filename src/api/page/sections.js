@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What stands on the page, from top to bottom. A section is there where the run has left what it shows.
 
+// The page is drawn from the JSON of report, run, trace and metrics alone. Pictures are in charts.js and timeline.js,
+// two runs side by side in api/compare.c.
+
 // Of what states joules: a rank, its part of an operation, the whole. Undefined, null: not measured there.
 function joulesOf(parts) {
     const found = parts.map(part => part.joules).filter(joules => typeof joules === "number");

@@ -4,6 +4,28 @@
 // thread computes stage after stage. The main thread keeps the traffic moving (exec/traffic/mover).
 // Traffic may be one stage ahead, and early moves may still be under way behind. The threads wait
 // for each other's counters (exec/memory/progress.h).
+//
+// A program is one run. Each of its steps is a stage of one kind (exec/steps/stage.h):
+//   - A product that is split by rows or columns has a schedule. It reads and writes files itself
+//     if no other step needs them (plan/program/program_fuse.c).
+//   - Any other operation computes the rank's blocks from values in memory.
+//   - A move is copied within a node by its ranks, and carried between nodes by the leaders.
+//
+// A rank waits for other ranks only if a stage reads their work. Its own part of a split value is
+// ready as soon as it has made it; a value that is whole on the node, when all ranks of the node
+// have made their parts. Instead of waiting, a rank computes lines of earlier products that no rank
+// has begun, if they may be stolen.
+//
+// On each channel the transfers of a product begin when all of the product before it have begun,
+// and the product before that is over: its lanes and slots are then free. So panels of the next
+// product travel while this one is multiplied.
+//
+// The ranks copy their part of an early move and go on, the leaders carry it beside the
+// computation, and its first reader waits for it. Several may be in flight, in one order on all
+// nodes. Their operands keep their memory until then. If that does not fit, the plan is made again
+// with moves that begin when they are read (exec/job/program_plan.c).
+//
+// A failure makes all later traffic void, to the end of the run, where all ranks agree on it.
 #pragma once
 
 #include <stdatomic.h>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Progress of a rank and state of its device: the numbers that go to root with its heartbeat
 // messages.
+//
+// A new figure that is shown during a run needs a word here, which heartbeat.c carries to root.
+// Sums and predictions are in outlook.c. struct mmul_progress (include/) passes them to the caller,
+// and cli/progress.c draws them. `mpimatmul top` gets its figures from exec/setup/board.c by struct
+// mmul_job_state (include/): io/job_file.c writes it, io/jobs.c reads it, cli/top_lines.c shows it.
 #pragma once
 
 #include "mpimatmul_local.h"

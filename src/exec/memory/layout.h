@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Layout of a product's buffers in a node's shared memory, and the slot of each pass's panel.
+//
+// Where data lies during a run:
+//   - Files that a node sees are mapped and used in place: A and B on any node, C on root's node
+//     (exec/memory/views.h).
+//   - Values of a program lie in one segment per node (exec/memory/values.h).
+//   - All other data of a product lies in lanes and slots of the run's segment, laid out here. The
+//     leader receives into it and sends from it; ranks compute in place.
+//   - With little memory a product has rounds, and fewer lanes and slots are used in turn. In core
+//     is the case of one round.
+//   - A CPU uses operands in place. Other devices, and 16-bit operands, go through tile-sized
+//     lanes. A device with its own memory caches values and results beside them
+//     (exec/worker/worker.h).
+// The plan fixes all sizes before the run begins (plan/lists/footprint.h).
 #pragma once
 
 #include "plan/lists/transfers.h"

@@ -6,6 +6,12 @@
 // Runs on the compute thread. Moves no data between ranks.
 #pragma once
 
+// Blocks of a product go through the fused operations as soon as they are checked, while later
+// panels travel. In two cases the rank's whole part goes at the end instead: other ranks may steal
+// lines of the product, or a fused operation needs whole rows and panels have parts of them
+// (in_parts). Blocks are not made smaller for the caches: packing the other operand again for each
+// of them costs more than reading C again.
+
 #include "plan/lists/program_plan.h"
 
 struct mmul_stage;

@@ -7,6 +7,13 @@
 // add theirs (comm/message.h), and every rank reads the sums there.
 #pragma once
 
+// To add a check by data of all ranks: a file beside grid_check.c, called by its kind of stage. The
+// rounds and vectors are sized in plan/program/program_footprint.c; plan/cost/program_cost.c has
+// the cost. Checks on one rank are in exec/worker/verify.c (products) and exec/steps/map_check.c
+// (other operations); plan/lists/footprint.h sizes their memory. Tolerances: model/check.c for
+// products, `accuracy` in model/operation.c for other operations, mmul_carried_sum_is_right here
+// for sums of summands.
+
 #include <math.h>
 
 #include "comm/message.h"

@@ -5,6 +5,12 @@
 // of a pass) is a list of rectangles. They follow each other rank by rank, stretch by stretch.
 // Transposes, column splits and repeated batches are therefore one case. A piece of a value that
 // moves is one rectangle.
+//
+// Bytes travel in the types that model/problem.h gives for operands and result, from which sizes,
+// memory and costs follow. Another type on the wire would be converted here, at root's end.
+// exec/steps/block.c finds the bytes in memory, and uses the same type for mapped matrices. For
+// values that move the type matters in plan/lists/transfers.c, exec/traffic/move.c and
+// plan/cost/program_cost.c.
 #pragma once
 
 #include "comm/channel.h"

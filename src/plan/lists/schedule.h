@@ -14,7 +14,16 @@
 //         one pass: C[units of the rank's piece that use the panel's matrices, the panel's range]
 //
 // In core is one round; a small problem is one round of one panel.
-
+//
+// Traffic of a product between files: root scatters the pieces of the split operand to the leaders.
+// Panels of the whole operand are relayed from leader to leader, packet by packet. Blocks of C go
+// back while later panels arrive. Root's node maps these files if it can, receives nothing, and
+// begins at once. The number and width of panels, the rounds, the shares and the order of the
+// leaders come from the cost model (plan/cost/cost.h).
+//
+// An operand that is a value is used in place on its ranks. If the whole operand is a value split
+// by rows, no move needs to precede the product: the rows of each panel are relayed from their own
+// node to all others (whole_is_spread).
 #pragma once
 
 #include "model/problem.h"

@@ -9,6 +9,11 @@
 // For given columns the best rows are r_i ~ min over j of rate_ij / c_j, and likewise for columns.
 // Alternating between both never makes the result worse. The search starts from several points and
 // keeps the best result. Pure.
+//
+// A product of two grids moves rows of the first operand along the rows of the mesh, and columns of
+// the second one along its columns (SUMMA), in panels of the inner range. A rank multiplies each
+// panel when it has arrived. Nodes begin with different panels (mmul_move_panel), so that all
+// owners send at once. The ranks of a node share what they have alike.
 #pragma once
 
 #include "mpimatmul_local.h"

@@ -12,6 +12,10 @@
 //
 // All nodes walk in stages. In stage s node i sends to node i + s and receives from node i - s,
 // both modulo the number of nodes. Stage 0 is the part that stays on the node.
+//
+// The pieces here also decide how summands cross the network; plan/lists/transfers.c decides their
+// order. Vectors of checks are summed in comm/message.c instead. plan/cost/program_cost.c has the
+// cost of both.
 #pragma once
 
 #include "model/placement.h"

@@ -5,6 +5,9 @@
 //
 // Narrow panels start the devices earlier and hide more of the transfers. Wide panels need fewer
 // passes and run faster gemms.
+//
+// plan/product/schedule_choose.c chooses rounds and panels. plan/lists/transfers.c orders them, and
+// decides which transfer waits for which.
 #pragma once
 
 #include "model/cluster.h"

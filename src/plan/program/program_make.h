@@ -7,6 +7,12 @@
 //
 // All split values are split by the same weights, so equal ranges have equal offsets. Rows of one
 // value then match rows (or, transposed, columns) of another.
+//
+// A transposed value is a view: the memory of its operand, read the other way. So is a reshaped one
+// if it keeps its placement. If operations treat the matrices of a stack one by one, as attention
+// does with the texts of a batch, all values may be split between groups of rows, so that none of
+// these operations moves data. Rules are chosen without groups and with them; the faster choice
+// stays. Rules of a value on some of the ranks are chosen for its team alone (model/teams.h).
 #pragma once
 
 #include "plan/lists/program_plan.h"

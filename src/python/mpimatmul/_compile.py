@@ -6,6 +6,9 @@ results. After two equal jobs in a row, later calls only change leaves and numbe
 
 A replay repeats the job and nothing else, so other effects of a step must be found. _reach.py finds
 what the step reads, the trace finds what it changes. Either all ranks replay a call or none does.
+
+The library changes a program in api/program_change.c. tests/python_compile.py compares a compiled
+step with the same step without compile.
 """
 import ctypes as c
 import functools
