@@ -13,7 +13,7 @@
 #include "base/status.h"
 
 // A wait spins for this long, for answers that are in flight. Then the sleeps double up to the
-// longest.
+// longest (src/NOTES.md, "MPI between nodes").
 static const double SPIN_SECONDS = 100e-6, FIRST_NAP_SECONDS = 10e-6, LONGEST_NAP_SECONDS = 200e-6;
 enum { CHUNK_BYTES = 1 << 30, ALARM_TAG = 9100, FAREWELL_TAG = 9200, ALARM_TRIES = 3 };
 

@@ -14,8 +14,8 @@
 #include "base/status.h"
 #include "io/fingerprint.h"
 
-// The kernel's file times advance in steps of up to 10 ms (CONFIG_HZ=100). A second write within a
-// step leaves the time unchanged. Git calls such files racily clean.
+// A second write within one step of the kernel's file times, at most 10 ms, leaves the time
+// unchanged (src/NOTES.md, "Files and disks").
 enum { STEP_NS = 20 * 1000 * 1000 };
 
 static enum mmul_status fail_open(int errnum, const char *name, struct mmul_error *err) {

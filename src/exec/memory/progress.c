@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-// Polling time before a sleep, about as long as a wake-up takes (exec/setup/pipeline.c). Polling
-// yields the core, so that a rank that shares it can go on.
+// Polling time before a sleep, about as long as a wake-up takes (src/NOTES.md, "Waiting, waking and
+// threads"). Polling yields the core, so that a rank that shares it can go on.
 static const double LOOK_SECONDS = 50e-6;
 
 // Limit of a sleep. A ring cannot be missed, but a rank killed before it rang would leave the

@@ -13,10 +13,11 @@
 #include "exec/tasks/loans.h"
 #include "exec/tasks/write_back.h"
 
+// Sleep between two looks for lines to steal (src/NOTES.md, "Waiting, waking and threads").
 static const double NAP_SECONDS = 100e-6;
 
-// Do not steal if the expected gain is below 1 % of the time since the run began, or below 200 us.
-// One scan over the other ranks takes about as long.
+// Do not steal if the expected gain is below 1 % of the time since the run began, or below 200 us,
+// about the time of one scan over the other ranks.
 static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
 
 static struct mmul_stage_progress_rank *progress_of(const struct mmul_stage *stage, int node_rank) {

@@ -31,7 +31,7 @@
 #define MMUL_CHECK_BYTES_PER_SECOND       4e9 // until measured
 #define MMUL_FILE_BYTES_PER_SECOND        1e9
 #define MMUL_FIRST_TOUCH_SECONDS_PER_BYTE 0.35e-9
-// Per element, until measured: a BLAS gathers rows.
+// Per element, until measured: a BLAS gathers rows of A (src/NOTES.md, "OpenBLAS").
 #define MMUL_PACK_A_SECONDS 1.25e-9
 #define MMUL_PACK_B_SECONDS 0.35e-9
 #define MMUL_PASS_SECONDS   150e-6 // launch, waits and bookkeeping of a pass

@@ -12,20 +12,20 @@
 // Rate of copies within a node through a buffer, and of root's files.
 static const double TOUCH_BYTES_PER_SECOND = 2e9;
 
-// Operations other than products. MAP_BYTES_PER_SECOND is the memory traffic of a node, all its
-// ranks together, until measured: on the Intel Xeon below one thread reaches 12.7e9 for x + 1, and
-// two threads no more. MAP_PART relates the speed of a rank to its rate of products: exponentials
-// of 10 operations each come at 1 to 2 per nanosecond there, products at 100 operations.
-// ATTENTION_PART: the tiles of attention are small products.
+// Operations other than products, as measured (src/NOTES.md, "Planning and cost").
+// MAP_BYTES_PER_SECOND is the memory traffic of a node, all its ranks together, until measured.
+// MAP_PART relates the speed of a rank to its rate of products: exponentials of 10 operations each
+// come at 1 to 2 per nanosecond where products make 100 operations. ATTENTION_PART: the tiles of
+// attention are small products.
 static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PART = 0.5;
 
 // Cost of a step that the ranks of a node make together, or that moves bytes between them. Ranks
-// wait for the last one in sleep intervals (exec/conduct/compute.c), and no rank takes over lines
+// wait for the last one in sleep intervals (exec/memory/progress.c), and no rank takes over lines
 // of a late one.
 static const double TOGETHER_SECONDS = 1e-4, TOGETHER_PART = 0.1;
 
-// Copies rows of a piece into a message (measured 7e9) and out of one (5e9): one thread of an Intel
-// Xeon, in memory used before.
+// Copies rows of a piece into a message (measured 7e9) and out of one (5e9): one thread, in memory
+// used before.
 static const double COPY_BYTES_PER_SECOND = 6e9;
 
 static const double ASSUMED_FLOPS = 1e10; // mean of the ranks; weights scale it

@@ -101,9 +101,8 @@ struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
     return task;
 }
 
-// Limits the slices to eight of at least slice_terms. Measured with 1 to 12 slices of 340 terms and
-// more, kernels from Sandybridge to AVX-512: within 1 % of one slice. More slices would let other
-// ranks begin sooner.
+// Limits the slices to eight of at least slice_terms. Slices cost at most 1 % (src/NOTES.md,
+// "OpenBLAS"); more of them would let other ranks begin sooner.
 static int64_t count_slices(const struct mmul_tasks *tasks) {
     const int64_t most = 8;
     const struct mmul_problem *p = &tasks->schedule->problem;

@@ -28,7 +28,8 @@
 
 #include "plan/lists/blocks.h"
 
-// Default share of a cut block that others may steal. Stealing costs the owner two more calls.
+// Default share of a cut block that others may steal. Stealing costs the owner two more calls
+// (measured: src/NOTES.md, "Planning and cost").
 #define MMUL_CLAIM_SHARE 0.4
 
 // Two positions must fit into one word for work stealing, so no rank may have more.
