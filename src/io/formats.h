@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The table of file formats: name, recognition by the first bytes, reading and writing of headers.
-// Everything that differs between formats is in a row, so a new format is a new row. Formats that
-// are only recognised, to be refused by name, are rows too. Elements are read and written
-// elsewhere.
+// Everything that differs between formats is in a row. A new format is a row in formats.c, a file of
+// its own in this folder, and a name in enum mmul_format of include/mpimatmul_local.h. Formats that
+// are only recognised, to be refused by name, are rows too. Elements are read and written elsewhere.
 #pragma once
 
 #include "io/output_file.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The fourth noun: a run owns every buffer of one job and carries out its stages. On every rank one
-// thread computes stage after stage. The main thread keeps the traffic moving (exec/traffic/mover).
-// Traffic may be one stage ahead, and early moves may still be under way behind. The threads wait
-// for each other's counters (exec/memory/progress.h).
+// A run owns every buffer of one job and carries out its stages. On every rank one thread computes
+// stage after stage. The main thread keeps the traffic moving (exec/traffic/mover). Traffic may be
+// one stage ahead, and early moves may still be under way behind. The threads wait for each other's
+// counters (exec/memory/progress.h).
 //
 // A program is one run. Each of its steps is a stage of one kind (exec/steps/stage.h):
 //   - A product that is split by rows or columns has a schedule. It reads and writes files itself
