@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Attention, step by step and in one: heads of 64, every row looks at those before it.
+# Attention in two ways: step by step, and by one function. Heads have 64 columns. Every row sees the rows before it.
 heads = 8
 rows = 4096
 q = generate((heads, rows, 64), kind="normal", seed=1)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# Learns to read handwritten digits, 1,797 images of 8 x 8, of which a fifth is held back: 97 % of those and more it
-# reads rightly then. digits_data.py makes the files.
+# Learns to read handwritten digits: 1,797 images of 8 x 8. A fifth of the images is held back for the test. The model
+# reads 97 % of those or more correctly. digits_data.py makes the files.
 #
 #     mpimatmul run digits.py                    # on one machine
-#     mpirun -q -n 2 mpimatmul run digits.py     # on the ranks of a hostfile, by their speeds
+#     mpirun -q -n 2 mpimatmul run digits.py     # on two ranks, shared by their speeds
 #     python3 tests/reference.py bench/programs/digits.py     # the same in numpy
 pictures = "digits.npy"
 numbers = "digits_labels.npy"
@@ -38,5 +38,5 @@ for step in loop(turns):
     state = adamw(state, grad(loss, state[0]), turn=step, rate=cosine(step, 20, turns, 0.01, 0.0001))
     if step % every == every - 1:
         print(step, loss)
-print("read rightly of what was held back:", accuracy(state[0], held_back, answers))
+print("accuracy on held-back images:", accuracy(state[0], held_back, answers))
 save("logits.npy", model(state[0], held_back))

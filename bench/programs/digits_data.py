@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Writes digits.npy (64 columns, 0 to 1) and digits_labels.npy (one row) for digits.py, digits_module.py and pca.py: of
-the file digits.csv.gz that is in every package of scikit-learn 1,797 images, in an order of chance,
+"""Writes digits.npy (64 columns, 0 to 1) and digits_labels.npy (one row) for digits.py, digits_module.py and pca.py.
+
+Given digits.csv.gz, which is in every package of scikit-learn, it writes the 1,797 images in random order:
 
     pip download --no-deps scikit-learn && unzip -j scikit_learn-*.whl '*/digits.csv.gz'
     python3 digits_data.py digits.csv.gz
 
-or, of a number, so many that are not of handwriting: one of ten, brighter or darker, with noise:
+Given a number, it writes that many artificial images. Each is one of ten patterns, brighter or darker, with noise:
 
     python3 digits_data.py 1797
 """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""digits.py in Python, with layers and an optimiser that have torch's names: the same images, and 97 % and more of
-those that were held back. The parameters are in digits.safetensors then, under the names that torch's Sequential has.
+"""digits.py in Python, with torch's names for layers and optimiser. It uses the same images, and reads 97 % or more of
+the held-back ones correctly. It saves the parameters to digits.safetensors, under the names of torch's Sequential.
 
     python3 digits_module.py                   # on one machine
-    mpirun -q -n 2 python3 digits_module.py    # on the ranks of a hostfile, by their speeds
+    mpirun -q -n 2 python3 digits_module.py    # on two ranks, shared by their speeds
 
-NAME=VALUE sets a number: hidden=64. tests/reference.py runs digits.py, whose losses are much like these.
+NAME=VALUE sets a number: hidden=64. tests/reference.py runs digits.py, with similar losses.
 """
 import math
 import sys
@@ -36,5 +36,5 @@ for step in range(turns):
     if step % every == every - 1:
         mm.print(step, loss)
 with mm.no_grad():
-    mm.print("read rightly of what was held back:", mm.mean(mm.argmax(model(held_back)) == answers, axis=None))
+    mm.print("accuracy on held-back images:", mm.mean(mm.argmax(model(held_back)) == answers, axis=None))
 mm.save_file(model.state_dict(), "digits.safetensors")

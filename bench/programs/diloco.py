@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The GPT of gpt.py where the network is slow: every machine trains a copy of its own for some turns, on its own of the
-# windows, then all go on from the mean (DiLoCo, Douillard et al. 2023; here weighted by windows, which go by speed):
+# The GPT of gpt.py for a slow network. Every machine trains a copy of its own for some turns, on windows of its own.
+# Then all continue from the mean (DiLoCo, Douillard et al. 2023), weighted by windows. Faster machines get more.
 #
 #     mpimatmul run diloco.py corpus=book.txt                                   # on one machine
 #     mpirun -q --hostfile hosts mpimatmul run diloco.py corpus=book.txt        # on several
@@ -11,11 +11,11 @@ heads = 6
 width = 384
 length = 256
 count = 16
-inners = 20  # turns that nodes do apart
+inners = 20  # turns that a node computes alone
 outers = 100
 saves = 1
 rate = 0.001
-file = "diloco.safetensors"  # where it goes on from
+file = "diloco.safetensors"  # the checkpoint, read at the start
 result = "diloco.wte.npy"
 
 text = tokens(corpus)

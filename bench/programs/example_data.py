@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Writes what examples read, small and of chance: for sentence.py model.safetensors (2 layers of 24, under the names of
-all-MiniLM-L6-v2), ids.npy and mask.npy; for pca.py digits.npy and start.npy.
+"""Writes small random input files for two examples. sentence.py reads model.safetensors (2 layers of 24, under the
+names of all-MiniLM-L6-v2), ids.npy and mask.npy. pca.py reads digits.npy and start.npy.
 
     python3 example_data.py
 """
@@ -43,6 +43,6 @@ save_safetensors("model.safetensors", parameters())
 np.save("ids.npy", rng.integers(0, 60, (5, 9)))
 np.save("mask.npy", (np.arange(9)[None, :] < np.arange(3, 8)[:, None]).astype("i4"))
 
-scales = 3.0 ** np.arange(8)[:, None]  # far apart, lest a last digit turns a component
+scales = 3.0 ** np.arange(8)[:, None]  # far apart, so that rounding cannot rotate a component
 np.save("digits.npy", (rng.standard_normal((90, 8)) @ (scales * np.eye(8))).astype("f4"))
 np.save("start.npy", rng.standard_normal((8, 4)).astype("f4"))

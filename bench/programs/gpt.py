@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# A GPT that learns a text of one's own, character by character, in the shape of nanoGPT's Shakespeare:
+# A GPT that learns a text of your own, character by character. It has the shape of nanoGPT's Shakespeare model.
 #
 #     mpimatmul run gpt.py corpus=book.txt                  # on one machine
-#     mpirun -q -n 2 mpimatmul run gpt.py corpus=book.txt   # on the ranks of a hostfile, by their speeds
+#     mpirun -q -n 2 mpimatmul run gpt.py corpus=book.txt   # on two ranks, shared by their speeds
 #     python3 tests/reference.py gpt.py corpus=book.txt layers=2 width=64 turns=20   # the same in numpy, slowly
 corpus = "book.txt"
 layers = 6
@@ -14,7 +14,7 @@ turns = 2000
 rate = 0.001
 every = 10
 saves = 100
-file = "gpt.safetensors"  # where it goes on from, after a kill or for more turns
+file = "gpt.safetensors"  # the checkpoint, read at the start: after a kill, or for more turns
 result = "gpt.wte.npy"
 
 text = tokens(corpus)

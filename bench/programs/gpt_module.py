@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""gpt.py in Python, with layers and an optimiser that have torch's names: a GPT that learns a text of one's own,
-character by character. Its parameters are in gpt_module.safetensors then.
+"""gpt.py in Python, with torch's names for layers and optimiser: a GPT that learns a text of your own, character by
+character. It saves the parameters to gpt_module.safetensors.
 
     python3 gpt_module.py corpus=book.txt                   # on one machine
-    mpirun -q -n 2 python3 gpt_module.py corpus=book.txt    # on the ranks of a hostfile, by their speeds
+    mpirun -q -n 2 python3 gpt_module.py corpus=book.txt    # on two ranks, shared by their speeds
 
-Where the network is slow apart=20 lets every machine train a copy for 20 turns, on its own of the windows (DiLoCo).
-NAME=VALUE sets others of the numbers below, too: layers=2. tests/reference.py runs gpt.py, whose losses are much like
-these.
+On a slow network, apart=20 lets every machine train a copy for 20 turns, on windows of its own (DiLoCo). NAME=VALUE
+sets the other numbers below, too: layers=2. tests/reference.py runs gpt.py, with similar losses.
 """
 import math
 import sys
@@ -18,7 +17,7 @@ import mpimatmul as mm
 
 
 class Block(mm.nn.Module):
-    """What a token is by those before it, then by itself."""
+    """A transformer block: attention to earlier tokens, then an MLP for each token."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -35,7 +34,7 @@ class Block(mm.nn.Module):
 
 
 class GPT(mm.nn.Module):
-    """Logits of the next token of each."""
+    """Logits of the next token, for each position."""
 
     def __init__(self, vocabulary, layers, heads, width, length):
         super().__init__()
@@ -51,7 +50,7 @@ class GPT(mm.nn.Module):
 
 
 def read_settings():
-    """NAME=VALUE of the command line."""
+    """The values of all settings, as NAME=VALUE on the command line sets them."""
     given = {"corpus": "book.txt", "layers": 6, "heads": 6, "width": 384, "length": 256, "count": 16, "turns": 2000,
              "every": 10, "apart": 0}
     for word in sys.argv[1:]:
@@ -63,14 +62,14 @@ def read_settings():
 
 
 def rate(step, turns):
-    """Up in 100 steps, then down along a cosine."""
+    """The learning rate: rises over 100 steps, then falls along a cosine."""
     part = (step - 100) / max(turns - 100, 1)
     return 1e-3 * (step + 1) / 101 if step < 100 else 1e-4 + 9e-4 * 0.5 * (1 + math.cos(math.pi * part))
 
 
 def train(corpus, layers, heads, width, length, count, turns, every, apart):
-    """Windows of the text that are drawn by step."""
-    with open(corpus, encoding="utf-8", newline="") as file:  # by every rank
+    """Trains on random windows of the text, drawn anew for each step."""
+    with open(corpus, encoding="utf-8", newline="") as file:  # every rank reads it
         letters, tokens = np.unique(list(file.read()), return_inverse=True)
     mm.nn.manual_seed(1)
     model = GPT(len(letters), layers, heads, width, length)
@@ -78,7 +77,7 @@ def train(corpus, layers, heads, width, length, count, turns, every, apart):
     outer = mm.optim.DiLoCo(optimizer, turns=apart) if apart else None
 
     def closure(ids, answers):
-        """The loss of windows, with its gradients."""
+        """The loss of the windows; adds its gradients to the parameters."""
         loss = mm.cross_entropy(model(ids), answers)
         loss.backward()
         mm.nn.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-# k-means: points around hidden centres, each turn in the group of the nearest one, whose mean is the next centre.
+# k-means: finds the hidden centres of groups of points. In each turn every point joins the group of its nearest
+# centre. The mean of a group is its next centre.
 #
 #     mpimatmul run kmeans.py                    # on one machine
-#     mpirun -q -n 2 mpimatmul run kmeans.py     # on the ranks of a hostfile, by their speeds
+#     mpirun -q -n 2 mpimatmul run kmeans.py     # on two ranks, shared by their speeds
 #     python3 tests/reference.py bench/programs/kmeans.py     # the same in numpy
 points = 20000
 size = 16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A block shaped like LLaMA's: grouped heads, rotated positions, SwiGLU; weights from seeds.
+# A block with the shape of LLaMA's: grouped heads, rotated positions, SwiGLU. Its weights are random, from seeds.
 rows = 4096
 model = 1024
 heads = 16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Three layers: products, biases, activations, a residual.
+# An MLP of three layers, with biases, activations and a residual.
 rows = 4096
 inner = 1024
 x = generate((rows, inner), seed=1)

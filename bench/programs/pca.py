@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The first principal components of the rows of digits.npy, by subspace iteration from start.npy: a product a turn, and
-# thousands of steps on a column each, which are put at right angles one after the other (modified Gram-Schmidt).
+# Finds the first principal components of the rows of digits.npy, by subspace iteration from start.npy. Each turn is one
+# product, and many small steps that make the columns orthogonal one after the other (modified Gram-Schmidt).
 components = 10
 turns = 41
 

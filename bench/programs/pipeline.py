@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The GPT of gpt.py in a pipeline: every stage has some of the layers, on ranks of its own, so that no machine has to
-# hold the whole model, and micro-batches go through the stages one after the other.
+# The GPT of gpt.py in a pipeline. Every stage has some of the layers, on ranks of its own, so no machine holds the
+# whole model. Micro-batches go through the stages one after the other.
 #
 #     mpirun -q -n 2 mpimatmul run pipeline.py corpus=book.txt               # two stages; best on two machines
 #     mpirun -q -n 4 mpimatmul run pipeline.py corpus=book.txt stages=4
@@ -48,7 +48,7 @@ def model(p, x):
         h = block(h, p[5 + i])
     return linear(layer_norm(h, p[2], p[3]), p[4])
 
-# What goes in is the first stage's, what comes out the last one's.
+# The embeddings belong to the first stage, the output layer to the last one.
 first, last = 0, stages - 1
 parameters = (place(normal(text.vocabulary, width, 101), "replicate", ranks=first),
               place(normal(length, width, 102), "replicate", ranks=first),

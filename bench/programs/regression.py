@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Linear regression by gradients, with momentum: finds the weights that targets were made with, but for their noise.
+# Linear regression by gradients, with momentum. It finds the weights that made the targets, up to the noise in them.
 #
 #     mpimatmul run regression.py                    # on one machine
-#     mpirun -q -n 2 mpimatmul run regression.py     # on the ranks of a hostfile, by their speeds
+#     mpirun -q -n 2 mpimatmul run regression.py     # on two ranks, shared by their speeds
 #     python3 tests/reference.py bench/programs/regression.py     # the same in numpy
 rows = 20000
 inputs = 64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# For every row of one matrix the nearest rows of another, by the cosine of the angle between them.
+# Finds, for every row of one matrix, the nearest rows of another one, by the cosine of the angle between them.
 queries = 20000
 documents = 20000
 size = 384

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Sentences to vectors: all-MiniLM-L6-v2 (BERT with 6 layers of 384, 12 heads), the mean of all tokens, length 1.
-# ids.npy and mask.npy: a row for each text, of numbers of tokens and of 1 (a token) and 0 (none).
+# Turns sentences into vectors by all-MiniLM-L6-v2 (BERT with 6 layers of 384, 12 heads). A vector is the mean of all
+# tokens, scaled to length 1. ids.npy and mask.npy have a row per text: the numbers of its tokens, and 1 (a token) or 0
+# (none).
 model = "model.safetensors"
 ids = "ids.npy"
 mask = "mask.npy"

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: MIT
-# Lets a GPT that gpt.py has trained write: letter after letter, each drawn from what the model says of the window
-# before it. corpus, layers and heads are those of the training.
+# Writes a text with a GPT that gpt.py has trained. Each letter is drawn by the likelihoods that the model gives for the
+# window before it. corpus, layers and heads must be those of the training.
 #
-#     mpimatmul run gpt.py corpus=book.txt                    # learns book.txt; gpt.safetensors has what it has learned
-#     mpimatmul run write.py corpus=book.txt --quiet          # writes, on any number of ranks the same
+#     mpimatmul run gpt.py corpus=book.txt                    # learns book.txt, and saves the model to gpt.safetensors
+#     mpimatmul run write.py corpus=book.txt --quiet          # writes the same text on any number of ranks
 corpus = "book.txt"
 layers = 6
 heads = 6
 file = "gpt.safetensors"
-start = "\n"       # what it goes on from
+start = "\n"       # the beginning of the text
 letters = 500
 temperature = 0.8  # 0: always the likeliest letter
-most = 20          # one of the likeliest so many
+most = 20          # draws from this many of the likeliest letters
 seed = 1
 
 text = tokens(corpus)
 places = load(f"{file}:0.1")
 length, width = places.shape[0], places.shape[1]
-table = reshape(load(f"{file}:0.0"), (text.vocabulary, width))  # fails where the corpus is another one
+table = reshape(load(f"{file}:0.0"), (text.vocabulary, width))  # fails with another corpus
 
 def heads_of(x):
     return permute(reshape(x, (1, length, heads, width // heads)), (0, 2, 1, 3))
@@ -45,7 +45,7 @@ def logits_at(window, place):
     h = sum(h * (arange(length) == place).T, axis=-2)
     return linear(layer_norm(h, scale, shift), table)
 
-# The window holds the last letters, from its beginning; what lies behind them no letter sees.
+# The window begins with the last letters. Padding fills its end, and no letter sees the padding.
 window = encode(start, text)[:, -length:]
 count = window.shape[1]
 if count < length:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""write.py in Python: lets a GPT that gpt_module.py has trained write, letter after letter. corpus and heads are those
-of the training; the other sizes are in the file.
+"""write.py in Python: writes a text with a GPT that gpt_module.py has trained, letter by letter. corpus and heads must
+be those of the training. The file has the other sizes.
 
     python3 gpt_module.py corpus=book.txt                     # learns book.txt into gpt_module.safetensors
     python3 write_module.py corpus=book.txt                   # or mpirun -q -n 2 python3 ...: the same letters
 
-NAME=VALUE sets others of the numbers below, too: temperature=0 has the likeliest letter always.
+NAME=VALUE sets the other settings below, too: temperature=0 always takes the likeliest letter.
 """
 import sys
 
@@ -24,12 +24,12 @@ corpus, file, start, heads, letters, temperature, most, seed = given.values()
 text, learned = mm.tokens(corpus), mm.load_file(file)
 length, width = learned["places.weight"].shape
 model = GPT(text.vocabulary, sum(name.endswith(".norm1.weight") for name in learned), heads, width, length)
-model.load_state_dict(learned)  # fails where the corpus has other letters
+model.load_state_dict(learned)  # fails if the corpus has other letters
 most = min(most, text.vocabulary)
 
 window = mm.encode(start, text)[:, -length:]
 count = window.shape[1]
-if count < length:  # what lies behind the last letter no letter sees
+if count < length:  # no letter sees the padding behind the last letter
     window = mm.concat((window, mm.zeros((1, length - count))), axis=-1)
 mm.print(start, end="", flush=True)
 with mm.no_grad():
