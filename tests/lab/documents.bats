@@ -47,5 +47,5 @@ document() {
     [ "$(grep -c '^begins with turn' <<< "$output")" -eq 2 ]
     expect_line 'begins with turn 0'
     expect_line 'begins with turn 100'
-    awk '/^read rightly/ { count++; good += $NF > 0.9 } END { exit !(count == 2 && good == 2) }' <<< "$output"
+    awk '/^accuracy on held-back/ { count++; good += $NF > 0.9 } END { exit !(count == 2 && good == 2) }' <<< "$output"
 }
