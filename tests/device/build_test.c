@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A driver that cannot build what it can build a moment later, as PoCL while other ranks build the same:
-// `build_test NAME`. This program puts itself between the library, CLBlast and OpenCL.
+// Kernel builds that fail at first and succeed a moment later: `build_test NAME`. PoCL does so
+// while other ranks build the same kernel. This program puts itself between the library, CLBlast
+// and OpenCL.
 #include <dlfcn.h>
 
 #include "tap.h"
@@ -11,7 +12,7 @@ enum { SIDE = 40, ELEMENTS = SIDE * SIDE };
 #if MMUL_WITH_OPENCL
 #include <CL/cl.h>
 
-static int refused, refuse; // builds, in a row
+static int refused, refuse; // consecutive builds
 
 cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
                       const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
@@ -27,7 +28,7 @@ cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *dev
     return build(program, count, devices, options, notify, of_caller);
 }
 
-// Whether a sum of SIDE products of 1 and 2, which the device widens, is right.
+// Sets *right if a sum of SIDE products of 1 and 2, which the device widens to float32, is right.
 static enum mmul_status multiply(struct mmul_device *device, bool *right, struct mmul_error *err) {
     struct mmul_buffer *a = NULL, *b = NULL, *c = NULL;
     uint16_t ones[ELEMENTS];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The check of products on a device that keeps their operands: `check_test NAME`, the device having a memory of its own
-// whatever it is. Three products of the same A: the device's own sums take part from the second on. Whatever goes
-// wrong is found and made again; sums that lie cost a look of the host and nothing else. Integers: results are equal.
+// The result check of products on a device that keeps their operands: `check_test NAME`. The device
+// counts as one with memory of its own. Three products share A, so the device's own sums take part
+// from the second one on. Every error is found and repaired. Wrong sums cost one inspection by the
+// host and nothing else. Integers: results are equal.
 #include "base/random.h"
 #include "base/text.h"
 #include "exec/worker/verify.h"
@@ -103,7 +104,7 @@ static bool is_right(const struct job *job) {
     return true;
 }
 
-// An element of what the device keeps of A changes.
+// Changes one element of the device's copy of A.
 static void spoil(struct job *job) {
     const struct mmul_host_tile all = {job->a, M, K, K, MMUL_F32};
     const float other = 100;
@@ -120,7 +121,7 @@ static void spoil(struct job *job) {
 
 struct rule {
     const char *name, *rules;
-    bool spoils; // A, after the first product
+    bool spoils; // the device's copy of A, after the first product
     int64_t found;
 };
 

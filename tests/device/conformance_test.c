@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, first part, products: `conformance_test NAME`. Integers in
-// [-4, 4] make every sum exact, so results are equal element by element to the loops in this file,
-// whatever the order of work. Paddings hold NaN, so that reading one shows.
+// Conformance test of a device, part 1, products: `conformance_test NAME`. Integers in [-4, 4] make
+// every sum exact, so results equal the loops in this file element by element in any order of work.
+// Gaps between rows hold NaN, so that reading one shows.
 #include <sys/mman.h>
 
 #include "base/random.h"
@@ -23,7 +23,8 @@ static double element(const struct stored *s, bool transpose, int64_t r, int64_t
 
 // -------------------------------------------------------------------------------- exact products
 
-// The rows that a large product is compared in: all of a small one, some 40 of a large one.
+// Returns the distance of the rows that are compared: 1 for a small product, for a large one about
+// m / 40.
 static int64_t row_step(const struct problem *p) {
     return p->m * p->n * p->k > INT64_C(50000000) && p->m > 40 ? p->m / 40 : 1;
 }
@@ -51,7 +52,7 @@ static bool check_row(const struct problem *p, const struct stored *a, const str
 }
 
 static bool multiply_exactly(struct mmul_device *device, const struct problem *p, char *detail) {
-    // Offsets differ between the operands, so that swapped ones show.
+    // The operands have different offsets, so that swapped offsets show.
     struct stored a = p->transpose_a ? store(device, p->k, p->m, p->pad, integer_at, 1, NAN)
                                      : store(device, p->m, p->k, p->pad, integer_at, 1, NAN);
     struct stored b = p->transpose_b ? store(device, p->n, p->k, 2 * p->pad, integer_at, 2, NAN)
@@ -70,7 +71,8 @@ static bool multiply_exactly(struct mmul_device *device, const struct problem *p
     return ok;
 }
 
-// All transposes, coefficients and paddings of one size; for large sizes the coefficients of one.
+// Tests all transposes, coefficients and paddings of one size; a large size has one set of
+// coefficients.
 static void test_size(struct mmul_device *device, int64_t m, int64_t n, int64_t k) {
     static const double coefficients[][2] = {{1, 0}, {-2, 1}, {3, -2}, {1, 1}, {0.5, 0}};
     bool is_large = m * n * k > INT64_C(10000000);
@@ -98,8 +100,8 @@ static void test_size(struct mmul_device *device, int64_t m, int64_t n, int64_t 
     point(ok, name, detail);
 }
 
-// The side of the smallest cube (nearly) for which the device wants more temporary memory than for
-// a single element: another code path begins there. 0 when there is none.
+// Returns the side of the smallest (nearly) cubic product that needs more temporary memory than a
+// product of one element: the device takes another code path from there on. 0 if there is none.
 static int64_t find_switch(struct mmul_device *device) {
     int64_t base = mmul_device_gemm_temporary_bytes(device, MMUL_F32, 1, 1, 1);
     for (int64_t s = 32; s <= 2048; s += 32)
@@ -149,14 +151,15 @@ static void test_residual(struct mmul_device *device) {
     }
     char detail[96];
     snprintf(detail, sizeof detail, "error %g of the sum of magnitudes", worst);
-    point(worst < 16 * 0x1p-24, "real numbers agree to rounding", detail); // seen: below 1 x 2^-24
+    // measured: below 1 x 2^-24
+    point(worst < 16 * 0x1p-24, "real numbers agree to rounding", detail);
     free(found);
     discard(device, &a);
     discard(device, &b);
     discard(device, &c);
 }
 
-// A NaN or an infinity in A shows in its row of C and in no other.
+// A NaN or an infinity in A shows in its row of C and in no other row.
 static void test_classes(struct mmul_device *device) {
     enum { M = 5, N = 7, K = 3 };
     struct mmul_error err;
@@ -193,7 +196,7 @@ static void test_classes(struct mmul_device *device) {
 
 // ------------------------------------------------------------------------------- order and life
 
-// Begun without waiting: C += A B again and again, A being replaced in between.
+// Queues C += A B again and again without a wait, and replaces A in between.
 static void test_order(struct mmul_device *device) {
     enum { S = 37, ROUNDS = 20 };
     struct mmul_error err;
@@ -251,8 +254,8 @@ static void test_life(struct mmul_device *device) {
 
 // -------------------------------------------------------------------------------- host memory
 
-// A 3 x 3 x 3 product of which one operand has rows more than 2^31 elements apart. Only a few
-// pages of that memory are ever touched.
+// Multiplies 3 x 3 x 3; the rows of one operand are more than 2^31 elements apart. Only a few pages
+// of that memory are touched.
 static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t count, int way) {
     enum { M = 3, N = 3, K = 3 };
     const int64_t far = count / 3;
@@ -302,7 +305,7 @@ static void test_far_rows(struct mmul_device *device) {
     static const char *const names[] = {"A", "A transposed", "B", "B transposed", "C"};
     const int64_t count = 3 * ((INT64_C(1) << 31) + 5);
     if (!mmul_device_can_borrow(device))
-        return; // a device with memory of its own has no such distances
+        return; // a device with memory of its own never sees such distances
     void *memory = mmap(NULL, (size_t)count * sizeof(float), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (int way = 0; way < 5; way++) {

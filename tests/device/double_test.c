@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, products in float64: `double_test NAME`. Whole numbers up to 2^20 make every
-// sum exact in a double and in no float32, so results are equal element by element to the loops in this file.
-// One without doubles says so and is not lost by that.
+// Conformance test of a device, products in float64: `double_test NAME`. Whole numbers up to 2^20
+// make every sum exact in a double and inexact in float32, so results equal the loops in this file
+// element by element. A device without doubles refuses float64 and is not lost by that.
 #include "base/random.h"
 #include "problem.h"
 
 #include <math.h>
 
-// A matrix in a buffer of its own, NaN around it.
+// A matrix in a buffer of its own, surrounded by NaN.
 struct stored64 {
     int64_t rows, cols, offset, ld, count;
     double *host;
@@ -115,7 +115,7 @@ static void test_products(struct mmul_device *device) {
     }
 }
 
-// 1 + 2^-40 is 1 in float32, and so is all that it is multiplied by.
+// 1 + 2^-40 rounds to 1 in float32, and so does every product with it.
 static void test_precision(struct mmul_device *device) {
     struct mmul_error err;
     struct stored64 a = store64(device, 1, 1, 0, 1), b = store64(device, 1, 1, 0, 2),

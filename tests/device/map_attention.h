@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention and its gradients, of map_test.c.
+// Part of map_test.c: attention and its gradients.
 #pragma once
 
 #include <math.h>
@@ -12,13 +12,15 @@ static const int64_t attention_sizes[][4] = {{1, 1, 1, 1},      {7, 7, 3, 5},   
                                              {65, 63, 64, 33},  {5, 1001, 64, 64}, {300, 900, 8, 9},
                                              {450, 400, 33, 7}, {1, 700, 16, 16}};
 
-// Plain loops know no blocks: numpy has other sizes of the reference to look at than those that take it long.
+// Skips large sizes when cases are written for numpy: the reference's plain loops have no blocks,
+// so smaller sizes cover it, and large ones would take long.
 static inline bool is_left_out(const struct bench *b, const int64_t *size) {
     return b->cases != NULL && size[0] * size[1] > 100000;
 }
 
-// A score, the sum of d products of up to 4 by 4 over sqrt d, is off by some d 2^-24 16 / sqrt d; so is its power, and
-// what it adds of values of up to 4; those of NaN and infinity are equal.
+// A score is a sum of d products of up to 4 by 4, divided by sqrt d. Its error is about d 2^-24 16
+// / sqrt d, and so is the relative error of its power and of the sum of values of up to 4. Rows
+// with NaN or infinity are equal.
 static inline void test_attention(struct bench *b) {
     begin(b);
     for (int turn = 0; turn < 48; turn++) {
@@ -55,7 +57,8 @@ static inline void test_attention(struct bench *b) {
     end(b, MMUL_ATTENTION);
 }
 
-// Sources of the gradients of attention: of q, k, v, dy, sums, mask, or of sums those that there are.
+// Fills the sources of the gradients of attention: those of q, k, v, dy, sums, mask and sums of
+// gradients that the kind has.
 static void give_sources(struct trial *t, const int64_t *size, int turn) {
     const bool is_sums = t->kind == MMUL_ATTENTION_SUMS;
     const bool by_key = mmul_operation_row(t->kind)->parts[0] == 'a';
@@ -88,7 +91,8 @@ static void give_sources(struct trial *t, const int64_t *size, int turn) {
     }
 }
 
-// A slope is a difference of sums of products of up to 4 by 4, times a power of up to some e^2; as many are added up.
+// A slope is a difference of sums of products of up to 4 by 4, times a power of up to about e^2; as
+// many of these are added up.
 static inline void test_attention_backward(struct bench *b) {
     for (int kind = MMUL_ATTENTION_SUMS; kind <= MMUL_ATTENTION_BACKWARD_MASK; kind++) {
         begin(b);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Every operation once or twice on operands of a few groups of work-items, so that cli/oclgrind.bats can have each
-// access of each kernel watched; how right the results are is map_test's business, here they are only compared.
+// Runs every operation once or twice on operands of a few work-groups, so that cli/oclgrind.bats
+// can watch each memory access of each kernel. Results are compared only roughly: map_test.c tests
+// their accuracy.
 #include "map_trial.h"
 
 static struct trial trial_of(enum mmul_operation_kind kind, int64_t rows, int64_t cols, int sources,
@@ -27,7 +28,7 @@ static void test_elements(struct bench *b) {
                                   sources == 1 ? POSITIVE : WHOLE);
         try(b, &t);
     }
-    for (int turn = 0; turn < 2; turn++) { // copies of what lies by rows, and by columns
+    for (int turn = 0; turn < 2; turn++) { // copies of operands stored by rows and by columns
         struct trial t = trial_of(MMUL_PERMUTE, 19, 37, 1, turn == 0 ? PLAIN : TRANSPOSED, REAL);
         try(b, &t);
     }
@@ -43,14 +44,14 @@ static void test_rows(struct bench *b) {
             const struct mmul_operation_row *row = mmul_operation_row(kind);
             struct trial t = trial_of(kind, 3, 0, turn == 0 ? row->most : row->least, PADDED, REAL);
             t.with.causal = t.with.interleaved = t.with.descending = turn == 1;
-            t.with.count = turn == 0 ? 6 : 3; // many, and few
+            t.with.count = turn == 0 ? 6 : 3; // a large and a small count
             t.with.scale = kind == MMUL_ROPE && turn == 1 ? -1 : 1;
             shape_rows(&t, turn == 0 ? 70 : 6);
             try(b, &t);
         }
 }
 
-// Both axes; one group per line, neighbouring lines in a group, and slabs.
+// Reductions along both axes: one group per line, neighbouring lines in one group, and slabs.
 static void test_reductions(struct bench *b) {
     static const int64_t sizes[][2] = {{3, 70}, {70, 5}, {1, 2100}};
     for (enum mmul_operation_kind kind = MMUL_SUM; kind <= MMUL_MIN; kind++)
@@ -62,7 +63,8 @@ static void test_reductions(struct bench *b) {
             t.cols = turn % 2 == 0 ? 1 : cols;
             try(b, &t);
         }
-    for (int turn = 0; turn < 3; turn++) { // more rows than what is asked for, which begins at 2
+    // the operand has more rows than the requested block, which begins at row 2
+    for (int turn = 0; turn < 3; turn++) {
         struct trial t = trial_of(MMUL_SUM_AT, 4, sizes[turn][1], 2, PADDED, WHOLE);
         t.with.axis = -2;
         t.row = 2;
@@ -74,7 +76,8 @@ static void test_reductions(struct bench *b) {
     }
 }
 
-// Rows, keys, depth and columns: of each less than a tile, and a little more; of all at once that would take minutes.
+// Rows, keys, depth and columns: less than a tile of each, and slightly more than one. Larger sizes
+// in all four at once would take minutes.
 static const int64_t attention_sizes[][4] = {{3, 5, 66, 65}, {17, 33, 4, 2}};
 
 static void test_attention(struct bench *b) {
@@ -85,7 +88,7 @@ static void test_attention(struct bench *b) {
         t.sources[0].cols = t.sources[1].cols = s[2];
         t.sources[1].rows = t.sources[2].rows = s[1];
         t.sources[3].cols = s[1];
-        t.tolerance.absolute = 1e-3; // of scores of some hundred
+        t.tolerance.absolute = 1e-3; // scores of some hundred
         try(b, &t);
     }
 }
@@ -108,7 +111,7 @@ static void test_attention_backward(struct bench *b, const int64_t *size) {
             t.sources[i].rows = sizes[i][0];
             t.sources[i].cols = sizes[i][1];
         }
-        t.tolerance.absolute = 0.1; // of slopes of some hundred, times as many powers of up to e^4
+        t.tolerance.absolute = 0.1; // slopes of some hundred, times as many powers of up to e^4
         try(b, &t);
     }
     struct trial t = trial_of(MMUL_ATTENTION_SUMS, rows, 2, 5, PADDED, REAL);
@@ -142,7 +145,7 @@ int main(int argc, char **argv) {
         printf("1..0 # SKIP device: %s\n", err.text);
         return 0;
     }
-    must(status, &err); // not warmed up: kernels of products would be watched as well
+    must(status, &err); // no warm-up: oclgrind would watch the kernels of products as well
     if (!mmul_device_can_map(b.device)) {
         printf("1..0 # SKIP map: device '%s' has no operations of its own\n", argv[1]);
         mmul_device_close(b.device);

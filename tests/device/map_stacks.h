@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Operations of map_test.c on blocks of several matrices of a stack, from the first one on or not, of operands whose
-// matrices repeat, are shared by heads, or lie in another order.
+// Part of map_test.c: operations on blocks of several matrices of a stack. The block starts at the
+// first matrix or later. Operands repeat matrices, are shared by heads, or have another order of
+// matrices.
 #pragma once
 
 #include "map_trial.h"
@@ -67,7 +68,7 @@ static struct trial stack_trial(enum mmul_operation_kind kind, int turn) {
     return t;
 }
 
-// As in map_test.c: of up to 120 columns, and of one alone.
+// Tolerances as in map_test.c, for 1 to 120 columns.
 static void set_tolerance(struct trial *t, bool is_double) {
     switch (t->kind) {
     case MMUL_CUMSUM:
@@ -84,7 +85,7 @@ static void set_tolerance(struct trial *t, bool is_double) {
     case MMUL_ATTENTION:
         t->tolerance.absolute = 1e-4;
         break;
-    case MMUL_ROPE: // of float32 angles are double
+    case MMUL_ROPE: // angles of float32 operands are doubles
         if (is_double)
             t->tolerance.absolute = 8 * 0x1p-24 * (double)(t->rows + 8);
         break;
@@ -93,10 +94,12 @@ static void set_tolerance(struct trial *t, bool is_double) {
     }
 }
 
-// Two heads of q share one of k and v; other rows are three more than those of the result.
+// Two heads of q share one head of k and v. Other row counts are three more than those of the
+// result.
 static void shape_attention(struct trial *t) {
     const struct mmul_operation_row *row = mmul_operation_row(t->kind);
-    if (t->rows * t->cols > 5000) { // scores are not kept, as many are computed for each element
+    // the gradient kernels keep no scores: each element computes as many again
+    if (t->rows * t->cols > 5000) {
         t->rows = t->shape.rows = 67;
         t->cols = t->shape.cols = 66;
         for (int i = 0; i < t->source_count; i++)
@@ -117,13 +120,13 @@ static void shape_attention(struct trial *t) {
         t->sources[4].flavour = POSITIVE;
         t->with.scale = 0.1 / sqrt((double)t->cols);
         t->tolerance.absolute =
-            1e-4 * (double)(rows + keys); // powers of some e^2, slopes of some hundred
+            1e-4 * (double)(rows + keys); // powers of about e^2, slopes of some hundred
     }
     if (is_sums || t->kind == MMUL_ATTENTION_BACKWARD_MASK)
         t->cols = t->shape.cols = is_sums ? 2 : keys;
 }
 
-// What differs from an operation whose operands are all like its result.
+// Sets the shapes of operands that differ from the shape of the result.
 static void shape_sources(struct trial *t, int turn) {
     const enum mmul_operation_class class = mmul_operation_row(t->kind)->class;
     if (class == MMUL_CLASS_ROWS) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Conformance of operations: every operation of programs on the device that the command line names against the
-// reference device, element by element, in all the ways that operands may lie, in float32 and float64; and that one
-// against numpy (map_numpy.py). What lies between the rows of a result must stay as it is.
+// Conformance test of a device, operations: compares every operation of programs on the device that
+// the command line names with the reference device, element by element, for all operand layouts, in
+// float32 and float64. map_numpy.py compares the reference device with numpy. Gaps between the rows
+// of a result must keep their contents.
 #include <unistd.h>
 
 #include "map_attention.h"
@@ -14,12 +15,13 @@ static const int64_t sizes[][2] = {{1, 1},    {1, 7},    {7, 1},    {63, 65}, {6
                                    {3, 1001}, {1001, 3}, {130, 67}, {1, 5003}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-// What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log, expm1 3, log1p 2, sqrt 3, rsqrt 2, x / y
-// 2.5, tanh, atan 5, erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close
-// to 0 (gelu below -3) an error of theirs counts as it is. What is rounded once is equal. sin, cos 4; an angle is
-// reduced in double at least, of which 2e-8 is left over near a multiple of pi. Slopes have x times the error of 1
-// less a sigmoid, up to 80 ulp in all, and where they are 0 that of their terms (of gelu_tanh 1 + tanh and 1 - tanh^2
-// of the reference, times some x^3), times the gradient.
+// Errors that the OpenCL standard (1.2, 7.4) allows devices, in ulp: exp, log, expm1 3, log1p 2,
+// sqrt 3, rsqrt 2, x / y 2.5, tanh, atan 5, erf, pow 16, sin, cos 4. A function composed of several
+// of these has the sum of their errors. A result that is rounded once is equal. Where 1 + erf or 1
+// + tanh come close to 0 (gelu below -3), their error counts as an absolute one. An angle is
+// reduced at least in double, so near a multiple of pi 2e-8 is left over. Slopes have x times the
+// error of 1 minus a sigmoid, up to 80 ulp in all. Where a slope is 0, the error is that of its
+// terms (gelu_tanh: 1 + tanh and 1 - tanh^2 of the reference, times about x^3), times the gradient.
 static const struct element_case {
     enum mmul_operation_kind kind;
     enum flavour flavours[3];
@@ -129,7 +131,7 @@ static void try_elements(struct bench *b, const struct element_case *c, int whic
                       .pad = turn % 3,
                       .tolerance = c->tolerance};
     t.shape = (struct mmul_shape){1, 1, t.rows, t.cols};
-    for (int i = 0; i < count; i++) // not all alike, and another mixture with every turn
+    for (int i = 0; i < count; i++) // not all alike, and another mixture each turn
         t.sources[i] = (struct source){.layout = (enum layout)((turn + i * (1 + turn / LAYOUTS)) %
                                                                (count == 1 ? NUMBER : LAYOUTS)),
                                        .flavour = c->flavours[i],
@@ -196,8 +198,8 @@ static struct trial row_trial(enum mmul_operation_kind kind, int which, int turn
     return t;
 }
 
-// exp of a difference has the error of that, half an ulp of up to 160: 2^-16 of the result; sums of floats add
-// little beside it.
+// exp of a difference has the error of the difference, half an ulp of up to 160: 2^-16 of the
+// result. Sums of floats add little to it.
 static void test_softmax(struct bench *b) {
     static const enum flavour flavours[] = {REAL, WIDE, LOW, SPECIAL};
     begin(b);
@@ -207,7 +209,7 @@ static void test_softmax(struct bench *b) {
                                    (struct tolerance){flavour == WIDE ? 128 : 32, 0});
         t.with.causal = turn % 3 != 0;
         if (turn % 3 ==
-            2) { // in the middle of more rows: the first of them may have no element that counts
+            2) { // a block in the middle of more rows: its first rows may be masked completely
             t.row = 2;
             t.shape.rows = t.rows + 9;
         }
@@ -216,8 +218,8 @@ static void test_softmax(struct bench *b) {
     end(b, MMUL_SOFTMAX);
 }
 
-// Sums of squares in float have errors of some ulp, halved by the root; a mean that is taken off has one of half an
-// ulp of itself (of 100: 4e-6), while what is left is of size 1.
+// Sums of squares in float have errors of a few ulp, which the root halves. Subtracting a mean adds
+// half an ulp of the mean (of 100: 4e-6), while the differences have size 1.
 static void test_norms(struct bench *b) {
     static const struct {
         enum mmul_operation_kind kind;
@@ -234,7 +236,7 @@ static void test_norms(struct bench *b) {
             struct trial t = row_trial(cases[c].kind, turn % ROW_SIZES, turn / 3, cases[c].flavour,
                                        cases[c].tolerance);
             t.with.epsilon = turn % 2 == 0 ? 1e-5 : 1e-6;
-            if (b->dtype == MMUL_F64) // then the mean has no more bits than the elements
+            if (b->dtype == MMUL_F64) // in float64 the mean has no more bits than the elements
                 t.tolerance.absolute *= 4;
             t.source_count = 1 + turn / 2 % (vectors + 1);
             for (int i = 1; i < t.source_count; i++)
@@ -283,7 +285,7 @@ static void test_largest(struct bench *b) {
     }
 }
 
-// Operands beside the first one lie in other ways than that.
+// Gives operands other than the first one another layout than that one's.
 static void lay_out(struct trial *t, int turn, enum flavour gradient) {
     t->source_count = mmul_operation_row(t->kind)->most;
     for (int i = 1; i < t->source_count; i++)
@@ -292,7 +294,7 @@ static void lay_out(struct trial *t, int turn, enum flavour gradient) {
     shape_rows(t, t->sources[0].cols);
 }
 
-// Rows of no more and of more elements than what is put in order one by one.
+// Rows shorter and longer than the limit up to which elements are sorted one by one.
 static void test_in_order(struct bench *b) {
     static const enum flavour flavours[] = {REAL, TIES, SPECIAL, WHOLE, WIDE};
     for (enum mmul_operation_kind kind = MMUL_SORT; kind <= MMUL_ARGSORT; kind++) {
@@ -315,7 +317,8 @@ static void test_in_order(struct bench *b) {
     end(b, MMUL_SORT_BACKWARD);
 }
 
-// Sums so far, in floats: as sums along an axis below. What is equal all along a row is rounded the same way each time.
+// Prefix sums in floats have the tolerance of sums along an axis below. Sums of a constant row are
+// always rounded the same way.
 static void test_sums_so_far(struct bench *b) {
     static const enum flavour flavours[] = {WHOLE, REAL, SPECIAL};
     begin(b);
@@ -323,7 +326,7 @@ static void test_sums_so_far(struct bench *b) {
         const enum flavour flavour = flavours[turn / ROW_SIZES % 3];
         struct trial t = row_trial(MMUL_CUMSUM, turn % ROW_SIZES, turn, flavour,
                                    (struct tolerance){flavour == WHOLE ? 0 : 3, 0});
-        if (flavour == SPECIAL) // beside 1e30, 1e300
+        if (flavour == SPECIAL) // beside 1e30; 1e300 in float64
             t.tolerance.absolute = b->dtype == MMUL_F64 ? 1e298 : 1e24;
         else if (flavour == REAL)
             t.tolerance.absolute = 4 * 0x1p-24 * (double)t.cols *
@@ -333,7 +336,7 @@ static void test_sums_so_far(struct bench *b) {
     end(b, MMUL_CUMSUM);
 }
 
-// Of indices beyond the last column, and of what is none, a row has no 1.
+// A row whose index is beyond the last column, or is no index, contains no 1.
 static void test_one_hot(struct bench *b) {
     static const enum flavour flavours[] = {INDICES, WHOLE, SPECIAL};
     begin(b);
@@ -349,9 +352,9 @@ static void test_one_hot(struct bench *b) {
     end(b, MMUL_ONE_HOT);
 }
 
-// A power has the error of softmax above, which becomes one of the logarithm as it is; the difference to the largest
-// is rounded once, and both cancel where the loss is small. The gradient is less than 1 with the same errors, times
-// one of up to 4.
+// A power has the error of softmax above, which becomes an absolute error of its logarithm. The
+// difference to the largest element is rounded once. Both cancel where the loss is small. The
+// gradient is less than 1 with the same errors, times an incoming gradient of up to 4.
 static void test_losses(struct bench *b) {
     static const enum flavour flavours[] = {REAL, WIDE, SPECIAL, LOW};
     for (int which = 0; which < 2; which++) {
@@ -362,7 +365,7 @@ static void test_losses(struct bench *b) {
             const enum flavour flavour = flavours[turn / ROW_SIZES % 4];
             struct trial t = row_trial(kind, turn % ROW_SIZES, turn, flavour,
                                        (struct tolerance){flavour == WIDE ? 128 : 32, 4e-6});
-            // A power that is 0 as a float alone is nothing times infinity.
+            // A power that only as a float is 0 would give 0 times infinity.
             lay_out(&t, turn / 2, flavour == WIDE ? REAL : EDGES);
             try(b, &t);
         }
@@ -370,7 +373,8 @@ static void test_losses(struct bench *b) {
     }
 }
 
-// n products of up to 16 are added up, as sums along an axis below are; the result has that error times up to 4.
+// n products of up to 16 are added up, with the error of sums along an axis below; the result has
+// that error times up to 4.
 static void test_softmax_backward(struct bench *b) {
     begin(b);
     for (int turn = 0; turn < 6 * ROW_SIZES; turn++) {
@@ -384,10 +388,11 @@ static void test_softmax_backward(struct bench *b) {
     end(b, MMUL_SOFTMAX_BACKWARD);
 }
 
-// f (g - mean(g) - n mean(g n)) with g = dy w of up to 16, of which each term has the rounding of some ulp, times f.
-// That is 1 / sqrt(epsilon) where all of a row is equal, or may be of one element alone, and less than 2 else: a row of
-// 7 reals has a deviation of more than 1/2. Of elements of 100 to 101 it is 3.5, and a mean has half an ulp of 100, as
-// in norms above. Numbers whose squares are beyond a float have a factor of their inverse.
+// f (g - mean(g) - n mean(g n)) with g = dy w of up to 16; each term has a rounding error of a few
+// ulp, times f. f is 1 / sqrt(epsilon) for a constant row or a row of one element, otherwise less
+// than 2: a row of 7 reals has a deviation of more than 1/2. For elements of 100 to 101 f is 3.5,
+// and the mean has an error of half an ulp of 100, as in the norms above. Numbers whose squares
+// overflow a float have f equal to about their inverse.
 static void test_norms_backward(struct bench *b) {
     static const enum flavour flavours[] = {REAL, WIDE, OFFSET, EDGES, LARGE};
     for (enum mmul_operation_kind kind = MMUL_RMS_NORM_BACKWARD; kind <= MMUL_LAYER_NORM_BACKWARD;
@@ -399,7 +404,8 @@ static void test_norms_backward(struct bench *b) {
                 row_trial(kind, turn % ROW_SIZES, turn, flavour, (struct tolerance){32, 0});
             t.with.epsilon = turn % 2 == 0 ? 1e-5 : 1e-6;
             const bool is_alike = t.cols == 1 || t.sources[0].layout == COL_AGAIN;
-            // Of equal large numbers the mean may be another one; doubles have room for squares.
+            // For equal large numbers the rounded mean may differ; doubles have room for the
+            // squares.
             const bool is_large = flavour == LARGE && !is_alike && b->dtype == MMUL_F32;
             if (flavour == LARGE && !is_large)
                 t.sources[0].flavour = REAL;
@@ -408,7 +414,7 @@ static void test_norms_backward(struct bench *b) {
                                   : is_large          ? 2e-25
                                                       : 2;
             t.tolerance.absolute = 8 * 16 * 0x1p-24 * factor;
-            if (b->dtype == MMUL_F64) // then the mean has no more bits than the elements
+            if (b->dtype == MMUL_F64) // in float64 the mean has no more bits than the elements
                 t.tolerance.absolute *= 4;
             lay_out(&t, turn / 2, REAL);
             if (flavour == EDGES) { // and a gradient with NaN here and there
@@ -422,8 +428,8 @@ static void test_norms_backward(struct bench *b) {
     }
 }
 
-// An angle that is rounded to a float is off by 2^-24 of up to the position, and so are sine and cosine, of
-// elements of up to 4.
+// An angle rounded to a float is off by up to 2^-24 of the position, and so are its sine and
+// cosine, for elements of up to 4.
 static void test_rope(struct bench *b) {
     begin(b);
     for (int turn = 0; turn < 48; turn++) {
@@ -448,9 +454,10 @@ static void test_rope(struct bench *b) {
 
 // ----------------------------------------------------------------------------------- reductions
 
-// Whole numbers are exact; n reals of up to 4, added one after the other in floats, are off by up to n^2 / 2 times 4
-// 2^-24, in lanes and on the average far less: by 4 n 2^-24 here. Adding up to 64 lanes, two and two, rounds six times
-// more, by half an ulp each. Means are that by n, and rounded.
+// Sums of whole numbers are exact. n reals of up to 4, added one by one in floats, are off by up to
+// n^2 / 2 times 4 2^-24; with lanes the error is far smaller on average, here 4 n 2^-24. Adding up
+// to 64 lanes in pairs rounds six times more, by half an ulp each. A mean is the sum divided by n,
+// rounded once more.
 static void test_reductions(struct bench *b) {
     static const int64_t long_ones[][2] = {{1, 1},    {1, 7},    {7, 1},      {63, 65}, {65, 63},
                                            {3, 1001}, {1001, 3}, {5003, 130}, {1, 5003}};
@@ -473,12 +480,13 @@ static void test_reductions(struct bench *b) {
                                            .flavour = flavour,
                                            .rows = rows,
                                            .cols = cols};
-            if (flavour == SPECIAL && kind <= MMUL_MEAN) // beside 1e30, 1e300
+            if (flavour == SPECIAL && kind <= MMUL_MEAN) // beside 1e30; 1e300 in float64
                 t.tolerance.absolute = b->dtype == MMUL_F64 ? 1e298 : 1e24;
             else if (flavour == REAL && kind <= MMUL_MEAN)
                 t.tolerance.absolute = 4 * 0x1p-24 * (double)(kind == MMUL_SUM ? count : 1);
+            // equal elements are rounded the same way each time
             if (flavour == REAL && kind <= MMUL_MEAN && b->dtype == MMUL_F64 &&
-                t.sources[0].layout >= ROW_AGAIN) // equal ones are rounded the same way each time
+                t.sources[0].layout >= ROW_AGAIN)
                 t.tolerance.absolute *= (double)count / 2;
             t.tolerance.ulps = kind == MMUL_MEAN                      ? 2.5
                                : kind == MMUL_SUM && flavour != WHOLE ? 3
@@ -489,9 +497,10 @@ static void test_reductions(struct bench *b) {
     }
 }
 
-// As sums, of as many rows as have one index: at most all; of a block in the middle, too.
+// Tolerance as for sums over the rows that share an index (at most all rows); also for a block in
+// the middle.
 static void test_sums_at(struct bench *b) {
-    static const int64_t numbers[] = {1, 3, 40, 700}; // of rows of the whole result
+    static const int64_t numbers[] = {1, 3, 40, 700}; // row counts of the whole result
     static const enum flavour flavours[] = {WHOLE, REAL, SPECIAL};
     begin(b);
     for (int turn = 0; turn < 8 * SIZES; turn++) {
@@ -517,7 +526,7 @@ static void test_sums_at(struct bench *b) {
                                        .cols = 1};
         const bool is_alike = t.sources[0].layout == ROW_AGAIN || t.sources[0].layout == ONE_AGAIN;
         t.tolerance.ulps = flavour == WHOLE ? 0 : 3;
-        if (flavour == SPECIAL) // beside 1e30, 1e300
+        if (flavour == SPECIAL) // beside 1e30; 1e300 in float64
             t.tolerance.absolute = b->dtype == MMUL_F64 ? 1e298 : 1e24;
         else if (flavour == REAL)
             t.tolerance.absolute =
@@ -572,7 +581,8 @@ static void test_copies(struct bench *b) {
 
 // --------------------------------------------------------------------------------------- numpy
 
-// A point for every operation, from what the script prints: "NAME ok" or "NAME what is wrong".
+// Reports a point for every operation, from the lines that the script prints: "NAME ok" or "NAME"
+// and the difference.
 static void test_numpy(const char *path) {
     char command[512], line[512];
     int said = 0;
@@ -610,7 +620,8 @@ static void test_all(struct bench *b) {
     test_attention_backward(b);
 }
 
-// Operations of float64 are made in host memory: what has memory of its own says so, and is not lost by that.
+// Operations of float64 run in host memory: a device with memory of its own refuses them and is not
+// lost by that.
 static void test_refused(struct bench *b) {
     static const double zero = 0;
     const struct mmul_parameters with = {.axis = -1};

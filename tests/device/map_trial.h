@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One trial of map_test.c: operands that lie in some way, an operation on them on two devices, and how far apart the
-// results are.
+// One trial of map_test.c: operands in chosen layouts, an operation on them on two devices, and the
+// distance of the results.
 #pragma once
 
 #include <float.h>
@@ -13,24 +13,25 @@
 
 // ------------------------------------------------------------------------------------ operands
 
-// Where the elements of an operand are.
+// Position of an operand's elements in its buffer.
 enum layout {
     PLAIN,      // rows without gaps
-    PADDED,     // behind an offset, with gaps
+    PADDED,     // rows with gaps, after an offset
     DISTANT,    // rows far from each other
     TRANSPOSED, // by columns, with gaps
-    PERMUTED,   // by columns with steps, as from permuted axes
-    SPREAD,     // rows with steps
-    ROW_AGAIN,  // one row for all
-    COL_AGAIN,  // one column for all
-    ONE_AGAIN,  // one element for all
+    PERMUTED,   // by columns, with steps, as after a permutation of axes
+    SPREAD,     // rows, with steps between elements
+    ROW_AGAIN,  // one row repeated
+    COL_AGAIN,  // one column repeated
+    ONE_AGAIN,  // one element repeated
     NUMBER,
     LAYOUTS
 };
 
 static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t cols) {
-    static const int64_t far =
-        70001; // elements; few rows: memory would be what a trial takes its time for
+    // Elements. Used for few rows only: otherwise allocating memory would dominate the time of a
+    // trial.
+    static const int64_t far = 70001;
     switch (layout) {
     case PLAIN:
         return (struct mmul_map_operand){.offset = 0, .row_step = cols, .col_step = 1};
@@ -54,7 +55,7 @@ static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t c
     }
 }
 
-// What is in it.
+// Values of an operand's elements.
 enum flavour {
     REAL,
     POSITIVE,
@@ -72,7 +73,7 @@ enum flavour {
 
 static uint64_t random_state;
 
-// [0, 1), with as many bits as the type has.
+// Returns a random number in [0, 1) with as many bits as the type has.
 static double random_real(enum mmul_dtype dtype) {
     random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return dtype == MMUL_F64 ? (double)(random_state >> 11) * 0x1p-53
@@ -82,13 +83,15 @@ static double random_real(enum mmul_dtype dtype) {
 static double special_value(enum mmul_dtype dtype, int which) {
     static const double specials[] = {NAN, INFINITY, -INFINITY, 0.0,  -0.0,
                                       1.0, -1.0,     2.0,       -3.0, 0.5};
-    const bool is_double = dtype == MMUL_F64; // then beyond what a float holds
+    // doubles: special values beyond the range of a float, too
+    const bool is_double = dtype == MMUL_F64;
     return which < 10    ? specials[which]
            : which == 10 ? (is_double ? 1e300 : 1e30)
                          : (is_double ? -1e-300 : -1e-30);
 }
 
-// Of all sizes, up to those in which no digit says where in a circle they are.
+// Returns an angle of any magnitude, up to those whose digits no longer tell the position in a
+// circle.
 static double random_angle(double random) {
     static const double most[] = {4, 100, 1e6, 1e9, 1e30};
     return (2 * random - 1) * most[(int)(random * 4096) % 5];
@@ -113,9 +116,9 @@ static double random_value(enum mmul_dtype dtype, enum flavour flavour, int64_t 
         return 100 + random;
     case INDICES:
         return (double)(int64_t)(random * (double)limit);
-    case EDGES: // special, but none that is large
+    case EDGES: // special values, but no large ones
         return random < 0.4 ? special_value(dtype, (int)(random * 25)) : 10 * random - 7;
-    case LARGE: // with squares beyond floats
+    case LARGE: // squares overflow a float
         return (8 * random - 4) * 1e25;
     case ANGLES:
         return random < 0.02 ? special_value(dtype, (int)(random * 250)) : random_angle(random);
@@ -128,12 +131,12 @@ struct source {
     enum layout layout;
     enum flavour flavour;
     int64_t rows, cols;
-    int64_t limit; // of indices
-    void *
-        values; // (rows, cols) without gaps, all matrices; one row, column or element where it repeats
-    enum mmul_dtype dtype; // of those: the trial's
-    int64_t batch, depth;  // of its own stack; 0 counts as 1
-    bool is_turned;        // the matrices of a batch are far apart
+    int64_t limit; // upper limit of indices
+    // (rows, cols) without gaps, all matrices; one row, column or element if it repeats.
+    void *values;
+    enum mmul_dtype dtype; // type of `values`: the trial's
+    int64_t batch, depth;  // sizes of its own stack; 0 counts as 1
+    bool is_turned;        // depth is the outer index: matrices of one batch entry lie far apart
 };
 
 static int64_t source_rows(const struct source *s) {
@@ -156,7 +159,8 @@ static int64_t source_depth(const struct source *s) {
     return s->depth > 0 ? s->depth : 1;
 }
 
-// Which of its matrices meets matrix t of a stack: sizes of 1 repeat, groups in depth share one.
+// Returns the operand's matrix that matches matrix t of a stack: a batch of 1 repeats, and groups
+// in depth share one matrix.
 static int64_t source_matrix(const struct source *s, struct mmul_shape shape, int64_t t) {
     const int64_t batch = source_batch(s) == 1 ? 0 : t / shape.depth;
     return batch * source_depth(s) + t % shape.depth * source_depth(s) / shape.depth;
@@ -178,7 +182,7 @@ static void fill(enum mmul_dtype dtype, void *all, int64_t count, double value) 
             ((float *)all)[e] = (float)value;
 }
 
-// `count` elements, which lie together in `from`, `step` apart in `to`.
+// Copies `count` elements, contiguous in `from`, `step` apart in `to`.
 static void copy_row(enum mmul_dtype dtype, void *to, int64_t at, int64_t step, const void *from,
                      int64_t first, int64_t count) {
     for (int64_t e = 0; e < count; e++)
@@ -188,7 +192,7 @@ static void copy_row(enum mmul_dtype dtype, void *to, int64_t at, int64_t step, 
             ((float *)to)[at + e * step] = ((const float *)from)[first + e];
 }
 
-// A buffer with these elements.
+// Returns a new buffer with these elements.
 static struct mmul_buffer *put_elements(struct mmul_device *device, enum mmul_dtype dtype,
                                         const void *host, int64_t count) {
     struct mmul_buffer *buffer = NULL;
@@ -200,8 +204,8 @@ static struct mmul_buffer *put_elements(struct mmul_device *device, enum mmul_dt
     return buffer;
 }
 
-// The operand as it lies on a device, the first matrix being the one for matrix t; what is between is NaN. A number
-// of float64 is in memory, too.
+// Creates the operand on a device in its layout, beginning with the matrix for matrix t. Gaps hold
+// NaN. A number of float64 is also in host memory.
 static struct mmul_map_operand put(struct mmul_device *device, const struct source *s,
                                    struct mmul_shape shape, int64_t t) {
     struct mmul_map_operand o = place(s->layout, s->rows, s->cols);
@@ -237,27 +241,28 @@ static struct mmul_map_operand put(struct mmul_device *device, const struct sour
 
 // --------------------------------------------------------------------------------------- trials
 
-// |found - expected| may be so many times 2^-23 |expected|, plus `absolute`, and the smallest normal number (devices
-// may flush what is smaller); of float64 2^-29 times as much.
+// Allowed |found - expected|: `ulps` times 2^-23 |expected|, plus `absolute`, plus the smallest
+// normal number, since devices may flush smaller ones. For float64 the first two are 2^-29 times as
+// much.
 struct tolerance {
     double ulps, absolute;
 };
 
 struct trial {
     enum mmul_operation_kind kind;
-    enum mmul_dtype dtype; // of all operands and the result: the bench's
+    enum mmul_dtype dtype; // type of all operands and the result, from the bench
     struct mmul_parameters with;
     int64_t rows, cols, row, col;
     struct mmul_shape shape;
-    int64_t matrix, matrices; // 0 of them count as 1
+    int64_t matrix, matrices; // `matrices` 0 counts as 1
     struct source sources[MMUL_OPERANDS];
     int source_count;
-    int64_t pad; // of the result's rows
+    int64_t pad; // gap between the result's rows
     struct tolerance tolerance;
 };
 
-// Sizes of the operands of what is made row by row, the first of which has `cols` columns: others are as that one,
-// columns beside it or vectors; then the result's.
+// Sets the sizes of the operands of an operation by rows, whose first operand has `cols` columns.
+// The others have its shape, or are columns or vectors. Then sets the size of the result.
 static inline void shape_rows(struct trial *t, int64_t cols) {
     const struct mmul_operation_row *row = mmul_operation_row(t->kind);
     const bool is_hot = t->kind == MMUL_ONE_HOT;
@@ -279,9 +284,9 @@ static inline void shape_rows(struct trial *t, int64_t cols) {
 struct bench {
     struct mmul_device *device, *reference;
     enum mmul_dtype dtype;
-    FILE *cases; // for numpy; NULL: not asked
+    FILE *cases; // cases for numpy; NULL: numpy does not check
     int trials;
-    double worst; // of the tolerance
+    double worst; // largest distance, in tolerances
     char detail[320];
 };
 
@@ -289,7 +294,7 @@ static int64_t trial_rows(const struct trial *t) {
     return t->rows * (t->matrices > 0 ? t->matrices : 1);
 }
 
-// The sum of bits that device/map.h asks for.
+// Returns the sum of bits that device/map.h defines.
 static uint32_t sum_of_bits(const float *found, int64_t count) {
     uint32_t sum = 0, bits;
     for (int64_t e = 0; e < count; e++) {
@@ -299,7 +304,7 @@ static uint32_t sum_of_bits(const float *found, int64_t count) {
     return sum;
 }
 
-// What stands where no result is must stay.
+// Initial contents of the result's buffer; the gaps must keep it.
 static const double untouched = -77;
 
 static bool are_gaps(enum mmul_dtype dtype, const void *all, int64_t first, int64_t end) {
@@ -309,7 +314,7 @@ static bool are_gaps(enum mmul_dtype dtype, const void *all, int64_t first, int6
     return are;
 }
 
-// Of trial t's result, without gaps, from all that is in its buffer; NULL: something else changed there.
+// Copies trial t's result out of its buffer, without gaps; NULL if a gap changed.
 static void *take_result(const struct trial *t, const void *all, struct mmul_operand at,
                          int64_t count) {
     const int64_t rows = trial_rows(t), bytes = mmul_dtype_bytes(t->dtype);
@@ -327,7 +332,7 @@ static void *take_result(const struct trial *t, const void *all, struct mmul_ope
     return NULL;
 }
 
-// The result from the caller's heap; NULL: its surroundings changed, or another sum was carried along.
+// Returns the result, allocated on the heap. NULL if a gap changed or the sum of bits is wrong.
 static void *run(struct mmul_device *device, const struct trial *t) {
     struct mmul_error err;
     const int64_t rows = trial_rows(t), ld = t->cols + t->pad,
@@ -369,7 +374,7 @@ static void *run(struct mmul_device *device, const struct trial *t) {
     return found;
 }
 
-// How far apart, in tolerances.
+// Returns the distance of two numbers, in tolerances.
 static double distance(enum mmul_dtype dtype, double found, double expected,
                        struct tolerance tolerance) {
     const bool is_double = dtype == MMUL_F64;
@@ -387,7 +392,7 @@ static void write_matrix(FILE *file, enum mmul_dtype dtype, const void *values, 
     fwrite(mmul_dtype_ahead(dtype, values, first), mmul_dtype_bytes(dtype), (size_t)count, file);
 }
 
-// For map_numpy.py: a line of JSON, then the operands and the result, of a matrix.
+// Writes a case for map_numpy.py: a line of JSON, then operands and result of one matrix.
 static void write_case(FILE *file, const struct trial *t, int64_t matrix, const void *result) {
     const struct mmul_parameters *w = &t->with;
     fprintf(file,
@@ -437,7 +442,8 @@ static void try(struct bench *b, struct trial *t) {
     for (int i = 0; i < t->source_count; i++)
         fill_source(&t->sources[i], b->dtype);
     void *expected = run(b->reference, t);
-    void *found = b->cases == NULL ? run(b->device, t) : NULL; // else it is the reference itself
+    // NULL: only the reference itself runs
+    void *found = b->cases == NULL ? run(b->device, t) : NULL;
     b->trials++;
     if (b->cases != NULL && expected != NULL) {
         for (int64_t matrix = 0; matrix < trial_rows(t) / t->rows; matrix++)
@@ -455,7 +461,7 @@ static void try(struct bench *b, struct trial *t) {
     free(found);
 }
 
-// What an operation is tried with does not hang on the sizes of those before it.
+// Resets the random sequence, so that an operation's values do not depend on earlier operations.
 static void begin(struct bench *b) {
     random_state = 0;
     b->trials = 0;

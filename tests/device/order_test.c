@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, third part, order: `order_test NAME`. Nothing waits unless it says
-// so. Operations on one buffer must happen in the order they were begun, whatever else is under way
-// on others; the expected values come from loops in this file.
+// Conformance test of a device, part 3, order: `order_test NAME`. Calls do not wait unless their
+// contract says so. Operations on one buffer happen in the order of their calls, whatever else is
+// in flight on other buffers. Expected values come from loops in this file.
 #include "base/random.h"
 #include "tap.h"
 
@@ -29,7 +29,7 @@ static void down(struct mmul_device *device, struct mmul_buffer *from, float *to
          &err);
 }
 
-// c := alpha a b + beta c
+// Queues c := alpha a b + beta c.
 static void multiply(struct mmul_device *device, struct mmul_buffer *a, struct mmul_buffer *b,
                      struct mmul_buffer *c, float alpha, float beta, int64_t side) {
     struct mmul_error err;
@@ -98,9 +98,9 @@ static void teardown(struct bench *bench, bool ok, const char *name) {
     point(ok, name, "elements differ");
 }
 
-// ----------------------------------------------------------------------------- one hazard at a time
+// ---------------------------------------------------------------------------- one hazard at a time
 
-// The products, ten in a row, must still see the ones.
+// Ten products in a row must still read the ones.
 static void test_upload_after_product(struct mmul_device *device) {
     struct bench t;
     setup(&t, device);
@@ -131,7 +131,7 @@ static void test_product_after_upload(struct mmul_device *device) {
     teardown(&t, is_constant(t.found, ELEMENTS, 2 * SIDE + 2), "a product waits for its uploads");
 }
 
-// What comes down is the product, not what overwrites it.
+// The download delivers the product, not the data that overwrites it later.
 static void test_writes_after_download(struct mmul_device *device) {
     struct bench t;
     setup(&t, device);
@@ -146,7 +146,7 @@ static void test_writes_after_download(struct mmul_device *device) {
              "uploads and products wait for the download that reads their buffer");
 }
 
-// Down from one buffer while the other is filled and multiplied, round after round.
+// Downloads from one buffer while the other one is filled and multiplied, round after round.
 static void test_turns(struct mmul_device *device) {
     enum { ROUNDS = 12 };
     struct bench t;
@@ -160,7 +160,7 @@ static void test_turns(struct mmul_device *device) {
         for (int e = 0; e < ELEMENTS; e++)
             values[e] = (float)(e / SIDE == e % SIDE ? round + 1 : 0);
         up(device, input, values, SIDE);
-        multiply(device, input, input, output, 1, 0, SIDE); // a diagonal, squared
+        multiply(device, input, input, output, 1, 0, SIDE); // a diagonal matrix, squared
         down(device, output, down_host + round * ELEMENTS, SIDE);
     }
     wait_all(device);
@@ -174,7 +174,7 @@ static void test_turns(struct mmul_device *device) {
     teardown(&t, ok, "two sets of buffers in turns");
 }
 
-// The rest of what was begun may still be under way when this buffer's memory is the caller's.
+// Other queued operations may still be in flight when the wait for this buffer returns.
 static void test_wait_for_one_buffer(struct mmul_device *device) {
     struct bench t;
     struct mmul_error err;
@@ -192,24 +192,24 @@ static void test_wait_for_one_buffer(struct mmul_device *device) {
     teardown(&t, ok, "waiting for one buffer ends its downloads");
 }
 
-// ------------------------------------------------------------------------- many operations at random
+// ----------------------------------------------------------------------- many operations at random
 
 enum { SMALL = 48, VALUES = SMALL * SMALL, BUFFERS = 5, OPERATIONS = 400 };
 
-// Buffers on the device, what must be in them by now, and what each operation borrowed.
+// The device's buffers, their expected contents, and the host memory that each operation borrows.
 struct model {
     struct mmul_device *device;
     struct mmul_buffer *buffers[BUFFERS],
-        *swap; // swap: the permutation matrix that turns rows round
+        *swap; // `swap`: the permutation matrix that reverses the order of rows
     float *now[BUFFERS];
-    float *borrowed[OPERATIONS], *expected[OPERATIONS]; // expected: NULL unless downloaded
+    float *borrowed[OPERATIONS], *expected[OPERATIONS]; // `expected`: NULL unless downloaded
 };
 
 static int draw(uint64_t *at, int count) {
     return (int)(mmul_random_at(77, (*at)++) % (uint64_t)count);
 }
 
-// float32, or 16 bits that stand for small whole numbers.
+// Uploads float32, or small whole numbers in 16 bits.
 static void model_upload(struct model *model, int operation, int x, uint64_t *at) {
     struct mmul_error err;
     bool is_half = draw(at, 3) == 0;
@@ -219,7 +219,7 @@ static void model_upload(struct model *model, int operation, int x, uint64_t *at
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         model->now[x][e] = value;
-        halves[e] = (uint16_t)(bits >> 16); // bfloat16: exact for these
+        halves[e] = (uint16_t)(bits >> 16); // bfloat16: exact for these numbers
     }
     if (!is_half)
         memcpy(halves, model->now[x], VALUES * sizeof(float));
@@ -238,7 +238,7 @@ static void model_download(struct model *model, int operation, int x) {
     down(model->device, model->buffers[x], model->borrowed[operation], SMALL);
 }
 
-// y := -(rows of x, turned round)
+// y := -(rows of x in reverse order)
 static void model_multiply(struct model *model, int x, int y) {
     multiply(model->device, model->swap, model->buffers[x], model->buffers[y], -1, 0, SMALL);
     for (int e = 0; e < VALUES; e++)
@@ -263,7 +263,7 @@ static void model_init(struct model *model, struct mmul_device *device) {
     free(swap);
 }
 
-// Whether every download brought what it should; gives everything back.
+// Returns true if every download delivered the expected values; frees everything.
 static bool model_fini(struct model *model) {
     bool ok = true;
     wait_all(model->device);
@@ -286,7 +286,7 @@ static bool model_fini(struct model *model) {
     return ok;
 }
 
-// More operations than a device keeps count of, and no wait before the end.
+// More operations than a device keeps track of, without a wait before the end.
 static void test_many(struct mmul_device *device) {
     struct model model;
     struct mmul_error err;

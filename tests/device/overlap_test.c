@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// What may overlap: `overlap_test NAME`. This program puts itself between the library and OpenCL and
-// keeps every command with what it waits for, so that it is certain which commands a device may do
-// side by side. Whether it really does is shown, from the events' own clocks, but not tested. It
-// also counts the references that the library and CLBlast take and give back; what OpenCL says of
-// an event is no measure of that, for drivers take references of their own: PoCL's buffers keep the
-// event of the last command that used them, and one of them is the temporary of the device.
+// Commands that may overlap: `overlap_test NAME`. This program puts itself between the library and
+// OpenCL and records every command with its wait list, so that the commands a device may run
+// concurrently are known exactly. Actual overlap is printed, from the events' own clocks, but not
+// tested. The program also counts the references to events that the library and CLBlast take and
+// release. OpenCL's own reference counts are of no use for that, because drivers take references,
+// too: PoCL's buffers keep the event of the last command that used them, and one of them is the
+// device's temporary buffer.
 #include <dlfcn.h>
 
 #include "tap.h"
@@ -20,7 +21,7 @@ enum { SIDE = 768, ELEMENTS = SIDE * SIDE };
 enum { COMMANDS = 1000, WAITS = 8 };
 
 struct command {
-    char kind; // U, G, D, or B: a barrier
+    char kind; // U upload, G gemm, D download, B barrier
     cl_command_queue queue;
     cl_event event; // owned
     int shares;     // references to it that the library and CLBlast hold
@@ -31,7 +32,7 @@ struct command {
 static struct command commands[COMMANDS];
 static int command_count;
 
-// The function that a definition of the same name here hides.
+// Returns the function that a definition of the same name in this file hides.
 static void *hidden(const char *name) {
     void *function = dlsym(RTLD_NEXT, name);
     if (function == NULL) {
@@ -63,7 +64,7 @@ cl_int clReleaseEvent(cl_event event) {
     return call_hidden("clReleaseEvent", event);
 }
 
-// The caller gets a reference of its own if it asked for the event.
+// Records a command. A caller that asked for the event gets a reference of its own.
 static void keep(char kind, cl_command_queue queue, cl_uint wait_count, const cl_event *waits,
                  cl_event event, bool is_shared) {
     if (command_count == COMMANDS || wait_count > WAITS) {
@@ -149,7 +150,7 @@ static void forget_commands(void) {
 
 // ------------------------------------------------------------------------------ what may overlap
 
-// Whether command x cannot begin before y has ended.
+// Returns true if command x cannot begin before y has ended.
 static bool depends(int x, int y) {
     for (int i = x - 1; i >= y; i--) {
         bool is_behind = commands[i].queue == commands[x].queue;
@@ -167,7 +168,7 @@ static double clock_of(int x, cl_profiling_info which) {
     return (double)nanoseconds * 1e-6;
 }
 
-// Milliseconds that transfers and products were both under way.
+// Returns the milliseconds during which transfers and products were both in flight.
 static double measure_overlap(double *transfers, double *products) {
     double both = 0;
     *transfers = *products = 0;
@@ -188,7 +189,7 @@ static double measure_overlap(double *transfers, double *products) {
 }
 #endif
 
-// Once everything is waited for and the buffers are gone.
+// Call after all waits, when the buffers are gone.
 static void test_releases(void) {
 #if MMUL_WITH_OPENCL
     int balanced = 0;
@@ -201,11 +202,11 @@ static void test_releases(void) {
 
 // ------------------------------------------------------------------------------------ the sequence
 
-// Three tiles: A and C in two buffers each that take turns, B in one.
+// Three tiles: two alternating buffers each for A and C, one buffer for B.
 struct turns {
     struct mmul_buffer *a[2], *b, *c[2];
     float *ones, *found;
-    int up[3], gemm_begin[3], gemm_end[3], down[3]; // commands
+    int up[3], gemm_begin[3], gemm_end[3], down[3]; // indices of commands
 };
 
 static int commands_now(void) {
@@ -250,7 +251,7 @@ static void run_turns(struct mmul_device *device, struct turns *t) {
 
 static void test_dependencies(const struct turns *t) {
 #if MMUL_WITH_OPENCL
-    // The first command of a gemm, a barrier, is what waits; the last is what others wait for.
+    // A gemm starts with a barrier, which waits. Later commands wait for its last command.
     const struct {
         int later, earlier;
         bool must_wait;
@@ -278,7 +279,7 @@ static void test_dependencies(const struct turns *t) {
 #endif
 }
 
-// More than the device remembers at a time, before anything is waited for.
+// Queues more operations than the device remembers, without a wait.
 static void run_many(struct mmul_device *device, struct turns *t) {
     enum { PRODUCTS = 100, SMALL = 32 };
     struct mmul_error err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A product in buffers of a device, in either type.
+// A product in buffers of a device, in float32 or float64.
 #pragma once
 
 #include "tap.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, sums of the check: `project_test NAME`. Integers are summed exactly; reals within
-// what device/project.h allows, against loops in long double. Paddings hold NaN, so that reading one shows. With a
-// second word ("small"): what oclgrind is to watch, without the large ones.
+// Conformance test of a device, sums of the result check: `project_test NAME`. Sums of integers are
+// exact; sums of reals are within the bound of device/project.h of loops in long double. Gaps hold
+// NaN, so that reading one shows. A second argument "small" leaves large cases out, for oclgrind.
 #include <float.h>
 
 #include "base/random.h"
@@ -17,13 +17,13 @@ static float real_at(uint64_t seed, int64_t e) {
     return (float)((double)(mmul_random_at(seed, (uint64_t)e) >> 40) * 0x1p-23 - 1.0);
 }
 
-// Sizes far apart.
+// Returns numbers of very different magnitudes.
 static float wide_at(uint64_t seed, int64_t e) {
     const int exponent = (int)(mmul_random_at(seed + 1, (uint64_t)e) % 60) - 30;
     return ldexpf(real_at(seed, e), exponent);
 }
 
-// Everything that can be asked for, of one matrix.
+// All sums that can be requested of one matrix.
 struct sums {
     double *row_sums, *row_squares, *col_sums, *col_squares;
     uint32_t bits;
@@ -42,7 +42,8 @@ static void discard_sums(struct sums *s) {
     free(s->col_squares);
 }
 
-// Is sum number `at` of `count` terms x[i * step] w[i], w NULL: squares, what was found?
+// Returns true if `found` is the sum of `count` terms x[i * step] w[i] (w NULL: squares), exactly
+// or within the bound.
 static bool is_near(const float *x, int64_t count, int64_t step, const double *w, double found,
                     bool exact) {
     long double sum = 0, size = 0;
@@ -56,7 +57,7 @@ static bool is_near(const float *x, int64_t count, int64_t step, const double *w
     return exact ? off == 0 : off <= 0x1p-40L * size;
 }
 
-// Wanted: bits as in kernels/project.cl.
+// args->wanted has the bits of kernels/project.cl.
 static bool compare(const struct stored *s, const struct mmul_project *args, bool exact,
                     char *detail) {
     const float *x = s->host + s->offset;
@@ -158,7 +159,7 @@ static void test_large(struct mmul_device *device) {
         }
 }
 
-// What is not a number shows in the sums that meet it, and in no others; a changed element in *bits.
+// NaN and infinity show in exactly the sums that contain them. A changed element shows in *bits.
 static void test_classes(struct mmul_device *device) {
     static const float strange[] = {NAN, INFINITY, -INFINITY, 0x1.8p127f};
     const int64_t rows = 130, cols = 190;
@@ -197,7 +198,7 @@ static void test_classes(struct mmul_device *device) {
     free(along);
 }
 
-// A product that is under way is waited for, and what is sent later is not seen.
+// The sums wait for a product in flight and do not see a later upload.
 static void test_order(struct mmul_device *device) {
     const int64_t size = 300;
     struct stored a = store(device, size, size, 0, integer_at, 1, 0),
@@ -241,7 +242,7 @@ int main(int argc, char **argv) {
     const bool is_small = argc == 3;
     struct mmul_device *device = NULL;
     struct mmul_error err = {0};
-    if (is_small) // no products: CLBlast's kernels are not ours to be watched
+    if (is_small) // no products: this test does not watch CLBlast's kernels
         must(mmul_device_open(argv[1], &device, &err), &err);
     else
         device = open_device(argc, argv);

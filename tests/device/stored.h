@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Matrices that lie in a buffer with something before their rows, between them and behind. Each test
-// is one file, so everything here is static.
+// Matrices in a buffer with gaps before, between and behind their rows. Each test is one file, so
+// everything here is static.
 #pragma once
 
 #include "tap.h"
 
-// A stored matrix with something before its rows, between them and behind.
+// A matrix with gaps before, between and behind its rows.
 struct stored {
     int64_t rows, cols, offset, ld, count;
     float *host;
-    struct mmul_buffer *buffer; // the same bytes on the device
+    struct mmul_buffer *buffer; // copy of the bytes on the device
 };
 
 typedef float fill(uint64_t seed, int64_t e);
@@ -59,7 +59,7 @@ static bool is_equal(float a, float b) {
     return a == b || (isnan(a) && isnan(b));
 }
 
-// Whether everything but the elements is as it was.
+// Returns true if everything outside the elements is unchanged.
 static inline bool check_padding(const struct stored *s, const float *found, char *detail) {
     for (int64_t e = 0; e < s->count; e++) {
         int64_t inside = e - s->offset;

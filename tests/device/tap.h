@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the device tests share: TAP, and the device that the command line names. Each test is one
-// file, so everything here is static.
+// Shared by the device tests: TAP output, and opening the device that the command line names. Each
+// test is one file, so everything here is static.
 #pragma once
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 static int points, failures;
 
-// One test point; `detail` is printed below a failed one.
+// Reports one test point; prints `detail` below a failed one.
 static void point(bool ok, const char *name, const char *detail) {
     printf("%sok %d - %s\n", ok ? "" : "not ", ++points, name);
     if (!ok) {
@@ -23,7 +23,7 @@ static void point(bool ok, const char *name, const char *detail) {
     }
 }
 
-// The calls below must succeed for a test to make sense at all.
+// Ends the test unless a call that it depends on succeeded.
 static void must(enum mmul_status status, const struct mmul_error *err) {
     if (status != MMUL_OK) {
         printf("Bail out! %s\n", err->text);
@@ -40,8 +40,8 @@ static inline void *must_allocate(int64_t count, size_t bytes_each) {
     return memory;
 }
 
-// CLBlast changes its way where products are of some 900^3, and takes seconds for one of them on Mesa's llvmpipe:
-// there it is to do so from 128^3 on, so that both ways are tested with little.
+// CLBlast switches to another code path for products of about 900^3, which take seconds each on
+// Mesa's llvmpipe. This lowers the threshold to 128^3, so that small products test both paths.
 static inline void make_quick(struct mmul_device *device, const struct mmul_device_info *info) {
     const struct mmul_tuned_kernel kernel = {
         .kernel = "GemmRoutine", .count = 1, .names = {"XGEMM_MIN_INDIRECT_SIZE"}, .values = {128}};
@@ -50,7 +50,7 @@ static inline void make_quick(struct mmul_device *device, const struct mmul_devi
         must(mmul_device_tune(device, &kernel, &err), &err);
 }
 
-// Opens the device that the command line names; leaves with a skip when it is not there.
+// Opens the device that the command line names. Without it the test exits as skipped.
 static inline struct mmul_device *open_device(int argc, char **argv) {
     struct mmul_device *device = NULL;
     struct mmul_error err = {0};
@@ -69,7 +69,7 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
     return device;
 }
 
-// Closes it and ends the test; the exit code.
+// Closes the device and ends the test. Returns the exit code.
 static inline int close_device(struct mmul_device *device) {
     point(!device->lost, "the device is still there", "it is marked as lost");
     mmul_device_close(device);

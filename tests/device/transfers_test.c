@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, second part, transfers: `transfers_test NAME`. Regions land where
-// they belong and nowhere else; every 16-bit pattern is widened as its definition says.
+// Conformance test of a device, part 2, transfers: `transfers_test NAME`. Regions arrive at their
+// place and nowhere else. Every 16-bit pattern is widened as its definition says.
 #include "stored.h"
 
 // ----------------------------------------------------------------------------------- transfers
@@ -10,7 +10,7 @@ struct region {
     int64_t offset, ld, rows, cols, host_ld;
 };
 
-// Uploads a region into a buffer of -1 and downloads it again; looks at everything around it.
+// Uploads a region into a buffer of -1 and downloads it again; checks the surroundings.
 static bool pass_through(struct mmul_device *device, const struct region *g) {
     const int64_t count = 4000;
     struct mmul_error err;
@@ -68,7 +68,7 @@ static void test_regions(struct mmul_device *device) {
         point(pass_through(device, &cases[i].region), cases[i].name, "elements differ");
 }
 
-// Independent of the library: float16 by its definition.
+// Widens 16 bits independently of the library: float16 by its definition.
 static float widen(enum mmul_dtype dtype, uint16_t bits) {
     float value;
     uint32_t shifted = (uint32_t)bits << 16;
@@ -83,7 +83,7 @@ static float widen(enum mmul_dtype dtype, uint16_t bits) {
     return (bits & 0x8000) != 0 ? -value : value;
 }
 
-// rows x cols patterns from `first` on, one after another, in host rows of host_ld.
+// Widens rows x cols consecutive patterns from `first` on, in host rows of host_ld.
 static bool widen_through(struct mmul_device *device, enum mmul_dtype dtype, int64_t rows,
                           int64_t cols, int64_t pad, char *detail) {
     struct mmul_error err;
@@ -136,7 +136,7 @@ static void test_widening(struct mmul_device *device) {
     }
 }
 
-// Whether a call was refused with this line, and nothing more.
+// Returns true if the call was refused with this line, without other effects.
 static bool was_refused(const struct mmul_device *device, enum mmul_status found,
                         const struct mmul_error *err, enum mmul_status expected, const char *text) {
     return found == expected && err->status == expected && !device->lost &&
@@ -159,7 +159,7 @@ static bool refuses_buffers(struct mmul_device *device, enum mmul_dtype dtype) {
            buffer == NULL;
 }
 
-// Values that are not the buffer's, up and down; 5 stays what is there.
+// Refuses uploads and downloads of a type other than the buffer's. The downloads leave 5 in place.
 static bool refuses_transfers(struct mmul_device *device, const struct stored *s) {
     double wide[4] = {1, 2, 3, 4};
     struct mmul_error err = {0};
@@ -192,7 +192,7 @@ static bool refuses_products(struct mmul_device *device, const struct stored *s)
                        "cannot multiply in float64: A is a buffer of float32");
 }
 
-// Where a device has doubles they come back as they went up.
+// Doubles come back unchanged from a device that has doubles.
 static bool keeps_doubles(struct mmul_device *device) {
     const double third = 1.0 / 3, sent[6] = {third, 1e300, -third, 5e-324, 2, 3};
     double found[6] = {0};

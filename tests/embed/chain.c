@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Two products in one job, from and to root's memory; the middle of Y = relu(X W) W stays on the ranks.
+// Two products in one job, from and to root's memory. The intermediate value of Y = relu(X W) W
+// stays on the ranks.
 #include <mpimatmul.h>
 
 enum { M = 300, N = 60 };
 static float x[M * N], w[N * N], y[M * N];
-// Root's half: what is to be computed.
+// Root only: builds the program.
 static void build(struct mmul_program **program, struct mmul_matrix *in[2], int *middle,
                   struct mmul_error *err) {
     const struct mmul_shape tall = {1, 1, M, N}, square = {1, 1, N, N};
@@ -12,7 +13,7 @@ static void build(struct mmul_program **program, struct mmul_matrix *in[2], int 
     int X, W, Y;
     for (int i = 0; i < M * N; i++)
         x[i] = (float)(i % 7 - 3), w[i % (N * N)] = (float)(i % (N * N) % 5 - 2);
-    (void)(mmul_program_create(program, err) || // until the first that fails
+    (void)(mmul_program_create(program, err) || // stops at the first failure
            mmul_matrix_borrow(x, tall, MMUL_F32, "X", &in[0], err) ||
            mmul_matrix_borrow(w, square, MMUL_F32, "W", &in[1], err) ||
            mmul_output_borrow(y, tall, MMUL_F32, &out, err) ||

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The same product twice on whatever ranks there are: C as blocks of a grid, and D as a sum of what every
-// rank makes of its part of the inner range, added up into rows. Build and run like multiply.c.
+// Computes one product twice, on any number of ranks: C as blocks of a grid, and D as a sum of
+// every rank's part of the inner range, added up into rows. Build and run like multiply.c.
 #include <mpimatmul.h>
 
 enum { M = 300, K = 600, N = 280 };
 
 static float c[M * N], d[M * N];
 
-// A value made in place by this placement.
+// Adds a value that the ranks generate in place, with this placement.
 static enum mmul_status make(struct mmul_program *program, struct mmul_shape shape, uint64_t seed,
                              enum mmul_placement_kind kind, int *value, struct mmul_error *err) {
     const struct mmul_generated g = {MMUL_GENERATE_INTEGER, seed, shape};
@@ -15,7 +15,7 @@ static enum mmul_status make(struct mmul_program *program, struct mmul_shape sha
     return status != MMUL_OK ? status : mmul_program_place(program, *value, kind, NULL, value, err);
 }
 
-// Placed, through another placement, into root's memory.
+// Moves a value through two placements into root's memory.
 static enum mmul_status bring(struct mmul_program *program, int value,
                               enum mmul_placement_kind made, enum mmul_placement_kind moved,
                               float *to, struct mmul_error *err) {
@@ -28,7 +28,7 @@ static enum mmul_status bring(struct mmul_program *program, int value,
     return mmul_program_save(program, value, output, err);
 }
 
-// Root's half.
+// Root only: builds the program.
 static enum mmul_status build(struct mmul_program **program, struct mmul_error *err) {
     const struct mmul_shape left = {1, 1, M, K}, right = {1, 1, K, N};
     int a, b, product;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The library in another program: C = A B from root's memory, on all ranks. Build with
-//     cc multiply.c $(pkg-config --cflags --libs mpimatmul) and run with mpirun.
+//     cc multiply.c $(pkg-config --cflags --libs mpimatmul)
+// and run with mpirun.
 #include <mpimatmul.h>
 
 enum { M = 300, N = 200, K = 100 };

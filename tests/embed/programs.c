@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// The library in another program: texts of programs p0.py, p1.py, ... of the current folder, one after the other in one
-// process per rank. Prints a line for each that fails, and at the end what the library still holds. The lines that a
-// text prints go to p0.py.txt, p1.py.txt, ...
+// The library in another program: runs the texts p0.py, p1.py, ... of the current folder in one
+// process per rank. Prints a line for each failure, and at the end the bytes that the library still
+// holds. Lines printed by a text go to p0.py.txt, p1.py.txt, ...
 //
-//     programs COUNT DEVICE     runs them
-//     programs -COUNT           reads m0.py, m1.py, ... which may be wrong in any way, and runs nothing
+//     programs COUNT DEVICE     runs the texts
+//     programs -COUNT           reads m0.py, m1.py, ..., which may be malformed, and runs nothing
 #include <mpimatmul.h>
 #include <stdlib.h>
 #include <string.h>
 
-// A text on all ranks, while it is run.
+// A running text, on all ranks.
 struct job {
     struct mmul_context *context;
-    struct mmul_script *script;     // root's
-    struct mmul_program_plan *plan; // of the program at hand
-    FILE *lines;                    // root's: the lines that the text prints
+    struct mmul_script *script;     // root only
+    struct mmul_program_plan *plan; // plan of the current program
+    FILE *lines;                    // root only: the lines that the text prints
 };
 
-// Root's announcement while it reads a text: a program of a loop follows, the last program follows, or none is left.
+// Root's announcement while it reads a text: a program of a loop follows, the last program follows,
+// or none is left.
 enum word { PART, LAST, OVER };
 
 static void print_lines(struct job *job) {
@@ -31,7 +32,7 @@ static void take_value(void *context, const struct mmul_output *output) {
     print_lines(job);
 }
 
-// Collective. Plans and runs the program that the script has at hand.
+// Collective. Plans and runs the script's current program.
 static enum mmul_status run_program(struct job *job, bool is_root, struct mmul_error *err) {
     const struct mmul_program_options options = {.accept = mmul_script_accept,
                                                  .accept_context = job->script,
@@ -63,7 +64,7 @@ static enum mmul_status print_alone(struct job *job, struct mmul_error *err) {
     return mmul_script_accept(job->script, err);
 }
 
-// Root's, while it reads a text with loops.
+// Root only: runs a part of a text with loops while the text is read.
 static enum mmul_status run_part(void *context, struct mmul_script *script,
                                  struct mmul_error *err) {
     struct job *job = context;
@@ -108,7 +109,8 @@ static int run_one(struct mmul_context *context, int rank, const char *path,
     else if (err->status == MMUL_OK && is_root)
         print_alone(&job, err);
     bool is_rounded = false;
-    for (int i = 0; is_root && err->status == MMUL_OK; i++) // as `mpimatmul run` asks in the end
+    // `mpimatmul run` queries the inputs at its end, too
+    for (int i = 0; is_root && err->status == MMUL_OK; i++)
         if (mmul_script_input(job.script, i, &is_rounded) == NULL)
             break;
     mmul_script_destroy(job.script);
@@ -130,7 +132,8 @@ static int run_all(int count, int rank, struct mmul_context *context) {
     return failed;
 }
 
-// Those that are refused say where; which are still programs is not known here.
+// Counts the refused texts and those without a place in the message. Valid texts are not told apart
+// here.
 static int read_all(int count) {
     int refused = 0, mute = 0;
     for (int i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as the header of a .bin file; one of four sizes that is valid is written as it was.
+// Reads any bytes as the header of a .bin file. Valid sizes are written again and must give the
+// same bytes.
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a table of numbers.
+// Reads any bytes as a table of numbers.
 #include "fuzz.h"
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a fuzz target is: libFuzzer (make fuzz) or replay.c (make check) gives it any bytes, in memory that
-// ends where they do. A finding ends the process.
+// Interface of a fuzz target: libFuzzer (make fuzz) or replay.c (make check) passes it any bytes,
+// in memory that ends with the last byte. A finding ends the process.
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a GGUF file: its tensors, and those that are packed decoded.
+// Reads any bytes as a GGUF file: lists its tensors and decodes the packed ones.
 #include "fuzz.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a Matrix Market file; matrices of more than a MiB find no room.
+// Reads any bytes as a Matrix Market file; refuses matrices of more than 1 MiB for lack of space.
 #include "fuzz.h"
 
 #include <signal.h>
@@ -11,7 +11,8 @@
 #include "io/transfer.h"
 #include "model/dtype.h"
 
-// Of files that are written; only in mmul_decoded_map, since a fuzzer keeps files of its own.
+// Limits the size of written files. Active only in mmul_decoded_map, since a fuzzer writes files of
+// its own.
 static void limit_files(rlim_t bytes) {
     struct rlimit limit = {.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
     FUZZ_EXPECT(getrlimit(RLIMIT_FSIZE, &limit) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as the header of a .npy file; one that is valid is written and read again.
+// Reads any bytes as the header of a .npy file. A valid header is written and read again.
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as an .npz archive: its members, and each of them unpacked.
+// Reads any bytes as an .npz archive: lists its members and unpacks each.
 #include "fuzz.h"
 
 #include <sys/mman.h>

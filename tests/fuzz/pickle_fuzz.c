@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as the pickle of a PyTorch file.
+// Reads any bytes as the pickle of a PyTorch file.
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a PyTorch file: its tensors, and some of them decoded.
+// Reads any bytes as a PyTorch file: lists its tensors and decodes some of them.
 #include "fuzz.h"
 
 #include <sys/mman.h>

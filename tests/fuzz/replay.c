@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A fuzz target without a fuzzer: gives it every file that is named, in memory of exactly its length.
-// Prints how many there were.
+// Runs a fuzz target without a fuzzer: passes it every named file, in memory of exactly the file's
+// length. Prints the number of files.
 #include <stdio.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a .safetensors file: its header, its tensors, and one of them by an address.
+// Reads any bytes as a .safetensors file: its header, its tensors, and one tensor by address.
 #include "fuzz.h"
 
 #include <string.h>

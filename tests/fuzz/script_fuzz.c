@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Texts of programs: any bytes are read to the end or refused with a line, and nothing stays behind. Files are looked
-// for where none are.
+// Reads any bytes as the text of a program: it is read to the end or refused with a line, and no
+// memory leaks. Files of the text are looked up in a folder that does not exist.
 #include <stdlib.h>
 #include <unistd.h>
 

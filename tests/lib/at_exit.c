@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Removes the file AT_EXIT when the process, not a child of it, runs what was registered for its end: as drivers do
-// that free there what their threads may still work with. For tests of programs that have left a thread behind.
+// Removes the file AT_EXIT when the process (not a child) runs its exit handlers. Some drivers free
+// memory there that their threads still use. For tests of programs that leave a thread behind.
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -14,7 +14,7 @@ int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count)
     return -1;
 }
 
-// The first function of a driver that a loader calls; every name it may ask for is there.
+// The entry point that a loader calls first. Returns a function for every name it may ask for.
 void *clGetExtensionFunctionAddress(const char *name) {
     union {
         int (*function)(unsigned, void **, unsigned *);

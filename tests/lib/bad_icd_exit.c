@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// An OpenCL driver that ends the process when the loader asks for its platforms, with a word
-// on stderr. For tests of the probe.
+// An OpenCL driver that writes a line to stderr and ends the process when the loader asks for its
+// platforms. For tests of the probe.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count)
     _exit(3);
 }
 
-// The first function of a driver that a loader calls; every name it may ask for is there.
+// The entry point that a loader calls first. Returns a function for every name it may ask for.
 void *clGetExtensionFunctionAddress(const char *name) {
     union {
         int (*function)(unsigned, void **, unsigned *);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// An OpenCL driver that never answers when the loader asks for its platforms. For tests of the probe.
+// An OpenCL driver that never answers when the loader asks for its platforms. For tests of the
+// probe.
 #include <unistd.h>
 
 int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count);
@@ -14,7 +15,7 @@ int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count)
         pause();
 }
 
-// The first function of a driver that a loader calls; every name it may ask for is there.
+// The entry point that a loader calls first. Returns a function for every name it may ask for.
 void *clGetExtensionFunctionAddress(const char *name) {
     union {
         int (*function)(unsigned, void **, unsigned *);

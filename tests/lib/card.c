@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// PoCL dressed as a graphics card, for LD_PRELOAD: `auto` takes it. The environment makes it a bad one:
-//   MMUL_CARD_DRIVER=TEXT   its driver's version
-//   MMUL_CARD=wrong         the last bytes of what is sent to it do not arrive
-//   MMUL_CARD=single        it has no doubles
-//   MMUL_CARD=small         nor groups of more than 64 work-items (CLBlast's products want more)
+// PoCL in the guise of a graphics card, for LD_PRELOAD: `auto` selects it. Environment variables
+// add faults:
+//   MMUL_CARD_DRIVER=TEXT   version of its driver
+//   MMUL_CARD=wrong         the last bytes of an upload do not arrive
+//   MMUL_CARD=single        has no doubles
+//   MMUL_CARD=small         as single, and work-groups of at most 64 (CLBlast's products need more)
 //   MMUL_CARD=crash         the first product ends the process
-//   MMUL_CARD=hasty         clFinish does not wait, as Mesa's rusticl does not for what was flushed
-//   MMUL_CARD=absent        the driver says that it is not available
-//   MMUL_CARD=closed        it is a CPU that cannot be opened, though the driver says that it is available
+//   MMUL_CARD=hasty         clFinish returns at once, as Mesa's rusticl does after a flush
+//   MMUL_CARD=absent        the driver reports the device as not available
+//   MMUL_CARD=closed        a CPU that is reported as available and cannot be opened
 #include <stdlib.h>
 
 #if MMUL_WITH_OPENCL
@@ -28,7 +29,7 @@ static int is_card(const char *what) {
     return wish != NULL && strcmp(wish, what) == 0;
 }
 
-// An answer as OpenCL's queries give it.
+// Copies an answer in the convention of OpenCL's queries.
 static cl_int answer(const void *bytes, size_t count, size_t capacity, void *value, size_t *size) {
     if (size != NULL)
         *size = count;

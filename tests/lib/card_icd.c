@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// PoCL as an OpenCL driver of another name: what is asked of it goes there.
+// An OpenCL driver of another name that forwards all calls to PoCL.
 #include <dlfcn.h>
 #include <stddef.h>
 

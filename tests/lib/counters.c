@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// For LD_PRELOAD: counters of energy of a made-up machine. MMUL_COUNTERS names a folder that is there in place of
-// /sys/class/powercap; what a file energy_uj in it says grows by MMUL_COUNTERS_STEP each time that the process reads
-// it. Without it nothing is changed.
+// For LD_PRELOAD: energy counters of a simulated machine. The folder MMUL_COUNTERS takes the place
+// of /sys/class/powercap. The value of a file energy_uj in it grows by MMUL_COUNTERS_STEP each time
+// the process reads it. Without the variable nothing changes.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 static const char COUNTERS[] = "/sys/class/powercap";
 
-// Where it is, in `room`; the path itself where it is not of ours.
+// Returns the path in the simulated folder, built in `room`; other paths are returned unchanged.
 static const char *place_of(const char *path, char room[static 512]) {
     const char *folder = getenv("MMUL_COUNTERS");
     const size_t length = strlen(COUNTERS);

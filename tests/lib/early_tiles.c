@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A device on which CLBlast takes its way of large products, tiles, from small ones on, for LD_PRELOAD: `tune` and
-// `devices --test` try products on both sides of that, which on PoCL takes seconds where it is.
+// For LD_PRELOAD: CLBlast uses its tiled code path for small products already. `tune` and `devices
+// --test` try products on both sides of the threshold, which take seconds on PoCL at its default.
 #include <stdlib.h>
 
 #if MMUL_WITH_OPENCL
@@ -11,7 +11,7 @@
 
 enum { SMALLEST = 64 };
 
-// Parameters are of a device and a precision, and stay as long as the process lives.
+// Parameters belong to a device and a precision, and stay until the process ends.
 static void set_smallest(cl_device_id device) {
     const char *name = "XGEMM_MIN_INDIRECT_SIZE";
     const size_t smallest = SMALLEST;

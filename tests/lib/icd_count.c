@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// An OpenCL driver without devices that writes a line to the file ICD_COUNT whenever a loader asks for its platforms,
-// after ICD_SECONDS where that is set. For tests of what is remembered of drivers.
+// An OpenCL driver without devices. It writes a line to the file ICD_COUNT whenever a loader asks
+// for its platforms, and sleeps ICD_SECONDS first if set. For tests of the cached list of drivers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count)
     return -1001; // CL_PLATFORM_NOT_FOUND_KHR
 }
 
-// The first function of a driver that a loader calls; every name it may ask for is there.
+// The entry point that a loader calls first. Returns a function for every name it may ask for.
 void *clGetExtensionFunctionAddress(const char *name) {
     union {
         int (*function)(unsigned, void **, unsigned *);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// For LD_PRELOAD: a disk that is slow. MMUL_LATE=END: files whose names end so are removed a tenth of a second later.
+// For LD_PRELOAD: a slow disk. A file with a name that ends in MMUL_LATE is removed a tenth of a
+// second later.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Preloaded: a library cannot be loaded a second time, so that no trial of its kernels has a result, as where each runs
-// out of time.
+// For LD_PRELOAD: a library cannot be loaded a second time. Trials of its kernels then have no
+// result, as if each had timed out.
 #include <dlfcn.h>
 #include <stddef.h>
 

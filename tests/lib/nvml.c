@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// NVIDIA's management library as far as host/nvml.c asks for it, in place of libnvidia-ml.so.1, with two cards:
-//   0000:65:00.0   41 degrees, 250.5 W; each time it is asked it has used half a joule more, from 12 J on
-//   0000:66:00.0   77 degrees; tells nothing else
+// Replaces NVIDIA's libnvidia-ml.so.1 for the calls of host/nvml.c, with two cards:
+//   0000:65:00.0   41 degrees, 250.5 W; energy starts at 12 J and grows by 0.5 J per query
+//   0000:66:00.0   77 degrees; no other sensor
 #include <string.h>
 
 int nvmlInit_v2(void);

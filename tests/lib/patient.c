@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// For LD_PRELOAD: ranks that wait in MPI look again and again, and yield in between; of several jobs on few cores those
-// that wait take the time of those that compute. With this they sleep between looks from a wait's third millisecond on.
+// For LD_PRELOAD: makes MPI waits sleep. Ranks poll and yield while they wait in MPI, so with
+// several jobs on few cores waiting ranks take time from computing ones. Here a wait sleeps between
+// polls from its third millisecond on.
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-// A thread that has done so much since it yielded last waits for something else.
+// A thread that computed this long since its last yield waits for something else.
 static const double WORK_SECONDS = 50e-6;
 static const double PATIENCE_SECONDS = 2e-3;
 static const struct timespec nap = {.tv_nsec = 300000};

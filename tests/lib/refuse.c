@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// For LD_PRELOAD in the ranks of a test: MPI refuses a call. The environment says which:
-//   MMUL_REFUSE=RANK:CALL[.TAG][:N[+]]   on that rank; the first one, the N-th, or all from the N-th on
-//   CALL: send receive (TAG: only of this tag) scatterv scatter gatherv gather barrier sum, or with "-test" behind it
-//         the test of what such a call began
-//   MMUL_APART=N                         each N ranks are a node of their own, whatever machine they are on
-// Without it nothing is changed.
+// For LD_PRELOAD in the ranks of a test: MPI refuses a call. Environment variables choose it:
+//   MMUL_REFUSE=RANK:CALL[.TAG][:N[+]]   on this rank; the first such call, the N-th, or all from
+//   the N-th on
+//   CALL: send receive (TAG: only with this tag) scatterv scatter gatherv gather barrier sum;
+//   "-test" behind it: the test of the request instead
+//   MMUL_APART=N                         makes each N ranks a node of their own on any machine
+// Without these variables nothing changes.
 #include <mpi.h>
 
 #include <stdbool.h>
@@ -15,17 +16,18 @@
 
 enum { REMEMBERED = 64 };
 
-static MPI_Request tested[REMEMBERED]; // begun by calls whose tests are refused
+static MPI_Request tested[REMEMBERED]; // requests with tests to refuse
 static int tested_count;
 
-// A word of MMUL_REFUSE: up to a colon; *next is what follows, or NULL.
+// Returns the length of the word up to a colon; *next is the text behind it, or NULL.
 static int word_length(const char *word, const char **next) {
     size_t length = strcspn(word, ":");
     *next = word[length] == ':' ? word + length + 1 : NULL;
     return (int)length;
 }
 
-// Is it the chosen call of the chosen rank, counted?
+// Counts the call in *seen if it matches MMUL_REFUSE, and returns true for a counted call to
+// refuse.
 static bool is_chosen(const char *call, const char *suffix, int tag, int *seen) {
     const char *word = getenv("MMUL_REFUSE"), *name, *number, *end;
     int rank;
@@ -46,7 +48,7 @@ static bool is_chosen(const char *call, const char *suffix, int tag, int *seen) 
     return *seen == first || (number != NULL && *end == '+' && *seen > first);
 }
 
-// What the call that began `request` returns; `code` is MPI's answer to it.
+// Remembers `request` if its tests are to be refused. Returns `code`, MPI's result of the call.
 static int note(const char *call, int tag, int *seen, int code, const MPI_Request *request) {
     if (is_chosen(call, "-test", tag, seen) && tested_count < REMEMBERED)
         tested[tested_count++] = *request;
@@ -124,7 +126,7 @@ int MPI_Igather(const void *from, int from_count, MPI_Datatype from_type, void *
 int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op,
                    MPI_Comm comm, MPI_Request *request) {
     static int seen;
-    if (type != MPI_DOUBLE) // agreements
+    if (type != MPI_DOUBLE) // agreements are not refused
         return PMPI_Iallreduce(from, to, count, type, op, comm, request);
     if (is_refused("sum", 0, &seen, request))
         return MPI_ERR_OTHER;

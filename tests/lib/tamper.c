@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// A bad network card, for LD_PRELOAD in the ranks of a test: flips one bit of one large message when the program
-// has handed it to MPI (and so has made its checksum) and before it is sent. The environment chooses the message:
+// For LD_PRELOAD in the ranks of a test: a bad network card. It flips one bit of one large message
+// after the program has passed it to MPI, hence after its checksum, and before it is sent.
+// Environment variables choose the message:
 //   MMUL_TAMPER=scatterv, send or gatherv   the first large one that a rank sends by this call
 //   MMUL_TAMPER=scatterv:2                  the second one
 //   MMUL_TAMPER=send MMUL_TAMPER_TAG=73     the first large one with this tag
-//   MMUL_TAMPER_HASH=1                      a bad memory rather: the checksum that follows is that of the flipped
-//                                           bytes, and the bit is of a float's exponent
-// Without it nothing is changed.
+//   MMUL_TAMPER_HASH=1                      bad memory instead: the checksum is that of the flipped
+//   bytes, and the bit belongs to a float's exponent
+// Without these variables nothing changes.
 #include <mpi.h>
 
 #define XXH_INLINE_ALL
@@ -20,7 +21,7 @@
 // Plans and options are smaller than this, matrices in the tests are larger.
 enum { LARGE_BYTES = 32768 };
 
-// Whether this is the message that MMUL_TAMPER names.
+// Returns 1 if this is the message that MMUL_TAMPER names.
 static int is_chosen(const char *call, long bytes, int *seen) {
     const char *chosen = getenv("MMUL_TAMPER");
     size_t length = strlen(call);
@@ -67,7 +68,7 @@ int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, M
     static int seen;
     static uint64_t hash;
     const char *only = getenv("MMUL_TAMPER_TAG");
-    if (hash != 0) // of the trailer's first word (comm/message.h)
+    if (hash != 0) // flips the first word of the trailer (comm/message.h)
         memcpy((void *)(uintptr_t)from, &hash, sizeof hash);
     hash = 0;
     if ((only == NULL || atoi(only) == tag) && is_chosen("send", count * size_of(type), &seen)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Another kind of device, as a new backend would be one: this file, and KIND(stub) in the registry,
-// which the Makefile adds to the program that tests/cli/stub.bats runs. "stub:0" and "stub:1" are
-// cards with memory of their own that compute by plain loops; MMUL_STUBS says how many there are.
+// A minimal device backend: this file and KIND(stub) in the registry, which the Makefile adds to
+// the program of tests/cli/stub.bats. "stub:0" and "stub:1" are cards with memory of their own that
+// compute by plain loops. MMUL_STUBS is their number.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { STUBS_MOST = 2 };
 
-static struct mmul_device_info infos[STUBS_MOST]; // of those that are open
+static struct mmul_device_info infos[STUBS_MOST]; // descriptions of the open devices
 
 static bool is_name(const char *text) {
     return strncmp(text, "stub:", 5) == 0 && text[5] >= '0' && text[5] < '0' + STUBS_MOST &&
