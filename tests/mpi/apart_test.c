@@ -1,15 +1,16 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// What nodes compute apart: each its own program, of what all have and what it has for itself, turn after turn; the sum
-// over all ranks of what their nodes have. Programs with files are refused, and the next ones run all the same.
+// Local SGD: nodes compute separately, each with a program of its own, from a value that all share
+// and data of their own, turn after turn. At the end the values of all nodes are summed over the
+// ranks. Programs with files are refused, and later programs still run.
 #include "base/memory.h"
 #include "held.h"
 
 enum { TURNS = 3, NODES_MOST = 3 };
 static const struct mmul_shape SHAPE = {1, 2, 5, 7}, ONE = {1, 1, 1, 1};
 
-// Root's: x + x + (node + 1), held whole on the node under *held.
+// Root only: builds x + x + (node + 1), kept whole on the node under *held.
 static enum mmul_status build(const struct mmul_context *context, int node, int64_t from,
                               struct mmul_program **program, struct mmul_matrix **added,
                               int64_t *held, struct mmul_error *err) {
@@ -32,7 +33,8 @@ static enum mmul_status build(const struct mmul_context *context, int node, int6
     return status == MMUL_OK ? mmul_program_hold(*program, y, held, err) : status;
 }
 
-// Collective. A turn on every node; *held: what was, then what is.
+// Collective. Runs one turn on every node. *held: number of the kept input, then of the kept
+// result.
 static bool turn(struct mmul_context *context, int nodes, int64_t *held) {
     struct mmul_program *programs[NODES_MOST] = {NULL};
     struct mmul_matrix *added[NODES_MOST] = {NULL};
@@ -54,7 +56,7 @@ static bool turn(struct mmul_context *context, int nodes, int64_t *held) {
     return status == MMUL_OK;
 }
 
-// What the sum over ranks must be, after so many turns from y on.
+// Returns the expected sum over ranks after `turns` turns that start with y.
 static struct known sum_over_ranks(const struct mmul_context *context, const struct known *y,
                                    int turns) {
     struct known sum = {SHAPE, calloc((size_t)elements(SHAPE), sizeof(double))};
@@ -83,7 +85,8 @@ static void test_turns(struct mmul_context *context, int nodes) {
     double shares = 0;
     for (int node = 0; node < nodes; node++) {
         ranks += about[node].ranks;
-        shares += about[node].share * size - about[node].ranks; // equal: by ranks
+        // equal speeds: shares follow rank counts
+        shares += about[node].share * size - about[node].ranks;
     }
     snprintf(what, sizeof what, "%d nodes: shares by ranks", nodes);
     tap_ok(mmul_context_nodes(context) == nodes &&
@@ -107,7 +110,7 @@ static void test_turns(struct mmul_context *context, int nodes) {
     end(&last);
 }
 
-// With a set that would be kept on ranks.
+// The program asks for a set of shards to be kept on the ranks.
 static void test_refused(struct mmul_context *context, int nodes) {
     struct mmul_program *programs[NODES_MOST] = {NULL};
     const struct mmul_generated g = {MMUL_GENERATE_UNIFORM, 1, SHAPE};

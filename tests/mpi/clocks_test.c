@@ -1,8 +1,8 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Clocks that are hours apart, and bytes of every rank on root. The clock of this process is its own:
-// the system's, moved by hand.
+// Synchronisation of clocks that are hours apart, and collection of every rank's bytes on root.
+// Each process has a clock of its own: the system's, shifted by a known offset.
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,7 +15,7 @@ enum { HOUR = 3600, MOST_RANKS = 16, MOST_BYTES = 1000 };
 
 static int rank, size, hours_ahead;
 
-// In the place of the C library's.
+// Replaces the C library's function.
 int clock_gettime(clockid_t clock, struct timespec *now) {
     long code = syscall(SYS_clock_gettime, clock, now);
     if (clock == CLOCK_MONOTONIC)
@@ -23,7 +23,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     return (int)code;
 }
 
-// Nodes of `ranks_each` ranks, as far as there are any.
+// Makes nodes of `ranks_each` ranks; the last one may have fewer.
 static struct mmul_comm make_comm(int ranks_each) {
     struct mmul_comm comm = {.world = MPI_COMM_WORLD, .rank = rank, .size = size};
     comm.node_index = rank / ranks_each;
@@ -40,7 +40,7 @@ static void free_comm(struct mmul_comm *comm) {
         MPI_Comm_free(&comm->leaders);
 }
 
-// Every node's clock is as many hours ahead as its number, or behind.
+// Every node's clock is ahead (or behind) by as many hours as its number.
 static void test_clocks(int ranks_each, int sign) {
     struct mmul_comm comm = make_comm(ranks_each);
     struct mmul_error err = {.status = MMUL_OK};
@@ -61,7 +61,7 @@ static unsigned char byte_at(int of, int64_t at) {
     return (unsigned char)(of * 37 + at * 11 + 1);
 }
 
-// Rank 1 has nothing.
+// Rank 1 contributes no bytes.
 static void test_collect(void) {
     struct mmul_comm comm = {.world = MPI_COMM_WORLD, .rank = rank, .size = size};
     struct mmul_error err = {.status = MMUL_OK};

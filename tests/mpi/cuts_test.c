@@ -1,10 +1,10 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Every way to cut a job, over several nodes: rounds, panels, panels of several matrices, few slots or
-// many, the whole operand staying or coming again, lines that others claim. Products are equal element by
-// element to naive loops. Nodes are made of one machine by communicators of our own, so that everything
-// crosses MPI.
+// Every way to split a job, over several nodes: rounds, panels, panels of several matrices, few or
+// many slots, a whole operand that stays or is sent again, and work stealing. Products equal naive
+// loops element by element. Communicators split one machine into nodes, so that everything crosses
+// MPI.
 #include "api/problem_load.h"
 #include "model/report.h"
 #include "mpimatmul.h"
@@ -20,10 +20,10 @@
 
 struct cut {
     const char *name;
-    int64_t rounds, panel_units, panel_matrices; // 0: all of them
-    int64_t result_slots, whole_slots;           // 0: as many as there are
-    double tail;                                 // share; 0: none
-    int64_t root_whole_slots;                    // of the first node; 0: like the others
+    int64_t rounds, panel_units, panel_matrices; // 0: everything at once
+    int64_t result_slots, whole_slots;           // 0: one per step
+    double tail;                                 // fraction left to claims; 0: none
+    int64_t root_whole_slots;                    // slots of the first node; 0: like the other nodes
 };
 
 static const struct cut cuts[] = {
@@ -81,7 +81,7 @@ static void cut_node(struct mmul_schedule *schedule, int index, const struct cut
                                                  schedule->panel_units, schedule->rounds, false);
 }
 
-// As if the plan had chosen so; the same on all ranks.
+// Changes a schedule as if the plan had chosen this cut; the same on all ranks.
 static void cut_plan(struct mmul_schedule *schedule, const struct cut *cut) {
     const struct mmul_problem *p = &schedule->problem;
     int64_t matrices = mmul_shape_matrices(mmul_problem_whole_shape(p, schedule->axis));
@@ -92,12 +92,12 @@ static void cut_plan(struct mmul_schedule *schedule, const struct cut *cut) {
         cut->panel_matrices > 0 && cut->panel_matrices < matrices ? cut->panel_matrices : matrices;
     if (schedule->panel_matrices > 1)
         schedule->panel_units = units;
-    schedule->chunk_bytes = 4096; // so that transfers have several chunks
+    schedule->chunk_bytes = 4096; // small, so that transfers have several chunks
     for (int i = 0; i < schedule->node_count; i++)
         cut_node(schedule, i, cut);
 }
 
-// Collective. A plan of the job, of whose product another one takes the place that is cut so.
+// Collective. Plans the job, then replaces the plan's schedule of the product by one with this cut.
 static struct mmul_plan *make_plan(struct mmul_context *context, const struct job *job,
                                    const struct variant *v, const struct cut *cut,
                                    const double *weights) {
@@ -129,8 +129,8 @@ static struct mmul_plan *make_plan(struct mmul_context *context, const struct jo
     return plan;
 }
 
-// Collective. True when the product is right (known on root; true elsewhere when it ran). Root adds
-// what was claimed to *claims.
+// Collective. Returns true if the product is right (root compares; other ranks return true if it
+// ran). Root adds the number of claimed units to *claims.
 static bool run_cut(struct mmul_context *context, const struct variant *v, const struct cut *cut,
                     const double *weights, int64_t *claims) {
     struct job job = {.args = {.transpose_a = v->transpose_a,
@@ -165,9 +165,9 @@ static const struct shapes shapes[] = {{1, 1, 1, 1, 37, 29, 53},
                                        {2, 1, 1, 1, 17, 19, 23},
                                        {1, 1, 5, 1, 3, 2, 9}};
 
-// Two of the four transposes each time, those whose number is even or odd as `turn`, shape and split together are.
-// Each shape and each split so meet all four, in every cut; all three together do in two cuts that follow each other,
-// and in one cut on two numbers of ranks, one of which is 3 and one 5.
+// Tests two of the four transposes per call: those with the parity of `turn` + shape + split. Each
+// shape and each split so meets all four in every cut. All three combined do in two successive
+// cuts, and within one cut on two rank counts, one with 3 and one with 5 ranks.
 static bool run_shapes(struct mmul_context *context, const struct cut *cut, int turn,
                        int64_t *claims) {
     static const double equal[] = {1, 1, 1, 1, 1}, uneven[] = {2, 0, 1, 3, 1};
@@ -198,7 +198,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int nodes = 1; nodes <= size; nodes += size > 2 && nodes == 2 ? size - 2 : 1) {
-        // The last rank may be slow, so that others of its node claim what is its.
+        // The last rank may be slow, so that other ranks of its node steal its work.
         for (int slow = 0; slow < 2; slow++) {
             struct mmul_context *context = make_context(
                 nodes, &(struct mmul_context_options){

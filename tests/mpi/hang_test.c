@@ -1,12 +1,12 @@
 // np: 1 3
 // SPDX-License-Identifier: MIT
 //
-// Programs on a device that hangs in a call, in a product that is split, in one that is a summand and in
-// operations between: it is given up, and somebody else computes. What it was given is left to it, so this test
-// does not count what is allocated at the end.
+// Programs on a device that hangs in a call: in a split product, in a product that is a summand,
+// and in operations between. The device is given up and another one computes. Memory that the hung
+// device may still use is not freed, so this test does not count live bytes at the end.
 #include "trial.h"
 
-// The last rank hangs at its call `call`.
+// Returns true if the program ends right when the last rank's device hangs at call number `call`.
 static bool survives(int nodes, int call) {
     char device[64];
     struct trial t;

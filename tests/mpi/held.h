@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Values of trials that outlive their programs.
+// Trials with values that outlive their program.
 #pragma once
 
 #include "trial.h"
 
-// A value of the program that is to stay: its number, root's.
+// Keeps a value of the program after its end. Returns its number on root.
 static int64_t hold(struct trial *t, int x) {
     int64_t number = 0;
     enum mmul_status status =
@@ -14,7 +14,7 @@ static int64_t hold(struct trial *t, int x) {
     return number;
 }
 
-// What an earlier trial has held.
+// Loads a value that an earlier trial kept.
 static int load_held(struct mmul_context *context, struct trial *t, int64_t number,
                      const struct known *known) {
     int made = add_known(t, known->shape), value = -1;
@@ -25,7 +25,7 @@ static int load_held(struct mmul_context *context, struct trial *t, int64_t numb
     return keep(t, status, value, made);
 }
 
-// Collective: on all ranks.
+// Collective: true if `right` is true on all ranks.
 static bool on_all(bool right) {
     int all = right;
     MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);

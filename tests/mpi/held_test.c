@@ -1,9 +1,9 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Values that outlive their program: what one holds is a leaf of the next, wherever it is and however that one's shares
-// are; equal to plain loops. Steps that are computed one by one, each as a program of its own, are planned once and
-// leave no memory behind. What was released is there no more.
+// Values that outlive their program: a kept value is a leaf of the next program, with any placement
+// and any shares; results equal plain loops. Steps that run as programs of their own are planned
+// once and leak no memory. A released value is gone.
 #include "base/memory.h"
 #include "held.h"
 #include "operation_loops.h"
@@ -11,7 +11,8 @@
 
 static const struct mmul_shape TALL = {1, 1, 23, 9}, SQUARE = {1, 1, 9, 9}, STACK = {2, 3, 8, 9};
 
-// Held so, as it is and as one that is read the other way round; read with other shares, moved and multiplied.
+// Keeps a value in this placement, directly and with a transposed reader; then reads it with other
+// shares, moves it and multiplies it.
 static bool held_as(struct mmul_context *context, struct mmul_shape shape,
                     enum mmul_placement_kind kind, enum weighting then) {
     struct trial first, second;
@@ -55,8 +56,8 @@ static void test_placements(struct mmul_context *context, int nodes) {
     }
 }
 
-// x := relu(x w + s), s another number each turn, and x with other elements dropped: programs of one structure.
-// *bytes: of root after each.
+// One turn: x := relu(x w + s), with another number s each turn, and x := x with elements dropped.
+// All turns have the same structure. *bytes: root's live bytes after the turn.
 static bool turn(struct mmul_context *context, struct trial *before, int *x, int64_t *number,
                  int64_t *bytes) {
     struct trial now;
@@ -65,7 +66,7 @@ static bool turn(struct mmul_context *context, struct trial *before, int *x, int
     int held =
         before->count > 0 ? load_held(context, &now, last, &before->known[*x]) : load(&now, TALL);
     int w = generate(&now, SQUARE), s = load(&now, (struct mmul_shape){1, 1, 1, 9});
-    // Small again, so that all stays exact.
+    // Limits the elements again, so that all arithmetic stays exact.
     const struct mmul_call smaller = {
         .operation = "minimum",
         .operands = {add(&now, matmul(&now, held, w), s), MMUL_NUMBER},
@@ -111,14 +112,15 @@ static void test_turns(struct mmul_context *context, int nodes) {
              nodes);
     tap_ok(right, what);
     snprintf(what, sizeof what, "%d nodes: two plans were made",
-             nodes); // of the first turn, of others
+             nodes); // the first turn, later turns
     tap_ok(context->plan_count == 2, what);
     snprintf(what, sizeof what, "%d nodes: as much memory after the last as after the fifth",
              nodes);
     tap_ok(bytes == early, what);
 }
 
-// Of what was released, of what never was, of a plan that reads what goes before it runs.
+// Refused: a released value, a number never given out, and a plan that reads a value released
+// before it runs.
 static void test_released(struct mmul_context *context) {
     struct trial first, second, third;
     struct mmul_program_plan *plan = NULL;
@@ -147,7 +149,7 @@ static void test_released(struct mmul_context *context) {
     tap_ok(right, "what was released cannot be read");
     begin(&third);
     save(&third, load(&third, SQUARE));
-    right = run(context, &third, "equal"); // it goes here
+    right = run(context, &third, "equal"); // this run releases the value
     status = mmul_program_run(context, plan, &values, &err);
     tap_ok(right && status == MMUL_ERR_USAGE && strstr(err.text, " is held no more") != NULL,
            "a plan that reads what has gone is refused");
@@ -172,7 +174,7 @@ static bool run_once(struct mmul_context *context, const struct mmul_program *pr
     return status == MMUL_OK;
 }
 
-// Root's: x, which is loaded, times a number, held.
+// Root only: builds x, which is loaded, times a number, and keeps the result.
 static bool build(struct mmul_program **program, struct mmul_matrix *x, int *loaded, int *made,
                   int64_t *held) {
     struct mmul_error err = {.text = ""};
@@ -187,7 +189,7 @@ static bool build(struct mmul_program **program, struct mmul_matrix *x, int *loa
            mmul_program_hold(*program, *made, held, &err) == MMUL_OK;
 }
 
-// Root's: what is held goes to memory.
+// Root only: copies the kept values to memory.
 static bool read_held(struct mmul_context *context, struct mmul_program **program,
                       const int64_t held[2], float found[2][ELEMENTS]) {
     struct mmul_error err = {.text = ""};
@@ -203,8 +205,8 @@ static bool read_held(struct mmul_context *context, struct mmul_program **progra
     return right;
 }
 
-// A program that runs again with another leaf and number, and holds its result under another one; what does not fit
-// changes nothing.
+// A program runs again with another leaf and another number, and keeps its result under another
+// number. A change that does not fit has no effect.
 static void test_changed(struct mmul_context *context) {
     float elements[2][ELEMENTS], found[2][ELEMENTS];
     struct mmul_matrix *matrices[2] = {NULL, NULL}, *small = NULL;

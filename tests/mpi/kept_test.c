@@ -1,9 +1,9 @@
 // np: 1 3
 // SPDX-License-Identifier: MIT
 //
-// What a device with memory of its own keeps of the values of a program: PoCL, and a CPU whose buffers are
-// not host memory. Every upload is counted, through the table of the device; results are equal element by
-// element.
+// Values of a program that a device with memory of its own caches: on PoCL, and on a CPU with
+// buffers separate from host memory. The test counts every upload through the device's table.
+// Results are equal element by element.
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -12,7 +12,7 @@
 
 static struct mmul_device_table counting;
 static enum mmul_status (*upload)(void *self, const struct mmul_upload *u, struct mmul_error *err);
-static int64_t uploaded; // bytes of this rank
+static int64_t uploaded; // bytes uploaded by this rank
 
 static enum mmul_status count_upload(void *self, const struct mmul_upload *u,
                                      struct mmul_error *err) {
@@ -20,7 +20,7 @@ static enum mmul_status count_upload(void *self, const struct mmul_upload *u,
     return upload(self, u, err);
 }
 
-// Ranks on nodes of their own, so that nobody claims anybody's work.
+// Puts each rank on a node of its own, so that ranks claim no work of others.
 static struct mmul_context *counting_context(const struct mmul_context_options *options) {
     struct mmul_context *context = make_context(size, options);
     counting = *context->device->table;
@@ -34,12 +34,13 @@ static int64_t bytes_of(const struct trial *t, int value) {
     return elements(t->known[value].shape) * (int64_t)sizeof(float);
 }
 
-// A product whose left operand and result stay in rows, on any number of ranks.
+// Adds a product with left operand and result split by rows, for any number of ranks.
 static int multiply_rows(struct trial *t, int x, int w) {
     return place(t, matmul(t, x, w), MMUL_PLACE_ROWS);
 }
 
-// Collective. Is it right, and was `split` sent once by the parts, and `whole` once to every rank?
+// Collective. Returns true if the result is right, `split` bytes were uploaded once in parts, and
+// `whole` bytes once per rank.
 static bool is_sent_once(struct mmul_context *context, struct trial *t, const char *what,
                          int64_t split, int64_t whole) {
     uploaded = 0;
@@ -52,7 +53,7 @@ static bool is_sent_once(struct mmul_context *context, struct trial *t, const ch
     return right && all == expected;
 }
 
-// y = x w1 w2 w3: nothing that is made on the way.
+// y = x w1 w2 w3: intermediate values are not uploaded.
 static bool a_chain(struct mmul_context *context) {
     static const int64_t widths[] = {90, 50, 110};
     struct trial t;
@@ -70,8 +71,8 @@ static bool a_chain(struct mmul_context *context) {
     return right;
 }
 
-// Weights that are used again, and values that are, as either operand and turned round, and what other operations
-// make of such a value.
+// Weights and values that are used repeatedly, as either operand and transposed, also by other
+// operations.
 static bool what_is_used_again(struct mmul_context *context) {
     struct trial t;
     begin(&t);
@@ -90,7 +91,7 @@ static bool what_is_used_again(struct mmul_context *context) {
     return right;
 }
 
-// C is cut into rows for the first product; for the second one, of which C is wide, into columns.
+// The first product cuts C into rows; the second one, with a wide C, into columns.
 static bool other_tiles(struct mmul_context *context) {
     struct trial t;
     begin(&t);
@@ -111,8 +112,8 @@ static int along(struct trial *t, const char *operation, int x, int axis) {
                                         .with = {.axis = axis}});
 }
 
-// y = relu(x w), of which C is made in tiles, and what is made of y by rows, of all its elements, and the other way
-// round: only x and w go up, each once.
+// y = relu(x w) with C in tiles, then operations on y by rows, over all elements, and transposed.
+// Only x and w are uploaded, once each.
 static bool operations(struct mmul_context *context) {
     struct trial t;
     begin(&t);
@@ -130,7 +131,7 @@ static bool operations(struct mmul_context *context) {
     return right;
 }
 
-// Values that are larger than the device's memory go through it in chunks of rows.
+// Values larger than the device's memory pass through it in chunks of rows.
 static bool chunks(struct mmul_context *context) {
     struct mmul_device_info *device = &context->cluster->ranks[rank].device;
     const int64_t memory = device->memory_bytes;
@@ -139,14 +140,14 @@ static bool chunks(struct mmul_context *context) {
     int x = place(&t, load(&t, (struct mmul_shape){1, 1, 301 * size, 70}), MMUL_PLACE_ROWS);
     int bias = place(&t, load(&t, (struct mmul_shape){1, 1, 1, 70}), MMUL_PLACE_REPLICATE);
     save(&t, place(&t, add(&t, x, bias), MMUL_PLACE_ROWS));
-    device->memory_bytes = 40000; // 4000 elements of which are for values
+    device->memory_bytes = 40000; // 4000 elements of it for values
     bool right = is_sent_once(context, &t, "chunks of rows", bytes_of(&t, x), bytes_of(&t, bias));
     device->memory_bytes = memory;
     end(&t);
     return right;
 }
 
-// All of them, of what comes from files at once and of what is a value first.
+// Runs all cases, with operands from files directly and with operands loaded as values first.
 static void test_device(const struct mmul_context_options *options) {
     struct mmul_context *context = counting_context(options);
     char what[160];
@@ -169,7 +170,8 @@ static void test_device(const struct mmul_context_options *options) {
     mmul_context_destroy(context);
 }
 
-// The last rank's device is lost, or errs, at each of the products; what it had is gone with it.
+// The last rank's device fails or errs at each of the products in turn. Its cached values are lost
+// with it.
 static void test_devices_that_fail(void) {
     static const char *const rules[] = {"fail", "corrupt", "garble", "fail-upload",
                                         "fail-download"};
@@ -196,7 +198,7 @@ static void test_devices_that_fail(void) {
     tap_ok(right, "a device that is lost or errs on the way: somebody else computes it");
 }
 
-// Kernels are compiled by one rank, and kept by the driver for the others, which sleep meanwhile.
+// One rank compiles the kernels, and the driver caches them for the others, which sleep meanwhile.
 static void compile_once(void) {
     struct mmul_device *device = NULL;
     struct mmul_error err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lines between ranks each of which is a node of its own: what they carry is known byte by byte, sizes are
-// odd, and packets and chunks are tiny.
+// Channels between ranks that are nodes of their own. Each byte they carry is known, sizes are odd,
+// and packets and chunks are tiny.
 #pragma once
 
 #include <sched.h>
@@ -16,7 +16,7 @@ enum { LONGEST = 5000, LANE = 640, CARGOES = 5 };
 static struct mmul_comm world;
 static int rank_node[16];
 static const bool all_work[16] = {true, true, true, true, true, true, true, true};
-static unsigned char received[16 * LONGEST]; // root's sink, by node
+static unsigned char received[16 * LONGEST]; // received by root's sink, by node
 static int64_t fail_at; // produce and consume fail from this byte on; -1: never
 
 static unsigned char byte_at(int node, int64_t at) {
@@ -98,7 +98,7 @@ static inline void finish(struct mmul_channel *line) {
             sched_yield();
 }
 
-// Two transfers one after the other, so that lanes are used again.
+// Runs two transfers in a row, so that lanes are reused.
 static inline bool run_exchange(struct mmul_channel *line, const int64_t *bytes,
                                 unsigned char *mine) {
     bool good = true;
@@ -111,8 +111,9 @@ static inline bool run_exchange(struct mmul_channel *line, const int64_t *bytes,
     return good;
 }
 
-// What a relay of `count` cargoes from `origin` through all ranks, but node 1 in every second cargo,
-// leaves behind. Sizes differ, and packets of several are under way. In memory, or made on the way.
+// Relays `count` cargoes from `origin` through all ranks and checks them; every second cargo skips
+// node 1. Sizes differ, and several packets are in flight. The data are in memory or produced on
+// demand.
 static inline bool run_relay(struct mmul_channel *line, int origin, int count, bool in_memory,
                              unsigned char *mine) {
     bool good = true;
@@ -120,7 +121,7 @@ static inline bool run_relay(struct mmul_channel *line, int origin, int count, b
     for (int i = 0; i < count; i++) {
         int64_t bytes = 1 + (i * 1777 + 640) % LONGEST;
         int previous = -1, next = -1;
-        for (int other = 0; other < world.size; other++) { // by place
+        for (int other = 0; other < world.size; other++) { // index: place in the relay
             int node = (origin + other) % world.size;
             if (node == 1 && i % 2 == 1 && node != origin)
                 continue;

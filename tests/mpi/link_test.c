@@ -1,9 +1,9 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Links when every rank is a node of its own: every member ends with the same numbers, each link
-// that was asked for has some, and with too little time there is still one message of each kind.
-// A call that MPI refuses on one of them ends it for all.
+// Link measurements with every rank as a node of its own. All members get the same numbers and
+// every requested link is measured. With too little time one message of each kind is still sent. A
+// call that MPI refuses on one member ends the measurement on all.
 #include <math.h>
 #include <sched.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum { MOST_RANKS = 16 };
 
 static int rank, size;
 
-// MPI refuses the call that these are counted down to.
+// Countdowns to the call that MPI refuses.
 static int sends_left, receives_left, barriers_left;
 
 int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
@@ -49,7 +49,7 @@ static bool is_same(struct mmul_link a, struct mmul_link b) {
     return a.bytes_per_second == b.bytes_per_second && a.latency_seconds == b.latency_seconds;
 }
 
-// Do all ranks have the bytes that rank 0 has?
+// Returns true if all ranks have the bytes of rank 0.
 static bool are_equal_everywhere(const struct mmul_link *links) {
     struct mmul_link first[MOST_RANKS];
     size_t bytes = (size_t)size * sizeof *links;
@@ -69,7 +69,7 @@ static void test_links(const char *name, struct mmul_link_limits limits) {
     struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
     struct mmul_error err = {.status = MMUL_OK};
     char what[96];
-    memset(root, 0x55, sizeof root); // what is there before does not count
+    memset(root, 0x55, sizeof root); // previous contents must not matter
     memset(ring, 0x55, sizeof ring);
     enum mmul_status status = mmul_links_measure(MPI_COMM_WORLD, NULL, &limits, root, ring, &err);
     snprintf(what, sizeof what, "%s: done", name);
@@ -87,7 +87,7 @@ static void test_links(const char *name, struct mmul_link_limits limits) {
     }
 }
 
-// Messages of one round must not be met by the next.
+// The next round must not receive messages of an earlier one.
 static void test_repeatedly(void) {
     const struct mmul_link_limits limits = {.most_bytes = 1000};
     struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
@@ -103,13 +103,13 @@ static void test_repeatedly(void) {
     tap_ok(all && !pending, "twenty times, and no message is left over");
 }
 
-// The one has MPI's words, the others hear of it, and all end.
+// The failing rank reports MPI's error text, the others learn of the failure, and all ranks end.
 static void test_refused(const char *call, int at, int culprit) {
     const struct mmul_link_limits limits = {.budget_seconds = 0.01, .most_bytes = 1 << 20};
     struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
     struct mmul_error err = {.status = MMUL_OK}, ignored;
     struct mmul_alarm alarm;
-    MPI_Comm members; // not freed: MPI may have something of it under way
+    MPI_Comm members; // not freed: MPI may still have requests on it in flight
     char what[96];
     MPI_Comm_dup(MPI_COMM_WORLD, &members);
     MPI_Comm_set_errhandler(members, MPI_ERRORS_RETURN);

@@ -1,8 +1,8 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Products of integer matrices through the public interface, operands in memory: equal element by
-// element to naive loops, whatever the rank count, axis, weights, transposes, stacks, dtypes and
+// Products of integer matrices through the public interface, operands in memory. Results equal
+// naive loops element by element for any rank count, axis, weights, transposes, stacks, dtypes and
 // device. With integers in [-4, 4] every float32 sum is exact in any order.
 #include <string.h>
 
@@ -32,7 +32,7 @@ static const char *weights_text(enum weighting weighting, char text[static 128])
     return text;
 }
 
-// All that is needed to run a variant again.
+// Prints everything needed to run a variant again.
 static void print_variant(const struct variant *v, const struct job *job, const char *why) {
     fprintf(stderr,
             "# stacks %lld x %lld by %lld x %lld, m n k %lld %lld %lld, %s%s by %s%s, alpha %g, "
@@ -45,7 +45,8 @@ static void print_variant(const struct variant *v, const struct job *job, const 
             (unsigned long long)job->args.verify_seed, why);
 }
 
-// Collective. True when the product is right (known on root; true elsewhere when it ran).
+// Collective. Returns true if the product is right (root compares; other ranks return true if it
+// ran).
 static bool run_variant(struct mmul_context *context, const struct variant *v, uint64_t seed) {
     struct job job = {.args = {.transpose_a = v->transpose_a,
                                .transpose_b = v->transpose_b,
@@ -84,19 +85,20 @@ static bool run_variant(struct mmul_context *context, const struct variant *v, u
 
 // ------------------------------------------------------------------------------------- the tests
 
-// Splits, transposes and types of one shape on one device, all with each other; what else there is takes turns. The
-// weighting is the sum of the three: of one shape each, and each two of them, meet every weighting, as the third is
-// free to make up for it (types and transposes with one of four in a shape left out: there are three splits). `shift`
-// goes on with the shape, so that in four of these all three together meet every weighting on any number of ranks;
-// and with that number, so that a shape meets other ones on 2, 3 and 5. Factors and tails turn at steps that were found
-// by trying: with these any three of shape, split, transposes, types, factors, weighting and tail meet on each number
-// of ranks, with four weightings and with two.
+// Tests all combinations of splits, transposes and types of one shape on one device; the other
+// parameters take turns. The weighting is the sum of the three indices. Each of them, and each
+// pair, so meets every weighting, since the third index varies freely (types and transposes meet
+// three of the four, as there are three splits). `shift` depends on the shape, so that in four
+// shapes all triples meet every weighting on any number of ranks. `shift` also depends on the
+// number of ranks, so that a shape meets other combinations on 2, 3 and 5. The steps of factors and
+// tails were found by search: any three of shape, split, transposes, types, factors, weighting and
+// tail meet on each number of ranks, with four weightings and with two.
 static bool run_shape(struct mmul_context *context, const struct shapes *s, int weightings,
                       int shift) {
     static const enum mmul_dtype types[][2] = {
         {MMUL_F32, MMUL_F32}, {MMUL_F16, MMUL_F16}, {MMUL_F32, MMUL_BF16}, {MMUL_BF16, MMUL_F32}};
     static const double tails[] = {0, 0.5, -1, 0.9};
-    // Seven, so that in turn each meets each of what changes in threes and fours.
+    // Seven factors: coprime to the cycles of length three and four, so that all pairs occur.
     static const float scales[7][2] = {{1, 0}, {3, -2}, {-1, 1}, {0, 2}, {2, 0}, {1, 3}, {0, 0}};
     bool right = true;
     int turn = 0;
@@ -137,7 +139,7 @@ static void test_device(const char *device, int weightings) {
     mmul_context_destroy(context);
 }
 
-// A job that is not the plan's is refused, on all ranks alike.
+// A plan refuses a job with other parameters, on all ranks alike.
 static void test_mismatched_jobs(void) {
     struct mmul_context *context = NULL;
     struct mmul_error err = {.text = ""};

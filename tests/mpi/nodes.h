@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several nodes made of one machine, by communicators of our own, so that everything crosses MPI; 0
-// nodes: those that there are.
+// Splits one machine into several nodes by communicators, so that everything crosses MPI. 0 nodes:
+// keeps the real nodes.
 #pragma once
 
 #include "exec/setup/context.h"
@@ -8,7 +8,7 @@
 
 static int rank, size;
 
-// Ranks r with the same r % nodes share a node.
+// Ranks with the same rank % nodes share a node.
 static inline void split_comm(struct mmul_comm *comm, int nodes) {
     MPI_Comm_free(&comm->node);
     if (comm->leaders != MPI_COMM_NULL)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What operations compute, as plain loops in double over the values of a trial: one element of the result at a
-// time, from their definitions, with nothing of the library.
+// Reference of the operations: plain loops in double over the values of a trial. They compute one
+// element of the result at a time from the definition, without the library.
 #pragma once
 
 #include "model/program.h"
 #include "trial.h"
 
-// Element `n` (batch, depth, row, column) of operand i; sizes of 1 repeat.
+// Returns element `n` (batch, depth, row, column) of operand i; dimensions of size 1 repeat.
 static double element_of(const struct trial *t, const struct mmul_call *c, int i,
                          const int64_t n[4]) {
     return c->operands[i] == MMUL_NUMBER ? c->with.numbers[i]
@@ -47,7 +47,7 @@ static double loop_one(const struct mmul_call *c, double x) {
                : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
-// Derivatives, 1 - sigmoid(x) being sigmoid(-x).
+// Returns the derivative; 1 - sigmoid(x) is computed as sigmoid(-x).
 static double loop_slope(const struct mmul_call *c, double x) {
     const double s = 1 / (1 + exp(-x)), density = exp(-x * x / 2) / 2.5066282746310002;
     const double u = 1.5957691216057308 * (x + 0.044715 * x * x * x);
@@ -118,7 +118,7 @@ static double loop_norm(const struct trial *t, const struct mmul_call *c, const 
     return (x - mean) / sqrt(squares / cols - mean * mean + c->with.epsilon) * w + b;
 }
 
-// What a row of the result's gradients becomes by the derivatives of y_i by x_j, one after the other.
+// Multiplies a row of gradients of the result by the derivatives of all y_i by x_j, one by one.
 static double loop_row_backward(const struct trial *t, const struct mmul_call *c,
                                 const int64_t n[4]) {
     const int64_t cols = cols_of(t, c);
@@ -143,7 +143,7 @@ static double loop_row_backward(const struct trial *t, const struct mmul_call *c
     return found;
 }
 
-// Of the row at n: the index beside it, and -log softmax there; its derivative is at n.
+// Returns -log softmax of row n at the index of that row, or the derivative by the element at n.
 static double loop_loss(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const double id = element_of(t, c, 1, n);
     double sum = 0;
@@ -161,7 +161,8 @@ static void sizes_of(const struct trial *t, const struct mmul_call *c, int64_t s
     memcpy(sizes, all, sizeof all);
 }
 
-// The column that is so many places from the largest element of its row; of equal ones the first.
+// Returns the column at position `place` of the row sorted by falling value; the first of equal
+// ones first.
 static int64_t column_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4],
                          int64_t place) {
     for (int64_t j = 0; j < cols_of(t, c); j++) {
@@ -181,7 +182,7 @@ static double loop_topk(const struct trial *t, const struct mmul_call *c, const 
     return n[3] < k ? row_element(t, c, n, column) : (double)column;
 }
 
-// The same of what is put in order along an axis; of its columns, or the elements there.
+// Sorting along an axis: the column index or the element at position n.
 static double loop_sort(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const int axis = 4 + (c->with.axis < 0 ? c->with.axis : -1);
     int64_t sizes[4], at[4], other[4];
@@ -218,7 +219,7 @@ static double loop_rope(const struct trial *t, const struct mmul_call *c, const 
     return is_second ? x * sin(turn) + y * cos(turn) : x * cos(turn) - y * sin(turn);
 }
 
-// Along an axis, or of all elements (0); of sums so far up to n.
+// Reductions along an axis or over all elements (axis 0), and prefix sums up to n.
 static double loop_reduction(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     int64_t sizes[4], count = 1, first[4];
     double sum = 0, squares = 0, most = -HUGE_VAL, least = HUGE_VAL;
@@ -248,7 +249,7 @@ static double loop_reduction(const struct trial *t, const struct mmul_call *c, c
                                                          : least;
 }
 
-// Rows with the index of this one, beside what a table has there.
+// Sums the rows with this row's index, plus the table's row if there is a table.
 static double loop_sum_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const bool has_table = is_called(c, "add_at");
     const struct mmul_shape s = t->known[c->operands[has_table ? 2 : 0]].shape;
@@ -263,7 +264,7 @@ static double loop_sum_at(const struct trial *t, const struct mmul_call *c, cons
     return sum;
 }
 
-// The mean over all rows, or elements.
+// Returns the mean over all rows, or over all elements.
 static double loop_mean_loss(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const bool by_row = is_called(c, "cross_entropy");
     const int64_t id_cols = t->known[c->operands[1]].shape.cols;
@@ -320,14 +321,15 @@ static double loop_take(const struct trial *t, const struct mmul_call *c, const 
     return element_of(t, c, 0, (const int64_t[]){0, 0, (int64_t)id, n[3]});
 }
 
-// An index for each of the leading sizes, as take has them; or as a column.
+// Indices have the result's leading dimensions, as for take, or form a column.
 static double loop_one_hot(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const int64_t beside[] = {0, n[0], n[1], n[2]};
     const bool is_row = is_called(c, "one_hot_rows");
     return element_of(t, c, 0, is_row ? n : beside) == (double)n[3];
 }
 
-// SplitMix64, as its authors print it: number `position` of the sequence that begins with `state`.
+// SplitMix64 as published by its authors: number `position` of the sequence that begins with
+// `state`.
 static uint64_t loop_draw(uint64_t state, uint64_t position) {
     state += 0x9e3779b97f4a7c15 * (position + 1);
     state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
@@ -335,7 +337,7 @@ static uint64_t loop_draw(uint64_t state, uint64_t position) {
     return state ^ state >> 31;
 }
 
-// One of 2^24 equal parts of what can be drawn.
+// Drops an element by comparing one of 2^24 equally likely values.
 static double loop_dropout(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
     const struct mmul_shape s = t->known[c->operands[0]].shape;
     const double p = c->with.numbers[1];
@@ -402,8 +404,8 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     return c->operand_count == 2 ? loop_two(c, x, y) : loop_one(c, x);
 }
 
-// By its name, or, of what has another meaning by its name (model/composite.h), "NAME_rows": as the table of operations
-// has it.
+// Adds the operation of this name. If a name stands for a composite (model/composite.h),
+// "NAME_rows" selects the operation of the table.
 static enum mmul_status append(struct trial *t, const struct mmul_call *call, int *value) {
     char name[32];
     enum mmul_operation_kind kind;
@@ -418,7 +420,7 @@ static enum mmul_status append(struct trial *t, const struct mmul_call *call, in
     return mmul_program_append(t->program, &operation, NULL, value, &t->err);
 }
 
-// What several operations have made on the way to the last one's: nobody knows what that must be, and it is let go.
+// Skips the intermediate values of a composite: their contents are not compared.
 static void pass_over(struct trial *t, int until) {
     MPI_Bcast(&until, 1, MPI_INT, 0, MPI_COMM_WORLD);
     while (t->count < until) {
@@ -430,7 +432,8 @@ static void pass_over(struct trial *t, int until) {
     }
 }
 
-// The operation in the program, and its loops; the result's sizes are what root's program says.
+// Adds an operation to the program and computes its reference. The result's shape is that of root's
+// program.
 static int apply(struct trial *t, const struct mmul_call *call) {
     struct mmul_shape s = {1, 1, 1, 1};
     int value = -1;

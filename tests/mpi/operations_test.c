@@ -1,9 +1,10 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Every operation of programs but products, by every rule it has, over one node and several: operands are placed
-// as the rule wants them, the result as it gives it. Integers are equal to plain loops element by element, all
-// else as near as float32 is. Then chains, and what fails in their middle.
+// Every operation except products, by each of its rules, over one and several nodes. Operands are
+// placed as the rule requires, and the result must have the rule's placement. Integers equal plain
+// loops element by element, other results within float32 rounding. Then chains of operations, and
+// failures in their middle.
 #include "model/operation.h"
 #include "operation_loops.h"
 #include "plan/lists/program_plan.h"
@@ -16,12 +17,12 @@ static const struct mmul_parameters NONE = {.axis = 0};
 
 struct example {
     const char *operation;
-    struct mmul_shape shapes[MMUL_OPERANDS]; // no rows: a number
+    struct mmul_shape shapes[MMUL_OPERANDS]; // rows 0: a number
     int operand_count;
     struct mmul_parameters with;
     double tolerance;
-    int64_t
-        ids; // elements of the second, or of the only one, are whole numbers below this; 0: as all
+    // The last operand (second or only one) holds whole numbers below this; 0: ordinary elements.
+    int64_t ids;
 };
 
 // --------------------------------------------------------------------------------------- rules
@@ -40,7 +41,8 @@ static int load_operand(struct trial *t, const struct example *e, int operand) {
     return load_ids(t, s, e->ids);
 }
 
-// The operation on operands that are placed so; a wish that the operation has no rule for is another test.
+// Applies the operation to operands with the rule's placements. Requests without a rule are tested
+// elsewhere.
 static int follow(struct trial *t, const struct example *e, const int *loaded,
                   const struct mmul_rule *rule) {
     struct mmul_call call = {
@@ -54,8 +56,8 @@ static int follow(struct trial *t, const struct example *e, const int *loaded,
     return made;
 }
 
-// Does the rule hold for these sizes, and the groups that the program has? Then nothing has to move for it, and
-// the result must have been made as it says.
+// Returns true if the rule applies to these sizes and to the program's groups. If so, no operand
+// has to move, and the result must have the rule's placement.
 static bool holds(const struct trial *t, const struct example *e, enum mmul_operation_kind kind,
                   const struct mmul_rule *rule, int made) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
@@ -71,7 +73,8 @@ static bool holds(const struct trial *t, const struct example *e, enum mmul_oper
         if (operands[i].is_number)
             operands[i].shape = (struct mmul_shape){1, 1, 1, 1};
     }
-    // Of a stack sums down columns are whole with the rows of their matrix, and as good as summands.
+    // Sums down the columns of a stack are whole on the ranks with the matrix's rows: an
+    // alternative to partial sums.
     bool is_either = rule->result == MMUL_PLACE_PARTIAL && groups > 1;
     return !is_either && mmul_rule_fits(kind, rule, &call, t->known[made].shape, groups);
 }
@@ -107,7 +110,7 @@ static bool every_rule(struct mmul_context *context, const struct example *e, co
     return right;
 }
 
-// What is several operations has no rule of its own: its operands are in files, or all placed in the same way.
+// A composite has no rules of its own: its operands are in files, or all have the same placement.
 static bool every_placement(struct mmul_context *context, const struct example *e,
                             const char *weights) {
     static const enum mmul_placement_kind places[] = {
@@ -153,7 +156,7 @@ static bool of_one_value(struct mmul_context *context, const char *weights) {
     return right;
 }
 
-// What repeats, in either operand, and numbers.
+// Operands that repeat, on either side, and numbers.
 static bool of_two_values(struct mmul_context *context, const char *weights) {
     static const char *const names[] = {"add",
                                         "subtract",
@@ -355,7 +358,8 @@ static bool of_attention(struct mmul_context *context, const char *weights) {
     return ALL(examples);
 }
 
-// On many ranks a group meets one of them, each another one; three ranks meet all.
+// Selects weightings: many ranks try one weighting per group, each group another one; up to three
+// ranks try all.
 static bool meets(int w, int i, int nodes) {
     return size <= WEIGHTINGS || (w + i + nodes) % WEIGHTINGS == 0;
 }
@@ -405,7 +409,7 @@ static int weights_of(struct trial *t, int64_t rows, int64_t cols) {
     return scaled(t, load(t, (struct mmul_shape){1, 1, rows, cols}), 0.125);
 }
 
-// Heads of every text on their own: (texts, words, width) to (texts, heads, words, width / heads).
+// Splits attention heads per text: (texts, words, width) to (texts, heads, words, width / heads).
 enum { TEXTS = 6, WORDS = 3, HEADS = 2, WIDTH = 8 };
 static int split_heads(struct trial *t, int x) {
     const struct mmul_parameters apart = {.shape = {TEXTS, WORDS, HEADS, WIDTH / HEADS}},
@@ -413,7 +417,7 @@ static int split_heads(struct trial *t, int x) {
     return call1(t, "permute", call1(t, "reshape", x, apart), swap);
 }
 
-// A layer of a sentence model, down to a vector of length 1 for each text.
+// A layer of a sentence model that ends in a vector of length 1 for each text.
 static bool a_layer(struct mmul_context *context, const char *weights) {
     const struct mmul_parameters flat = {.shape = {1, 1, TEXTS * WORDS, WIDTH}},
                                  texts = {.shape = {1, TEXTS, WORDS, WIDTH}},
@@ -441,7 +445,7 @@ static bool a_layer(struct mmul_context *context, const char *weights) {
     return right;
 }
 
-// Products of stacks, scores by hand, of what is read the other way round; sums of summands.
+// Stacked products, attention scores step by step, transposed reads, and sums of partial sums.
 static bool stacks(struct mmul_context *context, const char *weights) {
     const struct mmul_shape s = {2, 5, 4, 6};
     struct trial t;
@@ -492,13 +496,13 @@ static void test_chains(struct mmul_context *context, int nodes) {
     }
 }
 
-// Collective. Everybody has root's words and this status.
+// Collective. Returns true if every rank has root's error text and this status.
 static bool all_fail(enum mmul_status status, enum mmul_status expected,
                      const struct mmul_error *err, const char *text) {
     char words[sizeof err->text];
     memcpy(words, err->text, sizeof words);
     MPI_Bcast(words, sizeof words, MPI_CHAR, 0, MPI_COMM_WORLD);
-    const char *said = strstr(words, text); // after the rank that says it
+    const char *said = strstr(words, text); // behind the rank that reports the error
     bool good = status == expected && strcmp(words, err->text) == 0 && said != NULL &&
                 strcmp(said, text) == 0 && strchr(words, '\n') == NULL;
     if (!good)
@@ -506,8 +510,8 @@ static bool all_fail(enum mmul_status status, enum mmul_status expected,
     return good;
 }
 
-// The last index is outside of its table, which one rank alone sees, after other operations and before more.
-// Indices and table are in files, or both are on the ranks.
+// The last index is outside of its table. Only one rank sees this, with operations before and
+// after. Indices and table are in files, or both on the ranks.
 static void test_an_index_outside(struct mmul_context *context, int nodes, bool in_files) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
@@ -541,7 +545,7 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
     end(&t);
 }
 
-// The same of what counts or picks by indices that are beside its rows.
+// As above, for operations that count or select by indices within their rows.
 static void test_an_index_beside(struct mmul_context *context, int nodes, const char *operation) {
     const struct mmul_shape rows = {1, 1, 40, 11}, column = {1, 1, 40, 1};
     struct mmul_program_plan *plan = NULL;
@@ -576,7 +580,8 @@ static void test_an_index_beside(struct mmul_context *context, int nodes, const 
     end(&t);
 }
 
-// On one rank with a device that has memory of its own: a CPU whose buffers are not host memory, and PoCL.
+// One rank with a device that has memory of its own: PoCL, and a CPU with buffers separate from
+// host memory.
 static void test_devices(struct mmul_probe *probe) {
     const char *devices[] = {"faulty:hang=1000000:cpu", "0:0"};
     const struct mmul_device_info *infos;
@@ -598,7 +603,8 @@ static void test_devices(struct mmul_probe *probe) {
     }
 }
 
-// What is done to each element of a product goes on with its panels: many, where a cable brings them to slow devices.
+// Elementwise operations on a product follow its panels one by one. A slow link to slow devices
+// makes the plan choose many panels.
 static bool chains_of_panels(struct mmul_context *context) {
     const struct mmul_link link = {1e8, 1e-5};
     const struct mmul_shape tall = {1, 1, 700, 256}, wide = {1, 1, 256, 700},
@@ -630,7 +636,7 @@ static bool chains_of_panels(struct mmul_context *context) {
     return right;
 }
 
-// The last rank's device errs in the middle.
+// The last rank's device fails or errs in the middle.
 static void test_chains_of_panels(void) {
     static const char *const devices[] = {"cpu", "faulty:fail=2:cpu", "faulty:corrupt=3:cpu"};
     for (int i = 0; i < 3; i++) {

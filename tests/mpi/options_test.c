@@ -1,13 +1,13 @@
 // np: 1 3
 // SPDX-License-Identifier: MIT
-// One rank comes with a struct of options that is larger than the library knows: all are refused alike.
+// One rank passes a larger struct of options than the library knows: all ranks refuse it alike.
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpimatmul.h"
 #include "tap.h"
 
-// Behind each of them there is room for what this library does not know.
+// Each struct is followed by room for fields unknown to this library.
 struct larger_context {
     struct mmul_context_options options;
     char more[16];
@@ -23,7 +23,7 @@ struct larger_baseline {
     char more[16];
 };
 
-static bool is_odd; // this rank is the one
+static bool is_odd; // true on the rank with the larger struct
 
 static size_t claim(size_t bytes) {
     return is_odd ? bytes + 8 : 0;
@@ -66,7 +66,7 @@ static void test_job(struct mmul_context *context, int rank) {
     given.args.struct_bytes = claim(sizeof given.args);
     check(mmul_run(context, &given.args, plan, &report, &err), &err, sizeof given.args,
           "mmul_matmul");
-    if (rank == 0 && is_odd) // nothing of it was read
+    if (rank == 0 && is_odd) // the refusal left the struct unread
         mmul_output_destroy(given.args.output);
     timed.baseline.struct_bytes = claim(sizeof timed.baseline);
     check(mmul_baseline_measure(context, &timed.baseline, &seconds, &threads, &err), &err,

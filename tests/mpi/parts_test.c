@@ -1,8 +1,9 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Values from the memory of all ranks: each gives its rows, or columns, and nobody has all of them. On one node, and
-// with ranks on nodes of their own; what does not fit together is refused on all ranks alike.
+// Values assembled from the memory of all ranks: each rank gives its rows or columns, and no rank
+// has all. On one node, and with every rank on a node of its own. Parts that do not fit together
+// are refused on all ranks alike.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@ enum { COLS = 31, OUT = 17 };
 static struct mmul_context *context;
 static char folder[64];
 
-// Rank 1 has none.
+// Rank 1 has no rows.
 static int64_t length_of(int r) {
     return r == 1 ? 0 : 5 + 3 * r;
 }
@@ -34,7 +35,7 @@ static int w_of(int64_t j, int64_t n) {
     return (int)((j * 5 + n) % 7) - 3;
 }
 
-// Is Y = X W, or W^T X^T, what plain loops say, on root?
+// Returns true if root's Y equals X W, or W^T X^T, from plain loops.
 static bool is_product(const float *y, int64_t rows, bool turned) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t n = 0; n < OUT; n++) {
@@ -47,7 +48,7 @@ static bool is_product(const float *y, int64_t rows, bool turned) {
     return true;
 }
 
-// Root's half of a job that reads the set.
+// Root only: builds a job that reads the set.
 static void build(struct mmul_program *program, struct mmul_matrix *w, struct mmul_output *out,
                   bool turned, struct mmul_error *err) {
     int x, weights, y;
@@ -58,7 +59,7 @@ static void build(struct mmul_program *program, struct mmul_matrix *w, struct mm
         mmul_program_save(program, y, out, err);
 }
 
-// Is the set where the ranks have left it, value 0 of the program?
+// Returns true if the set, value 0 of the program, is still where the ranks put it.
 static bool lies_still(const struct mmul_values *values, bool turned) {
     enum mmul_placement_kind kind;
     char found[96], expected[96];
@@ -103,7 +104,7 @@ static bool multiplies(bool turned) {
     return right;
 }
 
-// Rows with a gap behind each, of float32; columns of float64.
+// Gives float32 rows with a gap behind each, or float64 columns.
 static enum mmul_status keep(const char *name, bool columns, struct mmul_error *err) {
     const int64_t length = length_of(rank), begin = begin_of(rank);
     const int64_t rows = columns ? COLS : length, cols = columns ? length : COLS, step = cols + 2;
@@ -133,7 +134,8 @@ static void refuses(const struct mmul_local_part *part, const char *name, enum m
                     const char *text) {
     struct mmul_error err = {0};
     const enum mmul_status status = mmul_keep_part(context, name, part, &err);
-    const bool is_said = strstr(err.text, text) != NULL; // behind the rank, where one alone fails
+    // the text follows the rank if one rank alone failed
+    const bool is_said = strstr(err.text, text) != NULL;
     if (rank == 0 && !is_said)
         printf("# %s\n", err.text);
     tap_ok(status == expected && is_said, text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One product of integer matrices in memory, for the tests of this folder: operands of any dtype and
-// orientation, naive loops to compare with. With integers in [-4, 4] every float32 sum is exact in
-// any order.
+// One product of integer matrices in memory, shared by the tests of this folder: operands of any
+// dtype and orientation, and naive loops to compare with. With integers in [-4, 4] every float32
+// sum is exact in any order.
 #pragma once
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ struct variant {
     enum mmul_dtype a_dtype, b_dtype;
     float alpha, beta;
     enum mmul_split_choice split;
-    int weighting; // of the test
-    double tail;   // share; 0: auto, negative: off
+    int weighting; // index into the test's weightings
+    double tail;   // fraction left to claims; 0: auto, negative: off
 };
 
 // ------------------------------------------------------------------------------------- operands
@@ -28,15 +28,16 @@ struct variant {
 struct operand {
     struct mmul_shape shape;
     enum mmul_dtype dtype;
-    void *stored;  // what the library sees
-    float *values; // the same as float32
+    void *stored;  // data passed to the library
+    float *values; // numbers of `stored` as float32
 };
 
 static int64_t elements(struct mmul_shape s) {
     return s.batch * s.depth * s.rows * s.cols;
 }
 
-// Small integers are exact in 16 bits: the upper half of a float32 is bfloat16; float16 by table.
+// Small integers are exact in 16 bits: bfloat16 is the upper half of a float32, float16 is looked
+// up.
 static uint16_t half_bits(enum mmul_dtype dtype, float value) {
     static const uint16_t f16[] = {0xC400, 0xC200, 0xC000, 0xBC00, 0x0000,
                                    0x3C00, 0x4000, 0x4200, 0x4400};
@@ -82,7 +83,7 @@ static double dot(const struct variant *v, const float *a, const float *b, int64
     return sum;
 }
 
-// Elements of C that differ from the loops.
+// Returns the number of elements of C that differ from the loops.
 static int64_t count_wrong(const struct variant *v, const struct operand *a,
                            const struct operand *b, const float *c_in, struct mmul_shape shape,
                            const float *c) {

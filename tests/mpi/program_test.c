@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Programs of several operations through the public interface, over several nodes: every pair of
-// placements, every rule of matmul, transposes, sums that repeat, chains. Integers, so what comes out is
-// equal element by element to plain loops, on every rank where it lies and in root's outputs. Failures
-// of one rank end it everywhere, with one error.
+// placements, every rule of matmul, transposes, repeated sums, chains. Results are integers and
+// equal plain loops element by element, on every rank that holds them and in root's outputs. A
+// failure of one rank ends the program everywhere with one error.
 #include <unistd.h>
 
 #include "trial.h"
@@ -12,14 +12,14 @@
 
 // ---------------------------------------------------------------------------------------- tests
 
-// Links without latency, or none that are known: small products are spread over the ranks all the same.
+// Makes links free or unknown: small products are then spread over the ranks all the same.
 static void make_links_fast(struct mmul_context *context, bool fast) {
     const struct mmul_link link = {fast ? 1e15 : 0, fast ? 1e-15 : 0};
     for (int i = 0; i < context->cluster->node_count; i++)
         context->cluster->nodes[i].root_link = context->cluster->nodes[i].ring_link = link;
 }
 
-// From every placement into every other one, and out to a file; sums are real ones.
+// Moves from every placement into every other one, and to a file; partial values are real sums.
 static bool every_move(struct mmul_context *context, struct mmul_shape s, const char *weights) {
     struct trial t;
     begin(&t);
@@ -43,7 +43,7 @@ static bool every_move(struct mmul_context *context, struct mmul_shape s, const 
     return right;
 }
 
-// Rules of matmul, and both operands transposed or not.
+// Rules of matmul, with each combination of transposed operands.
 static bool follow(struct mmul_context *context, const enum mmul_placement_kind (*rules)[3],
                    size_t count, const int64_t *n, const char *weights) {
     bool right = true;
@@ -84,7 +84,8 @@ static bool every_rule(struct mmul_context *context, const int64_t *n, const cha
     return right;
 }
 
-// Layers of a network: products, a bias that repeats, relu, a value that meets its own transpose.
+// Layers of a network: products, a bias that repeats, relu, and a value combined with its own
+// transpose.
 static bool a_chain(struct mmul_context *context, const char *weights) {
     struct trial t;
     begin(&t);
@@ -107,7 +108,7 @@ static bool a_chain(struct mmul_context *context, const char *weights) {
     return right;
 }
 
-// Ranks on nodes of their own are a mesh of rows and columns, not a line, when there are enough.
+// Enough ranks on nodes of their own form a mesh of rows and columns, not a line.
 static void test_a_mesh(struct mmul_context *context) {
     const char *expected = size == 4 ? "grid 0 48 96 x 0 48 96" : "grid 0 48 96 x 0 32 64 96";
     struct mmul_program_plan *plan = NULL;
@@ -134,8 +135,8 @@ static void test_a_mesh(struct mmul_context *context) {
     end(&t);
 }
 
-// Products one after the other, each with an operand of root's: rows, then columns of what comes through
-// stay where they are; a matrix is used twice, and one is saved on the way.
+// Consecutive products, each with an operand of root's. Intermediate values stay where they are,
+// split by rows, then by columns. One matrix is used twice, and one intermediate value is saved.
 static bool files_on_the_way(struct mmul_context *context, const int64_t *n, const char *weights) {
     struct trial t;
     begin(&t);
@@ -161,7 +162,7 @@ static bool files_on_the_way(struct mmul_context *context, const int64_t *n, con
     return right_all;
 }
 
-// Large enough for whole operands in several panels: of root's, or of which the ranks have rows.
+// Products large enough for a whole operand in several panels, from root or from rows on the ranks.
 static bool operands_in_panels(struct mmul_context *context, const char *weights) {
     const struct mmul_shape tall = {1, 1, 70, 256}, wide = {1, 1, 256, 70},
                             square = {1, 1, 256, 256};
@@ -180,8 +181,8 @@ static bool operands_in_panels(struct mmul_context *context, const char *weights
     return right;
 }
 
-// Its columns come from its rows, of which there are copies, and these from its blocks: not while the
-// product is computed.
+// A square of a grid needs its columns, copied from its rows, which are gathered from blocks. These
+// moves must not overlap with the product itself.
 static void test_a_square_of_a_grid(void) {
     const struct mmul_context_options cpu = {.device = "cpu"};
     struct mmul_context *context = make_context(3, &cpu);
@@ -200,7 +201,7 @@ static void test_a_square_of_a_grid(void) {
 
 static void test_programs(int nodes, const struct mmul_context_options *options, bool many) {
     static const struct mmul_shape shapes[] = {{1, 1, 13, 9}, {2, 3, 4, 5}, {1, 1, 1, 1}};
-    // Stacks of A and of B, m, k, n.
+    // Batch and depth of A and of B, m, k, n.
     static const int64_t products[][7] = {{1, 1, 1, 1, 11, 7, 13},
                                           {2, 3, 2, 3, 3, 5, 2},
                                           {1, 2, 3, 1, 4, 3, 5},
@@ -236,7 +237,7 @@ static void test_programs(int nodes, const struct mmul_context_options *options,
 
 // -------------------------------------------------------------------------------------- failures
 
-// Collective. Everybody has root's words and this status.
+// Collective. Returns true if every rank has root's error text and this status.
 static bool all_fail(enum mmul_status status, enum mmul_status expected,
                      const struct mmul_error *err, const char *text) {
     char words[sizeof err->text];
@@ -254,7 +255,7 @@ static struct mmul_context *faulty_context(int nodes, const char *device) {
     return make_context(nodes, &options);
 }
 
-// The last rank's device is lost at its first product, and nobody may take over. Ends the trial.
+// The last rank's device is lost at its first product, and fallback is off. Ends the trial.
 static bool ends_without_fallback(int nodes, struct trial *t) {
     struct mmul_context *context = faulty_context(nodes, "faulty:fail=1:cpu");
     struct mmul_program_plan *plan = NULL;
@@ -273,7 +274,7 @@ static bool ends_without_fallback(int nodes, struct trial *t) {
     return ends;
 }
 
-// The last rank's device does wrong; without a fallback that is everybody's failure.
+// The last rank's device errs; with fallback off every rank fails.
 static void test_devices_that_fail(int nodes) {
     static const char *const devices[] = {"faulty:fail=1:cpu", "faulty:corrupt=1:cpu",
                                           "faulty:fail-alloc=1:cpu"};
@@ -292,7 +293,7 @@ static void test_devices_that_fail(int nodes) {
     tap_ok(ends_without_fallback(nodes, &t), what);
 }
 
-// Grids whose inner range comes in several panels; of a stack, too.
+// Grids with an inner range in several panels, also for a stack.
 static bool in_panels(struct mmul_context *context, const char *weights) {
     static const int64_t depths[] = {1, 2};
     make_links_fast(context, true);
@@ -306,7 +307,7 @@ static bool in_panels(struct mmul_context *context, const char *weights) {
         int b =
             place(&t, generate(&t, (struct mmul_shape){1, depths[i], 1100, 30}), MMUL_PLACE_GRID);
         int c = matmul(&t, a, b);
-        t.wanted[c] = size != 4 ? MMUL_PLACE_GRID : MMUL_PLACE_FILE; // of 3 nodes: summands
+        t.wanted[c] = size != 4 ? MMUL_PLACE_GRID : MMUL_PLACE_FILE; // 3 nodes: partial sums
         save(&t, place(&t, c, MMUL_PLACE_GRID));
         right = run(context, &t, weights) && right;
         end(&t);
@@ -316,7 +317,7 @@ static bool in_panels(struct mmul_context *context, const char *weights) {
     return right;
 }
 
-// Also where the last rank's device is lost on the way, with and without another one.
+// Includes trials in which the last rank's device is lost, with and without a replacement.
 static void test_panels(int nodes) {
     static const char *const devices[] = {"cpu",
                                           "faulty:fail=1:cpu",
@@ -332,7 +333,8 @@ static void test_panels(int nodes) {
         snprintf(what, sizeof what, "%d nodes, %s: grids in panels", nodes, devices[i]);
         blamed = -1;
         bool right = in_panels(context, weights_text(i == 0 ? ONE_TO_N : EQUAL, weights));
-        if (rank == 0 && strcmp(devices[i], "faulty:corrupt=1:cpu") == 0) // others find nothing
+        // other ranks find no error
+        if (rank == 0 && strcmp(devices[i], "faulty:corrupt=1:cpu") == 0)
             right = right && blamed == size - 1;
         tap_ok(right, what);
         mmul_context_destroy(context);
@@ -346,7 +348,7 @@ static void test_panels(int nodes) {
     tap_ok(ends_without_fallback(nodes, &t), what);
 }
 
-// Root's file becomes shorter than it was when it was opened.
+// Root's file is truncated after it was opened.
 static void test_a_file_that_shrinks(struct mmul_context *context, int nodes) {
     const struct mmul_shape shape = {1, 1, 1024, 1024};
     const char *folder = getenv("TMPDIR");
@@ -412,7 +414,7 @@ static void test_refusals(struct mmul_context *context) {
     end(&t);
 }
 
-// CPUs beside OpenCL devices, which have the tiles of the worker between them and the values.
+// CPUs beside OpenCL devices, which use tiles between host values and the worker.
 static void test_a_mix(const struct mmul_probe *probe, int nodes) {
     const struct mmul_device_info *devices;
     int count = mmul_probe_devices(probe, &devices), most = 0;
@@ -428,7 +430,7 @@ static void test_a_mix(const struct mmul_probe *probe, int nodes) {
         tap_points++;
 }
 
-// With the argument "hosts" on the nodes that there are, of which the last one is slow
+// With the argument "hosts": runs on the real nodes, of which the last one is slow
 // (tests/lab/run.bats).
 static int on_hosts(void) {
     const char *device = rank == size - 1 ? "faulty:delay=2ms:cpu" : "cpu";
@@ -457,8 +459,9 @@ int main(int argc, char **argv) {
         return on_hosts();
     }
     const struct mmul_context_options cpu = {.device = "cpu"};
-    bool is_mesh = size == 4 || size == 6; // more than one row and column: for these alone
-    // Of five ranks only what three have not: three nodes, and several ranks on some of them.
+    bool is_mesh = size == 4 || size == 6; // more than one row and column: only these counts
+    // Five ranks run only the cases that three ranks lack: three nodes, and several ranks on some
+    // nodes.
     for (int nodes = size == 5 ? 3 : 1; nodes <= size && nodes <= 3 && !is_mesh; nodes++) {
         test_programs(nodes, &cpu, true);
         test_devices_that_fail(nodes);

@@ -1,13 +1,14 @@
 // np: 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// MPI refuses one call of one member, at every kind of transfer: that one has MPI's words for it, all members
-// get to the end, all learn that something failed, and nothing moves any more. What leaves late then is no other error.
+// MPI refuses one call of one member, for every kind of transfer. That member reports MPI's error
+// text, all members get to the end and learn of the failure, and transfers stop. Data that leave
+// late cause no second error.
 #include "lines.h"
 
 enum { NEVER_TAG = 9999 };
 
-// A call that MPI refuses on this rank, counted down to it.
+// The call that MPI refuses on this rank, and a countdown to it.
 static const char *refused;
 static int calls_left;
 
@@ -40,13 +41,13 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     return is_refused("test") ? MPI_ERR_OTHER : PMPI_Testall(count, requests, flag, statuses);
 }
 
-// A jammed link: what MPI has been given to send from one checksum on, and has not read yet.
+// A jammed link: sends that MPI has accepted from one checksum on and has not yet read from memory.
 static struct late {
     const void *from;
     int count, to, tag;
     MPI_Comm comm;
 } late[64];
-static int late_count, checksums_left; // until the first of them; 0: no link is jammed
+static int late_count, checksums_left; // countdown to the first of them; 0: no link is jammed
 
 static bool is_late(int count, int tag) {
     const bool is_checksum = tag == 1 && count > 0;
@@ -57,7 +58,7 @@ static bool is_late(int count, int tag) {
     return checksums_left == 0 && late_count < (int)(sizeof late / sizeof *late);
 }
 
-// What is asked for will never come, so the request stays as it is.
+// The awaited data will never come, so the request stays unchanged.
 static int send_late(const void *from, int count, int to, int tag, MPI_Comm comm,
                      MPI_Request *request) {
     late[late_count++] = (struct late){from, count, to, tag, comm};
@@ -93,9 +94,9 @@ int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, 
 
 struct refusal {
     enum mmul_channel_kind kind;
-    const char *call, *what; // `what` of MPI's error
-    int at;                  // the `at`-th such call
-    bool by_first, by_last;  // of a relay: do its first and its last member make it?
+    const char *call, *what; // and its name in MPI's error text
+    int at;                  // refuses the `at`-th such call
+    bool by_first, by_last;  // relay: its first or last member makes the call
 };
 
 static const struct refusal refusals[] = {
@@ -117,7 +118,7 @@ static const struct refusal refusals[] = {
 };
 
 static void test_refusal(const struct refusal *r, int culprit) {
-    static unsigned char mine[CARGOES * LONGEST]; // MPI may still write to it afterwards
+    static unsigned char mine[CARGOES * LONGEST]; // static: MPI may still write to it afterwards
     struct mmul_transport t;
     struct mmul_channel line;
     struct mmul_failure failure;
@@ -138,7 +139,8 @@ static void test_refusal(const struct refusal *r, int culprit) {
         run_exchange(&line, bytes, mine);
     bool struck = is_culprit && calls_left <= 0;
     refused = NULL;
-    // Nobody else has an error, and whoever has not heard of it by now has nothing left to wait for.
+    // No other rank has an error. A rank that has not yet learnt of the failure has no request left
+    // to wait for.
     snprintf(text, sizeof text, "MPI %s failed: ", r->what);
     bool good = is_culprit ? struck && strncmp(failure.err.text, text, strlen(text)) == 0
                            : failure.err.status == MMUL_OK;
@@ -164,8 +166,9 @@ static void test_refusal(const struct refusal *r, int culprit) {
     end_world();
 }
 
-// Root's link is jammed from the second checksum on when MPI refuses it a send: it gives up what it has begun, goes
-// through the rest, and forgets all of it; only then does everything leave. Checksums are what they were, or nothing.
+// Root's link is jammed from the second checksum on when MPI refuses a send of root. Root abandons
+// what it has begun, finishes the rest without sending, and frees everything. Only then do the
+// jammed data leave. A checksum must be unchanged by then, or void.
 static void test_late(void) {
     static unsigned char mine[CARGOES * LONGEST];
     struct mmul_transport t;
@@ -182,7 +185,7 @@ static void test_late(void) {
     refused = NULL;
     if (world.rank == 0)
         mmul_channel_fini(&line);
-    for (int i = 0; i < late_count; i++) // one is matched before the next leaves
+    for (int i = 0; i < late_count; i++) // each is matched before the next one leaves
         PMPI_Ssend(late[i].from, late[i].count, MPI_BYTE, late[i].to, late[i].tag, late[i].comm);
     bool good = world.rank == 0 ? late_count > world.size : failure.err.status == MMUL_OK;
     late_count = 0;

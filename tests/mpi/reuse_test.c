@@ -1,12 +1,13 @@
 // np: 1 3 4 6
 // SPDX-License-Identifier: MIT
 //
-// Programs whose values take each other's memory: long ones, and such as chance makes, on ranks of which one
-// is slow, so that they are far apart. What nobody reads, and what is saved, is equal to plain loops.
+// Programs whose values reuse each other's memory: long programs and random ones, with one slow
+// rank, so that ranks are far apart in progress. Values that no later step reads, and saved values,
+// equal plain loops.
 #include "base/random.h"
 #include "trial.h"
 
-enum { TURN_BYTES = 6800 }; // of two operations, with steps of slices among their parameters
+enum { TURN_BYTES = 6800 }; // two operations, with the steps of slices among their parameters
 
 static uint64_t chance, drawn;
 
@@ -14,7 +15,7 @@ static int draw(int most) {
     return (int)(mmul_random_at(chance, drawn++) % (uint64_t)most);
 }
 
-// The largest element, whatever its sign.
+// Returns the largest absolute value of an element, at least 1.
 static double largest(const struct trial *t, int value) {
     double most = 1;
     for (int64_t e = 0; e < elements(t->known[value].shape); e++) {
@@ -44,7 +45,7 @@ static int draw_input(struct trial *t) {
     return draw(2) == 0 ? load(t, s) : generate(t, s);
 }
 
-// One more value, of those of late more often than of old ones.
+// Adds a value from random operands, recent ones more often than old ones.
 static void draw_value(struct trial *t) {
     int window = draw(3) == 0 ? t->count : t->count < 6 ? t->count : 6;
     int x = t->count - 1 - draw(window), y = t->count - 1 - draw(window);
@@ -95,7 +96,7 @@ static bool random_program(struct mmul_context *context, uint64_t seed) {
     return right;
 }
 
-// x = relu(x w) many times, w by rows, by columns and whole in turn.
+// x = relu(x w) many times, with w by rows, by columns and whole in turn.
 static bool a_loop(struct mmul_context *context, int turns) {
     struct trial t;
     begin(&t);
@@ -113,14 +114,13 @@ static bool a_loop(struct mmul_context *context, int turns) {
 
 static void note_memory(void *context, const struct mmul_progress *progress) {
     int64_t *most = context;
-    if (strcmp(progress->phase, "run") !=
-        0) // what a search for a plan takes meanwhile is given back
+    if (strcmp(progress->phase, "run") != 0) // the search for a plan frees its memory again
         return;
     *most = mmul_live_bytes() > *most ? mmul_live_bytes() : *most;
 }
 
-// Collective. Root's memory in the middle of a loop of products and other operations, beside what was there
-// before, such as plans that are kept; 0: it has failed.
+// Collective. Returns root's peak memory in a loop of products and other operations, beyond the
+// memory in use before, such as cached plans. 0 on failure.
 static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
     const struct mmul_generated identity = {MMUL_GENERATE_IDENTITY, 0, {1, 1, 96, 96}};
     struct mmul_program *program = NULL;
@@ -152,7 +152,7 @@ static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
     return status == MMUL_OK ? most - before : 0;
 }
 
-// What a turn adds is what is said of it: its operations, steps and stages, not what these work in.
+// Each turn adds only its description: operations, steps and stages, and no working memory.
 static void test_memory_of_a_loop(struct mmul_context *context, const char *what) {
     const int64_t few = memory_of_a_loop(context, 50), many = memory_of_a_loop(context, 400);
     char text[224];

@@ -1,15 +1,15 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// What a run has in memory beside the values is what its plan has said: the segment to the byte; of a rank's own no
-// more than was said, and more than half of that.
+// The memory of a run beside its values is what its plan predicts. The segment's size matches to
+// the byte; each rank's own memory is at most the prediction and more than half of it.
 #include <string.h>
 
 #include "base/memory.h"
 #include "exec/memory/values.h"
 #include "nodes.h"
 
-// Structs and lists of a run, and of each of its steps (mpi/reuse_test), which no plan counts.
+// Structs and lists of a run and of each step (mpi/reuse_test), which no plan counts.
 enum { LISTS_OF_RUN = 96 << 10, LISTS_OF_STEP = 8 << 10 };
 
 // ------------------------------------------------------------------------------ programs, on root
@@ -79,7 +79,7 @@ static void loop(struct mmul_program *p) {
         x = apply(p, "relu", apply(p, "matmul", x, w), -1);
 }
 
-// From files of root's: lanes and slots on the nodes, buffers of lines.
+// Root's files: need lanes and slots on the nodes, and line buffers.
 static float data_x[2000 * 300], data_y[300 * 900];
 static struct mmul_matrix *files[2];
 

@@ -1,8 +1,8 @@
 // np: 1 2 3
 // SPDX-License-Identifier: MIT
 //
-// A thousand small steps. What a rank makes of its own it does not wait for: alone it never does, and on a node with
-// others only where these are behind. The numbers are those of a loop.
+// A thousand small steps. A rank does not wait for its own results: never when alone, and with
+// others on its node only if these are behind. Results equal a loop.
 #include "exec/memory/values.h"
 #include "nodes.h"
 
@@ -22,7 +22,8 @@ static int apply(struct mmul_program *p, const char *operation, int x, int y) {
     return value;
 }
 
-// y less the largest of each row, again and again: two steps a turn, since a chain does not go on across a row.
+// Subtracts the largest element of each row from y, again and again. Each turn is two steps, since
+// a fused chain cannot extend across a row.
 static void write_program(struct mmul_program *p) {
     struct mmul_error err;
     int y;
@@ -31,7 +32,7 @@ static void write_program(struct mmul_program *p) {
         y = apply(p, "subtract", y, apply(p, "max", y, -1));
 }
 
-// Of the last value, what this rank has.
+// Compares this rank's part of the last value.
 static bool is_right(const struct mmul_values *values, int value) {
     float expected[ROWS * COLS];
     bool right = true;

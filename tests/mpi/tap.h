@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// TAP from rank 0 for tests that run on several ranks: a point passes when it holds on every rank.
+// TAP output of rank 0 for tests on several ranks: a point passes if it holds on every rank.
 #pragma once
 
 #include <mpi.h>
@@ -23,7 +23,8 @@ static inline void tap_ok(bool holds, const char *what) {
         printf("%s %d - %s\n", all ? "ok" : "not ok", tap_points, what);
 }
 
-// Collective: no memory of the library is left, and the plan. Returns the exit status.
+// Collective: checks that the library has freed all memory and prints the TAP plan. Returns the
+// exit status.
 static inline int tap_end(void) {
     int rank;
     tap_ok(mmul_live_bytes() == 0, "no live bytes at the end");

@@ -1,12 +1,12 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// The transport when every rank is a node of its own: lines with odd sizes, tiny chunks and members
-// without bytes, relays from every rank, sources and sinks that fail half-way, bytes that change on
-// the way (everybody must get to the end), messages and words.
+// The transport with every rank as a node of its own: channels with odd sizes, tiny chunks and
+// members without bytes, relays from every rank, sources and sinks that fail half-way, bytes
+// corrupted in flight (all members must get to the end), and messages.
 #include "lines.h"
 
-// A bad network card: flips one bit of the first large message that is sent.
+// Simulates a bad network card: flips one bit of the first large message that is sent.
 static bool tampers;
 
 int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
@@ -90,7 +90,7 @@ static void test_streams(const char *name, int64_t fail_from) {
     mmul_transport_fini(&t);
 }
 
-// A member that gives up still takes part, and root learns that its bytes mean nothing.
+// A member that gives up still takes part, and root learns that its bytes are void.
 static void test_cancelled_member(void) {
     struct mmul_transport t;
     struct mmul_channel gather;
@@ -112,8 +112,8 @@ static void test_cancelled_member(void) {
     mmul_transport_fini(&t);
 }
 
-// Bytes that change on their way between root and node 1: whoever gets them finds out, in words that
-// name both; the others get to the end.
+// Bytes are corrupted between root and node 1. The receiver detects it and reports both nodes; the
+// others get to the end.
 static void test_tampered_exchange(enum mmul_channel_kind kind) {
     struct mmul_transport t;
     struct mmul_channel line;
@@ -162,7 +162,7 @@ static void test_relay(int origin, enum relay_case which) {
     bool good =
         run_relay(&relay, origin, CARGOES, which != RELAY_FAILING && which != RELAY_MADE, mine);
     tampers = false;
-    // Whoever gets it first finds out, and tells the next.
+    // The first receiver detects the corruption and tells the next member.
     if (which == RELAY_TAMPERED && world.size > 1) {
         good = good && mmul_failure_is_void(&failure) == (place > 0);
         good = good && (place != 1 || strncmp(failure.err.text, changed, strlen(changed)) == 0);
@@ -230,7 +230,7 @@ static void wait_words(const struct mmul_peers *peers, struct mmul_words *words)
         ;
 }
 
-// From rank to rank to the last one; `failed_at` says that its bytes mean nothing.
+// Passes a message from rank to rank to the last one; `failed_at` marks its bytes as void.
 static void test_chain(int failed_at) {
     struct mmul_message in = {0}, out = {0};
     struct mmul_failure failure = {0};
@@ -256,7 +256,7 @@ static void test_chain(int failed_at) {
            failed_at < 0 ? "along the chain" : "failed in the chain");
 }
 
-// Everybody has a word for root, who answers each.
+// Every rank sends root a word, and root answers each.
 static void test_words(void) {
     struct mmul_words in = {0}, out = {0};
     struct mmul_failure failure = {0};
@@ -282,7 +282,7 @@ static void test_words(void) {
     tap_ok(good && failure.err.status == MMUL_OK, "words are answered");
 }
 
-// Words to a rank that does not exist: the one who said them fails, and nobody else.
+// A message to a rank that does not exist: only the sender fails.
 static void test_impossible_message(void) {
     struct mmul_words words = {0};
     struct mmul_message message = {0};
@@ -303,7 +303,7 @@ static void test_impossible_message(void) {
            "where nobody minds they are silence");
 }
 
-// The lowest failing rank's words become everybody's.
+// All ranks get the text of the lowest failing rank.
 static void test_agreement(void) {
     struct mmul_error err = {.status = MMUL_OK};
     tap_ok(mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK, "nobody failed");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Programs beside their reference: every builder function of the library has one here that also
-// computes, by plain loops in double, what must come out. Integers keep it exact.
+// Programs with a reference: every builder function of the library has a counterpart here that also
+// computes the expected value by plain loops in double. Integers keep it exact.
 #pragma once
 
 #include <math.h>
@@ -18,16 +18,16 @@ struct known {
     double *at;
 };
 
-// One program on all ranks: what every value must be, and what root reads and writes.
+// One program on all ranks: the expected value of every operation, and root's inputs and outputs.
 struct trial {
-    struct mmul_program *program; // root's
+    struct mmul_program *program; // root only
     struct known known[VALUES];
     int count;
     struct mmul_matrix *matrices[VALUES];
     float *memory[VALUES], *outputs[VALUES];
     int saved[VALUES];
-    enum mmul_placement_kind wanted[VALUES]; // where a value must have been made; file: anywhere
-    bool is_read[VALUES];                    // by anything in the program: then it need not stay
+    enum mmul_placement_kind wanted[VALUES]; // required placement of a value; file: any placement
+    bool is_read[VALUES]; // read by a later operation: the value may be gone at the end
     int inputs, saves;
     struct mmul_error err;
 };
@@ -91,7 +91,7 @@ static double same(const struct trial *t, const int *o, const int64_t n[4]) {
 
 // ----------------------------------------------------------------------- the program, beside it
 
-// What the builder said, on root; elsewhere values are counted.
+// Root: checks the builder's result. Other ranks count values.
 static int keep(struct trial *t, enum mmul_status status, int value, int expected) {
     if (rank == 0 && (status != MMUL_OK || value != expected)) {
         fprintf(stderr, "# value %d, expected %d: %s\n", value, expected, t->err.text);
@@ -100,7 +100,7 @@ static int keep(struct trial *t, enum mmul_status status, int value, int expecte
     return expected;
 }
 
-// A matrix of root's with these elements, which become the trial's.
+// Loads a matrix of root's with these elements; the trial takes ownership of them.
 static int load_data(struct trial *t, struct mmul_shape shape, float *data) {
     int made = add_known(t, shape), value = -1;
     enum mmul_status status = MMUL_OK;
@@ -214,8 +214,8 @@ static void end(struct trial *t) {
 
 // ------------------------------------------------------------------------------ what comes out
 
-static bool keeps;       // the programs' values
-static double tolerance; // of a value, relative to it or to 1; 0: integers, which are equal
+static bool keeps;       // the values outlive their programs
+static double tolerance; // relative to a value or to 1; 0: integers, compared for equality
 
 static bool differs(double found, double expected) {
     if (isnan(found) || isnan(expected))
@@ -225,7 +225,7 @@ static bool differs(double found, double expected) {
     return !(fabs(found - expected) <= tolerance * fmax(1, fabs(expected)));
 }
 
-// Collective. What the ranks hold of a value, against the loops.
+// Collective. Compares the ranks' parts of a value with the loops.
 static bool is_right(const struct trial *t, const struct mmul_values *values, int value) {
     const struct known *k = &t->known[value];
     const struct mmul_shape s = k->shape;
@@ -253,7 +253,8 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
     const bool is_let_go = !keeps && t->is_read[value] && holders_of_any == 0;
     for (int64_t e = 0; kind == MMUL_PLACE_PARTIAL && !is_let_go && e < count; e++)
         wrong += differs(mine[e], k->at[e]);
-    // Every element with all, with one, or (rows and columns of a grid) with so many alike.
+    // Every element has the same number of holders: all ranks, one rank, or one per group of a
+    // grid's rows or columns.
     bool whole = kind == MMUL_PLACE_REPLICATE || kind == MMUL_PLACE_PARTIAL;
     bool copies = kind == MMUL_PLACE_GRID_ROWS || kind == MMUL_PLACE_GRID_COLS;
     bool even = true;
@@ -267,19 +268,19 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
         return false;
     }
     if (kind == MMUL_PLACE_FILE || is_let_go)
-        return true; // nobody read it; others have its memory
+        return true; // unread, so its memory may have been reused
     if (wrong > 0 || !even)
         fprintf(stderr, "# rank %d: value %d, %s: %lld of %lld elements differ\n", rank, value,
                 text, (long long)wrong, (long long)held);
     return wrong == 0 && even;
 }
 
-static double device_timeout; // seconds; 0: the library's
-static enum mmul_io io;       // of their products
+static double device_timeout; // seconds; 0: the library's default
+static enum mmul_io io;       // mode of input and output of the products
 
-// Collective. Runs the program; every value and every output is right.
-static int
-    blamed; // root: the rank whose device a report says to have made wrong columns; -1: none, -2: several
+// Collective. Runs the program; returns true if every value and every output is right.
+// root: the rank with a device that computed wrong columns, from the report; -1: none, -2: several
+static int blamed;
 
 static void note_blame(const struct mmul_values *values) {
     const char *const *lines = NULL;

@@ -1,12 +1,12 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Products of a program that bring transposed files themselves, over several nodes: integers, so that what comes
-// out is equal element by element to plain loops.
+// Products of a program that read transposed files directly, over several nodes. Integers: results
+// equal plain loops element by element.
 #include "trial.h"
 
-// Files that products bring the other way round: either operand, both, twice, of stacks; split or whole, as
-// it comes or as it is wished; one that somebody else looks at, too.
+// Files that products read transposed: either operand, both, twice, of stacks; split or whole, with
+// the plan's or a requested placement; also with a second reader.
 static bool turned_files(struct mmul_context *context, const int64_t *n, const char *weights) {
     const struct mmul_shape x = {n[0], n[1], n[4], n[5]}, xt = {n[0], n[1], n[5], n[4]},
                             y = {n[2], n[3], n[5], n[6]}, yt = {n[2], n[3], n[6], n[5]};
@@ -32,7 +32,7 @@ static bool turned_files(struct mmul_context *context, const int64_t *n, const c
     return right;
 }
 
-// In several panels each.
+// Files large enough for several panels.
 static bool large_files(struct mmul_context *context, const char *weights) {
     const struct mmul_shape tall = {1, 1, 70, 256}, square = {1, 1, 256, 256};
     struct trial t;
@@ -47,7 +47,7 @@ static bool large_files(struct mmul_context *context, const char *weights) {
 }
 
 int main(int argc, char **argv) {
-    // Stacks of A and of B, m, k, n.
+    // Batch and depth of A and of B, m, k, n.
     static const int64_t products[][7] = {{1, 1, 1, 1, 11, 7, 13},
                                           {2, 3, 2, 3, 3, 5, 2},
                                           {1, 2, 3, 1, 4, 3, 5},

@@ -1,9 +1,9 @@
 // np: 1 2 3 5
 // SPDX-License-Identifier: MIT
 //
-// Matrices used where they lie: every rank sees the file's numbers, what ranks write is in the
-// output file, files that change meanwhile are an error on all ranks. Two nodes are made of one
-// machine by communicators of our own: even ranks are root's node, odd ranks the other one.
+// Matrices used in place: every rank sees the file's numbers, written data end up in the output
+// file, and a file that changes meanwhile is an error on all ranks. Communicators split one machine
+// into two nodes: even ranks are root's node, odd ranks the other one.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ struct job {
     struct mmul_views views;
     unsigned maps[5];
     struct mmul_error err;
-    float *memory; // of operands that are not files
+    float *memory; // memory of operands that are not files
 };
 
 static void generate(const char *path, uint64_t seed, struct mmul_shape shape,
@@ -116,7 +116,7 @@ static bool failed_with(const struct job *job, enum mmul_status status, enum mmu
 
 // ------------------------------------------------------------------------------------- contents
 
-// Elements of a view that differ from the file that was generated with `seed`.
+// Returns the number of elements of a view that differ from the file generated with `seed`.
 static int64_t count_wrong(const struct mmul_shared *view, uint64_t seed, struct mmul_shape shape,
                            bool half) {
     static const uint16_t f16[] = {0xC400, 0xC200, 0xC000, 0xBC00, 0x0000,
@@ -141,7 +141,8 @@ static bool sees_inputs(const struct job *job) {
            count_wrong(&job->views.c_in, 3, c_shape, false) == 0;
 }
 
-// Each rank of root's node writes every so-manieth element, counting them.
+// Each rank of root's node writes its share of the elements: their indices, interleaved over the
+// ranks.
 static void write_part(const struct job *job) {
     const struct mmul_comm *comm = job->context.comm;
     float *c = (float *)(void *)job->views.c.data;
@@ -149,7 +150,7 @@ static void write_part(const struct job *job) {
         c[i] = (float)i;
 }
 
-// Root: the file that stands now counts its elements.
+// Root only: returns true if the committed file contains its elements' indices.
 static bool is_written(void) {
     struct mmul_matrix *matrix = NULL;
     struct mmul_error err = {.text = ""};
@@ -190,7 +191,7 @@ static void test_files(bool two_nodes) {
     end_job(&job);
 }
 
-// Root's C_in becomes one in memory; the job's own stays open.
+// Root's C_in becomes one in memory; the job's own file stays open.
 static void borrow_c_in(struct job *job, struct mmul_shape shape, enum mmul_dtype dtype) {
     static const float zeros[1 << 16];
     struct mmul_error err = {.text = ""};
@@ -200,7 +201,7 @@ static void borrow_c_in(struct job *job, struct mmul_shape shape, enum mmul_dtyp
         fprintf(stderr, "# %s\n", err.text);
 }
 
-// What is not asked for, or cannot be, is not mapped.
+// Files that are not requested, or cannot be mapped, are not mapped.
 static void test_choices(void) {
     struct job job;
     begin_job(&job, true);
@@ -241,7 +242,7 @@ static void test_choices(void) {
     end_job(&job);
 }
 
-// The caller's memory: used as it is by a rank that is alone on root's node.
+// The caller's memory is used in place by a rank that is alone on root's node.
 static void test_memory(bool two_nodes) {
     struct job job;
     begin_job(&job, two_nodes);
@@ -268,7 +269,7 @@ static void test_memory(bool two_nodes) {
     end_job(&job);
 }
 
-// The other node has no such file, or another one under the same name.
+// The other node lacks the file, or has another file under the same name.
 static void test_file_not_seen(bool missing) {
     struct job job;
     begin_job(&job, true);
@@ -300,7 +301,7 @@ static void test_file_not_seen(bool missing) {
     end_job(&job);
 }
 
-// A path that only root's folder makes right: found under the full path.
+// A relative path that only root's folder resolves: the file is found under its full path.
 static void test_relative_path(void) {
     struct job job;
     char before[256];
@@ -317,7 +318,7 @@ static void test_relative_path(void) {
     end_job(&job);
 }
 
-// Somebody shortens a mapped file. One byte: no page is missing, only the length tells.
+// A mapped file is truncated. With one byte less no page is missing, and only the length tells.
 static void test_shrunken(const char *path, int64_t lost_bytes, enum mmul_status expected,
                           const char *text) {
     struct job job;

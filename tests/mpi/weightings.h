@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shares with which programs are tried: alike, none for root, and 1 : 2 : ... : n. After trial.h.
+// Shares used by trials: equal, none for root, and 1 : 2 : ... : n. Include after trial.h.
 #pragma once
 
 #include <stdio.h>
