@@ -161,8 +161,8 @@ static void sizes_of(const struct trial *t, const struct mmul_call *c, int64_t s
     memcpy(sizes, all, sizeof all);
 }
 
-// Returns the column at position `place` of the row sorted by falling value; the first of equal
-// ones first.
+// Returns the column at position `place` in the order of falling values (argmin: rising values).
+// Equal elements stay in the order of columns.
 static int64_t column_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4],
                          int64_t place) {
     for (int64_t j = 0; j < cols_of(t, c); j++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which rank takes which device and cores, for machines made by hand.
+// Assignment of devices and cores to ranks, for machines defined by hand.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -130,7 +130,7 @@ struct core_case {
     int cores;
     double quota;
     const char *wishes[RANKS_MAX];
-    const char *sets[RANKS_MAX]; // expected cores; "" when not bound
+    const char *sets[RANKS_MAX]; // expected cores; "" if not bound
     int threads[RANKS_MAX];
 };
 
@@ -143,7 +143,7 @@ static const struct core_case core_cases[] = {
     {1, 0, {"gpu", "cpu"}, {"0", "0"}, {1, 1}},
     {8, 2.0, {"cpu"}, {""}, {2}},
     {8, 3.0, {"cpu", "cpu"}, {"", ""}, {2, 2}},
-    {8, 0, {"1:0", "cpu"}, {"0-3", "4-7"}, {4, 4}}, // OpenCL on the CPU takes cores like the CPU
+    {8, 0, {"1:0", "cpu"}, {"0-3", "4-7"}, {4, 4}}, // OpenCL on the CPU gets cores like the CPU
 };
 
 static void test_cores(void **state) {
@@ -174,7 +174,7 @@ static void test_cores(void **state) {
     }
 }
 
-// A mask the user chose is kept; ranks with the same one divide its cores.
+// A binding set by the user is kept; ranks with the same binding divide its cores.
 static void test_user_binding(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
@@ -194,7 +194,7 @@ static void test_user_binding(void **state) {
     assert_false(out[0].bind || out[1].bind || out[2].bind);
 }
 
-// A rank whose GPU fails gets more than the one core it waited on.
+// A rank whose GPU fails gets more than the one core that drove the GPU.
 static void test_fallback(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
@@ -235,7 +235,7 @@ static void test_overrides(void **state) {
     assert_int_equal(out[1].threads, 4);
     assert_false(out[1].bind);
     assert_string_equal(out[0].note, "shares the CPU with rank 1");
-    requests[0].threads = 8; // more than its share of cores: a binding would crowd them
+    requests[0].threads = 8; // more threads than its share of cores: a binding would crowd them
     assert_int_equal(
         mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
         MMUL_OK);

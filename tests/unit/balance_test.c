@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shares that let all ranks finish together, against a run played out event by event (played.h).
+// Shares with which all ranks finish together, compared with an event-driven simulation (played.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct bench {
     double units[RANKS_MOST];
 };
 
-// Root's node maps everything.
+// Sets up a bench; root's node maps all files.
 static void bench_init(struct bench *b, struct mmul_cluster *cluster, struct mmul_problem problem) {
     struct mmul_error err;
     *b = (struct bench){.problem = problem, .cluster = cluster};
@@ -52,7 +52,7 @@ static double sum(const double *units, int size) {
     return all;
 }
 
-// The first finish of a rank with units as a share of the last one.
+// Returns the first finish time of a rank with units, as a fraction of the last one.
 static double first_by_last(const struct mmul_cost *cost) {
     double first = INFINITY, last = 0;
     for (int rank = 0; rank < cost->size; rank++)
@@ -79,7 +79,7 @@ static void test_random_clusters_finish_together(void **state) {
         assert_true(fabs(sum(b.units, size) / (double)b.problem.m - 1) < 1e-6);
         assert_true(first_by_last(b.cost) > 0.99);
         double off = fabs(play(b.cost, b.units) / seconds - 1);
-        if (off > 0.25) // blocks that come back in a heap
+        if (off > 0.25) // blocks that return all at once
             fail_msg("round %d: %g s predicted, off by %g", round, seconds, off);
         close += off < 0.03;
         for (int rank = 1; rank < size; rank++)
@@ -87,7 +87,7 @@ static void test_random_clusters_finish_together(void **state) {
         bench_fini(&b);
     }
     assert_true(close > ROUNDS * 0.97);
-    assert_true(shared > 10 * ROUNDS); // most of it is not root alone
+    assert_true(shared > 10 * ROUNDS); // most rounds give root company
 }
 
 static void test_ranks_alike_get_as_much(void **state) {
@@ -101,13 +101,13 @@ static void test_ranks_alike_get_as_much(void **state) {
     bench_fini(&b);
 }
 
-// Without idle cores traffic costs both leaders time, as much as the model says.
+// Without idle cores traffic costs both leaders the compute time that the model predicts.
 static void test_traffic_costs_leaders_time(void **state) {
     (void)state;
     struct bench b;
     double idle, busy, stolen;
     for (int i = 0; i < 2; i++) {
-        const double files = MMUL_FIRST_TOUCH_SECONDS_PER_BYTE; // root maps them
+        const double files = MMUL_FIRST_TOUCH_SECONDS_PER_BYTE; // root maps the files
         bench_init(&b, make_linked_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
         b.cluster->nodes[0].cores_allowed = b.cluster->nodes[1].cores_allowed = i == 0 ? 64 : 4;
         mmul_cost_destroy(b.cost);
@@ -120,7 +120,7 @@ static void test_traffic_costs_leaders_time(void **state) {
             i == 0 ? stolen == 0
                    : fabs(stolen - (MMUL_NETWORK_CPU_SECONDS_PER_BYTE + files) * bytes / 4) < 1e-3);
         assert_true(first_by_last(b.cost) > 0.999);
-        stolen = b.cost->ranks[1].stolen_seconds; // the same bytes at the other end, B once
+        stolen = b.cost->ranks[1].stolen_seconds; // the same bytes at the other end; B only once
         assert_true(i == 0 ? stolen == 0
                            : fabs(stolen - MMUL_NETWORK_CPU_SECONDS_PER_BYTE * bytes / 4) < 1e-3);
         bench_fini(&b);
@@ -128,7 +128,8 @@ static void test_traffic_costs_leaders_time(void **state) {
     assert_true(busy > idle);
 }
 
-// What was measured counts, whatever cores there are: for bytes out and bytes in, at each end.
+// Measured costs of traffic replace the estimate from cores: for bytes sent and received, at each
+// end.
 static void test_measured_traffic_costs_what_it_costs(void **state) {
     (void)state;
     struct bench b;
@@ -151,14 +152,14 @@ static void test_measured_traffic_costs_what_it_costs(void **state) {
     bench_fini(&b);
 }
 
-// A node that could hold everything is no limit to the balance among its ranks.
+// A node with room for everything does not affect the balance among its ranks.
 static void test_ample_capacity_changes_nothing(void **state) {
     (void)state;
     struct bench b;
     const int64_t ample[] = {8192};
     double free_units[3];
     bench_init(&b, make_linked_cluster(3, 3, 1), make_problem(8192, 8192, 8192));
-    for (int rank = 0; rank < 2; rank++) { // fast, but far away: the first guess is too early
+    for (int rank = 0; rank < 2; rank++) { // fast but far away: the first estimate is too early
         struct mmul_rank_info *r = &b.cluster->ranks[rank];
         r->host_memory = false;
         r->speed_flops = 9e12;
@@ -200,7 +201,7 @@ static double choose(struct bench *b, int panels, struct mmul_members *members) 
     return members->seconds;
 }
 
-// Node 1 delays everybody behind it, so it goes; without it the rest finish earlier.
+// Node 1 delays all nodes behind it, so it is left out; the others finish earlier without it.
 static void test_a_slow_link_is_left_out(void **state) {
     (void)state;
     struct bench b;
@@ -216,7 +217,7 @@ static void test_a_slow_link_is_left_out(void **state) {
         assert_true(slow ? b.units[rank] == 0 : b.units[rank] > 1000);
     }
     assert_true(seconds > 0 && seconds <= balance(&b, 8));
-    choose(&b, 8, &members); // and the chain is of those who take part
+    choose(&b, 8, &members); // the relay chain consists of the members
     assert_true(b.cost->nodes[1].chain_place == 0 && b.cost->nodes[2].chain_place == 1);
     bench_fini(&b);
 }
@@ -258,7 +259,7 @@ static void test_devices_slower_than_a_core(void **state) {
     }
 }
 
-// More nodes than are worth it: the number taken is better than half and twice as many.
+// With more nodes than pay off, the chosen number is better than half of it and twice as many.
 static void test_many_nodes(void **state) {
     (void)state;
     struct bench b;

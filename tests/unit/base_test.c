@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// base: errors on one line, counted memory, growing text, tables, JSON, checksums, number parsing.
+// base: one-line errors, counted memory, growing text, tables, JSON, checksums, number parsing.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void failures_are_one_line(void **state) {
     assert_string_equal(err.hint, "");
     mmul_hint(&err, "try %d", 3);
     assert_string_equal(err.hint, "try 3");
-    mmul_fail(&err, MMUL_ERR_SYSTEM, "rank 1: %s", err.text); // quotes what it overwrites
+    mmul_fail(&err, MMUL_ERR_SYSTEM, "rank 1: %s", err.text); // formats the text it overwrites
     assert_string_equal(err.text, "rank 1: 'a?b?' is bad");
     assert_int_equal(mmul_fail_errno(&err, MMUL_ERR_NO_INPUT, ENOENT, "cannot open '%s'", "x"),
                      MMUL_ERR_NO_INPUT);
@@ -267,7 +267,7 @@ static void nearest_words(void **state) {
     }
 }
 
-// From xxHash 0.8: `printf abc | xxhsum -H3`.
+// Expected values from xxHash 0.8: `printf abc | xxhsum -H3`.
 static void checksums(void **state) {
     (void)state;
     struct mmul_error err;
@@ -329,7 +329,7 @@ static void bad_json_is_refused(void **state) {
     folder_destroy(&folder);
 }
 
-// /dev/null and links have to survive being a report's target.
+// A report to /dev/null or to a link must not replace it.
 static void special_targets_are_not_replaced(void **state) {
     (void)state;
     struct mmul_error err;
@@ -367,10 +367,10 @@ static void names_are_made_printable(void **state) {
         {"\xC2\xA0", "\xC2\xA0"},
         {"\x9B"
          "2J\xFF\xC3",
-         "?2J??"},                         // no UTF-8
+         "?2J??"},                         // invalid UTF-8
         {"\xED\xA0\x80\xC0\x80", "?????"}, // a surrogate, and zero in two bytes
         {"a\xE2\x80\xAEnib\xE2\x81\xA9",
-         "a?nib?"},                       // read from the right from there on; the end of that
+         "a?nib?"}, // direction mark: right to left from there on; and its end
         {"\xE2\x80\x93", "\xE2\x80\x93"}, // a dash
         {"", ""},
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tiles and lanes: what is cut so that transfers overlap, what is held, and that it fits.
+// Sizes of tiles and numbers of lanes: cuts that let transfers overlap, data that stay on the
+// device, and the memory limit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,8 +59,8 @@ static int64_t tiles(int64_t side, int64_t tile) {
     return (side + tile - 1) / tile;
 }
 
-// In ever less memory: everything that is held fits, two tiles of whatever is cut at the least, and
-// all of A and B as long as there is room.
+// With ever less memory: buffers fit, each cut dimension has at least two tiles, and all of A and B
+// stay as long as there is room.
 static void lanes_fit_and_overlap_in_any_memory(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{8192, 4096, 4096}, {4096, 8192, 300},  {301, 203, 157},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cards on a PCI bus: those of makers whose cards compute, whatever else is there.
+// Cards on a PCI bus: only those of makers of compute cards count.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

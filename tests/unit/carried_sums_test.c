@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Summands that are added up in float, in any order, are what their sums in double say; with one element more
-// or less they are not.
+// Sums of partial results in float, in any order, agree with the sums in double that ranks carry
+// along. One element more or less is detected.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,17 +25,18 @@ static double number_at(enum kind kind, uint64_t seed, int summand, int at) {
         return x;
     case ALIKE:
         return 0.1;
-    case CANCELLING: // the last summand is about minus the others
+    case CANCELLING: // the last summand is about minus the sum of the others
         return summand < SUMMANDS - 1 ? 1 + x : 1.5 - SUMMANDS * 1.5;
     default:
         return ldexp(2 * x - 1, (int)(mmul_random_at(seed + 1, (uint64_t)at) % 60) - 30);
     }
 }
 
-// A line: in float one after the other, from summand `first` on around, and its sums in double.
+// A line: `found` is the float sum from summand `first` on, cyclically; the others are sums in
+// double.
 struct line {
     double expected, size, found;
-    float changed; // its first element, `found` being without it
+    float changed; // element 0 of the line; `found` lacks it
 };
 
 static struct line add_up(enum kind kind, uint64_t seed, int first) {
@@ -67,7 +68,7 @@ static void what_was_made_is_right(void **state) {
         }
 }
 
-// One element off by a hundredth of the mean size of a summand's elements.
+// One element is off by a hundredth of the mean size of a summand's elements.
 static void one_element_more_shows(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
@@ -90,7 +91,7 @@ static void what_may_overflow_is_not_judged(void **state) {
     assert_true(is_right(0, 0, 0, 2));
 }
 
-// Added up in double, one after the other from any summand on; an element off by 1e-9 of the mean is seen.
+// Sums in double, from any first summand on: an element off by 1e-9 of the mean is detected.
 static void doubles_are_judged_as_doubles(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)

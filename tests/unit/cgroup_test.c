@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Control group limits, read from folders that look like the systems they come from.
+// Control group limits, read from folders modelled on real systems.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

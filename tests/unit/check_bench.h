@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Products to judge, for the tests of the check. Right ones come from OpenBLAS, from a loop with one
-// float32 accumulator per element (the roughest honest kernel) and from a loop in double. Every
+// Products for the tests of the result check. Correct ones come from OpenBLAS, from a loop with one
+// float32 accumulator per element (the roughest correct kernel) and from a loop in double. Every
 // stored row of A, B and C_in ends with NaN beyond its length, so reading there would show.
 // CHECK_TEST_COUNT sets the number of trials.
 //
-// What is judged are lines: rows of C, or its columns in panels, by way of the transposed product.
-// `cross` numbers the elements of a line.
+// The check judges lines: rows of C, or columns in panels by way of the transposed product. `cross`
+// numbers the elements of a line.
 #pragma once
 
 #include <setjmp.h>
@@ -32,14 +32,14 @@ enum { KIND_COUNT = CONSTANT + 1 };
 
 enum maker { BLAS, SEQUENTIAL, DOUBLE };
 
-// A product and the memory behind it: a, b are float32 copies of what `product` points to.
+// A product and its memory: a, b are float32 copies of the operands of `product`.
 struct bench {
     struct mmul_product product;
     float *a, *b, *c_in, *c;
     void *a_narrow, *b_narrow;
     struct mmul_check *check;
     unsigned char *wrong; // a flag per line
-    bool columns;         // are the lines
+    bool columns;         // true: lines are columns
     int64_t panel;        // lines judged at once
     struct mmul_error err;
 };
@@ -47,7 +47,7 @@ struct bench {
 static inline int trials(void) {
     const char *text = getenv("CHECK_TEST_COUNT");
 #ifdef __SANITIZE_ADDRESS__
-    int usual = 20; // ten times as slow
+    int usual = 20; // the sanitizer makes trials ten times as slow
 #else
     int usual = 100;
 #endif
@@ -93,7 +93,7 @@ static inline double value_at(enum kind kind, uint64_t seed, int64_t row, int64_
     return 0;
 }
 
-// (rows, cols) with PADDING columns of NaN, rounded through `dtype`.
+// Makes (rows, cols) with PADDING columns of NaN, rounded through `dtype`.
 static inline float *make_matrix(enum kind kind, uint64_t seed, int64_t rows, int64_t cols,
                                  enum mmul_dtype dtype, void **narrow) {
     int64_t ld = cols + PADDING, count = rows * ld;
@@ -146,8 +146,8 @@ static inline void judge_columns(struct bench *bench, int64_t panel) {
         mmul_check_create(bench->product.m, bench->product.k, &bench->check, &bench->err), MMUL_OK);
 }
 
-// `shape` is what the check sees: m lines of n elements. Its A is B of the product when columns are
-// judged.
+// `shape` is the product as the check sees it: m lines of n elements. If lines are columns, its A
+// is the product's B.
 static inline void setup_lines(struct bench *bench, struct mmul_product shape, enum kind kind_a,
                                enum kind kind_b, uint64_t seed, bool columns) {
     struct mmul_product stored = shape;
@@ -196,7 +196,7 @@ static inline float *line_at(const struct bench *bench, int64_t line, int64_t cr
     return bench->columns ? c_at(bench, cross, line) : c_at(bench, line, cross);
 }
 
-// The operand that all lines meet.
+// Returns an element of the operand that is common to all lines.
 static inline float *cross_at(const struct bench *bench, int64_t p, int64_t cross) {
     return bench->columns ? a_at(bench, cross, p) : b_at(bench, p, cross);
 }
@@ -258,7 +258,7 @@ static inline int64_t count_wrong(struct bench *bench, uint64_t seed) {
     return count;
 }
 
-// Root mean square of rows [row_begin, row_end) and columns [col_begin, col_end) of C.
+// Returns the root mean square of rows [row_begin, row_end) and columns [col_begin, col_end) of C.
 static inline float c_rms(struct bench *bench, int64_t row_begin, int64_t row_end,
                           int64_t col_begin, int64_t col_end) {
     double squares = 0;

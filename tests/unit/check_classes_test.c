@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The check of results at the edges: NaN, Inf, overflow, numbers too small, alpha = 0, room.
+// The result check at the edges: NaN, Inf, overflow, tiny numbers, alpha = 0, and its memory.
 #include "check_bench.h"
 
 #include <float.h>
@@ -14,13 +14,13 @@ struct place {
     float value;
 };
 
-// Elements put into A (4 x 9), B (9 x 400) and C_in (4 x 400), and one put into the right C.
-// Unset places (value 0 at 0, 0 of A and B) do no harm.
+// Elements put into A (4 x 9), B (9 x 400) and C_in (4 x 400), and one put into the correct C.
+// Unset entries write 0 at (0, 0) of A and B, which does no harm.
 struct class_case {
     struct place a[2], b[2], c_in;
     float beta;
     struct place
-        c; // wrong: row c.row, or column c.col, must be found; `legal`: nothing may be found
+        c; // an error: row c.row, or column c.col, must be found; `legal`: nothing may be found
     bool legal;
 };
 
@@ -38,18 +38,19 @@ static const struct class_case class_cases[] = {
     {.a = {{0, 2, -3}}, .b = {{2, 3, INF}}, .c = {0, 3, INF}},
     {.a = {{0, 2, -3}}, .b = {{2, 3, INF}}, .c = {0, 4, INF}},
     {.a = {{1, 2, INF}}, .b = {{2, 3, -INF}}, .c = {1, 3, INF}},
-    // Inf 0 and Inf - Inf are NaN; a subnormal number times Inf may be taken as Inf 0.
+    // Inf 0 and Inf - Inf are NaN; a subnormal number times Inf may count as Inf 0.
     {.a = {{1, 2, INF}}, .b = {{2, 3, 0}}, .c = {1, 3, INF}},
     {.a = {{1, 2, INF}, {1, 4, INF}}, .b = {{2, 3, 1}, {4, 3, -1}}, .c = {1, 3, INF}},
     {.a = {{1, 2, 1}, {1, 4, 1}}, .b = {{2, 3, INF}, {4, 3, -INF}}, .c = {1, 3, -INF}},
     {.a = {{1, 2, INF}}, .b = {{2, 3, 1e-40F}}, .c = {1, 3, NAN}, .legal = true},
-    // C_in: not read without beta, else like any term; the rest of its row is still judged.
+    // C_in: not read if beta is 0, otherwise a term like any other; the rest of its row is still
+    // judged.
     {.c_in = {2, 6, NAN}, .beta = 0, .c = {2, 6, NAN}},
     {.c_in = {2, 6, NAN}, .beta = 1, .c = {2, 6, 1}},
     {.c_in = {2, 6, NAN}, .beta = 1, .c = {2, 7, 9}},
     {.c_in = {2, 6, INF}, .beta = -1, .c = {2, 6, INF}},
     {.c_in = {2, 6, INF}, .beta = 1, .a = {{2, 1, INF}}, .b = {{1, 6, -1}}, .c = {2, 6, INF}},
-    // Overflow: legal where it can happen, there alone, and the rest of the row is still judged.
+    // Overflow: legal only where it can happen; the rest of the row is still judged.
     {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {0, 3, INF}},
     {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 4, INF}},
     {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 3, -2e38F}},
@@ -96,7 +97,8 @@ static void nan_and_inf_are_judged_by_class(void **state) {
             assert_class_case(number, variant);
 }
 
-// More lines than are ever compared whole: the rest of each is judged by its sum.
+// More lines with NaN than the check compares element by element: the rest of each line is judged
+// by its sum.
 static void a_column_of_nan_in_c_in_leaves_the_rest_judged(void **state) {
     (void)state;
     for (int columns = 0; columns < 2; columns++) {
@@ -114,7 +116,8 @@ static void a_column_of_nan_in_c_in_leaves_the_rest_judged(void **state) {
     }
 }
 
-// More than the check lists; most elements then are Inf - Inf, and all of C is judged by class.
+// More NaN or Inf than the check lists: most elements are Inf - Inf, and all of C is judged by
+// class.
 static void matrices_full_of_nan_or_inf_are_judged(void **state) {
     (void)state;
     static const float values[] = {NAN, INF, -INF};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Products with an inner range of one to four terms: the check computes each element again. It finds an
-// element that is a few units off, in exactly its line, and is silent on right products of all kinds.
+// Products with an inner range of one to four terms: the check recomputes each element. It finds an
+// element that is a few units off, in exactly its line, and raises no alarm on correct products.
 #include "check_bench.h"
 
 static double size_of(const struct bench *bench, int64_t i, int64_t j) {
@@ -98,7 +98,7 @@ static void a_long_column_is_shared_among_threads(void **state) {
     free(wrong);
 }
 
-// (1, 2) by (2, 1): the elements, and the value of C that is judged.
+// A (1, 2) times B (2, 1), and the value of C to judge.
 struct class_case {
     float a[2], b[2], c;
     bool legal;
@@ -118,13 +118,13 @@ static void classes_are_compared(void **state) {
         {{INFINITY, 1}, {0, 5}, 5, false},
         {{INFINITY, -INFINITY}, {1, 1}, NAN, true},
         {{INFINITY, -INFINITY}, {1, 1}, INFINITY, false},
-        {{INFINITY, 1}, {1e-40F, 5}, NAN, true}, // the device may take 1e-40 as 0
+        {{INFINITY, 1}, {1e-40F, 5}, NAN, true}, // the device may flush 1e-40 to 0
         {{INFINITY, 1}, {1e-40F, 5}, INFINITY, true},
         {{1e20F, 1}, {1e20F, 1}, INFINITY, true},
-        {{1e20F, 1}, {1e20F, 1}, NAN, true}, // of an intermediate result
+        {{1e20F, 1}, {1e20F, 1}, NAN, true}, // an intermediate result overflows
         {{1e20F, 1}, {1e20F, 1}, 2e38F, false},
         {{1e10F, 1}, {1e20F, 1}, INFINITY, false},
-        {{1e-30F, 0}, {1e-10F, 0}, 0, true}, // 1e-40, flushed
+        {{1e-30F, 0}, {1e-10F, 0}, 0, true}, // 1e-40, flushed to 0
         {{1e-30F, 0}, {1e-10F, 0}, 1e-36F, false},
         {{1e-40F, 0}, {1e3F, 0}, 0, true},
         {{1e-40F, 0}, {1e3F, 0}, 1e-30F, false},

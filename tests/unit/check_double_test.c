@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The check of products in float64: right ones pass however their sums were made, an element that is off
-// by far less than float32 could show is found, and so is one that was computed in float32. Numbers whose
-// squares no double holds raise no alarm, and what they meet is judged by samples.
+// The check of products in float64. Correct products pass with any order of sums. An element off by
+// far less than float32 resolves is found, and so is one computed in float32. Numbers whose squares
+// overflow a double raise no alarm; lines with such numbers are judged by samples.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "model/check.h"
 
-// Operands as they are drawn; `scale` of A and B.
+// Operands as they are drawn; `a_scale` and `b_scale` multiply A and B.
 struct trial {
     int64_t m, n, k;
     double low, alpha, beta, a_scale, b_scale;
@@ -45,7 +45,7 @@ static double b_at(const struct bench *t, int64_t p, int64_t j) {
     return t->b[t->product.transpose_b ? j * t->product.ldb + p : p * t->product.ldb + j];
 }
 
-// One accumulator per element: the roughest that a device does.
+// Multiplies with one accumulator per element: the roughest correct way.
 static void multiply(struct bench *t) {
     const struct mmul_product *p = &t->product;
     for (int64_t i = 0; i < p->m; i++)
@@ -113,7 +113,8 @@ static const struct trial trials[] = {
     {20, 70, 90, -1, 1, 0, 1e200, 1e-9, false, false},
     {20, 70, 90, -1, 1, 0, 1e-9, 1e200, true, false},
 };
-enum { TRIALS = sizeof trials / sizeof *trials, JUDGED = 6 }; // of the first something is seen
+// errors are found in the first JUDGED trials
+enum { TRIALS = sizeof trials / sizeof *trials, JUDGED = 6 };
 
 static void what_is_right_passes(void **state) {
     (void)state;
@@ -126,7 +127,7 @@ static void what_is_right_passes(void **state) {
     }
 }
 
-// Off by 1e-9 of what it is: float32 holds no such difference.
+// Off by a relative 1e-9, which float32 cannot represent.
 static void a_slip_is_found(void **state) {
     (void)state;
     for (int i = 0; i < JUDGED; i++) {
@@ -154,7 +155,8 @@ static void what_float32_computed_is_found(void **state) {
     }
 }
 
-// What is right passes; every second row, spoiled in these columns, is found, and no other.
+// A correct product passes. With every second row spoiled in these columns, exactly those rows are
+// found.
 static void expect_slips(struct bench *t, int64_t first_col, int64_t end_col) {
     const struct mmul_product *p = &t->product;
     multiply(t);
@@ -178,7 +180,7 @@ static void what_has_no_squares_is_judged_by_samples(void **state) {
         expect_slips(&t, 0, t.product.n);
         teardown(&t);
     }
-    setup(&t, &trials[0], 11); // one element of B, and so one column of C
+    setup(&t, &trials[0], 11); // one element of B, hence one column of C
     t.b[4 * t.product.ldb + 6] = 1e160;
     expect_slips(&t, 6, 7);
     expect_slips(&t, 7, 8);
@@ -189,7 +191,7 @@ static void what_has_no_squares_is_judged_by_samples(void **state) {
     expect_slips(&t, 0, t.product.n);
     teardown(&t);
     setup(&t, &trials[0],
-          14); // nothing but C's squares, and those of its errors: sums judge all columns
+          14); // only squares of C and of its errors overflow: sums judge all columns
     for (int64_t e = 0; e < t.product.m * t.product.k; e++)
         t.a[e] *= 1e100;
     for (int64_t e = 0; e < t.product.k * t.product.n; e++)
@@ -197,7 +199,7 @@ static void what_has_no_squares_is_judged_by_samples(void **state) {
     for (int64_t j = 0; j < t.product.n; j++)
         expect_slips(&t, j, j + 1);
     teardown(&t);
-    setup(&t, &trials[0], 13); // sums that overflow on the way say nothing
+    setup(&t, &trials[0], 13); // sums that overflow on the way prove nothing
     for (int64_t e = 0; e < t.product.m * t.product.k; e++)
         t.a[e] *= 1e308;
     multiply(&t);
@@ -207,7 +209,7 @@ static void what_has_no_squares_is_judged_by_samples(void **state) {
     teardown(&t);
 }
 
-// The check's own sums walk as far as those of a product with a short inner range: by whatever x.
+// The check's own sums round as much as a product with a short inner range, for any random x.
 static void many_seeds_pass_what_is_right(void **state) {
     (void)state;
     enum { M = 350, N = 64, SEEDS = 10000 };

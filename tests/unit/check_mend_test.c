@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// A block of which something is wrong is made again as a whole, whatever the check has seen of it. Operands are small
-// integers, so a block that was put right equals the naive sums exactly.
+// A block with an error is recomputed as a whole, even if the check saw only a part of the errors.
+// Operands are small integers, so a repaired block equals the naive sums exactly.
 #include "verifier_rank.h"
 
-// An element of another line that is off by less than the check can see.
+// Spoils an element of another line by less than the check can detect.
 static void spoil_below_tolerance(const struct mmul_product *block) {
     float *element = &c_of(block)[15 * block->ldc + 15];
     *element += 4 * (nextafterf(*element, INFINITY) - *element);
@@ -33,7 +33,7 @@ static void all_of_a_panel_with_wrong_lines_is_computed_again(void **state) {
         assert_int_equal(rank.verifier.lines_checked, UNITS + PANEL);
         assert_int_equal(rank.verifier.lines_wrong, 4);
         assert_int_equal(rank.verifier.lines_recomputed, PANEL);
-        assert_int_equal(rank.worker.products, 5 + 4); // the CPU's other cut
+        assert_int_equal(rank.worker.products, 5 + 4); // the CPU with another blocking
         assert_int_equal(rank.context.replacements, 1);
         assert_non_null(strstr(mmul_text_get(&rank.context.warnings),
                                axis == MMUL_ROWS
@@ -46,7 +46,7 @@ static void all_of_a_panel_with_wrong_lines_is_computed_again(void **state) {
     }
 }
 
-// The CPU errs in the other cut, too: what is wrong then is for plain loops, and nothing else.
+// The CPU errs with the other blocking, too: plain loops recompute the wrong lines, and no others.
 static void lines_that_stay_wrong_are_for_plain_loops(void **state) {
     (void)state;
     for (int variant = 0; variant < 16; variant++) {
@@ -74,7 +74,7 @@ static void lines_that_stay_wrong_are_for_plain_loops(void **state) {
     }
 }
 
-// Of what may be wrong a part is looked at: all of the block is made again.
+// The check inspects a part of a block that may be wrong; the whole block is recomputed.
 static void a_part_that_is_wrong_stands_for_its_block(void **state) {
     (void)state;
     for (int variant = 0; variant < 16; variant++) {

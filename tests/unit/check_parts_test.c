@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The check of one product whose blocks are on a mesh of ranks (model/check.h, "one of many blocks"), the
-// ranks being loops here: what they add up is what plain loops in double say; a right product needs no
-// second reading; and whatever the check of a block alone finds in it is found, wherever it is.
+// The check of a product with its blocks on a mesh of ranks (model/check.h, "one of many blocks"),
+// with loops in place of ranks. The ranks' sums equal plain loops in double. A correct product
+// needs no second pass. Every error that the check of a single block finds is found here, too, in
+// any block.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@
 
 enum { M = 37, N = 41, K = 300, ROWS = 3, COLS = 2 };
 
-// Blocks of C, and what each rank reads of the inner range.
+// Offsets of the blocks of C, and of the parts of the inner range that each rank reads.
 static const int64_t row_offsets[] = {0, 5, 5, M}, col_offsets[] = {0, 29, N};
 static const int64_t b_offsets[] = {0, 140, 141, K}, a_offsets[] = {0, 100, K};
 
@@ -38,7 +39,7 @@ static double b_at(const struct mesh *x, int64_t p, int64_t j) {
     return x->b[x->turned ? j * K + p : p * N + j];
 }
 
-// Rows and columns of C, and terms of the inner range.
+// Returns the part of the product with these rows and columns of C and terms of the inner range.
 static struct mmul_product part_of(const struct mesh *x, int64_t i, int64_t i_end, int64_t j,
                                    int64_t j_end, int64_t p, int64_t p_end) {
     return (struct mmul_product){.transpose_a = x->turned,
@@ -72,7 +73,7 @@ static void add(double *sum, double *mine, int64_t count) {
     }
 }
 
-// All three rounds of all ranks.
+// Runs all three rounds of all ranks.
 static void add_up(struct mesh *x) {
     double vector[K] = {0}, other[N] = {0};
     memset(x->sizes, 0, sizeof x->sizes);
@@ -109,7 +110,7 @@ static void add_up(struct mesh *x) {
     }
 }
 
-// Would the rank look at this row of its block?
+// Returns true if the rank would inspect this row of its block.
 static bool is_doubted(struct mesh *x, int row, int col, int64_t i) {
     const struct mmul_product block = block_of(x, row, col);
     const struct mmul_check_part place = place_of(x, col, true);
@@ -126,7 +127,7 @@ static int count_doubted(struct mesh *x) {
     return doubted;
 }
 
-// The check of a block alone, with the same x; wrong (block's rows).
+// Checks a block alone, with the same x; sets `wrong` for the block's rows.
 static int64_t check_alone(struct mesh *x, int row, int col, unsigned char *wrong) {
     const struct mmul_product block = block_of(x, row, col);
     struct mmul_error err;
@@ -138,7 +139,7 @@ static float number_at(uint64_t seed, int64_t at) {
     return (float)((double)(mmul_random_at(seed, (uint64_t)at) >> 40) * 0x1p-23 - 1);
 }
 
-// C by one float accumulator per element, the roughest honest kernel.
+// Computes C with one float accumulator per element, the roughest correct kernel.
 static void multiply(struct mesh *x) {
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
@@ -210,7 +211,7 @@ static void right_products_are_read_once(void **state) {
     }
 }
 
-// Columns of B from 1e-6 to 1e6.
+// Columns of B range from 1e-6 to 1e6.
 static void columns_of_any_size_count_alike(void **state) {
     (void)state;
     struct mesh *x = make(50, false);
@@ -230,7 +231,7 @@ static void columns_of_any_size_count_alike(void **state) {
     destroy(x);
 }
 
-// Every element, by errors around what is found at all.
+// Tries every element with errors around the detection limit.
 static void what_a_block_alone_shows_is_found(void **state) {
     (void)state;
     static const float errors[] = {1e-4F, 5e-4F, 1e-3F, 1.5e-3F, 2e-3F, 1e-2F, 1, 1e30F};
@@ -250,14 +251,15 @@ static void what_a_block_alone_shows_is_found(void **state) {
                     found += alone > 0;
                     passed += alone == 0;
                     assert_true(alone == 0 || (wrong[i - row_offsets[row]] && doubted));
-                    assert_true(error < 1e-2F || alone == 1); // it does see them
+                    // the check of a single block detects large errors
+                    assert_true(error < 1e-2F || alone == 1);
                     x->c[i * N + j] = kept;
                 }
     assert_true(found > 300 && passed > 100);
     destroy(x);
 }
 
-// They are nobody's sum: whoever meets them looks by itself.
+// NaN and Inf enter no common sum: each rank inspects its own block.
 static void nan_and_inf_are_left_to_the_block(void **state) {
     (void)state;
     const float values[] = {NAN, INFINITY, -INFINITY};

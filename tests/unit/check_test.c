@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The check of results finds what it promises to find, in exactly the lines where it is, and is
-// silent on right products of all kinds. Lines are rows, and columns in panels.
+// The result check finds the faults that it promises to find, in exactly the lines with a fault,
+// and raises no alarm on correct products of all kinds. Lines are rows, and columns in panels.
 #include "check_bench.h"
 
 // -------------------------------------------------------------------------------------- finding
@@ -85,15 +85,15 @@ static void assert_found(struct faults *faults, uint64_t seed,
         touched_count += touched[line];
         missed += touched[line] && !faults->bench.wrong[line];
     }
-    // Many changed elements of a line may, rarely, come to about the same sum; the fault is found in
-    // the other lines.
+    // Many changed elements of a line may, rarely, cancel in the sum; the other lines still reveal
+    // the fault.
     assert_true(missed <= touched_count / 3);
     memcpy(faults->bench.c, faults->right,
            (size_t)(faults->bench.product.m * faults->bench.product.ldc) * sizeof(float));
     free(touched);
 }
 
-// A fourth of the trials: a fault in all lines has each of them looked at twice.
+// A quarter of the trials: for a fault in all lines the check inspects each line twice.
 static void try_all_faults(struct faults *faults) {
     void (*const spoilers[])(struct faults *, uint64_t, unsigned char *) = {
         fault_element, fault_zeroed_block, fault_stale_block, fault_swapped_rows,
@@ -125,8 +125,8 @@ static void every_fault_is_found_in_exactly_its_lines(void **state) {
     teardown(&faults.other);
 }
 
-// A line is found wrong, alone, when its element `cross` is multiplied by 1.1, at another place in
-// each trial; without that nothing is.
+// Multiplies element `cross` of the line by 1.1, at another place in each trial: the check finds
+// this line and no other. Without the change it finds none.
 static void assert_alone(struct bench *bench, int64_t line, int64_t length) {
     for (int trial = 0; trial < trials(); trial++) {
         uint64_t seed = (uint64_t)trial;
@@ -139,7 +139,7 @@ static void assert_alone(struct bench *bench, int64_t line, int64_t length) {
     }
 }
 
-// 10 % of the size of what crosses the lines there, whatever the size elsewhere.
+// An error of 10 % of a small column's elements is found, whatever the size of other columns.
 static void small_columns_are_guarded_like_large_ones(void **state) {
     (void)state;
     for (int columns = 0; columns < 2; columns++) {
@@ -159,7 +159,7 @@ static void small_columns_are_guarded_like_large_ones(void **state) {
     }
 }
 
-// All terms alike round alike: the error of each element is far beyond chance, and no fault.
+// Equal terms have equal rounding errors: each element's error is far beyond chance, and no fault.
 static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
     for (int columns = 0; columns < 2; columns++) {
@@ -172,7 +172,7 @@ static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
     }
 }
 
-// Data of one sign, in panels: the rounding errors of all lines lean the same way.
+// Data of one sign, in panels: the rounding errors of all lines have the same sign.
 static void numbers_of_one_sign_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
     for (int columns = 0; columns < 2; columns++) {
@@ -185,8 +185,8 @@ static void numbers_of_one_sign_are_no_alarm_and_hide_no_fault(void **state) {
     }
 }
 
-// Two columns of what all lines meet round alike again and again, the others do not; a sample may
-// miss those two.
+// Two columns of the common operand round alike again and again, the others do not. A sample may
+// miss these two.
 static void a_few_rough_columns_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
     for (int columns = 0; columns < 2; columns++) {
@@ -216,7 +216,7 @@ static int64_t draw_size(uint64_t seed, int64_t at, enum maker maker) {
     return 1 + below(seed, at + 1, bound);
 }
 
-// Everything about the product comes from its number.
+// The seed determines all properties of the product.
 static void draw_product(uint64_t seed, struct bench *bench, enum maker maker) {
     static const float alphas[] = {1, 1, -2.5F, 1e-3F}, betas[] = {0, 0, 1, -0.5F};
     struct mmul_product shape = {
@@ -255,8 +255,8 @@ static void right_products_give_no_alarm(void **state) {
     (void)state;
     for (int number = 0; number < 10 * trials(); number++)
         assert_no_alarm((uint64_t)number);
-    // These were alarms once: few columns outweigh the rest, or a kernel's remainder columns round
-    // otherwise than the rest.
+    // Past false alarms: few columns outweigh the rest, or a kernel rounds remainder columns
+    // differently.
     static const uint64_t once_alarms[] = {1332, 4296, 10756, 43692, 45887, 53577};
     for (size_t i = 0; i < sizeof once_alarms / sizeof once_alarms[0]; i++)
         assert_no_alarm(once_alarms[i]);
@@ -292,8 +292,8 @@ static void every_orientation_and_type_is_checked(void **state) {
     }
 }
 
-// A result that was written as 16 bits: its own rounding is no alarm, the same fault is found, and
-// what float16 cannot hold is Inf.
+// A result stored in 16 bits: its own rounding raises no alarm, the same fault is found, and
+// float16 overflow is Inf.
 static void a_result_rounded_to_16_bits_is_judged_by_its_own_unit(void **state) {
     (void)state;
     static const enum mmul_dtype types[] = {MMUL_F16, MMUL_BF16};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The check with several threads: what is right stays right and a wrong element is found wherever
-// it is, on either side of every cut between threads, in every orientation; and the threads do
-// every part once.
+// The check with several threads: correct products pass, a wrong element is found anywhere, on both
+// sides of every cut between threads, in every orientation. The threads run every part once.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -22,11 +21,12 @@ struct shape {
 };
 
 struct variant {
-    enum mmul_dtype dtype; // of A and B
+    enum mmul_dtype dtype; // type of A and B
     bool transpose_a, transpose_b, transpose_c;
 };
 
-// A product of small integers, exact in float32, and its memory. `c` is row-major unless transposed.
+// A product of small integers, exact in float32, and its memory. `c` is row-major unless
+// transposed.
 struct made {
     struct mmul_product product;
     void *a, *b;
@@ -40,7 +40,7 @@ static void *take(int64_t count, size_t each) {
     return memory;
 }
 
-// op(X) and X as it is stored.
+// Makes op(X) in `wide` and X in `stored`.
 static void make_operand(struct shape size, bool transposed, enum mmul_dtype dtype, uint64_t seed,
                          float **wide, void **stored) {
     int64_t rows = size.m, cols = size.n;
@@ -108,7 +108,7 @@ static void release(struct made *made) {
     free(made->wrong);
 }
 
-static _Atomic int parts_run; // how often work was shared
+static _Atomic int parts_run; // parts that threads ran
 
 static void share(int parts, mmul_work *work, void *context) {
     atomic_fetch_add(&parts_run, parts);
@@ -157,8 +157,8 @@ static void a_right_product_is_right(void **state) {
     }
 }
 
-// In every second row one element, each in another column, until every row and every column has had
-// its turn.
+// Spoils one element in every second row, each in another column, until every row and every column
+// was spoiled once.
 static void a_wrong_element_is_found_everywhere(void **state) {
     (void)state;
     for (int s = 2; s <= 3; s++) {
@@ -183,8 +183,7 @@ static void a_wrong_element_is_found_everywhere(void **state) {
     }
 }
 
-// One element of A or B that the product was not made of: a pass that leaves out any of them would
-// not see it.
+// Changes one element of A or B after the product: a pass that skips any element would miss it.
 static void a_changed_operand_is_noticed_everywhere(void **state) {
     (void)state;
     struct shape shape = {21, 1103, 1001};
@@ -207,15 +206,15 @@ static void a_changed_operand_is_noticed_everywhere(void **state) {
     }
 }
 
-// Columns of very different size, which a few of their elements do not show: the verdict must not
-// depend on what was guessed.
+// Columns of very different size, which a small sample misses: the result must not depend on the
+// estimate.
 static void sizes_that_a_sample_misses_do_not_hide_errors(void **state) {
     (void)state;
     struct shape shape = {40, 300, 2000};
     for (int turned = 0; turned < 2; turned++) {
         struct made made = make(shape, (struct variant){MMUL_F32, false, turned == 1, false});
         float *b = made.b;
-        // The last columns are 0 but for one element, 2^-20 of the others' size.
+        // The last columns are 0 except for one element, 2^-20 of the others' size.
         for (int64_t p = 0; p < shape.k; p++)
             for (int64_t j = 290; j < shape.n; j++)
                 b[turned ? j * shape.k + p : p * shape.n + j] = p == 1999 ? 0x1p-20F : 0;

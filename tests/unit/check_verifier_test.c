@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Blocks of a result, panel after panel, are checked and put right; what stays wrong is an error.
-// Operands are small integers, so a block that was put right equals the naive sums exactly.
+// Checks and repairs blocks of a result, panel after panel; a block that stays wrong is an error.
+// Operands are small integers, so a repaired block equals the naive sums exactly.
 #include "base/status.h"
 #include "verifier_rank.h"
 
 #include "model/check_state.h"
 
-// Two errors in a line that cancel for the x of the first look hide from it, but not in a block that
-// has another wrong line.
+// Two errors in a line that cancel for the first random x stay hidden, but not in a block that has
+// another wrong line.
 static void errors_that_cancel_are_found_beside_others(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++) {
@@ -57,7 +57,7 @@ static void what_no_device_puts_right_is_an_error(void **state) {
     assert_int_equal(check(&rank, &block), MMUL_OK);
     assert_non_null(strstr(mmul_text_get(&rank.context.warnings), "1 wrong column in rows 7-68"));
     c_of(&block)[5] += 1;
-    assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG); // the reference was the last one
+    assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG); // the reference device was the last one
     assert_string_equal(rank.err.text, "rank 3: result is wrong in rows 7-68 of matrix 2, also "
                                        "after it was computed again");
     assert_string_equal(rank.err.hint, "suspect the memory or the processor of that machine");
@@ -65,7 +65,7 @@ static void what_no_device_puts_right_is_an_error(void **state) {
     teardown(&bench);
 }
 
-// How often `look` was called, and from which call on it refuses.
+// Counts the calls of `look`, which refuses from number `refuses_from` on.
 struct watch {
     int calls, refuses_from;
     int64_t done, total;
@@ -80,7 +80,7 @@ static enum mmul_status look(void *context, int64_t done, int64_t total, struct 
     return mmul_fail(err, MMUL_ERR_DATA, "'B.bin' was written to");
 }
 
-// It is looked at before the block is made again and when that is done; then the device is replaced.
+// The verifier calls `look` before and after it recomputes a block, then replaces the device.
 static void whoever_watches_is_asked_before_a_device_is_blamed(void **state) {
     (void)state;
     for (int refuses_from = 1; refuses_from <= 3; refuses_from++) {
@@ -112,8 +112,9 @@ static void assert_computed_and_right(struct rank *rank, const struct mmul_produ
     assert_int_equal(rank->context.replacements, 0);
 }
 
-// Two pieces in turn: a verifier of two remembers both, one of one projects each time. That shows
-// when the numbers of the first one change without a word: who remembers them sees a wrong result.
+// Two pieces in turn. A verifier of two caches both projections, a verifier of one projects each
+// time. The test changes the first piece without notice: a cached projection then reports a wrong
+// result.
 static void as_many_pieces_as_asked_for_are_remembered(void **state) {
     (void)state;
     for (int count = 1; count <= 2; count++) {
@@ -136,7 +137,8 @@ static void as_many_pieces_as_asked_for_are_remembered(void **state) {
         assert_computed_and_right(&rank, &other);
         ((float *)bench.a_narrow)[1] += 2;
         compute(&rank, &one);
-        assert_int_equal(check(&rank, &one), MMUL_OK); // what looks wrong is projected anew
+        // a result that looks wrong is projected anew
+        assert_int_equal(check(&rank, &one), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong > 0, count == 2);
         assert_int_equal(rank.context.replacements, count == 2);
         stop(&rank);
@@ -144,8 +146,9 @@ static void as_many_pieces_as_asked_for_are_remembered(void **state) {
     }
 }
 
-// A piece that lasts, of one verifier and of the next: it is not read again until its memory is said to be another
-// one's, which shows when its numbers change without a word. Wrong lines are found by what is remembered of it.
+// A persistent piece is projected once and shared by the next verifier, until its memory is
+// declared to hold another piece. The test shows this by changing its numbers without notice. The
+// cached sums still find wrong lines.
 static void sums_of_a_piece_that_lasts_are_made_once(void **state) {
     (void)state;
     enum { LASTS, IS_FORGOTTEN, DOES_NOT_LAST, WAYS };
@@ -169,7 +172,7 @@ static void sums_of_a_piece_that_lasts_are_made_once(void **state) {
                              MMUL_OK);
             const struct mmul_product block = panel_of(&bench, axis, turn * PANEL);
             compute(&rank, &block);
-            piece[1] += turn == 1 ? 2 : 0; // C knows nothing of it
+            piece[1] += turn == 1 ? 2 : 0; // C does not follow this change
             if (turn == 1 && way == IS_FORGOTTEN)
                 mmul_verifier_forget_memory(&rank.room, piece, piece + 1);
             if (turn == 2)
@@ -187,8 +190,8 @@ static void sums_of_a_piece_that_lasts_are_made_once(void **state) {
     }
 }
 
-// A piece at another place, of other size or leading dimension is noticed; other numbers at the
-// same place have to be told, or they are judged by the old ones.
+// A piece at another place, or of another size or leading dimension, is noticed. Other numbers at
+// the same place must be announced, otherwise the old sums judge them.
 static void a_piece_is_projected_until_there_is_another_one(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++) {
@@ -198,7 +201,7 @@ static void a_piece_is_projected_until_there_is_another_one(void **state) {
         setup(&bench, shape_for(axis, variant != 0 ? 2 : 0), INTEGER, INTEGER, 2);
         start(&rank, &bench, axis);
         struct mmul_product block = panel_of(&bench, axis, 0);
-        const void **piece = axis == MMUL_ROWS ? &block.a : &block.b; // its first unit
+        const void **piece = axis == MMUL_ROWS ? &block.a : &block.b; // starts at another unit
         int64_t *units = axis == MMUL_ROWS ? &block.m : &block.n;
         float *first = axis == MMUL_ROWS ? bench.a_narrow : bench.b_narrow;
         assert_computed_and_right(&rank, &block);
@@ -215,7 +218,7 @@ static void a_piece_is_projected_until_there_is_another_one(void **state) {
         assert_computed_and_right(&rank, &block);
         *(axis == MMUL_ROWS ? &block.lda : &block.ldb) /= 2;
         assert_computed_and_right(&rank, &block);
-        *units = PIECE - 1; // more than before: the last one counts
+        *units = PIECE - 1; // one more than before: its last unit counts
         compute(&rank, &block);
         c_of(&block)[axis == MMUL_ROWS ? (PIECE - 2) * block.ldc : PIECE - 2] += 1;
         assert_int_equal(check(&rank, &block), MMUL_OK);
@@ -255,7 +258,7 @@ static void without_alpha_blocks_are_checked_and_put_right(void **state) {
     }
 }
 
-// Two stages that multiply at the same place: what one has seen there says nothing to the other.
+// Two stages that multiply at the same place: cached sums of one are not used by the other.
 static void what_another_verifier_has_seen_is_not_remembered(void **state) {
     (void)state;
     struct bench bench;
@@ -295,7 +298,7 @@ static void the_room_is_what_was_promised(void **state) {
     int64_t promised = 3 * mmul_check_bytes(500, 70) + 300;
     assert_in_range(mmul_live_bytes(), promised, promised + 512);
     int64_t live = mmul_live_bytes();
-    request.panel_units_max = 200; // another one, which fits
+    request.panel_units_max = 200; // another size, which fits
     assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
     assert_int_equal(mmul_live_bytes(), live);
     request.k_max = 71; // and one that does not
@@ -303,7 +306,7 @@ static void the_room_is_what_was_promised(void **state) {
     promised = 3 * mmul_check_bytes(500, 71) + 300;
     assert_in_range(mmul_live_bytes(), promised, promised + 512);
     live = mmul_live_bytes();
-    request.saved_count = 1000; // pieces that last
+    request.saved_count = 1000; // persistent pieces
     assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
     assert_true(room.size.saved_count > 1);
     const int64_t saved = mmul_live_bytes() - live;
@@ -314,8 +317,8 @@ static void the_room_is_what_was_promised(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-// A wide product of few terms and a narrow one of many have the room of the larger one in turn; what many short pieces
-// were promised is not had by as many long ones.
+// A wide product of few terms and a narrow one of many take turns in the room of the larger one.
+// Room reserved for many short pieces does not hold as many long ones.
 static void the_room_is_that_of_the_largest_stage(void **state) {
     (void)state;
     enum { MANY = 200000, FEW = 3 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Views of a product: the transposed one and some of its rows are the same numbers in the same
-// memory. A product and its transpose are judged alike, and columns are judged where they lie as
-// they are when somebody has written C^T out.
+// Views of a product: its transpose and a range of its rows refer to the same numbers in the same
+// memory. A product and its transpose are judged alike, and columns in place are judged like rows
+// of a written copy of C^T.
 #include "check_bench.h"
 
 // ------------------------------------------------------------------------------------- numbers
@@ -16,7 +16,7 @@ static float element(const void *data, enum mmul_dtype dtype, int64_t at) {
     return value;
 }
 
-// What the fields of a product say C is, written to `c`, which has the layout of product->c.
+// Computes C from the fields of a product into `c`, which has the layout of product->c.
 static void multiply_as_said(const struct mmul_product *p, float *c) {
     const float *c_in = p->c_in;
     for (int64_t i = 0; i < p->m; i++) {
@@ -71,7 +71,7 @@ static void a_transposed_product_is_the_same_numbers(void **state) {
     }
 }
 
-// Rows [2, 4) of the product and of its transpose, which are columns: those change, nothing else.
+// Rows [2, 4) of the product and of its transpose (columns): those change, nothing else.
 static void some_rows_of_a_product_are_where_they_were(void **state) {
     (void)state;
     for (int variant = 0; variant < 32; variant++) {
@@ -121,8 +121,8 @@ static void put(struct bench *bench, uint64_t seed, float value) {
     *matrices[below(seed, 7, 3)] = value;
 }
 
-// A product, now and then with NaN and Inf or alpha 0; most have a wrong element. (*i, *j) is where;
-// returns whether there is one.
+// Draws a product, sometimes with NaN, Inf or alpha 0; most have a wrong element at (*i, *j).
+// Returns true if there is one.
 static bool draw_case(struct bench *bench, uint64_t seed, int64_t *i, int64_t *j) {
     static const float special[] = {NAN, INFINITY, -INFINITY};
     struct mmul_product shape = {.m = 1 + below(seed, 10, 90),
@@ -175,8 +175,7 @@ static void rows_and_columns_are_judged_alike(void **state) {
     assert_true(wrong_count > trials());
 }
 
-// Whatever is wrong with them: flags of columns equal those of rows of a C^T (and C_in^T) that is
-// written out.
+// For any error: flags of columns equal those of the rows of a written copy of C^T (and C_in^T).
 static void columns_are_judged_as_rows_of_a_copy_are(void **state) {
     (void)state;
     for (int number = 0; number < trials(); number++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Claims: one word decides who begins which line; how many lines let all end together.
+// Work stealing on a node: one atomic word decides the owner of each line, and pace estimates
+// decide the number of lines so that all ranks end together.
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 
 // ------------------------------------------------------------------------------------- the word
 
-// The owner begins up to `count` positions, or what is left.
+// The owner takes up to `count` positions, or all that are left.
 static struct mmul_range take(mmul_unbegun *unbegun, int64_t count) {
     for (;;) {
         struct mmul_range left = mmul_unbegun_get(unbegun);
@@ -39,15 +40,15 @@ static void step_by_step(void **state) {
     struct mmul_range seen = mmul_unbegun_get(&unbegun);
     assert_true(mmul_unbegun_claim(&unbegun, seen, 25));
     assert_left(&unbegun, 40, 75);
-    assert_false(mmul_unbegun_claim(&unbegun, seen, 25)); // that was another's look
+    assert_false(mmul_unbegun_claim(&unbegun, seen, 25)); // the word had changed since it was read
     assert_false(mmul_unbegun_take(&unbegun, seen, 5));
     assert_left(&unbegun, 40, 75);
     seen = mmul_unbegun_get(&unbegun);
     taken = take(&unbegun, 5);
     assert_true(taken.begin == 40 && taken.end == 45);
-    assert_false(mmul_unbegun_claim(&unbegun, seen, 1)); // the owner was there meanwhile
+    assert_false(mmul_unbegun_claim(&unbegun, seen, 1)); // the owner took positions meanwhile
     taken = take(&unbegun, 1000);
-    assert_true(taken.begin == 45 && taken.end == 75); // what is left
+    assert_true(taken.begin == 45 && taken.end == 75); // all that is left
     taken = take(&unbegun, 1000);
     assert_int_equal(taken.begin, taken.end);
     assert_left(&unbegun, 75, 75);
@@ -67,7 +68,7 @@ enum { POSITIONS = 1 << 20, THIEVES = 2 };
 
 struct race {
     mmul_unbegun unbegun;
-    unsigned char *begun; // by position: how often
+    unsigned char *begun; // by position: number of takers
     int64_t taken, claimed[THIEVES];
     _Atomic int started;
 };
@@ -96,7 +97,7 @@ static void *claim_all(void *argument) {
     }
 }
 
-// The owner and two thieves at once: every position is begun once.
+// The owner and two thieves run concurrently: every position is taken once.
 static void nobody_begins_what_another_has(void **state) {
     (void)state;
     struct race race = {.begun = calloc(POSITIONS, 1)};
@@ -126,7 +127,7 @@ static void nobody_begins_what_another_has(void **state) {
     free(race.begun);
 }
 
-// ------------------------------------------------------------------------------------- how many
+// ------------------------------------------------------------------------------ number of lines
 
 static void level_is_where_all_end(void **state) {
     (void)state;
@@ -137,8 +138,9 @@ static void level_is_where_all_end(void **state) {
         {{{0, 100, 10}, {0, 100, 10}, {0, 100, 10}}, 10},
         {{{0, 0, 10}, {0, 100, 10}, {0, 0, 30}}, 2},
         {{{0, 0, 10}, {2, 100, 10}, {0, 0, 5}}, 4.8},
-        {{{0, 0, 10}, {50, 100, 10}, {0, 0, 10}}, 5}, // the second is busy for longer than that
-        {{{3, 0, 1}, {7, 0, 1}, {0, 0, 1}}, 0},       // nothing is left
+        // the second rank is busy for longer than that
+        {{{0, 0, 10}, {50, 100, 10}, {0, 0, 10}}, 5},
+        {{{3, 0, 1}, {7, 0, 1}, {0, 0, 1}}, 0}, // no work is left
         {{{50, 10, 1}, {50, 0, 1}, {60, 0, 1}}, 55},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -150,10 +152,10 @@ static void owners_take_all_unless_others_would_wait(void **state) {
     // 1000 lines of 10 elements at 100 elements per second: 100 s
     assert_int_equal(mmul_pace_take(100, 1, 100, (struct mmul_rest){1000, 1000, 10}), 1000);
     assert_int_equal(mmul_pace_take(99.5, 1, 100, (struct mmul_rest){1000, 1000, 10}),
-                     1000); // not worth a call
+                     1000); // not worth another call
     assert_int_equal(mmul_pace_take(60, 1, 100, (struct mmul_rest){1000, 1000, 10}), 600);
     assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){1000, 1000, 10}),
-                     125); // nor is less than an eighth
+                     125); // at least an eighth is taken
     assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){70, 1000, 10}), 70);
 }
 
@@ -166,9 +168,9 @@ static void owners_keep_all_unless_others_would_end_sooner(void **state) {
     assert_int_equal(mmul_pace_keep(8.75, 0.1, 1e4, rest), 875);
     assert_int_equal(mmul_pace_keep(8.8, 0.1, 1e4, rest), 1000); // fewer than an eighth
     assert_int_equal(mmul_pace_keep(0, 0.1, 1e4, rest), 0);
-    // With a tenth of the terms to come an eighth of the lines is less to wait for.
+    // With a tenth of the terms left, an eighth of the lines takes less time.
     assert_int_equal(mmul_pace_keep(0.8, 0.1, 1e4, (struct mmul_rest){1000, 1000, 10}), 800);
-    // Lines that were let go of before count, and none may be left.
+    // Lines given up earlier count; the limit may leave none.
     assert_int_equal(mmul_pace_keep(4, 0.1, 1e4, (struct mmul_rest){500, 1000, 100}), 500);
     assert_int_equal(mmul_pace_keep(3, 0.1, 1e4, (struct mmul_rest){500, 1000, 100}), 300);
     assert_int_equal(mmul_pace_keep(3, 0.1, 1e4, (struct mmul_rest){0, 1000, 100}), 0);
@@ -179,23 +181,23 @@ static void claims_are_worth_their_call(void **state) {
     const struct mmul_pace slow = {10, 9000, 100}; // done after 100 s
     assert_int_equal(mmul_pace_claim(50, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}), 750);
     assert_int_equal(mmul_pace_claim(50, 1, 150, &slow, (struct mmul_rest){400, 1000, 10}),
-                     400); // all there is
+                     400); // all lines that are left
     assert_int_equal(mmul_pace_claim(50, 1, 1, &slow, (struct mmul_rest){1000, 1000, 10}),
-                     0); // it would be slower
+                     0); // the thief would be slower
     assert_int_equal(mmul_pace_claim(99.5, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}),
                      0); // saves nothing
     assert_int_equal(mmul_pace_claim(2, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}), 125);
 }
 
-// A node played out event by event: blocks of these elements, equal but for what the plan believed, in
-// parts of a half and two quarters.
+// Simulates a node event by event. The plan believed all ranks to be equal. Blocks have these
+// elements, in parts of a half and two quarters.
 enum { LINES = 4096, RANKS_MOST = 4, PARTS = 3 };
 static const int64_t widths[PARTS] = {4096, 2048, 2048};
 
 struct player {
-    double rate, free_at; // elements per second; when what it computes is over
+    double rate, free_at; // elements per second; time at which its current lines are done
     double begun, elements;
-    double known; // rate of late
+    double known; // recently measured rate
     mmul_unbegun unbegun;
 };
 
@@ -221,7 +223,7 @@ static void look(const struct player *players, int count, double now, struct mmu
     }
 }
 
-// Lines that player `me` begins now, as elements; 0: none.
+// Returns the elements of the lines that player `me` takes now; 0: none.
 static double begin_lines(struct player *players, int count, int me, double now) {
     struct mmul_pace paces[RANKS_MOST];
     struct player *own = &players[me];
@@ -254,7 +256,7 @@ static double begin_lines(struct player *players, int count, int me, double now)
     return elements_of(left.end - lines, left.end);
 }
 
-// Seconds until all is done, over those of all rates together.
+// Returns the seconds until all is done, divided by those at the sum of all rates.
 static double play(const double *rates, int count) {
     struct player players[RANKS_MOST];
     double sum = 0, now = 0, end = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Speeds of a cluster: what a run corrects, and what is said of where they are from. The cluster as
+// Speeds of a cluster: corrections after a run, and the text about their origin. The cluster as
 // JSON.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +87,7 @@ static void what_is_unstable_in_one_type_is_not_in_the_other(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// One of three was measured in float64: the others do not make it slower.
+// Only one of three ranks was measured in float64: the others do not slow the mean down.
 static void a_mean_is_of_those_that_were_measured(void **state) {
     (void)state;
     struct mmul_speed speeds[3] = {{.flops = {1e9, 2e9, 2e9, 2e9, 2e9},
@@ -114,7 +114,7 @@ static void a_mean_is_of_those_that_were_measured(void **state) {
     assert_false(mmul_speed_has(&speeds[0], 1U << MMUL_F64));
 }
 
-// A text that was cut to its place may end within a character.
+// A text truncated to its field may end within a UTF-8 character.
 static void a_rank_is_not_lost_with_a_text_that_is_no_utf8(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();

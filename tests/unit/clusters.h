@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Problems and clusters that tests of whole plans are made for.
+// Problems and clusters for tests of whole plans.
 #pragma once
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static inline struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) 
     return problem;
 }
 
-// `size` ranks, `per_node` on each node of 64 GiB, all CPUs.
+// Makes `size` ranks, `per_node` on each node of 64 GiB, all CPUs.
 static inline struct mmul_cluster *make_cluster(int size, int per_node) {
     struct mmul_cluster *cluster;
     struct mmul_error err;
@@ -45,7 +45,7 @@ static inline struct mmul_cluster *make_cluster(int size, int per_node) {
 
 static const unsigned ALL = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C_IN | MMUL_MAPS_C;
 
-// Ranks of 200 GFLOP/s, the last one of 20; links of 10 Gbit/s; root's node maps its files.
+// Makes ranks of 200 GFLOP/s, the last one of 20; links of 10 Gbit/s; root's node maps its files.
 static inline struct mmul_cluster *make_measured_cluster(int size, int per_node, unsigned *maps) {
     struct mmul_cluster *cluster = make_cluster(size, per_node);
     for (int rank = 0; rank < size; rank++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The cost model piece by piece: what a step costs by the formula of its header, rates, the chain of
+// The cost model piece by piece: cost of a step by the formula of its header, rates, the chain of
 // leaders, stacks of matrices.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,12 +52,12 @@ static void test_steps_cost_more_with_more_units(void **state) {
             assert_true(fabs(mmul_pass_units(&cost, seconds) / units - 1) < 1e-6);
             before = seconds;
         }
-        assert_true(mmul_pass_units(&cost, 1e-6) == 0); // less than the step itself
+        assert_true(mmul_pass_units(&cost, 1e-6) == 0); // less than the fixed cost of a step
     }
 }
 
-// A cube has the measured rate; between sizes it is linear in the logarithm; missing points take
-// the next smaller one's.
+// A cube has the measured rate. Rates between sizes are linear in the logarithm; a missing point
+// takes the rate of the next smaller one.
 static void test_rates(void **state) {
     (void)state;
     const struct mmul_rank_info rank = {.speed.flops = {4e10, 8e10, 0, 2e11, 1e11}};
@@ -78,10 +78,11 @@ static void test_rates(void **state) {
         .speed = {.flops = {8, 8, 8, 8, 8}, .double_flops = {3, 3, 3, 3, 3}}};
     assert_true(mmul_product_rate(&both, MMUL_F32, 0, 999, 999, 999) == 8);
     assert_true(mmul_product_rate(&both, MMUL_F64, 0, 999, 999, 999) == 3);
-    assert_true(mmul_product_rate(&rank, MMUL_F64, 5, 999, 999, 999) == 5); // not what float32 has
+    // not the rate of float32
+    assert_true(mmul_product_rate(&rank, MMUL_F64, 5, 999, 999, 999) == 5);
 }
 
-// By the header's formula, at a speed that is the same for all sizes.
+// Compares with the header's formula, at a speed that is the same for all sizes.
 static void test_a_pass_costs_what_its_parts_cost(void **state) {
     (void)state;
     static const struct {
@@ -110,7 +111,7 @@ static void test_a_pass_costs_what_its_parts_cost(void **state) {
                                                        .file_ranks = cases[i].file_ranks});
         double panels = (double)cut.panels, w = n / panels;
         double piece = 4 * x * k, panel = 4 * w * k, block = 4 * x * w;
-        // All panels at once count once, and each has its part of that.
+        // All panels at once count once; each panel gets its part of the cost.
         double at_once = cases[i].maps & MMUL_MAPS_C ? panels : 1;
         double seconds =
             150e-6 / at_once + 2 * x * w * k / 1e12 + (piece / at_once + panel + block) / 4e9;
@@ -124,8 +125,8 @@ static void test_a_pass_costs_what_its_parts_cost(void **state) {
     }
 }
 
-// A unit of a stack meets the panels of its own matrix alone: all panels together cost a rank with
-// all units as much as one product of that size, and one with half of them half.
+// A unit of a stack needs the panels of its own matrix only. All panels together cost a rank with
+// all units as much as one product of that size, and a rank with half of the units half as much.
 static void test_steps_of_a_stack(void **state) {
     (void)state;
     struct mmul_problem stack = make_stack(1000, 512, 2000, (struct stack){32, 32});
@@ -145,7 +146,7 @@ static void test_steps_of_a_stack(void **state) {
 
 // ------------------------------------------------------------------------------------------- nodes
 
-// Nodes of one CPU rank; root's link with them as given.
+// Makes nodes of one CPU rank each, with these links to root.
 static struct mmul_cluster *make_cluster(int nodes, const double *bytes_per_second) {
     struct mmul_cluster *cluster;
     struct mmul_error err;
@@ -171,9 +172,9 @@ static struct mmul_cost *cost_or_die(const struct mmul_problem *problem,
     return cost;
 }
 
-// Fastest class first, neighbours in order; a panel's gap is that of the slowest hop so far, which it
-// passes whole and the others packet by packet; a node that maps the operand or takes no part is
-// passed by.
+// The relay chain is ordered by class of speed, fastest first, and by neighbours within a class. A
+// panel's gap is that of the slowest hop so far, which a panel passes as a whole; later hops relay
+// packet by packet. Nodes that map the operand or take no part are skipped.
 static void test_the_chain(void **state) {
     (void)state;
     static const double links[] = {1e10, 1e8, 1.0e9, 1.1e9, 1e10, 1.05e9};
@@ -191,7 +192,7 @@ static void test_the_chain(void **state) {
     assert_true(near(cost->nodes[4].first, panel * 1e-10 + 1e-5, 1e-9));
     assert_true(near(cost->nodes[2].first, packet * 1e-10 + panel * 1e-9 + 2e-5, 1e-9));
     assert_true(near(cost->nodes[3].first, packet * (1e-10 + 0.25e-9) + panel * 1e-9 + 3e-5, 1e-9));
-    assert_true(near(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's
+    assert_true(near(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's gap
     assert_true(near(cost->nodes[1].gap, panel * 1e-8, 1e-9));
     assert_true(!cost->nodes[5].takes_panels && cost->nodes[5].takes_pieces);
     const bool in[] = {true, true, false, true, true, true};
@@ -202,7 +203,7 @@ static void test_the_chain(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// Panels stay or come in every round; both the last arrival and root's bytes know.
+// Panels stay, or arrive again in every round; the last arrival and root's bytes include that.
 static void test_rounds(void **state) {
     (void)state;
     static const double links[] = {1e9, 1e9};
@@ -230,7 +231,7 @@ static void test_rounds(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// Ranks of a stack wait for their own matrices: the later ones for more panels.
+// Ranks of a stack wait for their own matrices: later ranks for more panels.
 static void test_a_stack_arrives_in_order(void **state) {
     (void)state;
     static const double links[] = {1e9, 1e9, 1e9};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Functions of doubles on the cpu device: against the C library's of long double, and that an element becomes the same,
-// bit for bit, wherever it is in a row and however long that is.
+// Functions of doubles on the cpu device, compared with the C library's long double. The result of
+// an element does not depend on its place or on the row's length, bit for bit.
 #include "device/map.h"
 
 #include <math.h>
@@ -41,13 +41,13 @@ static long double gelu_tanh_slope(long double x) {
     return s + x * s * sigmoid(-c * (x + 0.044715L * x * x * x)) * c * (1 + 3 * 0.044715L * x * x);
 }
 
-// Slopes are 0 somewhere between -2 and 0, where rounding of their terms is left over; above 0 they have x times that
-// of 1 less a sigmoid, which matters as long as that is not 1.
+// Slopes are 0 between -2 and 0, where rounding errors of their terms remain. Above 0 they have x
+// times the error of 1 minus a sigmoid, which matters until the sigmoid is 1.
 static const struct function {
     const char *name;
     enum mmul_operation_kind kind;
     of_long *expected;
-    double least, most; // of x
+    double least, most; // range of x
     double ulps, of_terms;
 } functions[] = {
     {"exp", MMUL_EXP, expl, -745, 709, 4, 0},
@@ -79,7 +79,7 @@ static const struct function {
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-// A row of `count` elements; the gradient of a slope is 1.
+// Computes a row of `count` elements; the incoming gradient of a slope is 1.
 static void make_row(enum mmul_operation_kind kind, double *x, int64_t count, double *out) {
     static double ones[COUNT];
     double *const memory[] = {x, ones, out};
@@ -114,7 +114,7 @@ static void make_row(enum mmul_operation_kind kind, double *x, int64_t count, do
 }
 
 static void fill(const struct function *f, double *x) {
-    for (int64_t i = 0; i < COUNT; i++) // as many at all sizes where there are many sizes
+    for (int64_t i = 0; i < COUNT; i++) // evenly over magnitudes where the range spans many
         x[i] = f->kind == MMUL_LOG ? pow(10, 600.0 * (double)i / COUNT - 300)
                                    : f->least + (f->most - f->least) * (double)i / (COUNT - 1);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The functions of floats that the cpu device is made of, against the C library's of doubles: every 1009th of all
-// floats, with NaN, infinities and subnormal numbers among them; and all pairs of special values for powers.
+// Functions of floats on the cpu device, compared with the C library's doubles: every 1009th of all
+// floats, with NaN, infinities and subnormal numbers among them; powers of all pairs of special
+// values.
 #include "device/cpu_map_float.h"
 
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 typedef float of_float(float x);
 typedef double of_double(double x);
 
-// One unit in the last place of a float of this size.
+// Returns one unit in the last place of a float of this size.
 static double ulp(double x) {
     int exponent;
     frexp(x, &exponent);
@@ -31,10 +32,10 @@ static bool agrees(float found, double expected, double ulps) {
     return is_within(found, expected, ulps * ulp(expected));
 }
 
-// Where an argument that is x^2 or more goes into an exponential, its rounding counts: ulps_of_square x^2 below -2.
-// Slopes are 0 somewhere between -2 and 0, where their terms' rounding is left over; below -87 a sigmoid is subnormal,
-// and a slope has its rounding |x| times. Angles are reduced in double: the rounding of that is left over where a sine
-// is near 0.
+// If an argument of magnitude x^2 or more goes into an exponential, its rounding counts:
+// ulps_of_square x^2 below -2. Slopes are 0 between -2 and 0, where rounding errors of their terms
+// remain; below -87 a sigmoid is subnormal, and a slope has its rounding error times |x|. Angles
+// are reduced in double, and that rounding error remains where a sine is near 0.
 struct tolerance {
     double ulps, ulps_of_square, of_terms, of_angle;
 };
@@ -117,7 +118,8 @@ static double gelu(double x) {
     return 0.5 * x * erfc(-x / sqrt(2));
 }
 
-// Slopes by the product rule, 1 - sigmoid(x) being sigmoid(-x); far from 0 x itself counts no more.
+// Slopes by the product rule, with 1 - sigmoid(x) computed as sigmoid(-x); far from 0 the slope no
+// longer depends on x.
 static double within(double x) {
     return isnan(x) ? x : fmin(fmax(x, -1000), 1000);
 }
@@ -156,7 +158,8 @@ static void test_functions(void **state) {
     compare(one_gelu_tanh_slope, gelu_tanh_slope, (struct tolerance){24, 2.5, 1e-7, 0});
 }
 
-// Up to where they are known; what is beyond, or no number, says so of itself, and is left to the C library.
+// Tests angles in the supported range. The function reports larger ones and non-numbers, which the
+// C library then handles.
 static void test_angles(void **state) {
     static float row[40];
     const struct tolerance t = {2, 0, 0, 0x1p-53};
@@ -195,7 +198,8 @@ static void test_powers(void **state) {
         }
 }
 
-// Multiples, and what is next to them, are where a ratio is rounded to a whole number that it does not reach.
+// At multiples and the numbers next to them a quotient may round up to a whole number that it does
+// not reach.
 static void test_division(void **state) {
     (void)state;
     for (int i = 0; i < 3000000; i++) {

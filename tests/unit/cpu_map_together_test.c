@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Operations on elements that the cpu device makes together, piece by piece, against the same ones after each other:
-// whole numbers, equal element by element, and nothing else is touched. What exceeds the caches is written past them.
+// Elementwise operations that the cpu device fuses, piece by piece, compared with the same ones one
+// after the other: whole numbers, equal element by element, and no other memory changes. Results
+// larger than the caches are written past them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,10 +24,10 @@ static int choose(int count) {
 static const enum mmul_operation_kind KINDS[] = {MMUL_ADD, MMUL_SUBTRACT, MMUL_MAXIMUM, MMUL_NEGATE,
                                                  MMUL_ABS};
 
-// Values in memory of their own: the inputs, and what each operation makes.
+// Values in memory of their own: the inputs and each operation's result.
 struct trial {
     enum mmul_dtype dtype;
-    int64_t rows, cols, ld, offset; // offset: of (0, 0), elements
+    int64_t rows, cols, ld, offset; // offset: of (0, 0), in elements
     int count;
     struct mmul_host_map maps[MOST];
 };
@@ -39,7 +40,7 @@ static struct mmul_host_operand operand(const struct trial *t, void *memory, int
     static const float number = 3;
     if (choose(8) == 0 && t->dtype == MMUL_F32)
         return (struct mmul_host_operand){.at = &number, .dtype = MMUL_F32, .rows = 1, .cols = 1};
-    const bool is_row = value == 0 && choose(2) == 0; // one for all
+    const bool is_row = value == 0 && choose(2) == 0; // one row repeated
     return (struct mmul_host_operand){.at = element(t, memory, value),
                                       .dtype = t->dtype,
                                       .row_step = is_row ? 0 : t->ld,
@@ -48,7 +49,7 @@ static struct mmul_host_operand operand(const struct trial *t, void *memory, int
                                       .cols = t->cols};
 }
 
-// The same operations for the same seed, whatever memory they work in.
+// Builds the same operations for the same seed, in any memory.
 static void build(struct trial *t, void *memory, bool is_together, int64_t cache_bytes) {
     static const struct mmul_parameters none = {.axis = -1};
     for (int i = 0; i < t->count; i++) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A row in order on the cpu device, against the place of each element by counting those before it: rows of few
-// different values, of NaN and infinities, of zeros of either sign, rising and falling ones, no longer and longer than
-// what is put in order one by one, of bits that differ in one digit alone.
+// Sorting of a row on the cpu device, compared with ranks found by counting smaller elements. Rows
+// with few different values, NaN and infinities, zeros of either sign, rising and falling rows,
+// lengths on both sides of the limit for element-wise sorting, and bits that differ in a single
+// digit.
 #include "device/cpu_map_rows.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@
 
 enum { LONGEST = 1500, KINDS = 8 };
 
-// NaN behind all; of equal elements the lower column first.
+// NaN last; of equal elements the lower column first.
 static bool is_before(const float *x, int64_t i, int64_t j, bool descending) {
     if (isnan(x[i]) || isnan(x[j]))
         return !isnan(x[i]) || (isnan(x[j]) && i < j);
@@ -33,7 +34,7 @@ static void compare(const float *x, int64_t n, bool descending) {
         for (int64_t i = 0; i < n; i++)
             place += i != j && is_before(x, i, j, descending);
         assert_int_equal((int64_t)columns[place], j);
-        assert_memory_equal(&elements[place], &x[j], sizeof *x); // the bits that were there
+        assert_memory_equal(&elements[place], &x[j], sizeof *x); // the same bits
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The largest elements of a row on the cpu device, against one after the other by looking at all that are left, and the
-// first of the smallest: rows of few different values, of NaN and infinities, rising and falling ones, shorter and
-// longer than what is looked at together.
+// The largest elements of a row on the cpu device, and the first of the smallest, compared with
+// repeated linear search. Rows with few different values, NaN and infinities, rising and falling
+// rows, shorter and longer than one chunk of the search.
 #include "device/cpu_map_rows.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { LONGEST = 4200 };
 
-// The column that comes next, of those that are not taken: NaN before all, the lower one first.
+// Returns the next column among those not yet taken: NaN first, the lower column of equal ones.
 static int64_t find_next(const float *x, int64_t n, const bool *taken) {
     int64_t best = -1;
     for (int64_t j = 0; j < n; j++)
@@ -22,7 +22,7 @@ static int64_t find_next(const float *x, int64_t n, const bool *taken) {
     return best;
 }
 
-// The column of the first of the smallest, NaN before all.
+// Returns the column of the first of the smallest, NaN first.
 static int64_t find_smallest(const float *x, int64_t n) {
     int64_t best = 0;
     for (int64_t j = 1; j < n; j++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The parts of doctor that need no second machine: hostfiles, Open MPI's settings, what is found in
-// given facts and connections.
+// The parts of doctor that need no second machine: hostfiles, Open MPI's settings, and findings
+// from given facts and connections.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,7 +87,7 @@ static void test_called(void **state) {
     }
 }
 
-// A name becomes a word of ssh's command line: nothing but a name is let through.
+// A name becomes a word of ssh's command line: anything but a plain name is refused.
 static void test_hostfile_refusals(void **state) {
     (void)state;
     static const struct {
@@ -141,11 +141,11 @@ static void test_settings(void **state) {
     assert_string_equal(settings.keepalive, "");
     assert_false(settings.keeps_domains);
     setenv("OMPI_MCA_orte_keep_fqdn_hostnames", "true", 1);
-    setenv("OMPI_MCA_btl_tcp_if_include", "eth0", 1); // the environment beats the user's file
+    setenv("OMPI_MCA_btl_tcp_if_include", "eth0", 1); // the environment overrides the user's file
     setenv("OMPI_MCA_oob_tcp_keepalive_time", "300", 1);
     assert_int_equal(mmul_settings_load(folder_path(&folder, "tune"), &settings, &err), MMUL_OK);
     assert_string_equal(settings.include, "eth0");
-    assert_string_equal(settings.keepalive, "9"); // and mpirun's command line both
+    assert_string_equal(settings.keepalive, "9"); // and mpirun's command line overrides both
     assert_string_equal(settings.exclude, "lo,eth1");
     assert_true(settings.keeps_domains);
     unsetenv("OMPI_MCA_orte_keep_fqdn_hostnames");
@@ -192,7 +192,7 @@ static void test_interfaces(void **state) {
 
 // ------------------------------------------------------------------------------------------- judge
 
-// A machine that is well; `changes` is JSON that replaces fields.
+// Facts of a healthy machine; `changes` is JSON that replaces fields.
 static json_t *facts_with(const char *changes) {
     json_t *facts = json_pack(
         "{s:s,s:s,s:s,s:b,s:i,s:i,s:I,s:I,s:I,s:s,s:s,s:I,s:s,s:s,s:s,s:[],s:[],s:[],s:[]}",
@@ -210,7 +210,7 @@ static json_t *facts_with(const char *changes) {
     return facts;
 }
 
-// Findings of the second of two machines, whose facts differ from a good one's by `changes`.
+// Returns findings of the second of two machines, with the first one's facts replaced by `changes`.
 static json_t *judge_second(const char *changes, int slots, double clock,
                             struct mmul_machine *said) {
     struct mmul_machine machines[] = {
@@ -329,7 +329,7 @@ static void test_no_findings(void **state) {
     }
 }
 
-// What ssh says when it gives up, and what helps against it.
+// Error texts of ssh and the matching remedies.
 static void test_unreached(void **state) {
     (void)state;
     static const struct {
@@ -392,7 +392,7 @@ static void test_mpirun(void **state) {
     }
 }
 
-// Findings about lines of a hostfile, in a visit that gives each line the machine of its digit.
+// Returns findings about lines of a hostfile; each digit gives the machine of one line.
 static json_t *judge_lines(const char *text, const char *digits, enum mmul_mpirun_verdict verdict) {
     struct mmul_machine machines[4] = {{.name = "here", .place = -1}};
     struct mmul_visit visit = {.machines = machines, .machine_count = 4};
@@ -459,7 +459,7 @@ static void test_lines(void **state) {
         assert_string_equal(mmul_facts_text(finding, "what"), cases[c].what);
         assert_string_equal(mmul_facts_text(finding, "fix"), cases[c].fix);
         json_decref(found);
-        // Another Open MPI may take what 4.1 refuses.
+        // Another Open MPI may accept lines that 4.1 refuses.
         found = judge_lines(cases[c].text, cases[c].digits, MMUL_MPIRUN_ACCEPTS);
         assert_int_equal(json_array_size(found), 0);
         json_decref(found);
@@ -468,7 +468,7 @@ static void test_lines(void **state) {
 
 // ----------------------------------------------------------------------------------------- network
 
-// Two machines of two networks; links from one to the other and back over each.
+// Two machines on two networks, with links in both directions over each.
 struct two {
     struct mmul_machine machines[2];
     struct mmul_connection links[4];
@@ -537,11 +537,12 @@ static void test_network_good(void **state) {
     two.links[2].bytes_per_second = two.links[3].bytes_per_second = 3e8; // slower, but worth it
     expect_network(&two, NULL, NULL);
     two_init(&two, "ufw");
-    two.links[0].bytes_per_second = two.links[1].bytes_per_second = 1e10; // more than can be told
+    // more than can be measured
+    two.links[0].bytes_per_second = two.links[1].bytes_per_second = 1e10;
     expect_network(&two, NULL, NULL);
 }
 
-// One direction of the only network: the firewall of the machine that is not reached.
+// One direction of the only network is blocked: by the firewall of the machine that is not reached.
 static void test_one_way(void **state) {
     (void)state;
     static const struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Element types: every 16-bit value there and back, rounding to nearest even against a reference
-// that searches the two neighbours, and the special values.
+// Element types: every 16-bit value there and back, rounding to nearest even compared with a
+// reference that searches the two neighbours, and the special values.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static uint16_t narrow(enum mmul_dtype dtype, float value) {
     return bits;
 }
 
-// The value of a 16-bit pattern by the definition of the format; NaN and Inf as such.
+// Returns the value of a 16-bit pattern by the definition of the format; NaN and Inf as such.
 static double value_of(enum mmul_dtype dtype, uint16_t bits) {
     int fraction_bits = dtype == MMUL_F16 ? 10 : 7, exponent_bits = 15 - fraction_bits;
     int bias = (1 << (exponent_bits - 1)) - 1, top = (1 << exponent_bits) - 1;
@@ -64,7 +64,7 @@ static void all_bfloat_values(void **state) {
     all_values_of(MMUL_BF16);
 }
 
-// Around the middle of every two neighbours: below, the tie, above.
+// Tests below, at and above the middle of every two neighbours.
 static void ties_go_to_even(enum mmul_dtype dtype, uint16_t inf) {
     for (uint16_t low = 0; low + 1 < inf; low++) {
         uint16_t high = (uint16_t)(low + 1), even = low % 2 == 0 ? low : high;
@@ -95,8 +95,8 @@ static uint16_t narrow_double(enum mmul_dtype dtype, double value) {
     return bits;
 }
 
-// Every tie between two neighbours, subnormal ones and that to infinity among them, and doubles next to it that float32
-// would round to the tie.
+// Tests every tie between two neighbours, including subnormal ones and the one to infinity, and
+// doubles next to it that float32 would round to the tie.
 static void doubles_round_once(enum mmul_dtype dtype, uint16_t infinity) {
     for (uint16_t bits = 0; bits < infinity; bits++) {
         const uint16_t next = bits + 1, even = bits % 2 == 0 ? bits : next;
@@ -154,10 +154,10 @@ static void special_values(void **state) {
         {MMUL_F16, 0x33000001, 0x0001}, // just above
         {MMUL_F16, 0x00000001, 0x0000}, // a float32 subnormal
         {MMUL_F16, 0x80000001, 0x8000}, // and its sign
-        {MMUL_F16, 0x7F800001, 0x7E00}, // NaN whose payload does not fit
+        {MMUL_F16, 0x7F800001, 0x7E00}, // NaN with a payload that does not fit
         {MMUL_F16, 0xFFC00000, 0xFE00},  {MMUL_BF16, 0x7F7F7FFF, 0x7F7F}, // below the last tie
         {MMUL_BF16, 0x7F7F8000, 0x7F80},                                  // the tie goes to Inf
-        {MMUL_BF16, 0x7F800001, 0x7FC0}, // NaN whose payload does not fit
+        {MMUL_BF16, 0x7F800001, 0x7FC0}, // NaN with a payload that does not fit
         {MMUL_BF16, 0xFF800000, 0xFF80}, {MMUL_BF16, 0x00008000, 0x0000}, // subnormal tie
         {MMUL_BF16, 0x00018000, 0x0002},
     };
@@ -235,7 +235,7 @@ static void names_and_sizes(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-// Counted is what the conversion itself makes infinite, on both sides of each limit.
+// Counts numbers that the conversion itself makes infinite, on both sides of each limit.
 static void overflows_are_counted(void **state) {
     (void)state;
     static const float values[] = {65504,           65519.996F,  65520,   -65520,

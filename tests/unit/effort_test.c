@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A run's joules from a counter in a file: what was used before it does not count, a counter that begins again is
-// looked at in time, and of a device that was replaced meanwhile nothing is said.
+// A run's joules from a counter in a file: earlier use does not count, a counter is read before it
+// wraps around twice, and a device replaced during the run has no figure.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static void count(int64_t microjoules) {
     assert_int_equal(fclose(stream), 0);
 }
 
-// Sensors that have been found already, of a counter up to 10 J.
+// Returns a context with sensors already found, for a counter that wraps around at 10 J.
 static struct mmul_context found(void) {
     static struct mmul_effort effort;
     struct mmul_context context = {.effort = &effort};
@@ -67,7 +67,7 @@ static void a_counter_is_looked_at_in_time(void **state) {
     const double now = mmul_clock_now();
     count(9000000);
     mmul_effort_attend(&context, now + 29);
-    count(500000); // once around, and again: the first time is seen
+    count(500000); // the second wrap-around; the first one was seen
     mmul_effort_attend(&context, now + 31);
     count(9500000);
     mmul_effort_attend(&context, now + 62);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Once the end of the process has begun, outputs that are open or come later do not appear, nor do reports.
+// Once the process has begun to end, no output is committed, open or new, and no report.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Same bytes, same fingerprint, whatever the name and the times; any other length, header or
-// sampled byte, another one. Small files are compared whole.
+// Fingerprints: equal for equal bytes, whatever name and times; different for another length,
+// header or sampled byte. Small files are compared as a whole.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { HEADER = 20, BLOCKS = 64, BLOCK_BYTES = 4096, SMALL = HEADER + BLOCKS * BLOCK_BYTES };
 
-static const struct mmul_file_part elements = {HEADER, INT64_MAX}; // to the end
+static const struct mmul_file_part elements = {HEADER, INT64_MAX}; // to the end of the file
 
 static const int64_t large = HEADER + (int64_t)BLOCKS * 10 * BLOCK_BYTES + 7;
 
@@ -49,7 +49,7 @@ static void change_byte(const char *path, int64_t at) {
     close(fd);
 }
 
-// Every byte of a small file counts, header and last byte too.
+// Every byte of a small file counts, including header and last byte.
 static void small_files_are_compared_whole(void **state) {
     (void)state;
     static const int64_t sizes[] = {HEADER, HEADER + 1, HEADER + 63, HEADER + 5000, SMALL};
@@ -72,7 +72,7 @@ static void small_files_are_compared_whole(void **state) {
     folder_destroy(&folder);
 }
 
-// A larger file is ten times its sample: of ten blocks of each stretch one is met, by the seed.
+// A large file is ten times its sample: the seed selects one of ten blocks of each stretch.
 static void large_files_are_sampled(void **state) {
     (void)state;
     struct folder folder;

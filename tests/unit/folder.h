@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A folder of its own for each test that writes files, and whole files in one call. Include it
-// after cmocka.h. Every failure fails the running test.
+// A temporary folder for each test that writes files, and whole files in one call. Include it after
+// cmocka.h. Every failure fails the running test.
 #pragma once
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 
 struct folder {
     char path[256];
-    char file[512]; // the last path given out
+    char file[512]; // the path returned last
 };
 
 static inline void folder_create(struct folder *folder) {
@@ -25,7 +25,7 @@ static inline void folder_create(struct folder *folder) {
     assert_non_null(mkdtemp(folder->path));
 }
 
-// <folder>/<name>, valid until the next call.
+// Returns <folder>/<name>, valid until the next call.
 static inline const char *folder_path(struct folder *folder, const char *name) {
     snprintf(folder->file, sizeof folder->file, "%s/%s", folder->path, name);
     return folder->file;
@@ -41,7 +41,7 @@ static inline int folder_count(const struct folder *folder) {
     return count;
 }
 
-// Removes the files in it, one level of folders with their files, and itself.
+// Removes a folder with its files and one level of subfolders.
 static inline void remove_tree(const char *path, int depth) {
     DIR *list = opendir(path);
     assert_non_null(list);
@@ -92,7 +92,7 @@ static inline void file_store(const char *path, const void *bytes, size_t count)
     assert_int_equal(fclose(file), 0);
 }
 
-// The whole file, released with free.
+// Returns the whole file; release it with free.
 static inline unsigned char *file_load(const char *path, size_t *count) {
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
@@ -118,7 +118,7 @@ static inline void assert_same_files(const char *x, const char *y) {
     free(y_bytes);
 }
 
-// The failure has this status, and its text contains `part`.
+// Expects a failure with this status and a text that contains `part`.
 static inline void check_failure(enum mmul_status status, enum mmul_status expected,
                                  const struct mmul_error *err, const char *part, int line) {
     if (status != expected || err->status != expected || strstr(err->text, part) == NULL) {

@@ -125,7 +125,7 @@ static void alike_blocks_are_passed_by(void **state) {
         }
 }
 
-// ------------------------------------------------------------------------------------------- pieces
+// ------------------------------------------------------------------------------------------ pieces
 
 // The next one to, or from, that node.
 static bool next_with(struct mmul_transfers *list, int peer, struct mmul_transfer *transfer) {

@@ -268,7 +268,7 @@ static void test_two_products(void **state) {
     trial_fini(&t);
 }
 
-// ------------------------------------------------------------------------------- whatever the schedule
+// --------------------------------------------------------------------------- whatever the schedule
 
 static struct mmul_problem random_problem(void) {
     return make_problem(64 * (int64_t)random_between(200, 1000),

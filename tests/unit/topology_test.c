@@ -138,7 +138,7 @@ static void no_opencl_driver_is_loaded(void **state) {
     fclose(maps);
 }
 
-// ------------------------------------------------------------------ a rank below a pretended mpirun
+// ----------------------------------------------------------------- a rank below a pretended mpirun
 
 // What a rank saw, as it leaves it in its exit code.
 enum { SAW_WIDE_ALLOWED = 1, SAW_NARROW_OWN = 2, SAW_USER_BINDING = 4, SAW_FAILURE = 64 };

@@ -204,7 +204,7 @@ static void test_three_nodes(void **state) {
     check_text(make_plan(3, 1, &problem, &(struct cut){3, 6, 1, 1, 2, false, false}), THREE_NODES);
 }
 
-// ------------------------------------------------------------------------------- carried out on paper
+// ---------------------------------------------------------------------------- carried out on paper
 
 enum { NODES = 4 };
 

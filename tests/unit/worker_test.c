@@ -352,7 +352,7 @@ static void a_device_without_memory_for_other_tiles_is_replaced(void **state) {
     }
 }
 
-// ---------------------------------------------------------------------------------- what is lasting
+// --------------------------------------------------------------------------------- what is lasting
 
 enum { SIDE = 24, LD = SIDE + PAD, MATRICES = 12 };
 
