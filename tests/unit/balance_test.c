@@ -120,7 +120,7 @@ static void test_traffic_costs_leaders_time(void **state) {
             i == 0 ? stolen == 0
                    : fabs(stolen - (MMUL_NETWORK_CPU_SECONDS_PER_BYTE + files) * bytes / 4) < 1e-3);
         assert_true(first_by_last(b.cost) > 0.999);
-        stolen = b.cost->ranks[1].stolen_seconds; // the same bytes at the other end; B only once
+        stolen = b.cost->ranks[1].stolen_seconds; // equal bytes at the other end; B only once
         assert_true(i == 0 ? stolen == 0
                            : fabs(stolen - MMUL_NETWORK_CPU_SECONDS_PER_BYTE * bytes / 4) < 1e-3);
         bench_fini(&b);

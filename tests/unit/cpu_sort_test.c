@@ -34,7 +34,7 @@ static void compare(const float *x, int64_t n, bool descending) {
         for (int64_t i = 0; i < n; i++)
             place += i != j && is_before(x, i, j, descending);
         assert_int_equal((int64_t)columns[place], j);
-        assert_memory_equal(&elements[place], &x[j], sizeof *x); // the same bits
+        assert_memory_equal(&elements[place], &x[j], sizeof *x); // bits are unchanged
     }
 }
 

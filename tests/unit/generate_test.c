@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Generated matrices: the published first numbers of SplitMix64, the values each kind may take,
-// and that any part equals that part of the whole.
+// Generated matrices: the published first numbers of SplitMix64, the range of values of each kind,
+// and equality of any part with that part of the whole.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void parts_equal_the_whole(void **state) {
             memset(part, 0xFF, sizeof part);
             mmul_generate(kinds[k], 42, shape, begin, end, part);
             assert_memory_equal(part, whole + begin, (size_t)(end - begin) * sizeof *part);
-            assert_true(isnan(part[end - begin])); // nothing behind the end
+            assert_true(isnan(part[end - begin])); // no write beyond the end
         }
         mmul_generate(kinds[k], 42, shape, 5, 5, NULL);
     }
@@ -68,7 +68,7 @@ static void moments(double *mean, double *square) {
     }
 }
 
-// Means within five standard errors.
+// Means are within five standard errors.
 static void values_fit_their_kind(void **state) {
     (void)state;
     double mean, square;

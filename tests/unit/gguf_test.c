@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GGUF files: packed blocks against the float32 that the Python package gguf made of them, to the last bit
-// (tests/data/make_gguf.py), whole and by ranges of rows; the table of types.
+// GGUF files: packed blocks compared bit for bit with the float32 that the Python package gguf
+// produced (tests/data/make_gguf.py), as a whole and by ranges of rows; the table of types.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 static const char file[] = "tests/data/blocks.gguf";
 
-// Every packed type that is read; `row`: elements of a row, `rows`: of all its matrices.
+// Every packed type that the library reads; `row`: elements of a row, `rows`: of all its matrices.
 static const struct {
     const char *name;
     int row, rows;
@@ -26,7 +26,7 @@ static const struct {
 };
 enum { PACKED = sizeof packed / sizeof *packed, MOST = 6 * 256 };
 
-// Elements of the tensor at `address`; returns how many.
+// Reads the elements of the tensor at `address`; returns their number.
 static int64_t read_all(const char *address, float values[MOST]) {
     struct mmul_matrix *matrix = NULL;
     struct mmul_error err;
@@ -45,7 +45,7 @@ static int64_t read_all(const char *address, float values[MOST]) {
     return matrices * each;
 }
 
-// Equal bits; of NaN no more than that it is one.
+// Expects equal bits; for a NaN only that the other is NaN.
 static void expect_same(const char *name, const float *found, const float *expected,
                         int64_t count) {
     for (int64_t i = 0; i < count; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Files that shrink while they are mapped: zeros and a mark for guarded ranges, on any thread, and
-// nothing else changes: other ranges keep their bytes, other faults kill or reach the handler that
-// was there before.
+// Mapped files that are truncated: guarded ranges read as zeros and are marked, on any thread.
+// Other ranges keep their bytes; other faults kill the process or reach the previously installed
+// handler.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static size_t page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// A file of 8 pages of `fill`, mapped shared; it has no name.
+// Maps a nameless file of 8 pages of `fill`, shared.
 static struct mapped map_file(unsigned char fill) {
     struct mapped mapped = {.fd = memfd_create("guard", 0), .bytes = PAGES * page_bytes()};
     assert_true(mapped.fd >= 0);
@@ -69,7 +69,7 @@ static void shrunken_file_reads_zeros(void **state) {
     assert_int_equal(file.data[3 * page_bytes()], 0);
     assert_true(mmul_guard_has_failed(guarded));
     assert_int_equal(file.data[file.bytes - 1], 0);
-    file.data[file.bytes - 1] = 5; // may be written to, and goes nowhere
+    file.data[file.bytes - 1] = 5; // may be written to; the byte is lost
     assert_int_equal(file.data[file.bytes - 1], 5);
     assert_int_equal(other.data[other.bytes - 1], 9);
     assert_false(mmul_guard_has_failed(untouched));
@@ -117,15 +117,15 @@ static void other_threads_are_guarded(void **state) {
     unmap(&file);
 }
 
-// ------------------------------------------------------------------------------------ elsewhere
+// --------------------------------------------------------------------------------- other faults
 
-// Runs `body` in a child and returns how it ended.
+// Runs `body` in a child and returns how the child ended.
 static int end_of_child(void (*body)(void)) {
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGBUS, SIG_DFL); // cmocka has its own
+        signal(SIGBUS, SIG_DFL); // cmocka installs its own
         body();
         _exit(0);
     }
@@ -178,7 +178,7 @@ static void ignored_signal(void) {
     _exit(43);
 }
 
-// A handler that came later and passes on keeps ours in its chain, for later guards too.
+// A handler installed later that passes signals on keeps ours in its chain, for later guards too.
 static struct sigaction below;
 
 static void pass_down(int number, siginfo_t *info, void *context) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Input files that several matrices share: one version of a file, and files that change in place.
+// Input files shared by several matrices: one version of each file per set, and detection of files
+// that change in place.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include "io/input_file.h"
 #include "sentences.h"
 
-// A .bin file of one row of 4 equal numbers.
+// Stores a .bin file of one row of 4 equal numbers.
 static void store(const char *path, float value) {
     struct {
         int32_t header[5];
@@ -20,7 +21,7 @@ static void store(const char *path, float value) {
     file_store(path, &file, sizeof file);
 }
 
-// Replaces the file by another one, as every careful writer does.
+// Replaces the file by rename, as careful writers do.
 static void replace(struct folder *folder, const char *name, float value) {
     char old[512];
     snprintf(old, sizeof old, "%s", folder_path(folder, name));
@@ -63,13 +64,13 @@ static void a_set_has_one_version(void **state) {
                      MMUL_OK);
     assert_int_equal(mmul_inputs_open_matrix(inputs, linked, &link, &err), MMUL_OK);
     assert_int_equal(mmul_matrix_open(folder_path(&folder, "A.bin"), &alone, &err), MMUL_OK);
-    mmul_inputs_destroy(inputs); // matrices keep their file
+    mmul_inputs_destroy(inputs); // matrices keep their file open
     assert_true(first_of(first) == 1);
     assert_true(first_of(again) == 1);
     assert_true(first_of(link) == 1);
     assert_true(first_of(alone) == 2);
-    assert_false(
-        mmul_matrix_was_written(first)); // another file has its name: nothing was written to it
+    // another file took over the name; the old one was not written to
+    assert_false(mmul_matrix_was_written(first));
     mmul_matrix_close(first);
     mmul_matrix_close(again);
     mmul_matrix_close(link);
@@ -77,7 +78,7 @@ static void a_set_has_one_version(void **state) {
     folder_destroy(&folder);
 }
 
-// Changes the content and sets the times back, as if the clock of files had not moved meanwhile.
+// Changes the content and resets the times, as if the file system's clock had not advanced.
 static void write_unseen(const char *path, float value) {
     struct stat before;
     assert_int_equal(stat(path, &before), 0);
@@ -102,7 +103,8 @@ static void writes_in_place(void **state) {
         {"nothing happens", false, false, false},
         {"a later time", true, false, true},
         {"within a step of the clock of files", false, true, true},
-        {"an old file whose times are set back", true, true, false}, // the price of asking no more
+        // accepted: old files are not read again
+        {"an old file whose times are set back", true, true, false},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct folder folder;
@@ -192,7 +194,7 @@ static void store_tensors(const char *path) {
         assert_int_equal(mmul_output_commit(outputs[t], &err), MMUL_OK);
 }
 
-// From the byte `begin` on, or so many before the end, nothing is as it was, but the times of the file.
+// Overwrites bytes from `begin` on (negative: from the end) and resets the file's times.
 static void spoil(const char *path, int64_t begin, int64_t bytes) {
     unsigned char junk[64];
     struct stat found;
@@ -207,12 +209,12 @@ static void spoil(const char *path, int64_t begin, int64_t bytes) {
     assert_int_equal(close(fd), 0);
 }
 
-// What is read of a file with thousands of tensors does not grow by the square of their number.
+// Reading a file with thousands of tensors must not take time quadratic in their number.
 static void a_set_lists_the_tensors_of_a_file_once(void **state) {
     (void)state;
     static const struct {
         const char *file;
-        int64_t spoilt; // where what lists the tensors begins
+        int64_t spoilt; // position of the list of tensors
     } rows[] = {{"m.safetensors", 8}, {"m.npz", -22}};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         struct folder folder;
@@ -233,7 +235,7 @@ static void a_set_lists_the_tensors_of_a_file_once(void **state) {
         snprintf(name, sizeof name, "%s:b", path);
         assert_int_equal(mmul_inputs_open_matrix(inputs, name, &b, &err), MMUL_OK);
         assert_int_equal(mmul_inputs_open_tensors(inputs, path, &tensors, &err), MMUL_OK);
-        mmul_inputs_destroy(inputs); // the list has its file
+        mmul_inputs_destroy(inputs); // the list keeps its file open
         assert_int_equal(mmul_tensors_info(tensors).count, 2);
         assert_int_equal(mmul_tensors_open_matrix(tensors, 1, &by_list, &err), MMUL_OK);
         mmul_tensors_close(tensors);

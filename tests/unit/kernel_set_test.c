@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernel sets of OpenBLAS: the vectors of each, those of described processors, when there is a doubt, and what is said
-// of measurements that are given. Nothing is measured.
+// Kernel sets of OpenBLAS: vector extension of each set and of described processors, detection of a
+// doubtful choice, and messages for given measurements. Nothing is measured.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void sets_have_their_vectors(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(mmul_kernel_set_vectors(cases[i].name), cases[i].vectors);
-    // What is advised for a processor is of just its vectors.
+    // The set advised for a processor uses exactly its vectors.
     for (enum mmul_vectors v = MMUL_VECTORS_SSE; v <= MMUL_VECTORS_AVX512; v++)
         assert_int_equal(mmul_kernel_set_vectors(mmul_kernel_set_for(v)), v);
     assert_null(mmul_kernel_set_for(MMUL_VECTORS_UNKNOWN));
@@ -93,7 +93,7 @@ static const struct {
     {"Zen", "OPENBLAS_L2_SIZE=64", "AVX2", 20e9, "Zen", "", 30e9, true, false, true,
      "OPENBLAS_L2_SIZE=64 is set: 20.0 GFLOP/s on a core; without it 30.0 (Zen)",
      "unset OPENBLAS_L2_SIZE"},
-    // The same kernels, on a machine that had something else to do; and a tenth that does not matter.
+    // No finding: equal kernels, on a machine that was busy meanwhile; and a difference of a tenth.
     {"Zen", "OPENBLAS_CORETYPE=Zen", "AVX2", 20e9, "Zen", "", 30e9, true, false, false,
      "OPENBLAS_CORETYPE=Zen is set: 20.0 GFLOP/s on a core; without it 30.0 (Zen)",
      "unset OPENBLAS_CORETYPE"},
@@ -103,7 +103,7 @@ static const struct {
     {"Haswell", "OPENBLAS_CORETYPE=Haswell", "AVX2", 91e9, "", "", 0, true, false, false,
      "OPENBLAS_CORETYPE=Haswell is set: 91.0 GFLOP/s on a core; others could not be measured",
      "unset OPENBLAS_CORETYPE"},
-    // A trial that ran out of time: of what is in force, then of all.
+    // Trials that timed out: the current set's, then all.
     {"Haswell", "OPENBLAS_CORETYPE=Haswell", "AVX-512", 0, "Cooperlake", "", 216e9, true, true,
      false, "OPENBLAS_CORETYPE=Haswell is set: what that costs could not be measured",
      "unset OPENBLAS_CORETYPE"},

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// A device that does nothing before it must: operations are kept, and done when a wait asks for
-// them; then those on the same buffer in their order and the others in any. What relies on more than
-// the device table promises gets wrong values from it. It can be lost at a chosen call; the downloads
-// that were under way then write rubbish much later (late_finish), as a driver might.
-// One device at a time; everything is static.
+// A device that defers all work: operations are queued and run when a wait requires them. A wait
+// runs those on the same buffer in order and the others in any order. A caller that relies on more
+// than the device table promises gets wrong values. The device can be lost at a chosen call; the
+// downloads then in flight write garbage much later (late_finish), as a driver might. One device at
+// a time; everything is static.
 #pragma once
 
 #include <math.h>
@@ -25,10 +25,10 @@ enum { LATE_OPERATIONS = 4000, LATE_BUFFERS = 3 };
 struct late_operation {
     char kind; // U upload, G gemm, D download
     bool is_done;
-    struct mmul_buffer *buffers[LATE_BUFFERS]; // NULL where fewer
+    struct mmul_buffer *buffers[LATE_BUFFERS]; // NULL if fewer
     struct mmul_operand place;
     int64_t rows, cols, host_ld;
-    const uint16_t *from_halves; // one of three
+    const uint16_t *from_halves; // one of these three
     const float *from;
     float *to;
     struct mmul_gemm gemm;
@@ -37,10 +37,10 @@ struct late_operation {
 static struct {
     struct late_operation operations[LATE_OPERATIONS];
     int count;
-    char log[4 * LATE_OPERATIONS]; // a letter per operation begun; W: a wait for one buffer
-    struct mmul_buffer *made[LATE_OPERATIONS]; // all, given back by late_reset
+    char log[4 * LATE_OPERATIONS]; // a letter per queued operation; W: a wait for one buffer
+    struct mmul_buffer *made[LATE_OPERATIONS]; // all buffers, freed by late_reset
     int made_count, buffers, most_buffers;
-    int fail_gemm, fail_wait, fail_create; // the so-manieth call loses it; 0: none
+    int fail_gemm, fail_wait, fail_create; // number of the call that loses the device; 0: none
     int gemms, waits, uploads;
     bool is_lost;
 } late;
@@ -57,7 +57,7 @@ static void late_log(char kind) {
     late.log[strlen(late.log)] = kind;
 }
 
-// ------------------------------------------------------------------------------------------ doing
+// -------------------------------------------------------------------------------------- execution
 
 static void late_transfer(const struct late_operation *o) {
     for (int64_t e = 0; e < o->rows * o->cols; e++) {
@@ -108,7 +108,7 @@ static bool late_shares(const struct late_operation *x, const struct late_operat
     return false;
 }
 
-// Does an operation, after the earlier ones on its buffers.
+// Runs an operation, after the earlier ones on its buffers.
 static void late_do(int index) {
     if (late.operations[index].is_done)
         return;
@@ -118,7 +118,7 @@ static void late_do(int index) {
     late_execute(&late.operations[index]);
 }
 
-// The newest first, as far as their buffers let them.
+// Runs all operations, the newest first as far as their buffers allow.
 static void late_finish(void) {
     for (int i = late.count - 1; i >= 0; i--)
         late_do(i);
@@ -139,7 +139,7 @@ static struct late_operation *late_begin(char kind) {
     return &late.operations[late.count++];
 }
 
-// Buffers live on until late_reset: operations of a lost device may be done later.
+// Buffers live until late_reset: operations of a lost device may run later.
 static enum mmul_status late_create(void *self, enum mmul_dtype dtype, int64_t count,
                                     struct mmul_buffer **buffer, struct mmul_error *err) {
     (void)self;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lending: who waits for lines, at root.
+// Work stealing between nodes: root's list of ranks that wait for work.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 
 enum { RANKS = 3 };
 
-// A rank that gave up waiting and asks again, as in a run that fails meanwhile, is refused once, as any other; then
-// nobody is looked for.
+// A rank that stopped waiting and asks again, as in a run that fails meanwhile, is refused once,
+// like any other. Afterwards root looks for no work.
 static void who_asks_twice_waits_once(void **state) {
     (void)state;
     struct mmul_comm comm = {.size = RANKS};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Samples of results of operations: of a small block everything is looked at, of a large one rows, or pieces of them,
-// from the first to the last. What the CPU has made is right; what is spoilt in many places is not.
+// Checks of operations' results by samples: all of a small block, some rows or pieces of rows of a
+// large one, always including the first and the last. Results of the CPU pass; results spoiled in
+// many places fail.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +18,8 @@ enum { OPERANDS = MMUL_OPERANDS };
 
 struct block {
     enum mmul_operation_kind kind;
-    int64_t rows, cols;            // of the result
-    int64_t operands[OPERANDS][2]; // rows, columns; 0: there is none
+    int64_t rows, cols;            // size of the result
+    int64_t operands[OPERANDS][2]; // rows, columns; 0: no such operand
     struct mmul_parameters with;
 };
 
@@ -99,13 +100,14 @@ static float *filled(int64_t count, uint64_t seed, int64_t below) {
     return memory;
 }
 
-// How many an operand may count or pick from; 0: it holds no indices. All tables and rows here have 50 at least.
+// Returns the number that an index operand counts or selects from; 0: the operand holds no indices.
+// All tables and rows here have at least 50.
 static int64_t index_limit(const struct block *b, int operand) {
     const bool is_take = b->kind == MMUL_TAKE && operand == 1;
     return is_take || operand + 1 == mmul_operation_row(b->kind)->indices ? 50 : 0;
 }
 
-// The block on the CPU; operands and result are the caller's.
+// Computes the block on the CPU; the caller frees operands and result.
 static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
                                  float *memory[OPERANDS]) {
     struct mmul_error err;
@@ -174,7 +176,8 @@ static void test_right_blocks_pass(void **state) {
     }
 }
 
-// One element in a hundred, ten per cent of what is typical; and whole blocks that were never written.
+// Spoils one element in a hundred by ten per cent of the typical size; or whole blocks are never
+// written.
 static void test_spoilt_blocks_do_not(void **state) {
     const struct devices *d = *state;
     for (int i = 0; i < BLOCKS; i++)
@@ -198,7 +201,7 @@ static void test_spoilt_blocks_do_not(void **state) {
         }
 }
 
-// The ends are always looked at: a kernel's last group, a download's last piece.
+// First and last rows are always inspected: a kernel's last group, a download's last piece.
 static void test_the_first_and_the_last_row_count(void **state) {
     const struct devices *d = *state;
     const struct block *b = &blocks[6];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which matrices and outputs can be used where they lie, and what a mapped file that changed says.
+// Matrices and outputs that can be used in place, and the errors for a mapped file that changed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 static const struct mmul_shape shape = {1, 1, 3, 5};
 
-// A .npy file of 3 x 5: version 1.0, its header `header_bytes` long. Returns its length.
+// Makes a .npy file of 3 x 5, version 1.0, with a header of `header_bytes`. Returns its length.
 static size_t npy_file(const char *descr, bool fortran, int header_bytes, size_t element_bytes,
                        unsigned char bytes[static 512]) {
     int prefix = 10, text = header_bytes - prefix;
@@ -102,7 +102,7 @@ static void bin_inputs(void **state) {
 static void memory(void **state) {
     (void)state;
     static const struct {
-        enum mmul_dtype dtype, read, computed; // as it is, as A is wanted, as C is made
+        enum mmul_dtype dtype, read, computed; // stored type, type wanted for A, type of C
         size_t at;
         bool input, output;
     } cases[] = {
@@ -139,7 +139,7 @@ static void memory(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-// What stands for a file in plans has no place, and nothing is written to it.
+// A placeholder for a file in plans has no place in memory and accepts no data.
 static void expected_outputs(void **state) {
     (void)state;
     const float element = 1;
@@ -167,7 +167,7 @@ static void output_files(void **state) {
     } cases[] = {
         {"C.bin", MMUL_F32, MMUL_F32, true, 20},   {"C.npy", MMUL_F32, MMUL_F32, true, 128},
         {"C.bin", MMUL_F16, MMUL_F32, false, 0},   {"C.bin", MMUL_BF16, MMUL_F32, false, 0},
-        {"C.npy", MMUL_BF16, MMUL_F32, true, 128}, // becomes float32
+        {"C.npy", MMUL_BF16, MMUL_F32, true, 128}, // converted to float32
         {"C.npy", MMUL_F64, MMUL_F64, true, 128},  {"C.npy", MMUL_F32, MMUL_F64, false, 0},
     };
     struct folder folder;
@@ -183,7 +183,7 @@ static void output_files(void **state) {
         assert_true(output->is_reserved);
         assert_int_equal(mmul_output_extent(output, cases[c].computed, &extent), cases[c].usable);
         assert_int_equal(extent.offset, cases[c].offset);
-        output->is_reserved = false; // as on a file system that cannot
+        output->is_reserved = false; // as on a file system that cannot reserve space
         assert_false(mmul_output_extent(output, cases[c].computed, &extent));
         mmul_output_destroy(output);
     }
@@ -221,7 +221,7 @@ static void an_input_that_was_written_to(void **state) {
     assert_int_equal(mmul_mapped_check(&file, false, &err), MMUL_OK);
     assert_failure(mmul_mapped_check_same(&file, &err), MMUL_ERR_DATA, err,
                    "'A.bin' was written to while it was used");
-    // Shorter for a while: the pages have failed, the length is right again.
+    // Shorter for a while: pages have failed, although the length is right again.
     assert_failure(mmul_mapped_check(&file, true, &err), MMUL_ERR_DATA, err, "was written to");
     file.is_output = true;
     assert_int_equal(mmul_mapped_check_same(&file, &err), MMUL_OK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Opening and reading .bin files and borrowed memory: all headers, every way a file can be wrong,
-// regions and ranges, statistics and differences, and shapes as text.
+// Opening and reading .bin files and borrowed memory: all headers, every malformed file, regions
+// and ranges, statistics and differences, and shapes as text.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void headers(void **state) {
         assert_int_equal(info.format, MMUL_FORMAT_BIN);
         assert_int_equal(info.file_bytes, file.count);
         assert_string_equal(mmul_matrix_name(matrix), folder.file);
-        // The last matrix of the stack ends where the file does.
+        // The last matrix of the stack ends at the end of the file.
         int64_t each = info.shape.rows * info.shape.cols;
         int64_t last = mmul_shape_matrices(info.shape) - 1;
         unsigned char read[DATA_MAX];
@@ -89,7 +89,7 @@ static void headers(void **state) {
 static void invalid_headers(void **state) {
     (void)state;
     static const struct {
-        size_t bytes; // of the file, the numbers below and then zeros
+        size_t bytes; // Length of the file: these numbers, then zeros.
         int32_t header[5];
         const char *text;
     } cases[] = {
@@ -107,7 +107,8 @@ static void invalid_headers(void **state) {
         {24, {4, 1, 1, 1, -1}, "its sizes are 1 x -1"},
         {24, {4, INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX}, "too many to count"},
         {24, {4, 65536, 65536, 65536, 65536}, "too many to count"},
-        {24, {4, 65536, 65536, 65536, 32767}, "are too many"}, // elements fit, bytes do not
+        // the elements can be counted, their bytes cannot
+        {24, {4, 65536, 65536, 65536, 32767}, "are too many"},
         {159, {4, 1, 1, 5, 7}, "shorter than its header says: 159 bytes, expected 160 for 5 x 7"},
         {161, {4, 1, 1, 5, 7}, "longer than its header says: 161 bytes, expected 160"},
         {160, {-2, 1, 1, 5, 7}, "longer than its header says: 160 bytes, expected 90"},
@@ -149,7 +150,7 @@ static void what_is_no_file(void **state) {
     folder_destroy(&folder);
 }
 
-// All regions and ranges of a small stack, against indices computed one by one.
+// Reads all regions and ranges of a small stack; compares with indices computed one by one.
 static void check_range(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
                         int64_t end) {
     struct mmul_error err;
@@ -210,7 +211,7 @@ static void regions(void **state) {
         check_all_ranges(matrix);
         mmul_matrix_close(matrix);
         if (dtypes[d] == MMUL_F64)
-            continue; // no .bin has it
+            continue; // no .bin has this type
         size_t bytes = 20 + 30 * mmul_dtype_bytes(dtypes[d]);
         assert_int_equal(open_bytes(&folder, &file, bytes, &matrix, &err), MMUL_OK);
         check_all_ranges(matrix);
@@ -235,7 +236,7 @@ static void a_file_that_shrinks(void **state) {
     enum mmul_status status = mmul_matrix_read(matrix, whole, 0, 35, read, &err);
     assert_failure(status, MMUL_ERR_DATA, err, "become shorter than its header says");
     assert_failure(status, MMUL_ERR_DATA, err, "ends at byte 159, expected 160");
-    // Read from behind its end: where that is, not where the read began.
+    // The error names the end of the file, not the start of the read.
     assert_int_equal(truncate(folder.file, 50), 0);
     status = mmul_matrix_read(matrix, whole, 30, 35, read, &err);
     assert_failure(status, MMUL_ERR_DATA, err, "ends at byte 50, expected 160");
@@ -342,8 +343,8 @@ static void shapes_as_text(void **state) {
     assert_int_equal(bytes, 1600000000);
 }
 
-// Every beginning of a file that a probe could take for its own, and every shorter one: refused or
-// read, never a crash, and never without the file's name.
+// Every first bytes that make a probe recognise a format, and shorter ones: read or refused with
+// the file's name, never a crash.
 static void beginnings_of_other_files(void **state) {
     (void)state;
     static const char *const starts[] = {
@@ -369,7 +370,7 @@ static void beginnings_of_other_files(void **state) {
             struct mmul_error err;
             struct mmul_matrix *matrix = NULL;
             unsigned char bytes[64];
-            memset(bytes, 0xFF, sizeof bytes); // lengths in it are as large as they can be
+            memset(bytes, 0xFF, sizeof bytes); // lengths in the file are as large as possible
             memcpy(bytes, starts[s], strlen(starts[s]));
             enum mmul_status status = open_bytes(&folder, bytes, count, &matrix, &err);
             assert_failure(status, MMUL_ERR_DATA, err, folder.file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Timing a device: which sizes, how often, and what is done before the clock starts. The device is
-// one of the test's own that writes down what it is asked for, and the clock is one that moves only
-// when that device works or when it is looked at: what else the machine does is not in it.
+// Timing a device: chosen sizes, number of repeats, and work done before the clock starts. The
+// device is the test's own and records its calls. The clock is simulated: it moves only when the
+// device works or the clock is read, so load on the machine does not matter.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,22 +21,22 @@
 
 struct recorder {
     double nap_seconds;
-    double growth;              // of the nap, from one gemm to the next; 0: none
-    int slow_point, slow_gemms; // a size that naps longer for so many gemms
+    double growth;              // growth of the nap per gemm; 0: none
+    int slow_point, slow_gemms; // at this size so many gemms nap longer
     double slow_factor;
     int64_t memory_bytes;
     int gemms[MMUL_SPEED_POINTS]; // by size
     int uploads, downloads;       // after the products
-    int burst;                    // gemms until a long nap, as under a quota; 0: none
-    double period_seconds;        // that nap
-    int fails_at;                 // the gemm that fails, counted from 1
+    int burst;                    // gemms until a long nap, as under a CPU quota; 0: none
+    double period_seconds;        // length of that nap
+    int fails_at;                 // number of the gemm that fails, from 1
     int gemm_count;
-    enum mmul_dtype dtype; // of the last one
+    enum mmul_dtype dtype; // type of the last gemm
 };
 
 static int64_t clock_ns;
 
-// Stands in for the C library's.
+// Replaces the C library's function.
 int clock_gettime(clockid_t clock, struct timespec *now) {
     (void)clock;
     clock_ns += 200;
@@ -61,7 +61,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     assert_int_equal(args->n, args->m);
     assert_int_equal(args->k, args->m);
     r->gemms[point]++;
-    // Operands were written to before, in their last element too.
+    // Operands must have been written before, up to their last element.
     const struct mmul_operand operands[] = {args->a, args->b, args->c};
     r->dtype = args->dtype;
     for (int i = 0; i < 3; i++)
@@ -136,7 +136,7 @@ static void briefly_the_first_long_size_is_the_last(void **state) {
     struct mmul_speed speed = {.warm_up_seconds = 3, .origin = MMUL_SPEED_MEASURED};
     assert_int_equal(measure(&r, false, GIB, &speed), MMUL_OK);
     assert_int_equal(speed.measured_points, 1);
-    assert_true(r.gemms[0] >= 1 + 3 && r.gemms[0] <= 1 + 6); // more where naps differ
+    assert_true(r.gemms[0] >= 1 + 3 && r.gemms[0] <= 1 + 6); // more if naps differ
     assert_int_equal(r.gemms[1], 0);
     assert_true(speed.flops[0] > 0 && speed.flops[0] <= 2.0 * 256 * 256 * 256 / 0.021);
     for (int i = 1; i < MMUL_SPEED_POINTS; i++)
@@ -145,7 +145,7 @@ static void briefly_the_first_long_size_is_the_last(void **state) {
     assert_true(speed.warm_up_seconds == 3 && speed.origin == MMUL_SPEED_MEASURED);
 }
 
-// For what takes long a size more is worth its time.
+// A long job makes one more size worth its time.
 static void for_long_sizes_grow_further(void **state) {
     (void)state;
     for (int is_long = 0; is_long < 2; is_long++) {
@@ -160,7 +160,7 @@ static void for_long_sizes_grow_further(void **state) {
     }
 }
 
-// A short product is repeated until it fills a span, three times over.
+// A short product is repeated until it fills a time span, three times over.
 static void short_products_fill_their_span(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.0025, .memory_bytes = GIB};
@@ -172,7 +172,7 @@ static void short_products_fill_their_span(void **state) {
     assert_true(speed.flops[0] <= 2.0 * 256 * 256 * 256 / 0.0025);
 }
 
-// What is over in a moment does not wait long to be shared well; no quota is overlooked for that.
+// A job that is over in a moment is measured only briefly, yet long enough to notice a quota.
 static void a_short_job_is_not_measured_for_long(void **state) {
     (void)state;
     const double nap = 0.0004, flop = 2.0 * 256 * 256 * 256;
@@ -180,7 +180,7 @@ static void a_short_job_is_not_measured_for_long(void **state) {
     struct mmul_device device = {.table = &table, .self = &r};
     struct mmul_measure_request request = {.memory_bytes = 4 * 4 * 256 * 256}; // one size
     struct mmul_error err;
-    // Products of the job: a 400th is 0.1 ms, 2 ms, 1 s.
+    // Products of the job: a 400th of their time is 0.1 ms, 2 ms, 1 s.
     const double products[] = {100, 2000, 1e6};
     const int least[] = {1 + 3 * 3, 1 + 3 * 5, 1 + 3 * 25};
     for (int i = 0; i < 3; i++) {
@@ -211,7 +211,7 @@ static void times_that_never_agree_are_unstable(void **state) {
     assert_int_equal(speed.unstable & 1, 0);
 }
 
-// The machine is busy with something else during the first times: later ones agree on the truth.
+// The machine is busy during the first timings: later ones agree on the true time.
 static void a_busy_moment_is_outlasted(void **state) {
     (void)state;
     struct recorder r = {
@@ -223,12 +223,13 @@ static void a_busy_moment_is_outlasted(void **state) {
     assert_int_equal(speed.unstable & 1, 0);
 }
 
-// Every product naps alike, so that 512 has eight times the rate of 256; 16 times the nap is a drop.
+// All products nap equally, so 512 should have eight times the rate of 256. A nap of 16 times the
+// length looks like a drop in rate.
 static void a_drop_from_size_to_size_is_timed_again(void **state) {
     (void)state;
     struct recorder passing = {.nap_seconds = 0.003,
                                .slow_point = 1,
-                               .slow_gemms = 1 + 3, // the first time of measuring that size
+                               .slow_gemms = 1 + 3, // the first timing of that size
                                .slow_factor = 16,
                                .memory_bytes = GIB};
     struct recorder lasting = passing;
@@ -263,7 +264,7 @@ static void float64_is_measured_beside_float32(void **state) {
     assert_int_equal(speed.unstable & 1U << 3, 1U << 3);
     assert_int_equal(speed.unstable & 1U << MMUL_UNSTABLE_DOUBLES << 4, 0);
     assert_int_equal(mmul_live_bytes(), 0);
-    // Transfers that are known are not timed again.
+    // Known transfer speeds are not measured again.
     const struct mmul_measure_request keeping = {
         .dtype = MMUL_F64, .memory_bytes = GIB, .keeps_transfers = true};
     r.downloads = 0;
@@ -284,7 +285,8 @@ static void a_quota_is_measured_over_its_period(void **state) {
     struct mmul_speed speed = {0};
     struct mmul_error err;
     assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
-    // A burst and its nap at least; without the period a span of 10 ms lies within a burst.
+    // The timing spans a burst and its nap; without knowing the period, 10 ms would lie within a
+    // burst.
     assert_true(speed.flops[0] <= 2.0 * 256 * 256 * 256 * r.burst / r.period_seconds);
 }
 
@@ -335,7 +337,8 @@ static void transfers_are_for_devices_with_memory_of_their_own(void **state) {
     assert_true(speed.upload_bytes_per_second == 0 && speed.download_bytes_per_second == 0);
 }
 
-// Thoroughly the median counts: each product takes 2 % longer than the one before, and the first is none.
+// A thorough measurement takes the median: each product takes 2 % longer than the one before, and
+// the first is ignored.
 static void thoroughly_the_median_counts(void **state) {
     (void)state;
     const double nap = 0.06, growth = 1.02;
@@ -347,7 +350,7 @@ static void thoroughly_the_median_counts(void **state) {
     assert_true(fabs(speed.flops[0] * median / (2.0 * 256 * 256 * 256) - 1) < 1e-3);
 }
 
-enum { PACKING_SIDE = 1024 }; // more than one thread is worth while for the check
+enum { PACKING_SIDE = 1024 }; // large enough for the check to use several threads
 static const double PACK_A = 3e-8, PACK_B = 5e-8, EACH = 2e-10;
 
 static enum mmul_status packing_gemm(void *self, const struct mmul_gemm *args,
@@ -358,7 +361,7 @@ static enum mmul_status packing_gemm(void *self, const struct mmul_gemm *args,
     return MMUL_OK;
 }
 
-static const double ADDING = 1e10; // bytes a second
+static const double ADDING = 1e10; // bytes per second
 
 static enum mmul_status adding_map(void *self, const struct mmul_map *args,
                                    struct mmul_error *err) {
@@ -369,15 +372,15 @@ static enum mmul_status adding_map(void *self, const struct mmul_map *args,
     return MMUL_OK;
 }
 
-// Threads of a rank, of which each part takes as long.
+// Threads of a rank; every part takes the same time.
 static void share(int parts, mmul_work *work, void *context) {
     work_for(1e-3);
     for (int i = 0; i < parts; i++)
         work(context, i);
 }
 
-// Packing: of products with few rows, or columns; thoroughly, and on devices that compute in host memory. So are what
-// an addition and the check read and write.
+// Packing is measured with products of few rows or columns, in a thorough measurement of devices
+// that compute in host memory. So is the memory traffic of an addition and of the check.
 static void packing_and_memory_are_measured_in_host_memory(void **state) {
     (void)state;
     struct mmul_device_table packing = table;
@@ -397,7 +400,7 @@ static void packing_and_memory_are_measured_in_host_memory(void **state) {
         assert_true(fabs(speed.pack_a_seconds - (thorough ? PACK_A : 0)) < 1e-3 * PACK_A);
         assert_true(fabs(speed.pack_b_seconds - (thorough ? PACK_B : 0)) < 1e-3 * PACK_B);
         assert_true(fabs(speed.map_bytes_per_second - (thorough ? ADDING : 0)) < 1e-2 * ADDING);
-        // A pass over each of B, A and C.
+        // One pass over each of B, A and C.
         const double rate = sizeof(float) * PACKING_SIDE * PACKING_SIDE / 1e-3;
         assert_true(fabs(speed.check_bytes_per_second - (thorough ? rate : 0)) < 1e-2 * rate);
     }

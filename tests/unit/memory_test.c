@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several allocations at once: all of them, or, after the first that cannot be, none of the others.
+// Several allocations at once: all succeed, or none is kept after the first failure.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Meshes of ranks: shares with which no rank has much more than its rate, and what nodes send and
-// take, against the pieces that moves walk.
+// Meshes of ranks: shares that give no rank much more than its speed justifies. Bytes that nodes
+// send and receive, compared with a walk over the pieces of moves.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ struct machine {
     int size, nodes, rows;
     int rank_node[MOST];
     double rates[MOST];
-    double slowest; // of the best shares, as a multiple of what perfect ones would take; at most
+    double slowest; // upper bound: time with the best shares, relative to perfect shares
 };
 
 static const struct machine MACHINES[] = {
@@ -31,7 +31,7 @@ static const struct machine MACHINES[] = {
     {4, 4, 2, {0, 1, 2, 3}, {2, 4, 3, 6}, 1.0001}, // an outer product
     {4, 2, 2, {0, 0, 1, 1}, {11, 3.3, 3.8, 3.3}, 1.12},
     {4, 2, 2, {0, 1, 0, 1}, {5, 1, 1, 1}, 1.7},
-    {5, 3, 2, {0, 0, 1, 1, 2}, {1, 1, 1, 1, 1}, 1.2501}, // one is idle
+    {5, 3, 2, {0, 0, 1, 1, 2}, {1, 1, 1, 1, 1}, 1.2501}, // one rank is idle
     {6, 3, 2, {0, 0, 1, 1, 2, 2}, {1, 2, 3, 2, 4, 6}, 1.0001},
     {6, 6, 3, {0, 1, 2, 3, 4, 5}, {0, 1, 1, 1, 1, 1}, 1.3},
     {12, 4, 4, {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}, {9, 9, 3, 9, 9, 3, 3, 3, 3, 3, 3, 3}, 1.09},
@@ -101,8 +101,8 @@ static int64_t walked(const struct mmul_move *move, int from, int to) {
     return elements;
 }
 
-// Shares that are whole numbers of `units` exactly cannot be had for all rates: the offsets are made
-// of the shares, and what is counted differs by their rounding.
+// Not all rates allow shares that are whole numbers of `units`. The offsets are derived from the
+// shares, and counts differ by their rounding.
 static void check_nodes(const struct machine *m, const struct mmul_mesh *mesh, bool rows) {
     enum { SIDE = 100000 };
     int64_t row_offsets[MOST + 1], col_offsets[MOST + 1];

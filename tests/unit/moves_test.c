@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Placements, and moves between every pair of them, carried out on plain arrays: what arrives is equal
-// to what was there, and no byte crosses the network twice to the same node.
+// Placements, and moves between every pair of them, carried out on plain arrays: the received value
+// equals the sent one, and no byte crosses the network twice to the same node.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,9 +30,9 @@ static const struct machine MACHINES[] = {
     {3, 2, {0, 1, 0}, {1, 0, 2}, 1},
     {3, 3, {0, 1, 2}, {5, 1, 1}, 3},
     {5, 3, {0, 1, 1, 2, 0}, {1, 0, 4, 2, 2}, 1},
-    {5, 2, {0, 0, 1, 1, 1}, {0, 1, 1, 1, 0}, 2}, // of the grid of 2 x 2 one rank has no block
+    {5, 2, {0, 0, 1, 1, 1}, {0, 1, 1, 1, 0}, 2}, // one rank has no block of the 2 x 2 grid
     {4, 2, {0, 0, 1, 1}, {3, 1, 1, 2}, 2},       // nodes are rows of the grid
-    {4, 2, {0, 1, 0, 1}, {1, 1, 2, 1}, 2},       // and columns
+    {4, 2, {0, 1, 0, 1}, {1, 1, 2, 1}, 2},       // nodes are columns of the grid
     {6, 3, {0, 0, 1, 1, 2, 2}, {1, 2, 3, 1, 1, 1}, 2},
     {6, 6, {0, 1, 2, 3, 4, 5}, {1, 0, 3, 1, 1, 1}, 2},
 };
@@ -44,7 +44,7 @@ static int holders(const struct machine *m, enum mmul_placement_kind kind) {
     return kind == MMUL_PLACE_FILE ? 1 : kind == MMUL_PLACE_REPLICATE ? m->nodes : m->size;
 }
 
-// Where a holder's array is: by node for what is whole there, else by rank.
+// Returns the index of a holder's array: the node if the value is replicated, otherwise the rank.
 static int holder_of(enum mmul_placement_kind kind, int rank, int node) {
     return kind == MMUL_PLACE_FILE ? 0 : kind == MMUL_PLACE_REPLICATE ? node : rank;
 }
@@ -89,7 +89,7 @@ static int64_t element_at(struct mmul_shape s, int64_t matrix, int64_t i, int64_
     return (matrix * s.rows + i) * s.cols + j;
 }
 
-// The place of an element in a part, by counting through its rectangles; -1: not there.
+// Returns the position of an element in a part, by counting through its rectangles; -1 if absent.
 static int64_t find(const struct mmul_placement *p, struct mmul_shape s, int rank,
                     int64_t element) {
     if (p->kind == MMUL_PLACE_REPLICATE) { // the holder is a node
@@ -111,7 +111,7 @@ static int64_t find(const struct mmul_placement *p, struct mmul_shape s, int ran
     return -1;
 }
 
-// What a holder has of an element: summands differ, and add up to the value.
+// Returns a holder's summand of an element: summands differ, and add up to the value.
 static int summand(const struct machine *m, int rank, int64_t element) {
     int others = 0;
     for (int r = 1; r < m->size; r++)
@@ -123,8 +123,8 @@ struct world {
     const struct machine *machine;
     struct mmul_move move;
     int from[RANKS][ELEMENTS], to[RANKS][ELEMENTS];
-    int written[RANKS][ELEMENTS];        // how often
-    int crossed[RANKS][RANKS][ELEMENTS]; // from node, to node: how often over the network
+    int written[RANKS][ELEMENTS];        // number of writes
+    int crossed[RANKS][RANKS][ELEMENTS]; // from node, to node: number of network crossings
     int64_t count;
 };
 
@@ -139,7 +139,7 @@ static void fill(struct world *w) {
         }
 }
 
-// What the node sends of an element.
+// Returns the node's contribution to an element.
 static int fetch(const struct world *w, const struct mmul_move_piece *piece, int node, int64_t e) {
     const struct mmul_move *move = &w->move;
     int sum = 0;
@@ -183,7 +183,7 @@ static bool node_has(const struct world *w, const struct mmul_placement *p, int 
     return false;
 }
 
-// Copies on a node are one memory: that of the first rank.
+// Copies on a node share one memory: that of its first rank.
 static bool is_own(const struct machine *m, const struct mmul_placement *p, int holder) {
     if (mmul_placement_is_whole(p->kind))
         return true;
@@ -249,7 +249,7 @@ static void move_every_pair(const struct machine *m, struct mmul_shape shape, in
         for (int to = 0; to < KINDS; to++) {
             struct offsets a, b;
             if (from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_PARTIAL)
-                continue; // nobody moves what is there
+                continue; // ranks that have the data already move nothing
             const struct mmul_move move = {.shape = shape,
                                            .from =
                                                place(m, shape, (enum mmul_placement_kind)from, &a),
@@ -270,9 +270,9 @@ static void every_pair_of_placements(void **state) {
                 move_every_pair(&MACHINES[m], SHAPES[s], most[i]);
 }
 
-// Some of the ranks: a bit each.
+// A group of some of the ranks.
 struct team {
-    struct machine machine; // the others have no weight
+    struct machine machine; // the other ranks have weight 0
     bool ranks[RANKS], near[RANKS], nodes[RANKS];
     struct mmul_holders holders;
 };
@@ -323,7 +323,7 @@ static void every_pair_of_teams(void **state) {
                 between_teams(&MACHINES[m], from, to);
 }
 
-// Thousands of ranks: what one node walks is its own business alone.
+// Thousands of ranks: a node walks only its own pieces.
 static void a_large_cluster(void **state) {
     (void)state;
     enum { MANY = 4096 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// .npy headers, by hand: what numpy writes in all its versions, what it may write, and what is
-// refused; Fortran order, byte order and float64 when reading; that what is written is numpy's.
+// .npy headers written by hand: numpy's own in all versions, other legal ones, and refused ones;
+// Fortran order, byte order and float64 when reading; written headers equal numpy's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,8 @@
 
 enum { HEADER_MAX = 1024, DATA_MAX = 4096 };
 
-// A .npy file of a version with this dict, padded to 64 bytes as numpy does. Returns its length.
+// Makes a .npy file of a version with this dict, padded to 64 bytes as numpy does. Returns its
+// length.
 static size_t npy_bytes(int version, const char *dict, unsigned char bytes[HEADER_MAX]) {
     size_t prefix = version == 1 ? 10 : 12, length = strlen(dict);
     size_t total = (prefix + length + 1 + 63) / 64 * 64;
@@ -35,7 +36,7 @@ static enum mmul_status parse(int version, const char *dict, struct mmul_npy_hea
                               struct mmul_error *err) {
     unsigned char bytes[HEADER_MAX];
     size_t total = npy_bytes(version, dict, bytes), length = 0;
-    // A heap copy of exactly that length: reading beyond it shows under a sanitizer.
+    // A heap copy of exact length: a sanitizer detects reads beyond it.
     unsigned char *exact = malloc(total);
     assert_non_null(exact);
     memcpy(exact, bytes, total);
@@ -205,7 +206,7 @@ static void invalid_prefixes(void **state) {
     folder_destroy(&folder);
 }
 
-// Element e in C order has the value e; `order` says where in the file it lies.
+// Element e in C order has the value e; `order` gives its position in the file.
 static size_t put_values(enum mmul_dtype dtype, struct mmul_shape s, bool fortran_order,
                          bool big_endian, unsigned char *data) {
     size_t bytes_each = mmul_dtype_bytes(dtype), e = 0;
@@ -239,7 +240,7 @@ static void check_values(struct mmul_matrix *matrix) {
         assert_int_equal(mmul_matrix_read_float(matrix, r, 0, count, values, &err), MMUL_OK);
         for (int64_t p = 0; p < count; p++)
             assert_true(values[p] == (float)(m * count + p));
-        // A part that begins and ends inside rows of a region of some columns.
+        // A range that begins and ends inside rows of a region of some columns.
         r.col_begin = shape.cols > 1;
         int64_t width = r.col_end - r.col_begin, begin = width / 2;
         int64_t end = mmul_region_count(r) - width / 3;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Numbers as text: every one is what strtod makes of it, to the bit, and what is written is read again as it was;
-// what no number is, is none. Reading through the buffer: cells that cross its end.
+// Numbers as text: each equals strtod's result, bit for bit, and a written number is read back
+// unchanged. Text that is no number is refused. Buffered reading: cells that cross the end of the
+// buffer.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@
 #include "io/number_reader.h"
 
 static bool parse(const char *text, double *value) {
-    // In memory that ends where the number does: reading beyond it shows under a sanitizer.
+    // The memory ends with the number: a sanitizer detects reads beyond it.
     const size_t length = strlen(text);
     char *exact = malloc(length + (length == 0));
     assert_non_null(exact);
@@ -146,7 +147,7 @@ static void use(struct folder *folder, char path[static 512], const char *name) 
     snprintf(path, 512, "%s", folder_path(folder, name));
 }
 
-// Some MiB of cells of many lengths, so that the end of the buffer falls anywhere in them.
+// Some MiB of cells of many lengths, so that the buffer ends anywhere within a cell.
 static void cells_cross_the_end_of_the_buffer(void **state) {
     struct folder folder;
     char path[512];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One card on two OpenCL platforms is one device; two like cards on one platform are two.
+// One card on two OpenCL platforms is one device; two equal cards on one platform are two.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is kept of the OpenCL drivers' answer: the same comes back, or nothing.
+// The cached answer of the OpenCL drivers: it is read back unchanged or not at all.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "device/opencl_listing.h"
 #include "folder.h"
 
-// Large: not on the stack.
+// Static: too large for the stack.
 static struct mmul_listing kept, found;
 
 static void make_listing(void) {
@@ -90,7 +90,7 @@ static void the_environment_of_drivers_counts_and_no_other(void **state) {
     assert_true(mmul_listing_recall(&found));
 }
 
-// A machine without a node of any card. Libraries are only named: none of them is there.
+// A machine without device files of cards. The driver libraries are named only; none exists.
 static void auto_finds_nothing_with_drivers_of_cpus_alone(void **state) {
     (void)state;
     static const struct {
@@ -101,7 +101,7 @@ static void auto_finds_nothing_with_drivers_of_cpus_alone(void **state) {
         {"libMesaOpenCL.so.1", true},
         {"libRusticlOpenCL.so.1:/usr/lib/libpocl.so.2", true},
         {"/opt/mesa/lib/libRusticlOpenCL.so.1:libMesaOpenCL.so.1", true},
-        {"libRusticlOpenCL.so.1:libnvidia-opencl.so.1", false}, // who knows what it opens
+        {"libRusticlOpenCL.so.1:libnvidia-opencl.so.1", false}, // may open further drivers
         {"/opt/pocl/libamdocl64.so", false},
     };
     glob_t there;

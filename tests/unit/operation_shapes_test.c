@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sizes of what is made of rows with rows, columns or indices beside them, and of what is several operations by one
-// name; and the lines with which other sizes are refused, after which the program is as before. Results that hold True
-// and False alone.
+// Result sizes of operations on rows with further rows, columns or indices, and of composites that
+// share a name. Other sizes are refused with a line, and the program stays unchanged. Results that
+// hold only True and False.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,15 +23,15 @@ static void load(struct mmul_program *p, const char *name, struct mmul_shape sha
     assert_int_equal(mmul_program_append(p, &load, name, NULL, &err), MMUL_OK);
 }
 
-// What an operation of the table, or one of several, makes of values of these sizes, or why it does not.
+// An operation of the table or a composite, with operand sizes and the expected size or error.
 struct shaping {
     const char *name;
-    struct mmul_shape shapes[3]; // no rows: not given
+    struct mmul_shape shapes[3]; // rows 0: not given
     struct mmul_parameters with;
-    const char *expected; // sizes of the result, or the line
+    const char *expected; // sizes of the result, or the error line
 };
 
-// Of the table: also where the name by itself means several operations.
+// Adds the operation of the table, even if its name alone stands for a composite.
 static enum mmul_status shape_row(struct mmul_program *p, const struct shaping *s, int count,
                                   int *value, struct mmul_error *err) {
     struct mmul_operation o = {.operands = {0, 1, 2}, .operand_count = count, .with = s->with};
@@ -68,7 +68,7 @@ static void check_shapings(const struct shaping *cases, size_t number,
             assert_string_equal(mmul_shape_format(p->values[value].shape, text), s->expected);
         } else {
             assert_string_equal(err.text, s->expected);
-            assert_int_equal(p->value_count, count); // nothing is left of what was begun
+            assert_int_equal(p->value_count, count); // the failed call left no values behind
             assert_int_equal(p->operation_count, operations);
         }
         mmul_program_destroy(p);

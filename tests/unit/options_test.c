@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Structs of options from callers that know an older or a newer version of them.
+// Structs of options from callers compiled for an older or a newer version of them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ struct second_version {
 
 static void an_older_struct_lacks_what_came_later(void **state) {
     (void)state;
-    // What lies behind it in the caller's memory is not a part of it.
+    // Memory behind an older struct must not be read as options.
     const struct {
         struct first_version options;
         double behind[2];
@@ -78,7 +78,7 @@ static void sizes_that_cannot_be_are_refused(void **state) {
 
 // ------------------------------------------------------------------------------- public structs
 
-// Every one of them, one byte larger than it is, in memory that has that byte.
+// Every public struct, enlarged by one byte that is set.
 #define LARGER(name)                                                          \
     struct {                                                                  \
         struct name options;                                                  \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The temporary file of an output: what lies under its name already, and permissions of what is replaced.
+// The temporary file of an output: existing files under its name, and permissions of a replaced
+// file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,8 @@ static enum mmul_status create(const char *path, enum mmul_dtype dtype, struct m
     return mmul_output_create(&request, output, err);
 }
 
-// Another user who has the temporary file, or one of its other names, open for writing has nothing of the result.
+// Another user may have the temporary file open for writing, directly or by another of its names.
+// That user must not reach the result.
 static void what_lies_under_the_temporary_name(void **state) {
     (void)state;
     struct folder folder;
@@ -37,7 +39,7 @@ static void what_lies_under_the_temporary_name(void **state) {
     assert_int_equal(stat(other, &found), 0);
     assert_true(found.st_size == 8 && found.st_nlink == 2);
     assert_int_equal(unlink(other), 0);
-    int held = open(part, O_RDWR); // one's own, but held
+    int held = open(part, O_RDWR); // our own file, but held open
     assert_true(held >= 0);
     assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
     assert_int_equal(pwrite(held, "tampered", 8, 0), 8);
@@ -96,7 +98,7 @@ static void permissions_of_what_is_replaced(void **state) {
         assert_int_equal(chmod(path, modes[i]), 0);
         assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
         assert_int_equal(stat(part, &found), 0);
-        assert_int_equal(found.st_mode & 0777, 0600); // never more open than what it replaces
+        assert_int_equal(found.st_mode & 0777, 0600); // never more open than the file it replaces
         assert_int_equal(mmul_output_commit(output, &err), MMUL_OK);
         assert_int_equal(stat(path, &found), 0);
         assert_int_equal(found.st_size, 140);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writing: exact bytes of every format, what happens to the names and to what was there before,
-// every refusal with its text, conversions and generated files.
+// Writing: exact bytes of every format, names and previous contents, every refusal with its text,
+// conversions and generated files.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,7 +178,7 @@ static void two_writers(void **state) {
     folder_destroy(&folder);
 }
 
-// Another process holds the temporary file for so long, or until it is killed.
+// Starts a process that holds the temporary file for `seconds`, or until it is killed.
 static pid_t hold(const char *part, double seconds) {
     int ready[2];
     char word;
@@ -218,7 +218,7 @@ static void a_writer_that_is_about_to_end(void **state) {
     folder_destroy(&folder);
 }
 
-// What a handler of SIGTERM does, before, while and after an output is there.
+// Calls the function of the SIGTERM handler before, during and after the life of an output.
 static void outputs_that_a_signal_abandons(void **state) {
     (void)state;
     struct folder folder;
@@ -230,7 +230,7 @@ static void outputs_that_a_signal_abandons(void **state) {
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "%d.bin", i);
         assert_int_equal(create(folder_path(&folder, name), MMUL_F32, &many[i], &err), MMUL_OK);
-        if (i == 40) // a place in the midst is used again
+        if (i == 40) // reuses a slot in the middle
             mmul_output_destroy(many[7]);
     }
     assert_int_equal(folder_count(&folder), 299);
@@ -245,7 +245,7 @@ static void outputs_that_a_signal_abandons(void **state) {
     assert_int_equal(folder_count(&folder), 0);
     file_store(folder_path(&folder, "B.bin.part"), "another run's", 13);
     mmul_output_destroy(second);
-    assert_int_equal(folder_count(&folder), 1); // not ours to remove
+    assert_int_equal(folder_count(&folder), 1); // another run's file stays
     assert_failure(mmul_output_commit(first, &err), MMUL_ERR_STOPPED, err, "A.bin' is not written");
     assert_int_equal(folder_count(&folder), 1);
     assert_int_equal(create(folder_path(&folder, "A.bin"), MMUL_F32, &first, &err), MMUL_OK);
@@ -353,7 +353,8 @@ static void inputs_are_not_overwritten(void **state) {
     assert_int_equal(mmul_generate_file(MMUL_GENERATE_INTEGER, 1, &source, &err), 0);
     assert_int_equal(link(input, folder_path(&folder, "B.bin")), 0);
     assert_int_equal(symlink("B.bin", folder_path(&folder, "C.bin")), 0);
-    // The file itself, another name of it, a link to it, and its name in the temporary file's place.
+    // The file itself, another name of it, a link to it, and its name in the temporary file's
+    // place.
     static const char *const names[] = {"A.bin.part", "B.bin", "C.bin", "A.bin"};
     for (size_t n = 0; n < 4; n++) {
         struct mmul_matrix *matrix;
@@ -375,7 +376,7 @@ static void inputs_are_not_overwritten(void **state) {
     folder_destroy(&folder);
 }
 
-// NaN payloads, -0 and everything else: bytes that go round come back.
+// NaN payloads, -0 and all other bit patterns survive a round trip.
 static void store_patterns(const char *path, int32_t first, int bytes_each) {
     unsigned char bytes[20 + COUNT * 4];
     int32_t header[] = {first, 1, 2, 3, 5};
@@ -473,7 +474,7 @@ static void conversions_between_types(void **state) {
     folder_destroy(&folder);
 }
 
-// Larger than every buffer on the way, with rows that cross them.
+// Larger than every buffer on the way, with rows that cross buffer ends.
 static void large_files(void **state) {
     (void)state;
     static const struct mmul_shape large = {1, 2, 3, 700001};
@@ -505,7 +506,7 @@ static void large_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_that_a_signal_abandons), // before one has been committed
+        cmocka_unit_test(outputs_that_a_signal_abandons), // must run before an output is committed
         cmocka_unit_test(exact_bytes),
         cmocka_unit_test(memory_as_output),
         cmocka_unit_test(files_appear_whole_or_not),

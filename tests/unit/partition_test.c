@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Splitting by weights: the examples of the format description, ties, zero weights, many parts,
-// and weights as text.
+// Splitting by weights: the examples of the format description, ties, zero weights, many parts, and
+// weights as text.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static void known_splits(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-// Every size is the quota rounded down or up, and everything is given out.
+// Every size is the quota rounded down or up, and the sizes add up to the whole.
 static void many_parts(void **state) {
     (void)state;
     enum { PARTS = 4096 };

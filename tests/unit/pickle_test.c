@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pickles by hand: the tensors that are found in them and their names, the objects that are skipped, and what is
-// refused. Files of torch and of Python's own pickle are in cli/torch.
+// Pickles written by hand: names of the tensors found, skipped objects, and refusals. cli/torch
+// tests files of torch and of Python's own pickle.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,12 +11,12 @@
 #include "folder.h"
 #include "io/pickle.h"
 
-// A tensor of 2 elements of storage "0", which is value 1 of the memo, and again what is value 1.
+// A tensor of 2 elements of storage "0", stored as memo value 1, and a reference to it.
 #define TENSOR                                                                             \
     "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" \
     "0X\3\0\0\0cpuK\2tQK\0K\2\x85K\1\x85\x89}tRq\1"
 #define AGAIN "h\1"
-// numpy's array of two uint8, as protocol 3 has it.
+// numpy's array of two uint8 in protocol 3.
 #define ARRAY(shape, bytes)                                                                      \
     "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85"                             \
     "C\1b\x87R(K\1" shape "cnumpy\ndtype\nX\2\0\0\0u1\x89\x88\x87R(K\3X\1\0\0\0|NNNtb\x89" bytes \
@@ -25,7 +25,7 @@
 struct expected {
     const char *pickle;
     size_t length;
-    const char *names;   // with commas behind; NULL: refused
+    const char *names;   // each followed by a comma; NULL: refused
     const char *skipped; // "2 a.B,"; or the error without its beginning
 };
 #define CASE(pickle, names, skipped) \
@@ -37,7 +37,7 @@ static const struct expected cases[] = {
     CASE("\x80\2}(X\1\0\0\0a" TENSOR "K\7" AGAIN "u.", "a,7,", ""),
     CASE("\x80\2}(X\1\0\0\0a" TENSOR "N" AGAIN "u.", "a,", ""),
     CASE("\x80\2" TENSOR "K\1\x86.", "0,", ""),
-    // Sets hold none.
+    // Tensors in sets are skipped.
     CASE("\x80\4\x8F(" TENSOR "\x90.", "", ""),
     CASE("\x80\4(" TENSOR "\x91.", "", ""),
     // An object: arguments, attributes, attributes and slots, items, and pairs.
@@ -54,24 +54,24 @@ static const struct expected cases[] = {
     CASE("\x80\2ca\nB\n)\x81X\1\0\0\0k" TENSOR "s.", "k,", ""),
     CASE("\x80\4ca\nB\n)}\x92}X\1\0\0\0t" TENSOR "sb.", "t,", ""),
     CASE("\x80\4\x8c\1a\x8c\1B\x93)\x81.", "", "1 a.B,"),
-    // A module of torch, whose tensors have the names of its state_dict.
+    // A module of torch: its tensors get the names of its state_dict.
     CASE("\x80\2ca\nNet\n)\x81}(X\x0b\0\0\0_parameters}X\1\0\0\0w" TENSOR "s"
          "X\x08\0\0\0_modules}X\1\0\0\0m"
          "ca\nNet\n)\x81}X\x08\0\0\0_buffers}X\1\0\0\0b" AGAIN "ssbsub.",
          "w,m.b,", ""),
-    // No module's: a dict with such keys.
+    // A dict with keys like those of a module.
     CASE("\x80\2}X\x0b\0\0\0_parameters}X\1\0\0\0w" TENSOR "ss.", "_parameters.w,", ""),
-    // Classes by the number of their objects, then by name; those of one name are one.
+    // Classes sorted by number of objects, then by name; classes of one name count together.
     CASE("\x80\2](cb\nB\n)\x81"
          "ca\nC\n)\x81"
          "ca\nA\n)\x81"
          "ca\nC\n)\x81"
          "e.",
          "", "2 a.C,1 a.A,1 b.B,"),
-    // Objects that hold themselves and each other.
+    // Objects that contain themselves and each other.
     CASE("\x80\2ca\nB\n)\x81q\0}X\1\0\0\0sh\0sb.", "", "1 a.B,"),
     CASE("\x80\2ca\nB\n)\x81q\0}(X\1\0\0\0sh\0X\1\0\0\0t" TENSOR "ub.", "t,", ""),
-    // What a call returns is called in turn.
+    // The result of a call is called.
     CASE("\x80\2cbuiltins\ngetattr\nNX\1\0\0\0x\x86R)R.", "", "1 builtins.getattr,"),
     // Python 2's OrderedDict, defaultdict, and memo and stack of protocol 4.
     CASE("\x80\2"
@@ -120,7 +120,7 @@ enum { CASES = sizeof cases / sizeof *cases };
 
 static enum mmul_status parse(const struct expected *expected, unsigned char **exact,
                               struct mmul_pickle *pickle, struct mmul_error *err) {
-    // A heap copy of exactly that length: reading beyond it shows under a sanitizer.
+    // A heap copy of exact length: a sanitizer detects reads beyond it.
     *exact = malloc(expected->length);
     assert_non_null(*exact);
     memcpy(*exact, expected->pickle, expected->length);

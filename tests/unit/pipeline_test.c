@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Parts of work on several threads: each is done once, whoever calls, and in the compute thread of a run the threads
-// that help stay from one piece of work to the next.
+// Parts of work on several threads: each is done once, whichever thread calls. In the compute
+// thread of a run the same helper threads serve successive pieces of work.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ enum { PARTS = 3, MANY = 100, ROUNDS = 300 };
 
 struct counts {
     int done[MANY];
-    long threads[MANY]; // that did them
+    long threads[MANY]; // thread that did each part
 };
 
 static void count_part(void *context, int part) {
@@ -40,7 +40,7 @@ static void test_each_part_is_done_once(void **state) {
 
 struct run {
     struct counts first, all;
-    int strangers; // parts done by threads that had no part the first time
+    int strangers; // parts done by threads that had none the first time
     struct counts nested[PARTS];
     _Atomic bool is_over;
 };

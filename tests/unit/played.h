@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A run played out event by event: pieces one after another through root's link, panels packet by packet
-// along the chain, steps, blocks on their way back. Nothing of src/plan but the chain's order is used.
+// An event-driven simulation of a run: pieces one after another through root's link, panels packet
+// by packet along the chain, steps, and blocks on their way back. Independent of src/plan except
+// for the chain's order.
 #pragma once
 
 #include <math.h>
@@ -20,7 +21,7 @@ static inline double random_between(double low, double high) {
     return low + (high - low) * (double)(state_of_random >> 11) * 0x1p-53;
 }
 
-// CPUs of 100 GFLOP/s; links of `gbit` with 50 us.
+// Makes CPUs of 100 GFLOP/s; links of `gbit` with 50 us.
 static inline struct mmul_cluster *make_linked_cluster(int size, int per_node, double gbit) {
     struct mmul_cluster *cluster = make_cluster(size, per_node);
     for (int rank = 0; rank < size; rank++) {
@@ -28,13 +29,14 @@ static inline struct mmul_cluster *make_linked_cluster(int size, int per_node, d
         cluster->ranks[rank].speed_flops = 1e11;
     }
     for (int node = 0; node < cluster->node_count; node++) {
-        cluster->nodes[node].cores_allowed = 64; // some are idle: traffic steals nothing
+        cluster->nodes[node].cores_allowed = 64; // idle cores: traffic takes no compute time
         cluster->nodes[node].root_link = (struct mmul_link){gbit * 125e6, 50e-6};
     }
     return cluster;
 }
 
-// Speeds from 50 GFLOP/s to 5 TFLOP/s, some devices with memory of their own, links 10 to 100 Gbit/s.
+// Speeds from 50 GFLOP/s to 5 TFLOP/s, some devices with memory of their own, links 10 to 100
+// Gbit/s.
 static inline struct mmul_cluster *random_cluster(int size) {
     struct mmul_cluster *cluster = make_linked_cluster(size, 1 + (int)random_between(0, 4), 10);
     for (int rank = 0; rank < size; rank++) {
@@ -57,9 +59,9 @@ struct played {
     const struct mmul_cost *cost;
     const double *units;
     double link_free, end;
-    double pieces;                           // when all of them are there
-    double arrival[RANKS_MOST][PANELS_MOST]; // of a panel at a node
-    double block[RANKS_MOST][PANELS_MOST];   // when a node's block is complete
+    double pieces;                           // time at which all of them have arrived
+    double arrival[RANKS_MOST][PANELS_MOST]; // arrival of each panel at each node
+    double block[RANKS_MOST][PANELS_MOST];   // completion of each node's block
 };
 
 static inline double width_of(const struct mmul_cost *cost, int panel) {
@@ -97,11 +99,10 @@ static inline int node_at(const struct mmul_cost *cost, int place) {
     return node;
 }
 
-// One packet after another along the nodes in the order of the model's places; a hop carries one at
-// a time.
+// Relays packets one by one along the nodes in the model's order; a hop carries one at a time.
 static inline void play_panels(struct played *p) {
     const struct mmul_cluster *cluster = p->cost->request.cluster;
-    double free[RANKS_MOST] = {p->pieces}; // per hop
+    double free[RANKS_MOST] = {p->pieces}; // time at which each hop is free
     for (int panel = 0; panel < p->cost->cut.panels; panel++) {
         double left = 4 * (double)p->cost->request.problem->k * width_of(p->cost, panel);
         for (double bytes; left > 0; left -= bytes) {
@@ -109,7 +110,7 @@ static inline void play_panels(struct played *p) {
             bytes = fmin(left, MMUL_PACKET_BYTES);
             for (int place = 1, from = 0; place < p->cost->node_count; place++) {
                 int to = node_at(p->cost, place);
-                if (to == p->cost->node_count) // the chain has ended
+                if (to == p->cost->node_count) // end of the chain
                     break;
                 struct mmul_link link = hop(cluster, from, to);
                 free[place - 1] = fmax(free[place - 1], there) + bytes / link.bytes_per_second;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The probe among real broken drivers (tests/lib/bad_icd_*.c) and PoCL. The loader reads its
-// environment once in a process, so every case is this program started again with the case's name;
-// it leaves 0 when all is well and prints what is not.
+// The probe with real broken drivers (tests/lib/bad_icd_*.c) and PoCL. The loader reads its
+// environment once per process, so this program starts itself again for every case, with the case's
+// name. It then exits with 0, or prints the failures.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +28,8 @@ static const double limit_seconds = 4.0;
 struct scene {
     const char *name;
     const char *bad[BAD_MAX + 1];  // libraries of tests/lib, ends with NULL
-    const char *ends[BAD_MAX + 1]; // what the warnings say of them, in the same order
-    bool pocl;                     // PoCL is there, too
+    const char *ends[BAD_MAX + 1]; // expected text of the warnings, in the same order
+    bool pocl;                     // PoCL is present, too
     const char *devices;           // POCL_DEVICES
     int device_count;
     bool threads;         // OpenBLAS has threads running
@@ -108,7 +108,7 @@ static void write_line(const char *folder, const char *name, const char *line) {
     }
 }
 
-// The library that a .icd file on this machine names; false when there is no PoCL.
+// Finds the library that a .icd file of this machine names; returns false without PoCL.
 static bool find_pocl(char library[static 256]) {
     const char *vendors = getenv("OCL_ICD_VENDORS");
     const char *files[] = {vendors != NULL ? vendors : "", "/etc/OpenCL/vendors/pocl.icd"};
@@ -161,7 +161,7 @@ static void check_warnings(const struct scene *scene, const char *folder,
     CHECK(count == expected);
 }
 
-// The devices are PoCL's, not for `auto`, and this process can open the first.
+// The devices are PoCL's, not chosen by `auto`, and this process can open the first.
 static void check_devices(const struct scene *scene, const struct mmul_probe *probe) {
     const struct mmul_device_info *devices = NULL;
     int count = mmul_probe_devices(probe, &devices);
@@ -183,7 +183,7 @@ static void check_devices(const struct scene *scene, const struct mmul_probe *pr
     mmul_device_close(device);
 }
 
-// A product that is large enough for OpenBLAS to share among threads.
+// Runs a product large enough for OpenBLAS to use threads.
 static void multiply_on_cpu(void) {
     enum { S = 300 };
     struct mmul_device *device = NULL;
@@ -235,7 +235,7 @@ static int play(const struct scene *scene) {
     CHECK(mmul_probe_create(&options, &probe, &err) == MMUL_OK);
     double seconds = mmul_clock_now() - begin;
     printf("# %s: %.2f s\n", scene->name, seconds);
-    CHECK(seconds < 3.0 * limit_seconds); // all, each alone, the good ones again
+    CHECK(seconds < 3.0 * limit_seconds); // all together, each alone, the good ones again
     if (probe != NULL) {
         check_warnings(scene, folder, probe);
         check_devices(scene, probe);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shapes that fit and shapes that do not; stretches of a split range against plain loops.
+// Shapes that fit and shapes that do not; stretches of a split range compared with plain loops.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -188,7 +188,7 @@ static void test_repeated_matrices(void **state) {
         }
 }
 
-// The rectangle in the stored operand, for each axis and transposition.
+// Compares the rectangle in the stored operand, for each axis and transposition.
 static void test_stretch_rectangles(void **state) {
     (void)state;
     const struct mmul_stretch s = {.matrix = 0, .begin = 1, .end = 3};

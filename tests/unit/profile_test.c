@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Stored profiles: what comes back is what was stored, for exactly the device it was stored for; a
-// file that is damaged, foreign or of a later program is refused by name; nobody meets half a file.
+// Stored profiles: an entry is read back unchanged, for exactly the device it was stored for. A
+// file that is damaged, foreign or of a later version is refused by name. Readers never see a
+// half-written file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,7 +116,7 @@ static struct mmul_profile_test make_test(const char *device, const char *driver
     return t;
 }
 
-// A device that opens as `id`.
+// A device with the id `id`.
 static struct mmul_device_info make_info(const char *id, const char *pci, const char *driver) {
     struct mmul_device_info info = {.probed = true};
     strcpy(info.id, id);
@@ -140,7 +141,7 @@ static void a_test_counts_for_its_device_and_driver(void **state) {
         mmul_profile_add_test(stored, &tests[i]);
     assert_int_equal(mmul_profile_store(stored, path, &err), MMUL_OK);
     assert_int_equal(mmul_profile_load(path, loaded, &err), MMUL_OK);
-    assert_int_equal(loaded->test_count, 2); // a device is known with one driver
+    assert_int_equal(loaded->test_count, 2); // one driver per device
     const struct {
         const char *id, *pci, *driver;
         int test; // -1: none
@@ -159,7 +160,7 @@ static void a_test_counts_for_its_device_and_driver(void **state) {
         assert_int_equal(t != NULL, cases[i].test >= 0);
         if (t != NULL)
             assert_memory_equal(t, &tests[cases[i].test], sizeof *t);
-        // Faults by rule are nothing that is known of the device itself.
+        // An artificially faulty device has no test result of the real device.
         assert_null(mmul_profile_find_test(loaded, "faulty:corrupt=1:1:0", &info));
     }
     mmul_profile_forget_test(loaded, &tests[2]);
@@ -211,12 +212,13 @@ static void it_says_why_a_speed_is_not_used(void **state) {
                         "measured by version 0.0.9, now " MMUL_VERSION);
     mmul_profile_add(profile, &device);
     strcpy(key.kernels, "SkylakeX");
-    strcpy(key.driver, "driver 1.0 (SkylakeX)"); // the kernels' name is in it: one reason, not two
+    // the driver's text contains the kernels: one reason, not two
+    strcpy(key.driver, "driver 1.0 (SkylakeX)");
     assert_string_equal(mmul_profile_explain(profile, &key, text),
                         "measured with kernels Haswell OPENBLAS_L2_SIZE=512, now SkylakeX");
-    // Of several the one that is most like it.
+    // The most similar of several entries gives the reason.
     device.key.threads = 2;
-    strcpy(device.key.kernels, ""); // an earlier version wrote it
+    strcpy(device.key.kernels, ""); // written by an earlier version
     mmul_profile_add(profile, &device);
     key = device.key;
     strcpy(key.kernels, "Haswell");
@@ -242,7 +244,7 @@ static void the_newest_entry_of_a_key_counts(void **state) {
     mmul_profile_add(profile, &again);
     assert_int_equal(profile->device_count, MMUL_PROFILE_ENTRIES);
     assert_true(mmul_profile_find(profile, &again.key)->speed.flops[0] == 7e9);
-    // One too many: the oldest goes, which now is the one of 2 threads.
+    // One entry too many: the oldest is dropped, now the one of 2 threads.
     struct mmul_profile_device more = make_device("CPU", 1000, 1e9);
     mmul_profile_add(profile, &more);
     again.key.threads = 2;
@@ -276,7 +278,7 @@ static void the_newest_entry_of_a_key_counts(void **state) {
 static void damaged_files_are_refused(void **state) {
     (void)state;
     static const struct {
-        const char *text, *reason; // reason NULL: it is right
+        const char *text, *reason; // reason NULL: valid
     } rows[] = {
         {WITH(DEVICE("1", "[" RATE("256", "2.5") "]"), LINK("1")), NULL},
         {"", "is not valid JSON"},
@@ -339,7 +341,7 @@ static void no_file_is_an_empty_profile(void **state) {
     assert_int_equal(mmul_profile_load(folder_path(&folder, "file/x"), profile, &err), MMUL_OK);
     assert_failure(mmul_profile_load(folder.path, profile, &err), MMUL_ERR_NO_INPUT, err,
                    folder.path);
-    // A file as large as this is nobody's profile: it is not even read.
+    // A file of this size is no profile: it is not even read.
     assert_int_equal(truncate(folder_path(&folder, "file"), (off_t)1 << 32), 0);
     assert_failure(mmul_profile_load(folder_path(&folder, "file"), profile, &err), MMUL_ERR_DATA,
                    err, "too large");
@@ -423,7 +425,7 @@ static void a_failed_store_leaves_the_old_file(void **state) {
     assert_string_equal((char *)bytes, "old");
     free(bytes);
     assert_int_equal(folder_count(&folder), 1); // and no temporary file
-    // A name that cannot be renamed to.
+    // The target cannot be replaced by rename.
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_failure(mmul_profile_store(profile, path, &err), MMUL_ERR_CREATE, err, path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Programs whose values are split between groups of rows, and those that are not.
+// Programs with values split between groups of rows, and programs without.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,8 @@ static bool is_file(const struct mmul_program_plan *plan, int place) {
     return plan->places[place].placement.kind == MMUL_PLACE_FILE;
 }
 
-// Is it made of words, and computed? Weights, which may be read the other way round, are not.
+// Returns true if a value is computed and depends on the words. Weights, which may be transposed,
+// do not.
 static bool is_of_words(const struct mmul_program *p, int value) {
     enum { WORD_IDS = 0 };
     bool is_of = false;
@@ -55,7 +56,7 @@ static bool is_of_words(const struct mmul_program *p, int value) {
     return is_of;
 }
 
-// Of a sentence model nothing moves but inputs, weights and the result, however its values are written.
+// In a sentence model only inputs, weights and the result move, for both ways to shape its values.
 static void a_sentence_model(void **state) {
     (void)state;
     static const int sizes[][2] = {{2, 1}, {2, 2}, {3, 1}, {5, 2}, {8, 1}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Lists of a program's steps. Blocks that a rank makes: those that are alike are passed by at once, and none is lost by
-// that; any lines of its task are the blocks that hold them. Pieces that move: what one node sends another receives.
+// Lists of a program's steps. Blocks of a rank: the walk skips runs of equal blocks without losing
+// any; any lines of a task map to the blocks that contain them. Pieces of moves: each node receives
+// the pieces that the others send.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,7 @@ static int apply(struct mmul_program *p, const char *operation, int x, int y) {
     return value;
 }
 
-// What is passed by is what the walk that passes nothing finds there. Returns how many there are.
+// Compares skipped blocks with those of a walk that skips nothing. Returns their number.
 static int64_t compare_walks(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step, int rank) {
     struct mmul_block_walk all = mmul_step_blocks(plan, step, rank), some = all;
@@ -58,7 +59,8 @@ static int64_t compare_walks(const struct mmul_program_plan *plan,
     return count;
 }
 
-// The only task is all that the rank has; any two parts of its lines are blocks that add up to it.
+// Checks that the only task covers the whole of the rank, and that any two parts of its lines are
+// blocks that add up to it.
 static void compare_tasks(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step, int rank) {
     const struct mmul_tasks tasks = mmul_tasks_of_step(plan, step, rank);
@@ -127,7 +129,7 @@ static void alike_blocks_are_passed_by(void **state) {
 
 // ------------------------------------------------------------------------------------------ pieces
 
-// The next one to, or from, that node.
+// Finds the next transfer to, or from, that node.
 static bool next_with(struct mmul_transfers *list, int peer, struct mmul_transfer *transfer) {
     while (mmul_transfers_next(list, transfer))
         if ((list->route == MMUL_ROUTE_SEND ? transfer->to : transfer->from) == peer)
@@ -135,7 +137,7 @@ static bool next_with(struct mmul_transfers *list, int peer, struct mmul_transfe
     return false;
 }
 
-// Returns the elements that travel.
+// Returns the number of elements that travel.
 static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) {
     struct mmul_transfers out = mmul_transfers_of_moving(moving, from, MMUL_ROUTE_SEND),
                           in = mmul_transfers_of_moving(moving, to, MMUL_ROUTE_RECEIVE);
@@ -148,7 +150,7 @@ static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) 
         elements += mmul_region_count(sent.piece.region);
     }
     assert_false(next_with(&in, from, &received));
-    // As the pieces of the move between the two, in panels or not.
+    // Same order as the pieces of the move between the two nodes, with or without panels.
     for (int i = 0; i < moving->count; i++) {
         const struct mmul_move move = mmul_program_plan_move(moving->plan, moving->steps[i]);
         struct mmul_move_walk walk = mmul_move_walk(&move, from, to, 1 << 20);
@@ -160,8 +162,8 @@ static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) 
     return elements;
 }
 
-// What a list brings grows by panels, to all of them; in a panel it goes around: in each round all nodes send, and each
-// to another one.
+// Checks that a list's counter grows panel by panel, up to all panels. Within a panel transfers go
+// round by round: in each round all nodes send, each to a different node.
 static void check_counts(const struct mmul_moving *moving, int node, enum mmul_route route) {
     struct mmul_transfers list = mmul_transfers_of_moving(moving, node, route);
     struct mmul_transfer transfer = {0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Programs: shapes that fit and those that do not, and plans: the cheapest rules of all, as counting
-// through every combination finds them, and the printed plan of a chain of products.
+// Programs: shapes that fit and shapes that do not. Plans: the cheapest rules, compared with an
+// exhaustive search, and the printed plan of a chain of products.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,7 +142,7 @@ static struct mmul_program_plan *make_plan(const struct mmul_program *p,
     return plan;
 }
 
-// The least seconds of operations [index, ...) by trying every rule of each.
+// Returns the least seconds of operations [index, ...) by trying every rule of each.
 static double try_all(const struct mmul_program *p, const struct mmul_program_costs *costs,
                       int index, const unsigned *have) {
     if (index == p->operation_count)
@@ -210,8 +210,8 @@ static void the_least_of_all(void **state) {
     }
 }
 
-// Panels of a product that brings its files itself travel while it computes: what is added to it does not make a grid
-// of it, whose operands move first.
+// A product that loads its files itself overlaps the transfer of panels with computing. An addition
+// after it must not turn it into a grid, whose operands move first.
 static void a_product_hides_the_files_it_brings(void **state) {
     (void)state;
     unsigned maps[8];
@@ -244,7 +244,7 @@ static void a_product_hides_the_files_it_brings(void **state) {
     const struct mmul_operation *o = &p->operations[product->operation];
     double check = mmul_program_check_seconds(costs, p, o, rule);
     double multiply = mmul_program_operation_seconds(costs, p, o, rule) - check;
-    const struct mmul_rule *sum = mmul_operation_row(MMUL_ADD)->rules; // a link of the product
+    const struct mmul_rule *sum = mmul_operation_row(MMUL_ADD)->rules; // fused to the product
     while (sum->result != split)
         sum++;
     double together = fmax(moves, multiply) + fmin(moves, multiply) / 16 + check +
@@ -256,7 +256,8 @@ static void a_product_hides_the_files_it_brings(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// The plan on two nodes, and, where it keeps its values, the program, which is destroyed.
+// Compares the plan on two nodes with `expected`. If the plan keeps its values, compares the
+// program as well, which is then destroyed.
 static void check_text(struct mmul_program *p, bool keeps_values, bool verbose,
                        const char *expected) {
     unsigned maps[8];
@@ -329,7 +330,7 @@ static void a_chain_as_text(void **state) {
     check_text(p, true, true, expected);
 }
 
-// Rounds of a loop are once there, with bytes and seconds of all of them.
+// Repeated steps of a loop are printed once, with bytes and seconds of all of them.
 static void a_loop_as_text(void **state) {
     (void)state;
     static const char expected[] =
@@ -356,7 +357,7 @@ static void a_loop_as_text(void **state) {
     check_text(p, true, false, expected);
 }
 
-// A product brings a file the other way round, too, but not for somebody else.
+// A product also loads a file transposed, unless another step reads it, too.
 static void what_products_bring_transposed(void **state) {
     (void)state;
     static const char expected[] =
@@ -391,8 +392,9 @@ static void what_products_bring_transposed(void **state) {
     check_text(p, false, true, expected);
 }
 
-// A product brings what nobody else reads, and takes away what is saved at once; W has two readers, and what
-// relu alone reads is nowhere. Rows of a whole operand come from whoever has them.
+// A product loads values that no other step reads, and writes saved results at once. W has two
+// readers, so it is loaded before. A value read by relu alone is never stored. Rows of a whole
+// operand come from the ranks that have them.
 static void what_products_bring(void **state) {
     (void)state;
     static const char expected[] =
@@ -453,7 +455,7 @@ static int64_t bytes_of_loop(int turns, bool keeps_values) {
     return bytes;
 }
 
-// Memory of what was read for the last time is used again, unless all is to be had in the end.
+// Memory of values is reused after their last read, unless all values are kept.
 static void a_loop_needs_no_more_memory_the_longer_it_is(void **state) {
     (void)state;
     assert_int_equal(bytes_of_loop(20, false), bytes_of_loop(4, false));
@@ -486,11 +488,12 @@ static int stage_of(const struct mmul_program_plan *plan, int value) {
 struct early_case {
     bool late;
     int nodes;
-    bool is_early; // then
+    bool is_early; // begins early
 };
 
-// Summands of two nodes are added up behind what makes them, although what reads the sum is computed last; a whole
-// operand of the last product is on its way before that. The memory of what moves is nobody else's until it has come.
+// Partial sums of two nodes are added up right after their producer, although the reader of the sum
+// runs last. The whole operand of the last product is in flight even before. Memory of moving data
+// is not reused until they have arrived.
 static void moves_between_nodes_begin_early(void **state) {
     (void)state;
     static const struct early_case cases[] = {
@@ -559,7 +562,8 @@ static void a_wish_without_a_rule(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// Where nobody has measured how fast ranks are, their weights say so: no mesh of equal ranks is over sooner then.
+// If speeds were not measured, the given weights count: a mesh of equal ranks would not be faster
+// then.
 static void weights_that_are_given_hold(void **state) {
     (void)state;
     struct mmul_program_plan *plan = NULL;
@@ -580,7 +584,8 @@ static void weights_that_are_given_hold(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// What devices make of others' values is looked at: a row of the table that forgets to say how closely is found here.
+// Results of devices that other ranks use are checked: finds rows of the table that lack an
+// accuracy.
 static void every_operation_says_how_far_it_may_be_off(void **state) {
     (void)state;
     for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
@@ -590,7 +595,7 @@ static void every_operation_says_how_far_it_may_be_off(void **state) {
     }
 }
 
-// Where the operands of an operation are, as its row says.
+// Checks each operation's placement of operands against its row of the table.
 static void operands_by_row_come_first(void **state) {
     (void)state;
     for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
@@ -603,7 +608,8 @@ static void operands_by_row_come_first(void **state) {
     }
 }
 
-// What goes by rows, and what is needed as a whole: a part of the result has no use for other rows of the first ones.
+// Operands by rows and operands needed whole: a part of the result reads no other rows of the first
+// kind.
 static void rows_beside_rows_stay_beside_them(void **state) {
     (void)state;
     const struct mmul_parameters with = {.axis = -2, .count = 5};
@@ -619,7 +625,7 @@ static void rows_beside_rows_stay_beside_them(void **state) {
     }
 }
 
-// Indices are split as the rows they say the place of, which makes summands; columns are whole.
+// Indices are split like the rows they refer to, which gives partial sums; columns are whole.
 static void rules_of_sums_by_an_index(void **state) {
     (void)state;
     const struct mmul_parameters with = {.axis = -2, .count = 5};
@@ -634,7 +640,7 @@ static void rules_of_sums_by_an_index(void **state) {
             mmul_rule_fits(MMUL_SUM_AT, &row->rules[i], &call, (struct mmul_shape){1, 1, 5, 6}, 1));
 }
 
-// A row of the table that nobody has thought of a gradient for is found here.
+// Finds rows of the table without a decision about the gradient.
 static bool has_no_gradient(enum mmul_operation_kind kind) {
     switch (kind) {
     case MMUL_LOAD:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Counters and bells between threads and processes: nobody is woken too late or not at all (a sleep that nobody ends
-// takes an hour here), and who need not wait does not.
+// Counters and wake-ups between threads and processes: no wake-up is late or lost (a lost one takes
+// an hour here), and a condition that already holds is not waited for.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,12 +18,12 @@ enum { ROUNDS = 20000, RANKS = 2 };
 
 static const double HOUR_SECONDS = 3600;
 
-// Shared with the children.
+// Shared with the child processes.
 struct memory {
     struct mmul_bell bells[RANKS];
     _Atomic int64_t turns[RANKS];
     struct mmul_run_progress progress;
-    struct mmul_run_progress_rank ranks[RANKS]; // of the progress
+    struct mmul_run_progress_rank ranks[RANKS]; // ranks of the progress
 };
 
 static struct memory *create(void) {
@@ -53,7 +53,7 @@ static void sleep_until(struct mmul_bell *bell, const _Atomic int64_t *turn, int
     }
 }
 
-// Each sleeps until the other one has had its turn, without looking first.
+// Each process sleeps until the other one has had its turn, without checking first.
 static void take_turns(struct memory *m, int mine) {
     for (int64_t i = 1; i <= ROUNDS; i++) {
         if (mine == 1)
@@ -86,7 +86,7 @@ static void test_what_rang_before_is_not_slept_through(void **state) {
     const uint32_t heard = mmul_bell_heard(&bell);
     mmul_bell_ring(&bell);
     mmul_bell_sleep(&bell, heard, HOUR_SECONDS);
-    mmul_bell_sleep(&bell, mmul_bell_heard(&bell), 1e-6); // and nobody needs to ring
+    mmul_bell_sleep(&bell, mmul_bell_heard(&bell), 1e-6); // times out without a wake-up
 }
 
 static void test_counters_wake(void **state) {
@@ -117,7 +117,7 @@ static void test_what_is_there_is_not_waited_for(void **state) {
     assert_true(mmul_progress_wait(&m->progress, 0, counter, 3, &waits));
     assert_int_equal(waits.count, 0);
     assert_int_equal(waits.sleeps, 0);
-    mmul_progress_raise(&m->progress, 0, counter, 2, 2); // it only grows
+    mmul_progress_raise(&m->progress, 0, counter, 2, 2); // the counter only grows
     assert_int_equal(atomic_load(counter), 3);
     destroy(m);
 }

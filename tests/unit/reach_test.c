@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One machine reaches another: here itself, over the loopback.
+// A connection from one machine to another, here over the loopback.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void *call(void *argument) {
     return NULL;
 }
 
-// The caller, in a thread of its own, and a listener that waits for whoever has the token.
+// Runs a caller in a thread of its own, and a listener that accepts only a peer with the token.
 static void meet(struct caller *caller, double seconds, struct mmul_received *received) {
     struct mmul_listener listener;
     struct mmul_error err = {0};
@@ -48,7 +48,7 @@ static void test_bytes_arrive(void **state) {
     assert_int_equal(caller.reach.errnum, 0);
     assert_true(received.connected && received.bytes > 0 && received.bytes_per_second > 0);
     assert_string_equal(caller.reach.local, "127.0.0.1");
-    mmul_reach_connect("127.0.0.1", caller.port, token, 10, &caller.reach); // nothing stays open
+    mmul_reach_connect("127.0.0.1", caller.port, token, 10, &caller.reach); // closes the connection
     assert_int_equal(caller.reach.errnum, ECONNREFUSED);
 }
 
@@ -61,7 +61,7 @@ static void test_strangers_are_sent_away(void **state) {
     assert_int_equal(received.bytes, 0);
 }
 
-// Nobody comes: what is there to be read on the other descriptor ends it long before its limit.
+// No caller comes: readable data on the other descriptor end the wait long before its limit.
 static void test_waiting_is_cancelled(void **state) {
     (void)state;
     struct mmul_listener listener;
@@ -82,7 +82,7 @@ static void test_own_names(void **state) {
     assert_true(mmul_address_is_own("127.0.0.1"));
     assert_true(mmul_address_is_own("127.1.2.3"));
     assert_true(mmul_address_is_own("localhost"));
-    assert_false(mmul_address_is_own("192.0.2.1")); // of no machine: RFC 5737
+    assert_false(mmul_address_is_own("192.0.2.1")); // belongs to no machine: RFC 5737
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Device names, who takes over from whom, and that every rule of a faulty device really does what
-// it says. Opens only cpu and reference: no OpenCL here.
+// Device names, order of fallbacks, and the effect of every rule of a faulty device. Opens only cpu
+// and reference: no OpenCL here.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -191,7 +191,7 @@ static void teardown(struct bench *bench) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-// Elements of the result that differ from A B + added.
+// Returns the number of elements of the result that differ from A B + added.
 static int count_wrong(const struct bench *bench, float added) {
     int wrong = 0;
     for (int e = 0; e < M * N; e++) {
@@ -267,7 +267,7 @@ static void repeat_leaves_the_result_right(void **state) {
     teardown(&bench);
 }
 
-// The device inside sees every repeat: its third multiplication belongs to the first outer one.
+// The inner device sees every repeat: its third multiplication belongs to the first outer one.
 static void repeat_really_repeats(void **state) {
     (void)state;
     struct bench bench;
@@ -287,7 +287,7 @@ static void delay_waits(void **state) {
     teardown(&bench);
 }
 
-// Without the rule each multiplication would wait, or do three times the inner device's work.
+// Without the rule each multiplication would wait, or cost the inner device three times the work.
 static void slow_rules_begin_where_from_says(void **state) {
     (void)state;
     struct bench bench;
@@ -297,11 +297,12 @@ static void slow_rules_begin_where_from_says(void **state) {
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     assert_true(mmul_clock_now() - begin >= 0.030);
     teardown(&bench);
-    setup(&bench, "faulty:delay=3600s,from=3:cpu"); // the test is over before that
+    setup(&bench, "faulty:delay=3600s,from=3:cpu"); // the test ends long before
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     teardown(&bench);
-    setup(&bench, "faulty:repeat=3,from=3:faulty:fail=5:cpu"); // 1, 1, then 3: the fifth of them
+    // 1, 1, then 3 calls: the fifth is one of these
+    setup(&bench, "faulty:repeat=3,from=3:faulty:fail=5:cpu");
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     assert_int_equal(count_wrong(&bench, 0.0f), 0);
@@ -322,13 +323,13 @@ static void striking_always_begins_where_from_says(void **state) {
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     assert_int_equal(multiply(&bench, 0.0f), MMUL_ERR_UNAVAILABLE);
     teardown(&bench);
-    setup(&bench, "faulty:corrupt=1,from=2:cpu"); // a number is a number
+    setup(&bench, "faulty:corrupt=1,from=2:cpu"); // a plain number is not a share
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
     assert_int_equal(count_wrong(&bench, 0.0f), 1);
     teardown(&bench);
 }
 
-// In a child, which says when it gets to the second multiplication, and never more.
+// Runs in a child, which reports when it reaches the second multiplication and nothing later.
 static void hanging_never_returns(void **state) {
     (void)state;
     int pipes[2], status = 0;
@@ -423,8 +424,8 @@ static void faulty_devices_describe_and_borrow_like_their_inner_one(void **state
     teardown(&bench);
 }
 
-// What others go by instead of names. One that is faulty is checked, whatever it is around; that the one inside may
-// multiply otherwise in another cut is of use where the memory is the host's.
+// Properties used instead of names. A faulty device is always checked, whatever device it wraps.
+// Retrying the inner device with another blocking helps only if its memory is the host's.
 static void devices_say_what_they_are(void **state) {
     (void)state;
     static const struct {

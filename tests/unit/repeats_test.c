@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Blocks that stand several times in a list: what is shown once, and what is not.
+// Repeated blocks of a list: those printed once with a count, and those printed in full.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static uint64_t letter(const void *list, int index) {
     return (uint64_t)((const char *)list)[index];
 }
 
-// "ab3(cde)f": what is shown of a list whose entries are letters.
+// "ab3(cde)f": the printed form of a list whose entries are letters.
 static void check(const char *list, const char *expected) {
     char shown[128] = "";
     const int count = (int)strlen(list);
@@ -30,7 +30,7 @@ static void check(const char *list, const char *expected) {
             snprintf(end, sizeof shown - strlen(shown), "%d(%.*s)", r.times, r.length, list + i);
         else
             snprintf(end, sizeof shown - strlen(shown), "%c", list[i]);
-        for (int j = 0; j < r.length * r.times; j++) // alike they are
+        for (int j = 0; j < r.length * r.times; j++) // the repeats are equal
             assert_int_equal(list[i + j], list[i + j % r.length]);
         i += r.length * r.times;
     }
@@ -43,11 +43,11 @@ static void blocks(void **state) {
     check("", "");
     check("a", "a");
     check("abcabc", "abcabc"); // twice is no loop
-    check("aaa", "aaa");       // little would be left out
+    check("aaa", "aaa");       // would save little
     check("aaaaa", "5(a)");
     check("xababababy", "x4(ab)y");
     check("abcabcabc", "3(abc)");
-    check("aabcabcabc", "a3(abc)"); // not two of `a`, and the rest turned round
+    check("aabcabcabc", "a3(abc)"); // not two of `a` with the rest rotated
     check("abcabcabcab", "3(abc)ab");
     check("xaabaabaabaaby", "x4(aab)y");
     check("aaaaabbbbbb", "5(a)6(b)");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Simulated runs: seconds that can be added up on paper, what must hold whatever the schedule, and random
-// clusters against a run played out event by event by other code (played.h).
+// Simulated runs: seconds that can be added up on paper, properties that hold for any schedule, and
+// random clusters compared with an independent event-driven simulation (played.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool near(double x, double y) {
     return fabs(x - y) <= 1e-9 * fmax(1e-3, fabs(y));
 }
 
-// A schedule whose cut the test gives, and what it costs.
+// A schedule with the cut given by the test, and its cost.
 struct trial {
     struct mmul_problem problem;
     struct mmul_cluster *cluster;
@@ -57,7 +57,7 @@ static struct mmul_schedule_node *node_of(struct mmul_schedule *schedule, int no
     return (struct mmul_schedule_node *)(uintptr_t)&mmul_schedule_nodes(schedule)[node];
 }
 
-// Equal shares, root's node maps its files; panels of so many columns, which all stay.
+// Equal shares; root's node maps its files; panels of `panel_units` columns, which all stay.
 static void trial_init(struct trial *t, struct mmul_cluster *cluster, struct mmul_problem problem,
                        int64_t panel_units) {
     double weights[RANKS_MOST];
@@ -114,7 +114,8 @@ static struct mmul_cluster *make_pair(double flops) {
     return cluster;
 }
 
-// All passes of a rank: by the formula of plan/cost/pass_cost.h, for panels of `width` columns.
+// Returns the seconds of all passes of a rank by the formula of plan/cost/pass_cost.h, for panels
+// of `width` columns.
 static double computing(double flops, double width, bool at_once) {
     double panels = N / width, x = M / 2.0, wide = at_once ? N : width;
     double side = fmin(64, 3 / (1 / x + 1 / wide + 1. / K));
@@ -160,7 +161,7 @@ static void test_one_panel(void **state) {
     trial_fini(&t);
 }
 
-// Four panels: the slower of link and device goes on without a pause, the other one hides behind it.
+// Four panels: the slower of link and device is busy without a pause, and hides the other.
 static void test_four_panels(void **state) {
     (void)state;
     static const double flops[] = {1e12, 1e9};
@@ -176,7 +177,7 @@ static void test_four_panels(void **state) {
     }
 }
 
-// Two slots for panels: the third one waits until the first has been multiplied.
+// Two slots for panels: the third panel waits until the first has been multiplied.
 static void test_panels_wait_for_slots(void **state) {
     (void)state;
     struct trial t;
@@ -194,7 +195,7 @@ static void test_panels_wait_for_slots(void **state) {
     trial_fini(&t);
 }
 
-// A panel reaches the third node a packet and a latency after the second one.
+// A panel reaches the third node one packet and one latency after the second.
 static void test_a_chain(void **state) {
     (void)state;
     struct trial t;
@@ -214,7 +215,8 @@ static void test_a_chain(void **state) {
     trial_fini(&t);
 }
 
-// What is sent costs root's computing while it computes; what is received costs nobody who waits.
+// Sending slows root's computing down while it computes. Receiving costs nothing for a rank that
+// waits.
 static void test_traffic_takes_from_computing(void **state) {
     (void)state;
     struct trial t;
@@ -233,7 +235,7 @@ static void test_traffic_takes_from_computing(void **state) {
     trial_fini(&t);
 }
 
-// While the first block goes back the second panel comes at a part of the rate.
+// While the first block goes back, the second panel arrives at a fraction of the rate.
 static void test_links_that_are_slower_both_ways(void **state) {
     (void)state;
     const double duplex = 0.5;
@@ -253,8 +255,8 @@ static void test_links_that_are_slower_both_ways(void **state) {
     trial_fini(&t);
 }
 
-// The second of two products: its pieces come beside the first one's panel, its panel while that is
-// computed.
+// The second of two products: its pieces arrive beside the first one's panel, its panel while that
+// is computed.
 static void test_two_products(void **state) {
     (void)state;
     struct trial t;
@@ -276,8 +278,8 @@ static struct mmul_problem random_problem(void) {
                         64 * (int64_t)pow(500, random_between(0, 1)));
 }
 
-// Nobody waits for links of no length: a rank ends when its steps are computed. Faster links never make
-// it later.
+// With instant links no rank waits: a rank ends when its steps are computed. Faster links never
+// delay it.
 static void test_links(void **state) {
     (void)state;
     state_of_random = 7;
@@ -306,7 +308,7 @@ static void test_links(void **state) {
     }
 }
 
-// Rounds that are left out take as long as those that are walked.
+// Rounds that the replay skips take as long as those it walks.
 static void test_many_rounds(void **state) {
     (void)state;
     static const int64_t rounds[] = {4, 16, 100};
@@ -329,8 +331,8 @@ static void test_many_rounds(void **state) {
     assert_true(seconds[0] > seconds[1]); // the first round is shorter
 }
 
-// Other steps: a rank goes on with the next when it is through, but where it waits for others; what a product's
-// transfers carry is there at once, or when it has been made.
+// Steps other than products: a rank continues with the next step when done, unless it waits for
+// others. Data of a product's transfers are available at once, or when they have been computed.
 static void test_other_steps(void **state) {
     (void)state;
     static const double first = 0.25, last = 0.5;
@@ -341,7 +343,7 @@ static void test_other_steps(void **state) {
     replay(&t);
     const double alone = t.replay->seconds;
     double compute = fmax(t.replay->ranks[0].compute_seconds, t.replay->ranks[1].compute_seconds);
-    for (int made = 0; made < 2; made++) { // what is carried is made by the first step
+    for (int made = 0; made < 2; made++) { // the first step computes the data
         const struct mmul_stage_plan stages[] = {
             {.seconds = first, .needs = -1},
             {.schedule = t.schedule, .cost = t.cost, .needs = made ? 0 : -1},
@@ -357,18 +359,19 @@ static void test_other_steps(void **state) {
         assert_true(fabs(ends[2] - ends[1] - last) < 1e-9);
     }
     assert_true(fabs(seconds[1] - (first + alone + last)) <
-                C + EXCHANGE + 1e-9);            // blocks leave beside the last step
-    assert_true(seconds[0] < seconds[1] - 1e-3); // the operands came beside the first one
+                C + EXCHANGE + 1e-9);            // blocks leave during the last step
+    assert_true(seconds[0] < seconds[1] - 1e-3); // the operands arrived during the first step
     trial_fini(&t);
 }
 
-// Early moves go over the network one after the other while later stages compute; who reads one first waits for it.
+// Early moves cross the network one after the other while later stages compute; the first reader of
+// a move waits for it.
 static void test_early_moves(void **state) {
     (void)state;
     static const struct {
         int dues[2];
         double end;
-    } cases[] = {{{4, 4}, 0.25 + 0.6 + 0.125},       // both are waited for by the last stage,
+    } cases[] = {{{4, 4}, 0.25 + 0.6 + 0.125},       // the last stage waits for both
                  {{3, 4}, 0.25 + 0.3 + 0.5 + 0.125}, // the first one before the long stage
                  {{3, 3}, 0.25 + 0.6 + 0.5 + 0.125}};
     struct trial t;
@@ -391,7 +394,7 @@ static void test_early_moves(void **state) {
     trial_fini(&t);
 }
 
-// The schedule's own predictions, of up to 64 ranks: those who are alike stand for each other.
+// Tests the schedule's own predictions for up to 64 ranks: equal ranks share one prediction.
 static void test_random_plans(void **state) {
     (void)state;
     enum { TURNS = 200 };

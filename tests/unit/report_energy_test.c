@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who states what several ranks' devices used of energy: counters count once, whatever ranks have parts of them.
+// Attribution of energy to ranks: a counter counts once, even if several ranks' devices share it.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,13 +16,13 @@ enum { RANKS = 5 };
 struct rank {
     const char *host, *source; // "": not measured
     double joules;
-    int expected; // the rank that states it; -1: nobody knows it
+    int expected; // the rank that reports it; -1: unknown
 };
 
 struct sharing {
     int count;
     struct rank ranks[RANKS];
-    double all; // NAN: of one it is not known
+    double all; // NAN: one is unknown
 };
 
 static const struct sharing sharings[] = {
@@ -31,14 +31,14 @@ static const struct sharing sharings[] = {
     {3, {{"a", "packages 0", 3, 0}, {"a", "packages 0", 4, 0}, {"b", "packages 0", 5, 2}}, 8},
     {2, {{"a", "packages 0", 3, 0}, {"a", "packages 1", 4, 1}}, 7},
     {2, {{"a", "packages 1", 3, 0}, {"a", "packages 10,11", 4, 1}}, 7},
-    // One has all of what others have parts of.
+    // One rank's counter covers those of the others.
     {4,
      {{"a", "packages 0", 1, 1},
       {"a", "packages 0,1", 4, 1},
       {"a", "packages 1", 2, 1},
       {"a", "packages 0,1", 5, 1}},
      4},
-    // Nobody has all of it.
+    // No rank's counter covers all of it.
     {3,
      {{"a", "packages 0,1", 4, -1}, {"a", "packages 1,2", 4, -1}, {"b", "packages 1", 2, 2}},
      NAN},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Headers of .safetensors files, by hand: where their tensors are, and every way in which a header can
-// be wrong. Addresses of tensors and ranges of their first axis.
+// Headers of .safetensors files written by hand: positions of their tensors, and every malformed
+// header. Addresses of tensors and ranges of their first axis.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 static enum mmul_status parse(const char *json, int64_t data_bytes, struct mmul_tensors **tensors,
                               struct mmul_error *err) {
     size_t length = strlen(json);
-    // A heap copy of exactly that length: reading beyond it shows under a sanitizer.
+    // A heap copy of exact length: a sanitizer detects reads beyond it.
     char *exact = malloc(length);
     assert_non_null(exact);
     memcpy(exact, json, length);
@@ -152,7 +152,7 @@ static void ranges_are_those_of_numpy(void **state) {
     static const struct {
         const char *text; // behind "x"
         bool is_range;
-        int64_t begin, end; // of 10; begin >= end: empty
+        int64_t begin, end; // range within 10; begin >= end: empty
     } cases[] = {
         {"[:]", true, 0, 10},
         {"[2:5]", true, 2, 5},

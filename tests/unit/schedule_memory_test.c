@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Panels, rounds, lanes and slots: what a schedule says a node holds is what its steps need, and no
-// more than it may use.
+// Panels, rounds, lanes and slots: the memory that a schedule reserves on a node is what its steps
+// need, and within the limit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static struct mmul_problem one_product(int64_t m, int64_t n, int64_t k) {
     return make_stacked_problem(m, n, k, (struct stack){1, 1}, 0);
 }
 
-// CPUs of 100 GFLOP/s; links of 10 Gbit/s.
+// Makes CPUs of 100 GFLOP/s; links of 10 Gbit/s.
 static struct mmul_cluster *make_fast_cluster(int size, int per_node) {
     struct mmul_cluster *cluster = make_cluster(size, per_node);
     for (int rank = 0; rank < size; rank++) {
@@ -58,7 +58,7 @@ static struct mmul_cluster *make_fast_cluster(int size, int per_node) {
     return cluster;
 }
 
-// ----------------------------------------------------------------------------- what must be true
+// ------------------------------------------------------------------------------------ invariants
 
 static void assert_covers(const struct mmul_schedule *schedule) {
     int64_t at = 0;
@@ -69,7 +69,8 @@ static void assert_covers(const struct mmul_schedule *schedule) {
     assert_int_equal(at, schedule->total);
 }
 
-// Every block of every step fits its slot; returns in how many steps the node has work.
+// Checks that every block of every step fits its slot; returns the number of steps with work for
+// the node.
 static int64_t assert_blocks_fit(const struct mmul_schedule *schedule, int index) {
     const struct mmul_schedule_node *node = &mmul_schedule_nodes(schedule)[index];
     int64_t panel_most = 0, works = 0, loads = 0;
@@ -132,7 +133,7 @@ static void assert_plan(const struct mmul_schedule *schedule) {
                     mmul_problem_result_width(&schedule->problem, schedule->axis));
     for (int node = 0; node < schedule->node_count; node++)
         assert_node(schedule, node);
-    for (int node = 0; node < schedule->node_count; node++) // all of it passes root
+    for (int node = 0; node < schedule->node_count; node++) // all data pass through root
         assert_true(schedule->root_bytes >= mmul_schedule_nodes(schedule)[node].network_bytes);
 }
 
@@ -177,7 +178,7 @@ static void test_random_plans_keep_their_promises(void **state) {
     assert_true(in_rounds > 30 && streamed > 10 && did_not_fit > 5 && with_claims > 30);
 }
 
-// 8.6 GB of A pass through two lanes; B and what is multiplied at a time are small.
+// 8.6 GB of A pass through two lanes; B and the multiplied blocks are small.
 static void test_a_large_operand_streams(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(131072, 64, 16400);
@@ -199,7 +200,7 @@ static void test_a_large_operand_streams(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// What a limit leaves of the mapping, and that none changes nothing.
+// An explicit limit can disable parts of the mapping; without one the mapping stays.
 static void test_mapping_ends_at_an_explicit_limit(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(8192, 8192, 8192); // 256 MiB each
@@ -221,14 +222,14 @@ static void test_mapping_ends_at_an_explicit_limit(void **state) {
         assert_int_equal(mmul_schedule_nodes(schedule)->maps, cases[i].maps);
         if (cases[i].maps == ALL) {
             assert_int_equal(mmul_schedule_nodes(schedule)->segment_bytes, 0);
-            assert_int_equal(mmul_schedule_passes(schedule), 1); // nothing to hide: one panel
+            assert_int_equal(mmul_schedule_passes(schedule), 1); // no transfer to hide: one panel
         }
         mmul_schedule_free(schedule);
         mmul_cluster_destroy(cluster);
     }
 }
 
-// With less and less memory: all of it stays, then fewer blocks of C, then panels in turn, then
+// With less and less memory: everything stays, then fewer blocks of C, then panels in turn, then
 // rounds.
 static void test_memory_is_saved_in_order(void **state) {
     (void)state;
@@ -250,7 +251,8 @@ static void test_memory_is_saved_in_order(void **state) {
                                                         .memory_limit_bytes = cases[i].mib * MIB});
         const struct mmul_schedule_node *node = mmul_schedule_nodes(schedule);
         assert_plan(schedule);
-        assert_true(mmul_schedule_panels(schedule) >= 4); // reading B behind the first panels
+        // hides the reading of B behind the first panels
+        assert_true(mmul_schedule_panels(schedule) >= 4);
         assert_true(node->result_slots >= 2);
         assert_int_equal(node->result_slots == 4, cases[i].four_blocks);
         if (cases[i].one_round)
@@ -290,11 +292,11 @@ static void test_cuts(void **state) {
         {4096, 100, {1, 1}, 16, 16, 256, 1},
         {1000, 100, {1, 1}, 4, 4, 256, 1}, // multiples of 64
         {63, 100, {1, 1}, 64, 1, 63, 1},
-        {65536, 65536, {1, 1}, 1, 16, 4096, 1}, // 1 GiB at most
-        {40000, 40000, {1, 1}, 1, 7, 5760, 1},  // and then alike
-        {100, 16000000, {1, 1}, 1, 7, 16, 1},   // not even 64 columns in 1 GiB
-        {3, 1000000000, {1, 1}, 1, 3, 1, 1},    // nor one
-        {512, 512, {64, 64}, 8, 8, 512, 8},     // small matrices share
+        {65536, 65536, {1, 1}, 1, 16, 4096, 1}, // at most 1 GiB
+        {40000, 40000, {1, 1}, 1, 7, 5760, 1},  // then made equal
+        {100, 16000000, {1, 1}, 1, 7, 16, 1},   // 64 columns exceed 1 GiB
+        {3, 1000000000, {1, 1}, 1, 3, 1, 1},    // one column does, too
+        {512, 512, {64, 64}, 8, 8, 512, 8},     // small matrices share a panel
         {512, 512, {64, 64}, 1, 1, 512, 64},
         {512, 512, {6, 6}, 4, 6, 512, 1},
         {512, 512, {64, 1}, 8, 8, 64, 1},      // one B for all of A
@@ -317,13 +319,13 @@ static void test_candidates_differ(void **state) {
     struct mmul_problem wide = one_product(5, 100000, 10), narrow = one_product(5, 150, 10);
     struct mmul_cut cuts[MMUL_PANEL_CANDIDATES];
     assert_int_equal(mmul_panels_candidates(&wide, MMUL_ROWS, cuts), 7);
-    assert_int_equal(cuts[6].panels, 63); // of 1600 columns
+    assert_int_equal(cuts[6].panels, 63); // panels of 1600 columns
     assert_int_equal(mmul_panels_candidates(&narrow, MMUL_ROWS, cuts), 3);
     assert_int_equal(cuts[2].panel_units, 64);
 }
 
-// More panels where there is a network to hide, none where there is not, and one per round and
-// panel without leave to cut.
+// A network to hide gives more panels, no network gives one. Without permission to cut there is one
+// per round and matrix.
 static void test_panels_follow_the_network(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(16384, 16384, 16384);
@@ -332,7 +334,7 @@ static void test_panels_follow_the_network(void **state) {
         struct mmul_cluster *cluster = make_fast_cluster(2, nodes == 1 ? 2 : 1);
         cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e12;
         for (int i = 0; i < nodes; i++)
-            cluster->nodes[i].cores_allowed = 64; // what comes meanwhile steals nothing
+            cluster->nodes[i].cores_allowed = 64; // receiving takes no compute time
         struct mmul_schedule_request request = {
             .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true};
         struct mmul_schedule *schedule = plan_or_die(&request);
@@ -352,7 +354,7 @@ static void test_panels_follow_the_network(void **state) {
     }
 }
 
-// Thin B: nothing can begin before the pieces are there, so they come in rounds.
+// Thin B: computing cannot begin before the pieces arrive, so they arrive in rounds.
 static void test_rounds_hide_the_pieces(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(262144, 512, 1024);
@@ -360,7 +362,7 @@ static void test_rounds_hide_the_pieces(void **state) {
     struct mmul_cluster *cluster = make_fast_cluster(3, 1);
     for (int rank = 0; rank < 3; rank++) {
         cluster->ranks[rank].speed_flops = 2e11;
-        cluster->nodes[rank].cores_allowed = 64; // traffic steals nothing
+        cluster->nodes[rank].cores_allowed = 64; // traffic takes no compute time
     }
     struct mmul_schedule *schedule = plan_or_die(&(struct mmul_schedule_request){
         .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true});
@@ -370,7 +372,8 @@ static void test_rounds_hide_the_pieces(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// Four ranks of a node: two on one device, one on another one, one that works in host memory. A limit is a device's.
+// Four ranks of a node: two share one device, one has another device, one computes in host memory.
+// The memory limit applies per device.
 static void test_a_devices_memory_is_shared_by_its_ranks(void **state) {
     static const int devices[] = {0, 0, 1, -1};
     static const int64_t shares[] = {400, 400, 800, 800}, limited[] = {100, 100, 200, 200};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Plans for clusters made by hand: shares, axis, clipping, tiles, and one of 4,096 ranks.
+// Plans for clusters defined by hand: shares, axis, clipping, tiles, and one of 4,096 ranks.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "plan/parts/share.h"
 #include "schedules.h"
 
-// Parts follow one another and cover the range.
+// Checks that the parts are consecutive and cover the range.
 static void assert_covers(const struct mmul_schedule *schedule) {
     int64_t at = 0;
     for (int rank = 0; rank < schedule->size; rank++) {
@@ -81,7 +81,7 @@ static void test_axis_by_bytes_moved(void **state) {
         enum mmul_axis axis;
     } cases[] = {
         {4000, 1000, 500, 4, 1, MMUL_ROWS}, {1000, 4000, 500, 4, 1, MMUL_COLS},
-        {1000, 4000, 500, 4, 4, MMUL_ROWS}, // one node: nothing crosses a network
+        {1000, 4000, 500, 4, 4, MMUL_ROWS}, // one node: no network traffic
         {1, 4000, 500, 4, 4, MMUL_COLS},    {4000, 1, 500, 4, 1, MMUL_ROWS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -137,9 +137,9 @@ static void test_what_cannot_fit_says_the_numbers(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// Three kinds of device; the share follows the speed, tiles fit the device.
-// With the least that a product needs there is a schedule, or with some percent more, with three quarters of it none,
-// whatever limit the job has.
+// Three kinds of device; the share follows the speed, tiles fit the device. A schedule exists with
+// the least memory of a product, or a few percent more. With three quarters of it none exists,
+// whatever the job's limit.
 static void test_the_least_is_enough_and_less_is_not(void **state) {
     (void)state;
     const struct {
@@ -276,7 +276,7 @@ static void test_zero_weight_and_unusable_weights(void **state) {
 
 // ------------------------------------------------------------------------------ predicted seconds
 
-// Without weights all end together, and later than any alone would compute.
+// Without weights all ranks end together, and later than any would compute alone.
 static void test_automatic_shares(void **state) {
     (void)state;
     unsigned maps[8];
@@ -302,12 +302,14 @@ static void test_automatic_shares(void **state) {
     int64_t piece = 4 * 8000, row = 4 * 8000, moved = 0;
     for (int rank = 2; rank < 6; rank++)
         moved += units(schedule, rank) * (piece + row);
-    assert_int_equal(schedule->root_bytes, moved + 4 * 8000 * 8000); // B once, whoever passes it on
+    // B leaves root once, whichever node relays it
+    assert_int_equal(schedule->root_bytes, moved + 4 * 8000 * 8000);
     mmul_schedule_free(schedule);
     mmul_cluster_destroy(cluster);
 }
 
-// A rank whose speed is not known gets nothing when the others' are; when none is, all alike.
+// A rank of unknown speed gets nothing if the others' speeds are known; if none is known, all get
+// the same.
 static void test_unknown_speeds(void **state) {
     (void)state;
     unsigned maps[8];
@@ -332,7 +334,7 @@ static void test_unknown_speeds(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// Whatever rank 1 got would hold up what goes to the others.
+// Any data sent to rank 1 would delay the other ranks.
 static void test_a_link_that_slows_the_job_is_named(void **state) {
     (void)state;
     static const double speeds[] = {3.3e10, 4.1e11, 1.7e11, 1.4e12}, links[] = {0, 3.5e7, 9e9, 9e9};
@@ -343,7 +345,7 @@ static void test_a_link_that_slows_the_job_is_named(void **state) {
     for (int i = 0; i < 4; i++) {
         cluster->ranks[i].speed_flops = speeds[i];
         cluster->nodes[i].root_link.bytes_per_second = links[i];
-        cluster->nodes[i].cores_allowed = 64; // traffic steals nothing
+        cluster->nodes[i].cores_allowed = 64; // traffic takes no compute time
     }
     struct mmul_schedule *schedule =
         plan_or_die(&(struct mmul_schedule_request){.problem = &problem,
@@ -370,7 +372,7 @@ static void test_who_slows_the_job_is_left_out_and_named(void **state) {
     char end;
     cluster->nodes[1].root_link.bytes_per_second = 2e6;
     cluster->nodes[1].ring_link.bytes_per_second = 2e6;
-    cluster->nodes[0].cores_allowed = 1; // root's CPU pays for what it sends
+    cluster->nodes[0].cores_allowed = 1; // sending takes compute time of root's CPU
     struct mmul_schedule *schedule = plan_or_die(&(struct mmul_schedule_request){
         .problem = &problem, .cluster = cluster, .node_maps = maps, .split = MMUL_SPLIT_ROWS});
     assert_int_equal(units(schedule, 1), 0);
@@ -379,7 +381,7 @@ static void test_who_slows_the_job_is_left_out_and_named(void **state) {
     assert_int_equal(mmul_schedule_nodes(schedule)[1].network_bytes, 0);
     assert_true(mmul_schedule_nodes(schedule)[2].chain_place == 1);
     mmul_schedule_free(schedule);
-    // With weights it stays, and is named.
+    // With given weights the rank stays, and a warning names it.
     const double equal[] = {1, 1, 1, 1};
     schedule = plan_or_die(&(struct mmul_schedule_request){.problem = &problem,
                                                            .cluster = cluster,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of src/plan share.
+// Shared by the tests of src/plan.
 #pragma once
 
 #include "plan/product/schedule_make.h"
@@ -12,7 +12,7 @@ static inline struct mmul_schedule *plan_or_die(const struct mmul_schedule_reque
     return schedule;
 }
 
-// Teardown: whatever the test made is gone.
+// Teardown: fails if the test left memory allocated.
 static inline int assert_no_live_bytes(void **state) {
     (void)state;
     return mmul_live_bytes() == 0 ? 0 : -1;

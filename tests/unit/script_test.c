@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Texts of programs without a file: what errors call them.
+// Texts of programs without a file: the name that errors use for them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sensors of CPUs and cards in made-up trees of /sys, and by a library in place of NVIDIA's: exact numbers, and what is
-// absent.
+// Sensors of CPUs and cards in simulated trees of /sys, and by a library in place of NVIDIA's:
+// exact numbers, and absent sensors.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 static struct folder root;
 
-// A file with its folders.
+// Writes a file and creates its folders.
 static void put(const char *name, const char *text) {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", root.path, name);
@@ -66,7 +66,7 @@ static void open_cpu(struct mmul_sensors *sensors, const struct mmul_cpuset *cor
     mmul_sensors_open(sensors, &request, now);
 }
 
-// tests/lib/nvml.c lies one folder above this program.
+// tests/lib/nvml.c is built one folder above this program.
 static const char *nvml(void) {
     static char path[600];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 20);
@@ -82,7 +82,7 @@ static void open_card(struct mmul_sensors *sensors, const char *pci, const char 
     mmul_sensors_open(sensors, &request, 0);
 }
 
-// Exact but for the rounding of the division; NAN is absent.
+// Equal except for the rounding of the division; NAN means absent.
 static void expect(double value, double expected) {
     if (isnan(expected) ? !isnan(value) : !(fabs(value - expected) < 1e-9))
         fail_msg("%g instead of %g", value, expected);
@@ -120,7 +120,7 @@ static void put_intel(void) {
         {RAPL "1/max_energy_range_uj", "262143328850"},
         {RAPL "2/name", "psys"},
         {RAPL "2/energy_uj", "5"},
-        {RAPL "0:0/name", "package-0"}, // a part of one: not counted twice
+        {RAPL "0:0/name", "package-0"}, // a part of a package: not counted twice
         {RAPL "0:0/energy_uj", "5"},
         {"sys/class/powercap/intel-rapl-mmio:0/name", "package-0"},
         {"sys/class/powercap/intel-rapl-mmio:0/energy_uj", "5"},
@@ -151,18 +151,18 @@ static void test_packages(void **state) {
     assert_string_equal(first.source, "packages 0");
     expect_reading(&both, 100.1, 51.5, NAN, 0);
     put(RAPL "0/energy_uj", "6000000");
-    put(RAPL "1/energy_uj", "6671150"); // it has begun again: 0.32885 J before that
+    put(RAPL "1/energy_uj", "6671150"); // wrapped around after 0.32885 J
     expect_reading(&both, 102, 51.5, 6, 12);
     expect_reading(&first, 102, 45, 2.5, 5);
     put(RAPL "0/energy_uj", "8000000");
     put(HWMON "0/temp1_input", "-1500");
-    expect_reading(&first, 102.1, -1.5, 2.5, 7); // too soon for other watts
+    expect_reading(&first, 102.1, -1.5, 2.5, 7); // too soon for a new power figure
     expect_reading(&first, 103, -1.5, 2, 7);
     mmul_sensors_close(&both);
     mmul_sensors_close(&first);
 }
 
-// A counter that says less than before, though nobody knows how far it counts, or that is gone.
+// A counter of unknown range that went down, or that is gone.
 static void test_lost_counter(void **state) {
     (void)state;
     struct mmul_sensors sensors;
@@ -182,7 +182,7 @@ static void test_lost_counter(void **state) {
     mmul_sensors_close(&sensors);
 }
 
-// A chip that is not said to be of a package, on one and on two.
+// A chip without a package number, on machines with one and two packages.
 static void test_whole_chip(void **state) {
     (void)state;
     struct mmul_sensors sensors;
@@ -254,17 +254,18 @@ static void test_nvml_cards(void **state) {
     mmul_sensors_close(&sensors);
     const struct mmul_sensors_request quick = {
         .root = root.path, .pci = "0000:65:00.0", .nvml = nvml(), .quick = true};
-    mmul_sensors_open(&sensors, &quick, 0); // the library takes its time
+    mmul_sensors_open(&sensors, &quick, 0); // loading the library takes time
     expect_reading(&sensors, 1, NAN, NAN, NAN);
     expect(mmul_sensors_joules(&sensors), NAN);
     mmul_sensors_close(&sensors);
-    open_card(&sensors, "0000:66:00.0", nvml()); // not on this bus, as a container may have it
+    open_card(&sensors, "0000:66:00.0", nvml()); // not visible on this bus, as in a container
     expect_reading(&sensors, 1, 77, NAN, NAN);
     mmul_sensors_close(&sensors);
     open_card(&sensors, "0000:67:00.0", nvml());
     expect_reading(&sensors, 1, NAN, NAN, NAN);
     mmul_sensors_close(&sensors);
-    put(CARDS "65:00.0/vendor", "0x1002"); // another maker's is not asked for
+    // NVIDIA's library is not asked for cards of other makers
+    put(CARDS "65:00.0/vendor", "0x1002");
     open_card(&sensors, "0000:65:00.0", nvml());
     expect_reading(&sensors, 1, NAN, NAN, NAN);
     mmul_sensors_close(&sensors);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program of the shape of a small sentence model: so many layers of attention and two products each, then the
-// mean of a text's words. Nothing is loaded from anywhere.
+// A program shaped like a small sentence model: layers of attention and two products each, then the
+// mean of a text's words. It reads no files.
 #pragma once
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static inline int sentence_two(struct mmul_program *p, enum mmul_operation_kind 
     return sentence_call(p, kind, (const int[]){x, y}, 2, (struct mmul_parameters){.axis = 0});
 }
 
-// x @ w.T + b, as such models have their weights.
+// Adds x @ w.T + b, the form in which such models store weights.
 static inline int sentence_linear(struct mmul_program *p, int x, int64_t from, int64_t to) {
     const struct mmul_parameters none = {.axis = 0};
     int w = sentence_load(p, (struct mmul_shape){1, 1, to, from});
@@ -52,7 +52,7 @@ static inline int sentence_norm(struct mmul_program *p, int x) {
                          (struct mmul_parameters){.epsilon = 1e-12});
 }
 
-// texts x words x width, or all words as the rows of one matrix.
+// Shapes: texts x words x width, or all words as the rows of one matrix.
 static inline int sentence_layer(struct mmul_program *p, int x, bool flat) {
     const struct mmul_parameters apart = {.shape = {TEXTS, WORDS, HEADS, WIDTH / HEADS}},
                                  swap = {.axes = {0, 2, 1, 3}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shards: split and join give the same file back for both axes, all types and any weights; what
-// lies in between; what is refused; and the names.
+// Shards: split and join reproduce the file for both axes, all types and any weights. Intermediate
+// files, refusals, and names.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void there_and_back(void **state) {
         int64_t sizes[4];
     } cases[] = {
         {MMUL_ROWS, 3, true, {0}, {14, 14, 14}},
-        {MMUL_ROWS, 4, false, {1, 0, 5, 0.5}, {7, 0, 32, 3}}, // the third crosses matrices
+        {MMUL_ROWS, 4, false, {1, 0, 5, 0.5}, {7, 0, 32, 3}}, // the third shard spans two matrices
         {MMUL_COLS, 3, true, {0}, {4, 4, 3}},
         {MMUL_COLS, 4, false, {0, 1, 9, 1}, {0, 1, 9, 1}},
         {MMUL_ROWS, 1, true, {0}, {42}},
@@ -165,7 +165,7 @@ static void damaged_shards(void **state) {
     flip_last_byte(shard_path(&bench, "A_shard_1.bin"));
     enum mmul_status status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_DATA, bench.err, "has changed");
-    assert_int_equal(folder_count(&bench.folder), 2); // no output, nothing temporary
+    assert_int_equal(folder_count(&bench.folder), 2); // no output, no temporary file
     static const int32_t header[] = {4, 1, 1, 0, 11};
     file_store(shard_path(&bench, "A_shard_1.bin"), header, sizeof header);
     status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
@@ -268,7 +268,7 @@ static void refused_requests(void **state) {
     assert_failure(split(&bench, MMUL_ROWS, 0, NULL), MMUL_ERR_USAGE, bench.err, "0 shards");
     status = split(&bench, MMUL_ROWS, 2, zeros);
     assert_failure(status, MMUL_ERR_USAGE, bench.err, "all weights are zero");
-    assert_int_equal(folder_count(&bench.folder), 1); // no shard folder made
+    assert_int_equal(folder_count(&bench.folder), 1); // no shard folder was created
     folder_destroy(&bench.folder);
 }
 

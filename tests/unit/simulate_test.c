@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Described jobs: what the JSON means, what it may not say, the formulas of other algorithms, and
-// what a simulation says of 1 to 4,096 ranks.
+// Described jobs: meaning of the JSON, refused JSON, formulas of other algorithms, and simulations
+// of 1 to 4,096 ranks.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -72,8 +72,7 @@ static void test_a_description(void **state) {
     assert_true(c->ranks[1].speed.upload_bytes_per_second == 6e9);
     assert_true(c->ranks[1].speed.download_bytes_per_second == 12e9);
     assert_string_equal(c->ranks[1].device_name, "card");
-    assert_true(c->ranks[0].speed.double_flops[1] ==
-                1e9); // half of the other, where nothing is said
+    assert_true(c->ranks[0].speed.double_flops[1] == 1e9); // default: half of the other
     assert_true(mmul_rank_flops(&c->ranks[0], MMUL_F64) == 2.5e9);
     assert_true(mmul_rank_flops(&c->ranks[1], MMUL_F64) == 3e10);
     assert_int_equal(d->node_maps[0], MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C);
@@ -171,7 +170,7 @@ static void test_formulas(void **state) {
     mmul_description_destroy(d);
 }
 
-// With enough nodes, copies save more than they cost; not where memory cannot hold them.
+// With enough nodes, copies save more than they cost, unless memory cannot hold them.
 static void test_copies(void **state) {
     (void)state;
     struct mmul_description *d = describe(
@@ -214,7 +213,7 @@ static struct mmul_simulation *simulate(int nodes) {
     return simulation;
 }
 
-// More nodes are never slower, and no more than all devices together can be gained.
+// More nodes are never slower, and the speedup is at most that of all devices together.
 static void test_from_four_ranks_to_4096(void **state) {
     (void)state;
     double before = INFINITY, alone = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tasks of a rank: they cover its block once, whatever the cut, and are wide first.
+// Tasks of a rank: they cover its block once for any cut, and the first ones are wide.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,12 +17,12 @@ static void parts_of_an_extent(void **state) {
         int64_t extent;
         double share;
         int64_t least;
-        int64_t ends[6]; // 0: no more
+        int64_t ends[6]; // 0: end of the list
     } cases[] = {
         {8192, 0.4, 512, {4928, 6528, 8192}},
         {6144, 0.5, 512, {3072, 4608, 6144}},
-        {1600, 0.5, 512, {832, 1600}}, // the half of a rest of 768 would be too small
-        {1000, 0.5, 512, {1000}},      // a half of it would
+        {1600, 0.5, 512, {832, 1600}}, // half of the remaining 768 would be too small
+        {1000, 0.5, 512, {1000}},      // half of it would be too small
         {8192, 0, 1, {8192}},
         {2000, 0.05, 1, {1936, 2000}}, // no part is empty
         {47, 0.9, 1, {5, 26, 47}},
@@ -45,7 +45,7 @@ static void parts_of_an_extent(void **state) {
     }
 }
 
-// What a list must be: every element of every step once, in order.
+// Checks that a list covers every element of every step once, in order.
 static void assert_covers(const struct mmul_schedule *schedule, const struct mmul_tasks *tasks) {
     int64_t width = mmul_problem_result_width(&schedule->problem, schedule->axis);
     const struct mmul_schedule_rank *r = &mmul_schedule_ranks(schedule)[tasks->rank];
@@ -130,7 +130,7 @@ static void lists_cover_every_block_once(void **state) {
     assert_true(joined > 10 && by_lines > 10 && cut > 10 && sliced > 10 && many > 10);
 }
 
-static double pack_a, pack_b; // as measured; 0: not
+static double pack_a, pack_b; // measured times; 0: not measured
 
 static struct mmul_schedule *plan_with_terms(int64_t m, int64_t n, int64_t k, enum mmul_tail tail,
                                              double share) {
@@ -161,7 +161,7 @@ static struct mmul_schedule *plan_of(int64_t m, int64_t n, enum mmul_tail tail, 
     return plan_with_terms(m, n, 1000, tail, share);
 }
 
-// Where the sums are long, the block is one task, whose terms come in slices that cover them once.
+// A block with long sums is one task, with slices of terms that cover the sums once.
 static void long_sums_are_cut_instead(void **state) {
     (void)state;
     static const struct {
@@ -193,8 +193,8 @@ static void long_sums_are_cut_instead(void **state) {
     }
 }
 
-// By rows of C unless it has many more columns. A block whose lines are cut is checked by the whole
-// operand, which all its parts meet.
+// Cuts by rows of C unless C has many more columns. The check of a cut block uses the whole
+// operand, which is common to all its parts.
 static void blocks_are_cut_where_repacking_costs_least(void **state) {
     (void)state;
     struct mmul_schedule *wide = plan_of(2048, 8192, MMUL_TAIL_AUTO, 0);
@@ -213,8 +213,8 @@ static void blocks_are_cut_where_repacking_costs_least(void **state) {
     mmul_schedule_free(tall);
 }
 
-// As measured, if it was: where packing B costs more the width is cut; where it costs so much that a
-// half would not be worth that, into one part.
+// A measured cost of packing B decides: a high one cuts the width instead. If even a half does not
+// pay off, there is one part.
 static void packing_decides_as_measured(void **state) {
     (void)state;
     static const struct {
@@ -255,7 +255,7 @@ static void what_may_be_claimed_is_a_choice(void **state) {
         assert_int_equal(tasks.count, cases[i].count);
         assert_int_equal(mmul_tasks_at(&tasks, 0).line_end, cases[i].first);
         assert_int_equal(mmul_schedule_ranks(schedule)[1].end,
-                         schedule->total); // blocks are all there is
+                         schedule->total); // blocks cover everything
         mmul_schedule_free(schedule);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Masks as the launcher and the user set them (this program starts itself again as a "rank" below
-// a pretended mpirun), core leads, binding of running threads.
+// Masks set by launcher and user (this program starts itself again as a "rank" below a simulated
+// mpirun), cores, and binding of running threads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void sets_are_written_as_the_kernel_writes_them(void **state) {
         {{0, 1, 2, 3, 8, -1}, "0-3,8"},
         {{63, 64, 65, -1}, "63-65"},
         {{1023, -1}, "1023"},
-        {{1, 1024, -1}, "1"}, // beyond what a set holds
+        {{1, 1024, -1}, "1"}, // beyond the capacity of a set
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_cpuset set = {{0}};
@@ -97,7 +97,8 @@ static void the_machine_has_cores_and_memory(void **state) {
     assert_true(topology.memory_available_bytes > 0);
     assert_true(topology.memory_available_bytes <= topology.memory_bytes);
     assert_true(topology.cpu_quota >= 0.0);
-    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE); // what the C library knows: shared or not
+    // the C library's figure, shared cache or not
+    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
     assert_true(topology.cache_bytes >= 1 << 14);
     assert_true(cache <= 0 || topology.cache_bytes <= cache);
     long third = 0; // KiB, of the first core
@@ -138,9 +139,9 @@ static void no_opencl_driver_is_loaded(void **state) {
     fclose(maps);
 }
 
-// ----------------------------------------------------------------- a rank below a pretended mpirun
+// ----------------------------------------------------------------- a rank below a simulated mpirun
 
-// What a rank saw, as it leaves it in its exit code.
+// A rank's observations, encoded in its exit code.
 enum { SAW_WIDE_ALLOWED = 1, SAW_NARROW_OWN = 2, SAW_USER_BINDING = 4, SAW_FAILURE = 64 };
 
 static int report_as_rank(void) {
@@ -153,8 +154,8 @@ static int report_as_rank(void) {
            (topology.user_binding ? SAW_USER_BINDING : 0);
 }
 
-// Starts this program again, bound to one unit if `narrow`, with `environment`; with a shell between
-// when `shell` is set. Returns the exit code.
+// Starts this program again, bound to one unit if `narrow`, with `environment`; with a shell in
+// between if `shell`. Returns the exit code.
 static int run_rank(char *const environment[], bool shell, bool narrow) {
     struct mmul_topology topology = discover();
     struct mmul_cpuset units = narrow ? one_unit(&topology.own) : topology.own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Traces: what is recorded comes out in order, on root's clock and in its lane; what found no room is
-// counted, also when several threads record at once; what nobody asked for costs nothing.
+// Traces: recorded events come out in order, on root's clock and in their lane. Events beyond the
+// capacity are counted, also with several recording threads. A trace that is off costs nothing.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void test_threads_share_a_recorder(void **state) {
     mmul_pipeline_share(PARTS, record, trace);
     assert_int_equal(mmul_trace_kept(trace), CAPACITY);
     assert_int_equal(mmul_trace_dropped(trace), PARTS * EACH - CAPACITY);
-    for (int i = 0; i < CAPACITY; i++) { // none twice, none torn, each part's in order
+    for (int i = 0; i < CAPACITY; i++) { // none twice, none torn, each thread's in order
         const struct mmul_trace_event *event = &trace->events[i];
         assert_int_equal(event->kind, MMUL_TRACE_UPLOAD);
         assert_in_range(event->numbers[0], 0, PARTS - 1);
@@ -76,8 +76,8 @@ static void test_threads_share_a_recorder(void **state) {
     mmul_trace_destroy(trace);
 }
 
-// Rank 1, whose clock is 100 s ahead, sends block 0 at 5 s and block 1 at 8 s; root has posted its receives at
-// 1 s. Root sends panel 0 at 2 s, which rank 1 has waited for since 1 s.
+// Rank 1's clock is 100 s ahead; it sends block 0 at 5 s and block 1 at 8 s. Root has posted its
+// receives at 1 s. Root sends panel 0 at 2 s, which rank 1 has waited for since 1 s.
 static void test_waits_are_cut_off_transfers(void **state) {
     (void)state;
     struct mmul_trace_event events[] = {

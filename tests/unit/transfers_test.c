@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lists of transfers: as text for three small clusters, and carried out on paper for many: every list
-// comes to its end, and nothing is overwritten that is still needed.
+// Lists of transfers: as text for three small clusters, and simulated for many: every list comes to
+// its end, and no buffer is overwritten while it is still needed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "plan/lists/transfers.h"
 #include "schedules.h"
 
-// Equal shares; then the cut and the slots are what the test says, whatever the planner thinks best.
+// Equal shares; the test gives the cut and the slots, regardless of the planner.
 struct cut {
     int64_t rounds, panel_units, whole_slots, result_slots;
     int piece_lanes;
     bool root_maps;
-    bool spread; // the whole operand, over all ranks but every third
+    bool spread; // the whole operand is spread over all ranks except every third
 };
 
 static struct mmul_schedule *make_plan(int nodes, int per_node, const struct mmul_problem *problem,
@@ -175,36 +175,36 @@ static const char THREE_NODES[] =
     "   2  gather   C of pass 5      24     0     -   -  passes done 6                 results stored 6\n";
 // clang-format on
 
-// One node that maps its files: blocks of C are where they belong, and only counted.
+// One node that maps its files: blocks of C are in place and only counted.
 static void test_one_node(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 8, 4);
     check_text(make_plan(1, 2, &problem, &(struct cut){1, 4, 0, 0, 0, true, false}), ONE_NODE);
 }
 
-// Files at root alone: one round, everything has its place.
+// Only root has the files: one round, every panel and block has a slot.
 static void test_two_nodes(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 8, 4);
     check_text(make_plan(2, 1, &problem, &(struct cut){1, 4, 2, 2, 1, true, false}), TWO_NODES);
 }
 
-// Every rank has rows of B: its own node loads them, the other one gets them through one slot.
+// Every rank has rows of B: its own node loads them, the other one receives them through one slot.
 static void test_a_spread_operand(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 12, 4);
     check_text(make_plan(2, 1, &problem, &(struct cut){1, 6, 1, 2, 1, true, true}), SPREAD);
 }
 
-// Little memory: three rounds through two lanes, panels that come again through two slots, and one slot
-// for blocks of C.
+// Little memory: three rounds through two lanes, panels that arrive again through two slots, and
+// one slot for blocks of C.
 static void test_three_nodes(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(9, 12, 4);
     check_text(make_plan(3, 1, &problem, &(struct cut){3, 6, 1, 1, 2, false, false}), THREE_NODES);
 }
 
-// ---------------------------------------------------------------------------- carried out on paper
+// --------------------------------------------------------------------------------------- simulated
 
 enum { NODES = 4 };
 
@@ -213,10 +213,11 @@ struct node {
     struct mmul_transfer next[MMUL_ROUTES];
     bool has_next[MMUL_ROUTES];
     int64_t counters[MMUL_COUNTERS];
-    int64_t lane_holds[2], slot_holds[16], result_holds[16]; // rounds, panels, steps; -1: nothing
+    // rounds, panels, steps in the buffers; -1: nothing
+    int64_t lane_holds[2], slot_holds[16], result_holds[16];
     int64_t slot_of_panel[64];
     int64_t slot_step[16],
-        slot_bytes[16]; // of the panel that a slot holds: how much of it is there
+        slot_bytes[16]; // bytes present of the panel in each slot
 };
 
 static void take(struct node *node, int route) {
@@ -272,8 +273,8 @@ static void end(struct node *node, int route) {
     take(node, route);
 }
 
-// A collective is over when all who have it in their list have begun it; a relay at a node when its
-// predecessor has it.
+// A collective ends when all nodes that list it have begun it; a relay on a node when the
+// predecessor has the data.
 static bool advance(struct node *nodes, int count, int index, int route) {
     struct node *node = &nodes[index];
     const struct mmul_transfer *own = &node->next[route];
@@ -306,7 +307,7 @@ static bool advance(struct node *nodes, int count, int index, int route) {
     return true;
 }
 
-// The node's next step, when what it needs is there; all of it must still be where it was put.
+// Runs the node's next step when its operands are present; all must still be in their buffers.
 static bool compute(struct node *node, const struct mmul_schedule *schedule, int index) {
     const struct mmul_schedule_node *n = &mmul_schedule_nodes(schedule)[index];
     int64_t at = node->counters[MMUL_PASSES_DONE];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tuned parameters: what is read from the tuners' files, kept, loaded and given to a device; and the
-// self-test that a tuned device has to pass. No OpenCL: the device that is tuned only writes down
-// what it is given.
+// Tuned parameters: read from the tuners' files, stored, loaded and passed to a device; and the
+// self-test of a tuned device. No OpenCL: the tuned device only records the parameters.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@
 #include "device/tuning.h"
 #include "folder.h"
 
-// A tuner's file; NULL members take what is usual.
+// A tuner's file; NULL members get usual values.
 struct tuner_file {
     const char *family, *precision, *device, *time, *parameters, *m;
 };
@@ -157,7 +156,7 @@ static void what_is_no_result_of_a_tuner_is_refused(void **state) {
     folder_destroy(&folder);
 }
 
-// --------------------------------------------------------------------------------- what is kept
+// ---------------------------------------------------------------------------- stored parameters
 
 static void make_set(struct mmul_tuning *tuning) {
     *tuning = (struct mmul_tuning){.device = "Card \"X\"",

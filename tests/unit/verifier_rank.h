@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// For tests of the verifier: a rank, its product in a bench, and panels of that.
+// For tests of the verifier: a rank, its product in a bench, and panels of the product.
 #pragma once
 
 #include "check_bench.h"
 #include "exec/worker/verify.h"
 
-// One rank by hand, without MPI, on the CPU.
+// One rank without MPI, on the CPU.
 struct rank {
     struct mmul_comm comm;
     struct mmul_context context;
@@ -16,7 +16,8 @@ struct rank {
     struct mmul_error err;
 };
 
-// The whole product lies in a bench; pieces are its rows (or columns), panels its columns (or rows).
+// The bench holds the whole product; pieces are its rows (or columns), panels its columns (or
+// rows).
 enum { PIECE = 79, PANEL = 23, UNITS = 4 * PANEL + 7, K = 37 };
 
 static struct mmul_product shape_for(enum mmul_axis axis, int variant) {
@@ -62,7 +63,7 @@ static float *c_of(const struct mmul_product *product) {
     return product->c;
 }
 
-// Units [begin, begin + PANEL) of the operand that comes in panels, and their block of C.
+// Returns units [begin, begin + PANEL) of the operand that arrives in panels, and their block of C.
 static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis axis, int64_t begin) {
     int64_t end = begin + PANEL < UNITS ? begin + PANEL : UNITS;
     if (axis == MMUL_COLS)
@@ -98,7 +99,7 @@ static void assert_exact(const struct bench *bench) {
     }
 }
 
-// Lines 3, 4, 5 and 20 of the second panel, one element each.
+// Spoils one element each in lines 3, 4, 5 and 20 of the second panel.
 static void spoil_lines(const struct mmul_product *block, enum mmul_axis axis) {
     static const int64_t lines[] = {3, 4, 5, 20};
     for (int64_t l = 0; l < 4; l++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Work on a device whose calls come back, fail, or do not come back before the test lets them. What
-// was given up never goes on, and nobody gets into that device any more.
+// Work on a device whose calls return, fail, or block until the test releases them. Abandoned work
+// never continues, and no further call enters that device.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 // A device that only warms up. Static: an abandoned thread stays in it until the process ends.
 static struct {
-    atomic_bool hangs, left; // a call does not return while it hangs; one has returned
+    atomic_bool hangs, left; // a call blocks while `hangs`; `left`: one has returned
     bool fails;
     int warm_ups, closes;
 } stub;
@@ -48,7 +48,7 @@ static const struct mmul_device_table table = {
     .kind = "stub", .describe = describe, .warm_up = warm_up, .close = close_stub};
 
 static struct mmul_device device;
-static atomic_int went_on; // how often work got past its call
+static atomic_int went_on; // number of times work continued after its call
 
 static enum mmul_status work(void *argument, struct mmul_error *err) {
     enum mmul_status status = mmul_device_warm_up(argument, MMUL_F32, INFINITY, err);
@@ -91,13 +91,13 @@ static void a_call_that_does_not_come_back_is_left(void **state) {
     assert_string_equal(err.text, "device '7:0 (stub)' hangs: a call took 0.05 s");
     assert_true(device.lost);
 
-    // Not asked again, not closed.
+    // The device is neither called again nor closed.
     assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, INFINITY, &err), MMUL_ERR_UNAVAILABLE);
     assert_int_equal(stub.warm_ups, 1);
     mmul_device_close(&device);
     assert_int_equal(stub.closes, 0);
 
-    // The driver wakes up: its thread stays where it is.
+    // The driver wakes up: its thread stops there.
     atomic_store(&stub.hangs, false);
     for (int i = 0; i < 1000 && !atomic_load(&stub.left); i++)
         mmul_clock_nap(1e-3);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Results that stay on a device with memory of its own: what comes home of them, and when; what is done to them there,
-// or elsewhere where the device declines that; and that they are gone with it.
+// Results that stay on a device with memory of its own: downloads of parts and their time;
+// operations on the result there, or elsewhere if the device refuses them; and their loss with the
+// device.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,15 +37,15 @@ static void fill(float *values, int64_t count, int64_t step) {
         values[e] = step == 0 ? NAN : (float)(e * step % 9 - 4);
 }
 
-// Of the product: one, or several along all sides.
+// Tiles of the product: one, or several in all dimensions.
 #define ONE \
     { .m = M, .n = N, .k = K, .a_lanes = 1, .b_lanes = 1, .c_lanes = 1, .spare_bytes = SPARE }
 #define SEVERAL \
     { .m = 10, .n = 7, .k = 5, .a_lanes = 2, .b_lanes = 2, .c_lanes = 2, .spare_bytes = SPARE }
-enum { SPARE = 1 << 20, GEMMS = 5 * 4 * 2 }; // GEMMS: of several tiles
+enum { SPARE = 1 << 20, GEMMS = 5 * 4 * 2 }; // GEMMS: with several tiles
 static const struct mmul_tile TILES[] = {ONE, SEVERAL};
 
-// Nothing is made yet.
+// Sets up a bench without a product.
 static struct bench *setup_tiles(const char *name, struct mmul_tile tile) {
     struct bench *t = calloc(1, sizeof *t);
     t->context = (struct mmul_context){.comm = &t->comm, .fallback_threads = 1};
@@ -77,7 +78,7 @@ static void multiply(struct bench *t, int64_t beside_bytes) {
     t->worker.beside_bytes = 0;
 }
 
-// The product is made, and is nowhere but on the device.
+// Sets up a bench with a product that is on the device only.
 static struct bench *setup(const char *name, struct mmul_tile tile) {
     struct bench *t = setup_tiles(name, tile);
     multiply(t, 1);
@@ -101,7 +102,7 @@ static bool is_untouched(const float *values, int64_t count) {
     return true;
 }
 
-// -2 |C|, or |C|: of which that may have been made.
+// -2 |C|, or |C|, which may stay on the device as well.
 static struct mmul_host_map map_of(struct bench *t, bool is_second) {
     static const struct mmul_parameters none;
     return (struct mmul_host_map){.map = {.kind = is_second ? MMUL_MULTIPLY : MMUL_ABS,
@@ -127,7 +128,7 @@ static void assert_made(const struct bench *t, bool is_second) {
         assert_true((double)made[e] == (is_second ? -2 : 1) * fabs(product_at(t, e / N, e % N)));
 }
 
-// So many rows of it, and nothing else.
+// Checks that the first `rows` rows were downloaded, and nothing else.
 static void assert_rows_are_home(const struct bench *t, int64_t rows) {
     for (int64_t e = 0; e < M * LD; e++)
         assert_true(e % LD < N && e / LD < rows ? (double)t->c[e] == product_at(t, e / LD, e % LD)
@@ -146,7 +147,7 @@ static void leave_room(struct bench *t, int64_t bytes) {
 
 static const char *const OWN = "faulty:hang=1000000:cpu";
 
-// -------------------------------------------------------------------------------------------- home
+// --------------------------------------------------------------------------------------- downloads
 
 static void bring_some_and_all(struct mmul_tile tile) {
     enum { PARTS = 5, WIDTH = 4 };
@@ -183,7 +184,7 @@ static void parts_come_at_once_and_all_when_asked_for(void **state) {
         bring_some_and_all(TILES[i]);
 }
 
-// Of rows of 2^24 + 1 elements places are more than numbers of float32 tell apart.
+// In rows of 2^24 + 1 elements, float32 cannot represent every index.
 static void parts_are_found_behind_what_floats_tell_apart(void **state) {
     enum { ROWS = 3, COLS = (1 << 24) + 1, PARTS = 3 };
     static const int64_t places[PARTS] = {1, 12347, COLS - 2}; // in the last row
@@ -263,7 +264,7 @@ static void what_has_no_room_comes_home_at_once(void **state) {
     }
 }
 
-// ------------------------------------------------------------------------------------- in a row
+// --------------------------------------------------------------------------- several operations
 
 static void make_two_in_a_row(struct mmul_tile tile) {
     struct bench *t = setup(OWN, tile);
@@ -287,7 +288,7 @@ static void what_is_made_of_it_may_stay_too(void **state) {
         make_two_in_a_row(TILES[i]);
 }
 
-// The device has no room for more than the rows of so many, with 0 for none.
+// The device has room for this many rows beside C; 0: none.
 static void what_does_not_fit_beside_it_is_cut_or_made_here(void **state) {
     (void)state;
     for (int rows = 0; rows <= 5; rows++) {
@@ -324,7 +325,7 @@ static void both_come_home_for_what_is_made_here(void **state) {
     teardown(t);
 }
 
-// Parts of C are all that the device has, as many as it remembers.
+// The device holds C only as parts, as many as it can record.
 static void many_parts_are_put_together(void **state) {
     struct bench *t = setup_tiles(OWN, (struct mmul_tile)ONE);
     const struct mmul_host_map first = map_of(t, false);
@@ -347,7 +348,7 @@ static void many_parts_are_put_together(void **state) {
     teardown(t);
 }
 
-// -------------------------------------------------------------------------------------------- lost
+// ------------------------------------------------------------------------------------- lost device
 
 static enum mmul_status bring_a_part(struct bench *t) {
     const struct mmul_host_tile part = {t->c, 1, N, LD, MMUL_F32};
@@ -363,12 +364,12 @@ static enum mmul_status bring_all(struct bench *t) {
     return mmul_worker_bring_home(&t->worker, &t->err);
 }
 
-// The first operations are the product.
+// The product takes the first operations.
 static void it_is_gone_with_its_device(void **state) {
     static const struct {
         const char *device;
         enum mmul_status (*lose)(struct bench *);
-        int tiles; // of TILES
+        int tiles; // out of TILES
     } ways[] = {{"faulty:hang=1000000,fail=2:cpu", make_first, 0},
                 {"faulty:hang=1000000,fail=2:cpu", bring_a_part, 0},
                 {"faulty:hang=1000000,fail=41:cpu", make_first, 1},
@@ -391,7 +392,7 @@ static void it_is_gone_with_its_device(void **state) {
     }
 }
 
-// Nothing was there yet that could not be made again at once.
+// Every value so far could be recomputed at once.
 static void a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing(void **state) {
     (void)state;
     for (int call = 1; call <= GEMMS; call += 13) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Products cut into tiles, on a device that does everything as late as it may (late_device.h):
-// values, what is sent and in which order, and what a device that is lost can still do to C.
+// Products cut into tiles, on a device that defers all work (late_device.h): values, uploads and
+// their order, and writes to C by a lost device.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ struct bench {
     struct mmul_context context;
     struct mmul_worker worker;
     struct mmul_product product;
-    float *a, *b, *c_in, *c; // as stored, float32
+    float *a, *b, *c_in, *c; // as stored, in float32
     void *halves[2];
     struct mmul_error err;
 };
@@ -45,7 +45,7 @@ static float *make(int64_t rows, int64_t cols, uint64_t seed) {
     return values;
 }
 
-// bfloat16 where asked for, else the values themselves.
+// Returns bfloat16 copies if requested, otherwise the values themselves.
 static const void *stored_as(enum mmul_dtype dtype, const float *values, int64_t count,
                              void **memory) {
     if (dtype == MMUL_F32)
@@ -116,7 +116,7 @@ static void teardown(struct bench *t) {
     free(t->halves[1]);
 }
 
-// Elements of C that differ, its padding included.
+// Returns the number of elements of C that differ, including its padding.
 static int64_t count_wrong(const struct bench *t) {
     const struct mmul_product *p = &t->product;
     const float *c = p->c;
@@ -176,7 +176,7 @@ static void every_way_of_cutting_gives_the_product(void **state) {
     }
 }
 
-// More elements than come down at once, in rows that are longer than that, and shorter.
+// More elements than one download holds, in rows longer and shorter than that.
 static void large_results_come_in_pieces(void **state) {
     (void)state;
     enum { AT_ONCE = MMUL_STAGING_BUFFER_BYTES / sizeof(float) };
@@ -196,7 +196,7 @@ static void large_results_come_in_pieces(void **state) {
 
 // --------------------------------------------------------------------------------------- order
 
-// What was begun, in order: see the drawing in worker.c.
+// Compares the order of queued operations with the drawing in worker.c.
 static void a_tile_comes_home_while_another_is_multiplied(void **state) {
     (void)state;
     static const struct {
@@ -238,7 +238,7 @@ static void what_the_device_holds_is_not_sent_again(void **state) {
     t.product.b = t.b;
     multiply(&t);
     assert_int_equal(late.uploads, 4 + 1 + 1);
-    t.a[0] += 1; // in place: nobody but the caller can know
+    t.a[0] += 1; // in place: only the caller can know
     mmul_worker_forget(&t.worker);
     multiply(&t);
     assert_int_equal(late.uploads, 4 + 1 + 1 + 4 + 1);
@@ -246,7 +246,7 @@ static void what_the_device_holds_is_not_sent_again(void **state) {
     teardown(&t);
 }
 
-// The same place and size in rows that lie elsewhere is another tile.
+// A tile at the same address with another row distance is another tile.
 static void a_tile_is_known_by_its_row_distance_too(void **state) {
     (void)state;
     const struct sizes s = {.m = 16, .n = 6, .k = 6, .alpha = 1, .tile = TILE(16, 6, 6, 2, 2, 1)};
@@ -261,7 +261,7 @@ static void a_tile_is_known_by_its_row_distance_too(void **state) {
 
 // ---------------------------------------------------------------------------------------- loss
 
-// The CPU computes it all again; what the lost device does afterwards does not matter.
+// The CPU recomputes everything; later writes of the lost device do not matter.
 static void a_lost_device_cannot_write_into_c(void **state) {
     (void)state;
     for (int call = 1; call <= 8; call++) {
@@ -302,7 +302,7 @@ static void a_later_product_goes_to_the_device_that_took_over(void **state) {
 
 // ------------------------------------------------------------------------------------ other tiles
 
-// Of the next operation: buffers are made anew, and what the device held is sent again.
+// Tiles of the next operation: buffers are allocated anew, and cached data are uploaded again.
 static void it_turns_to_tiles_of_other_sizes(void **state) {
     (void)state;
     const struct sizes s = {.m = 40, .n = 8, .k = 8, .alpha = 1, .tile = TILE(10, 8, 8, 4, 1, 2)};
@@ -311,7 +311,7 @@ static void it_turns_to_tiles_of_other_sizes(void **state) {
     setup(&t, &s);
     multiply(&t);
     assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
-    assert_int_equal(late.made_count, 4 + 1 + 2); // none anew
+    assert_int_equal(late.made_count, 4 + 1 + 2); // no new buffers
     multiply(&t);
     assert_int_equal(late.uploads, 2 * (4 + 1));
     options.tile = (struct mmul_tile)TILE(20, 4, 8, 2, 2, 2);
@@ -325,7 +325,7 @@ static void it_turns_to_tiles_of_other_sizes(void **state) {
     teardown(&t);
 }
 
-// Whoever takes over has tiles of its own from then on, whenever that happened.
+// The device that takes over has tiles of its own from then on, at whatever turn.
 static void a_device_without_memory_for_other_tiles_is_replaced(void **state) {
     (void)state;
     for (int turns = 1; turns <= 2; turns++) {
@@ -352,14 +352,14 @@ static void a_device_without_memory_for_other_tiles_is_replaced(void **state) {
     }
 }
 
-// --------------------------------------------------------------------------------- what is lasting
+// ----------------------------------------------------------------------------- persistent operands
 
 enum { SIDE = 24, LD = SIDE + PAD, MATRICES = 12 };
 
-// Square matrices, each written once: inputs, then products of parts of those before.
+// Square matrices, each written once: inputs, then products of parts of earlier ones.
 struct pool {
     float *at[MATRICES];
-    int level[MATRICES]; // inputs that went into it: sums stay whole numbers up to 3
+    int level[MATRICES]; // number of inputs in its product: sums stay exact whole numbers up to 3
     int count;
 };
 
@@ -371,7 +371,7 @@ static double part_element(const float *at, bool transpose, int64_t row, int64_t
     return (double)(transpose ? at[col * LD + row] : at[row * LD + col]);
 }
 
-// The next matrix, from two of those before, or from parts of them, either way round.
+// Draws the next matrix from two earlier ones, or from parts of them, transposed or not.
 static struct mmul_product draw_product(struct pool *pool, uint64_t *random) {
     int x, y;
     do {
@@ -405,7 +405,7 @@ static void assert_product(const struct mmul_product *p) {
         }
 }
 
-// In any memory, with any tiles, whoever is lasting; a device that is lost has nothing any more.
+// Any memory, any tiles, any set of persistent operands; a lost device has no cached data.
 static void what_is_lasting_is_used_where_it_is(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 150; seed++) {
@@ -440,7 +440,7 @@ static void what_is_lasting_is_used_where_it_is(void **state) {
     }
 }
 
-// x x, then that by x, and x by that: x went up once. Memory that is used again is sent again.
+// Computes x x, then that by x, and x by that: x is uploaded once. Reused memory is uploaded again.
 static void a_result_is_an_operand_without_being_sent(void **state) {
     (void)state;
     const struct sizes s = {
@@ -459,7 +459,7 @@ static void a_result_is_an_operand_without_being_sent(void **state) {
     multiply(&t);
     assert_int_equal(late.uploads, 1);
     assert_int_equal(late.buffers, 3);
-    mmul_worker_forget(&t.worker); // of what is not lasting
+    mmul_worker_forget(&t.worker); // drops operands that are not persistent
     multiply(&t);
     assert_int_equal(late.uploads, 1);
     mmul_worker_forget_memory(&t.worker, c, c + s.m * t.product.lda);
