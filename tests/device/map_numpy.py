@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What operations give in numpy's double, against what the reference device gave: map_numpy.py FILE.
+"""Compares results of the reference device with numpy's double: map_numpy.py FILE.
 
-The file has, for every case of map_test.c, a line of JSON and then the operands and the result in its dtype. Prints a
-line for each operation and type: "NAME-DTYPE ok", or what is wrong with the first case that is. Written from the
-documentation of numpy and of torch's functions, not from the code of the reference. What is of float64 is computed in
-numpy's longdouble, which has 11 bits more here.
+For every case of map_test.c the file has a line of JSON, then the operands and the result in its dtype. Prints a line
+for each operation and type: "NAME-DTYPE ok", or the first wrong case. Written from the documentation of numpy and of
+torch's functions, independently of the reference device's code. Cases of float64 are computed in numpy's longdouble,
+which has 11 bits more here.
 """
 import json
 import math
@@ -19,7 +19,7 @@ def over_all(function):
 
 
 def softmax(x, count):
-    """Of the first count[i] elements of row i."""
+    """Softmax of the first count[i] elements of row i; 0 elsewhere."""
     out = np.zeros_like(x)
     for row, into, n in zip(x, out, count):
         if n > 0:
@@ -29,7 +29,7 @@ def softmax(x, count):
 
 
 def counted(case, rows, cols):
-    """Elements of every row that count; the diagonal ends in the lower right corner."""
+    """Returns the number of unmasked elements of every row; the diagonal ends in the lower right corner."""
     if not case["causal"]:
         return np.full(rows, cols)
     return np.clip(case["row"] + np.arange(rows) + 1 + cols - case["all_rows"], 0, cols)
@@ -45,7 +45,7 @@ def layer_norm(case, x, w=1.0, b=0.0):
 
 
 def order(row):
-    """Columns by falling element, NaN first, the lower column first."""
+    """Returns the columns by falling element: NaN first, of equal elements the lower column first."""
     none = np.isnan(row)
     return np.lexsort((np.where(none, 0, -row), ~none))  # stable
 
@@ -86,7 +86,7 @@ def attention_sums(case, q, k, y, dy, mask=0.0):
 
 
 def slopes(case, q, k, v, dy, sums, mask=0.0):
-    """Powers of scores, and their gradient; what does not count is 0. Found once for a case."""
+    """Returns powers of scores and their gradient, 0 for masked elements. Cached in the case."""
     if "slopes" in case:
         return case["slopes"]
     by_key = case["op"].endswith(("_k", "_v"))
@@ -107,7 +107,7 @@ def attention_backward(case, q, k, v, dy, sums, mask=0.0):
 
 
 def in_order(case, x):
-    """numpy's; falling the same of what is negative, which leaves NaN behind."""
+    """numpy's stable argsort; falling order sorts -x, which keeps NaN last."""
     return np.argsort(-x if case["descending"] else x, axis=-1, kind="stable")
 
 
@@ -122,8 +122,8 @@ def cross_entropy_backward(_, x, ids, dy):
 
 
 def norm_backward(case, x, dy, w=1.0, centers=False):
-    """The derivative of x f by x, that of f(x) = (mean(x^2) + epsilon)^(-1/2) being -x f^3 / n; of x - mean(x)
-    likewise, whose own derivative takes off means."""
+    """Gradient of x f(x) with f(x) = (mean(x^2) + epsilon)^(-1/2), so f' = -x f^3 / n. If `centers`, x - mean(x)
+    takes the place of x; the derivative of that subtracts the mean of the gradient."""
     def mean(y):
         return np.mean(y, axis=-1, keepdims=True)
 
@@ -145,12 +145,12 @@ def sum_at(case, rows, ids):
 
 
 def within(x):
-    """Far from 0 a slope is 0 or 1, whatever x is."""
+    """Clips x to a range beyond which every slope is 0 or 1."""
     return np.clip(x, -1000, 1000)
 
 
 def logistic_slope(x, u, du):
-    """Of x / (1 + exp(-u)), du being the derivative of u."""
+    """Derivative of x / (1 + exp(-u)); du is the derivative of u."""
     return 1 / (1 + np.exp(-u)) + x * du / (2 + np.exp(u) + np.exp(-u))
 
 
@@ -170,7 +170,7 @@ def gelu_tanh_slope(x):
 
 
 def bounded(x):
-    """The limit of x times what goes to 0 at -infinity is 0."""
+    """Replaces -infinity by the least double, so that x times a factor that goes to 0 gives 0, the limit."""
     return np.maximum(x, -np.finfo(float).max)
 
 
@@ -213,12 +213,12 @@ ROWS = {
        for name in ("sum", "mean", "max", "min")},
     **{name: lambda case, x: x for name in ("slice", "reshape", "permute", "concat")},
 }
-# Zeros of either sign: numpy itself gives one or the other.
+# Operations that may return zeros of either sign, as numpy does.
 SLOPES = {"silu_backward", "gelu_backward", "gelu_tanh_backward"}
 SIGNLESS = {"relu", "maximum", "minimum", "where", "power", *SLOPES}
-# Double has its own errors where a sum or a 1 + tanh is small beside its terms; sizes of terms here are 4 to 100.
+# Double has rounding errors of its own if a sum or a 1 + tanh is small beside its terms (here of 4 to 100) ...
 CANCELS = {"gelu_tanh", "layer_norm", "rope", "attention", "sum", "mean"}
-# ... and where that depends on the case, as of what is new for every row.
+# ... and these have errors that depend on the case, for example on the length of a row.
 BOUNDED = SLOPES | {"cumsum", "sum_at", "cross_entropy", "cross_entropy_backward", "softmax_backward",
                     "rms_norm_backward", "layer_norm_backward", "attention_sums",
                     *(f"attention_backward_{of}" for of in ("q", "k", "v", "mask"))}
@@ -232,7 +232,7 @@ def largest(x):
 
 
 def near_norm_backward(case, x, dy, w=1.0):
-    """Terms of up to g (1 + n^2) f, and x - mean(x) with the rounding of that, times f g n f."""
+    """Error bound: terms of up to g (1 + n^2) f, and the rounding error of x - mean(x), times f g n f."""
     off = x - np.mean(x, axis=-1, keepdims=True) if case["op"] == "layer_norm_backward" else x
     f = 1 / np.sqrt(np.mean(off * off, axis=-1, keepdims=True) + case["epsilon"])
     most = np.max(np.abs(dy * w), axis=-1, keepdims=True)
@@ -241,7 +241,7 @@ def near_norm_backward(case, x, dy, w=1.0):
 
 
 def near_attention_backward(case, q, k, v, dy, sums, mask=0.0):
-    """Terms of up to the largest power times two sums of products, each with the rounding of its score."""
+    """Error bound: terms of up to the largest power times two sums of products, each rounded like its score."""
     power, _ = slopes(case, q, k, v, dy, sums, mask)
     score = q.shape[1] * case["scale"] * largest(q) * largest(k) + largest(sums)
     slope = v.shape[1] * largest(v) * largest(dy) + largest(sums)
@@ -250,9 +250,9 @@ def near_attention_backward(case, q, k, v, dy, sums, mask=0.0):
 
 
 def near_double(case, wide, expected):
-    """How far from it plain loops in double may be: a rounding for every step of a formula and every term of a sum."""
+    """Error bound of plain loops in double: one rounding per step of a formula and per term of a sum."""
     name, n = case["op"], wide[0].shape[-1]
-    if name in SLOPES:  # terms of up to 2, of which 1 - tanh^2 has x^3 times its rounding as long as that is not 1
+    if name in SLOPES:  # terms of up to 2; 1 - tanh^2 has x^3 times its rounding error until it reaches 1
         x = np.clip(np.abs(wide[0]), 0, 40 if name == "silu_backward" else 9)
         return EPSILON * (4 * np.abs(expected) + (4 + (x**3 if name == "gelu_tanh_backward" else x)) * np.abs(wide[1]))
     if name in ELEMENTS:
@@ -261,7 +261,7 @@ def near_double(case, wide, expected):
         return EPSILON * wide[0].size * ROWS[name](case, np.abs(wide[0]))
     if name in ("cumsum", "sum_at"):
         return EPSILON * len(wide[0]) * n * ROWS[name](case, np.abs(wide[0]), *wide[1:])
-    if name == "cross_entropy":  # a power has the rounding of a difference of up to 160
+    if name == "cross_entropy":  # a power has the rounding error of a difference of up to 160
         return EPSILON * (200 + 8 * np.abs(expected))
     if name == "cross_entropy_backward":
         return EPSILON * 400 * np.abs(wide[2])
@@ -273,7 +273,7 @@ def near_double(case, wide, expected):
     if name == "layer_norm":
         factor = 1 / np.sqrt(np.min(np.var(wide[0], axis=-1)) + case["epsilon"])
         return EPSILON * (n + 8) * largest(wide[0]) * factor * max(1, largest(wide[-1]))
-    if name == "rope":  # angles have the error of their size
+    if name == "rope":  # the error of an angle grows with the angle
         return EPSILON * 4 * (case["row"] + case["rows"] + 8) * largest(wide[0])
     if name == "attention":
         score = n * case["scale"] * largest(wide[0]) * largest(wide[1])
@@ -283,13 +283,13 @@ def near_double(case, wide, expected):
         return EPSILON * 4 * (len(wide[1]) + score + 8 + wide[2].shape[1] * largest(wide[2]) * largest(wide[3]))
     if name.startswith("attention_backward"):
         return near_attention_backward(case, *wide)
-    if name in ("softmax", "rms_norm", "normalize"):  # of softmax the difference from the largest, up to 160, too
+    if name in ("softmax", "rms_norm", "normalize"):  # softmax: also the difference to the largest, up to 160
         return EPSILON * (n + 200) * np.abs(expected)
     return 0
 
 
 def wrong(case, operands, result):
-    """What is wrong, or None: the reference rounds what double gives once."""
+    """Describes the first wrong element; None if all are right: the result of double, rounded once."""
     name, dtype = case["op"], np.dtype(case["dtype"])
     is_double = dtype == np.float64
     wide = [x.astype(np.longdouble if is_double else float) for x in operands]
@@ -316,7 +316,7 @@ def wrong(case, operands, result):
 
 
 def read(file):
-    """Every case: its line, its operands as large as they count, its result."""
+    """Yields every case: its JSON line, its operands broadcast to full size, its result."""
     while line := file.readline():
         case, operands = json.loads(line), []
         dtype = np.dtype(case["dtype"]).newbyteorder("<")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""memory.py LIMIT_MIB COMMAND...: runs a command, adds up the proportional memory of all its mpimatmul processes
-every 20 ms, and fails when that ever was more than the limit. Ends with the command's code otherwise."""
+"""memory.py LIMIT_MIB COMMAND...: runs a command under a memory limit. Every 20 ms it adds up the proportional
+memory (Pss) of the command's mpimatmul processes. Fails if the peak exceeds the limit or no memory was seen;
+otherwise ends with the command's code."""
 import glob
 import subprocess
 import sys

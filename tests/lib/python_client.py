@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""python_client.py SOCKET ARGUMENTS...: what `python3 ARGUMENTS...` does, by tests/lib/python_server.py."""
+"""python_client.py SOCKET ARGUMENTS...: runs `python3 ARGUMENTS...` in tests/lib/python_server.py."""
 import array
 import json
 import os

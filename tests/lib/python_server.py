@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""python_server.py SOCKET: a Python that has imported numpy, and forks for every script that python_client.py brings:
-a test then waits some 30 ms for it, and not 300 ms of two cores. It ends when its standard input does."""
+"""python_server.py SOCKET: a Python process with numpy imported that forks for every script of python_client.py.
+A test then waits about 30 ms for a script instead of 300 ms of two cores. Ends when its standard input is closed."""
 import array
 import json
 import os
@@ -10,11 +10,11 @@ import signal
 import socket
 import sys
 
-import numpy  # noqa: F401 (what this is for)
+import numpy  # noqa: F401 (imported once, inherited by all forks)
 
 
 def carry_out(request, descriptors):
-    """In the child: the script, as if Python had been started with it. Does not return."""
+    """In the child: runs the script as Python would from the command line. Does not return."""
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
     os.chdir(request["folder"])
@@ -49,7 +49,8 @@ def carry_out(request, descriptors):
 
 
 def serve(connection):
-    """In a process of its own. The descriptors come with the length of the request, the code goes back as a line."""
+    """Serves one connection in a process of its own. Descriptors arrive with the length of the request; the exit code
+    is sent back as a line."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     length, ancillary, _, _ = connection.recvmsg(16, socket.CMSG_SPACE(3 * 4))
     descriptors = array.array("i")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Beyond 2^31 elements and 4 GiB in one matrix, in little memory. Needs 10 GiB of disk in TMPDIR.
+# Matrices of more than 2^31 elements and 4 GiB, in little memory. Needs 10 GiB of disk in TMPDIR.
 # shellcheck disable=SC2154 # status and output are set by bats
 load ../cli/helper
 
@@ -8,7 +8,7 @@ memory() {
     "$PYTHON" "$REPO/tests/lib/memory.py" "$@"
 }
 
-@test "131072 x 16400 by 16400 x 48 in 2 GiB, rows as numpy has them" {
+@test "131072 x 16400 by 16400 x 48 runs in 2 GiB and its rows equal numpy's" {
     need_numpy
     [ "$(df --output=avail -B1G . | tail -1)" -ge 10 ] || skip "disk: less than 10 GiB in $PWD"
     "$MPIMATMUL" gen A.bin --dims 131072x16400 --kind integer --seed 1
@@ -27,7 +27,7 @@ assert report["bytes_read"] > 2**33 and report["check"]["result"] == "passed"
 END
 }
 
-@test "the same shape in place, as the operand that is not split, transposed" {
+@test "an operand of 131072 x 16400 is read in place, transposed, when the other one is split" {
     need_numpy
     [ "$(df --output=avail -B1G . | tail -1)" -ge 10 ] || skip "disk: less than 10 GiB in $PWD"
     "$MPIMATMUL" gen B.bin --dims 131072x16400 --kind integer --seed 1
@@ -44,7 +44,7 @@ assert (a @ b[rows].astype(np.float64).T == c[:, rows]).all()
 END
 }
 
-@test "a matrix larger than the device, under POCL_MEMORY_LIMIT=1" {
+@test "a matrix larger than the device's memory (POCL_MEMORY_LIMIT=1) is multiplied in parts" {
     "$MPIMATMUL" devices --json | grep -q '"0:0"' || skip "opencl: no device 0:0"
     "$MPIMATMUL" gen A.bin --dims 70000x4096 --kind integer --seed 1
     "$MPIMATMUL" gen B.bin --dims 4096x32 --kind integer --seed 2
