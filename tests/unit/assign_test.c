@@ -102,7 +102,7 @@ static int make_requests(const struct device_case *c, const struct mmul_topology
     return ranks;
 }
 
-static void test_devices(void **state) {
+static void test_each_rank_gets_its_device_or_an_error(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
     struct mmul_device_info devices[DEVICES_MAX];
@@ -146,7 +146,7 @@ static const struct core_case core_cases[] = {
     {8, 0, {"1:0", "cpu"}, {"0-3", "4-7"}, {4, 4}}, // OpenCL on the CPU gets cores like the CPU
 };
 
-static void test_cores(void **state) {
+static void test_ranks_of_a_node_divide_its_cores(void **state) {
     (void)state;
     struct mmul_device_info devices[DEVICES_MAX];
     int count = gpu_box(devices);
@@ -175,7 +175,7 @@ static void test_cores(void **state) {
 }
 
 // A binding set by the user is kept; ranks with the same binding divide its cores.
-static void test_user_binding(void **state) {
+static void test_a_binding_of_the_user_is_kept(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
     struct mmul_assign_request requests[3] = {
@@ -195,7 +195,7 @@ static void test_user_binding(void **state) {
 }
 
 // A rank whose GPU fails gets more than the one core that drove the GPU.
-static void test_fallback(void **state) {
+static void test_a_cpu_fallback_gets_more_than_the_gpu_s_core(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
     struct mmul_device_info devices[DEVICES_MAX];
@@ -219,7 +219,7 @@ static void test_fallback(void **state) {
     assert_int_equal(out[0].fallback_threads, 2);
 }
 
-static void test_overrides(void **state) {
+static void test_given_threads_and_binding_override_the_assignment(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
     struct mmul_assign_request requests[2] = {
@@ -251,7 +251,7 @@ struct file_case {
     const char *error;
 };
 
-static void test_device_file(void **state) {
+static void test_a_device_file_assigns_devices_and_weights(void **state) {
     (void)state;
     static const char text[] = "# the lab\nold-box 0:0,cpu 2.5\n\nserver cpu\nold-box 0:1 1\n";
     static const struct file_case cases[] = {
@@ -278,7 +278,7 @@ static void test_device_file(void **state) {
     }
 }
 
-static void test_malformed_device_files(void **state) {
+static void test_malformed_device_files_are_refused(void **state) {
     (void)state;
     static const char *const texts[] = {"box\n", "box cpu x\n", "box cpu 1 2\n", "box cpu -1\n",
                                         "box cpu nan\n"};
@@ -293,13 +293,13 @@ static void test_malformed_device_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_cores),
-        cmocka_unit_test(test_user_binding),
-        cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_overrides),
-        cmocka_unit_test(test_device_file),
-        cmocka_unit_test(test_malformed_device_files),
+        cmocka_unit_test(test_each_rank_gets_its_device_or_an_error),
+        cmocka_unit_test(test_ranks_of_a_node_divide_its_cores),
+        cmocka_unit_test(test_a_binding_of_the_user_is_kept),
+        cmocka_unit_test(test_a_cpu_fallback_gets_more_than_the_gpu_s_core),
+        cmocka_unit_test(test_given_threads_and_binding_override_the_assignment),
+        cmocka_unit_test(test_a_device_file_assigns_devices_and_weights),
+        cmocka_unit_test(test_malformed_device_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,7 @@ static void test_random_clusters_finish_together(void **state) {
     assert_true(shared > 10 * ROUNDS); // most rounds give root company
 }
 
-static void test_ranks_alike_get_as_much(void **state) {
+static void test_equal_ranks_get_equal_shares(void **state) {
     (void)state;
     struct bench b;
     bench_init(&b, make_linked_cluster(4, 4, 1), make_problem(8192, 4096, 4096));
@@ -130,7 +130,7 @@ static void test_traffic_costs_leaders_time(void **state) {
 
 // Measured costs of traffic replace the estimate from cores: for bytes sent and received, at each
 // end.
-static void test_measured_traffic_costs_what_it_costs(void **state) {
+static void test_measured_traffic_costs_replace_the_estimate(void **state) {
     (void)state;
     struct bench b;
     bench_init(&b, make_linked_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
@@ -175,7 +175,7 @@ static void test_ample_capacity_changes_nothing(void **state) {
     bench_fini(&b);
 }
 
-static void test_capacity_is_kept(void **state) {
+static void test_shares_stay_within_the_capacity_of_nodes(void **state) {
     (void)state;
     struct bench b;
     const int64_t capacity[] = {20000, 100, 3000}, too_little[] = {2000, 1000, 3000};
@@ -234,7 +234,7 @@ static void test_no_network_pays_for_a_small_product(void **state) {
     bench_fini(&b);
 }
 
-static void test_devices_slower_than_a_core(void **state) {
+static void test_a_device_slower_than_a_core_is_left_out(void **state) {
     (void)state;
     static const struct {
         double flops, bytes_per_second;
@@ -260,7 +260,7 @@ static void test_devices_slower_than_a_core(void **state) {
 }
 
 // With more nodes than pay off, the chosen number is better than half of it and twice as many.
-static void test_many_nodes(void **state) {
+static void test_the_best_number_of_nodes_is_chosen(void **state) {
     (void)state;
     struct bench b;
     struct mmul_members members;
@@ -298,15 +298,18 @@ static void test_absent_ranks_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_random_clusters_finish_together, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_ranks_alike_get_as_much, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_equal_ranks_get_equal_shares, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_traffic_costs_leaders_time, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_measured_traffic_costs_what_it_costs, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_measured_traffic_costs_replace_the_estimate,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(test_ample_capacity_changes_nothing, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_capacity_is_kept, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_shares_stay_within_the_capacity_of_nodes,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_slow_link_is_left_out, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_no_network_pays_for_a_small_product, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_devices_slower_than_a_core, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_many_nodes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_device_slower_than_a_core_is_left_out,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_best_number_of_nodes_is_chosen, assert_no_live_bytes),
         cmocka_unit_test(test_absent_ranks_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ static void memory_is_counted_and_aligned(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void impossible_memory_is_an_error(void **state) {
+static void an_impossible_allocation_is_an_error(void **state) {
     (void)state;
     struct mmul_error err;
     double *panel = NULL;
@@ -88,7 +88,7 @@ static void impossible_memory_is_an_error(void **state) {
     assert_true(product == INT64_C(1) << 62);
 }
 
-static void texts_grow(void **state) {
+static void texts_grow_as_needed(void **state) {
     (void)state;
     struct mmul_text text = {0};
     assert_string_equal(mmul_text_get(&text), "");
@@ -130,7 +130,7 @@ static void tables_are_aligned(void **state) {
     }
 }
 
-static void whole_numbers(void **state) {
+static void only_whole_numbers_in_range_are_accepted(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -160,7 +160,7 @@ static void whole_numbers(void **state) {
     assert_true(value == INT64_MIN);
 }
 
-static void real_numbers(void **state) {
+static void only_plain_real_numbers_are_accepted(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -181,7 +181,7 @@ static void real_numbers(void **state) {
     }
 }
 
-static void sizes_in_bytes(void **state) {
+static void sizes_with_units_become_bytes(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -218,7 +218,7 @@ static void sizes_in_bytes(void **state) {
     }
 }
 
-static void bytes_for_people(void **state) {
+static void byte_counts_are_printed_with_units(void **state) {
     (void)state;
     static const struct {
         int64_t bytes;
@@ -239,7 +239,7 @@ static void bytes_for_people(void **state) {
     }
 }
 
-static void nearest_words(void **state) {
+static void mistyped_words_have_a_nearest_word(void **state) {
     (void)state;
     static const char *const words[] = {"mul", "plan", "--weights", "--threads", "--trace", NULL};
     static const struct {
@@ -268,7 +268,7 @@ static void nearest_words(void **state) {
 }
 
 // Expected values from xxHash 0.8: `printf abc | xxhsum -H3`.
-static void checksums(void **state) {
+static void checksums_equal_those_of_xxhash(void **state) {
     (void)state;
     struct mmul_error err;
     struct mmul_hasher *hasher;
@@ -281,7 +281,7 @@ static void checksums(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void clock_and_seed(void **state) {
+static void naps_take_their_time_and_seeds_differ(void **state) {
     (void)state;
     double before = mmul_clock_now();
     mmul_clock_nap(0.002);
@@ -415,16 +415,16 @@ int main(void) {
         cmocka_unit_test(failures_are_one_line),
         cmocka_unit_test(long_failures_are_cut),
         cmocka_unit_test(memory_is_counted_and_aligned),
-        cmocka_unit_test(impossible_memory_is_an_error),
-        cmocka_unit_test(texts_grow),
+        cmocka_unit_test(an_impossible_allocation_is_an_error),
+        cmocka_unit_test(texts_grow_as_needed),
         cmocka_unit_test(tables_are_aligned),
-        cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(real_numbers),
-        cmocka_unit_test(sizes_in_bytes),
-        cmocka_unit_test(bytes_for_people),
-        cmocka_unit_test(nearest_words),
-        cmocka_unit_test(checksums),
-        cmocka_unit_test(clock_and_seed),
+        cmocka_unit_test(only_whole_numbers_in_range_are_accepted),
+        cmocka_unit_test(only_plain_real_numbers_are_accepted),
+        cmocka_unit_test(sizes_with_units_become_bytes),
+        cmocka_unit_test(byte_counts_are_printed_with_units),
+        cmocka_unit_test(mistyped_words_have_a_nearest_word),
+        cmocka_unit_test(checksums_equal_those_of_xxhash),
+        cmocka_unit_test(naps_take_their_time_and_seeds_differ),
         cmocka_unit_test(names_are_made_printable),
         cmocka_unit_test(names_beside_fit_the_file_system),
         cmocka_unit_test(json_goes_through_a_file),

@@ -83,7 +83,7 @@ static void lanes_fit_and_overlap_in_any_memory(void **state) {
     }
 }
 
-static void one_lane_in_host_memory_and_nothing_cut_for_it(void **state) {
+static void a_device_in_host_memory_has_one_lane_and_no_cuts(void **state) {
     (void)state;
     const struct mmul_tile_request request = {.m = 20000,
                                               .n = 20000,
@@ -103,7 +103,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longer_side_of_c_is_cut_when_it_is_long_enough),
         cmocka_unit_test(lanes_fit_and_overlap_in_any_memory),
-        cmocka_unit_test(one_lane_in_host_memory_and_nothing_cut_for_it),
+        cmocka_unit_test(a_device_in_host_memory_has_one_lane_and_no_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

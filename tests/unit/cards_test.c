@@ -25,7 +25,7 @@ static void add(struct folder *bus, const char *address, const char *class, cons
     }
 }
 
-static void test_cards(void **state) {
+static void test_only_cards_of_compute_makers_are_found(void **state) {
     (void)state;
     struct folder bus;
     struct mmul_card cards[4];
@@ -49,6 +49,7 @@ static void test_cards(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cards)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_cards_of_compute_makers_are_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

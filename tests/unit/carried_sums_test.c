@@ -59,7 +59,7 @@ static bool is_right(double found, double expected, double size, int summands) {
     return mmul_carried_sum_is_right(found, expected, size, summands, MMUL_F32, LENGTH);
 }
 
-static void what_was_made_is_right(void **state) {
+static void correct_sums_pass(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (uint64_t seed = 0; seed < 200; seed++) {
@@ -69,7 +69,7 @@ static void what_was_made_is_right(void **state) {
 }
 
 // One element is off by a hundredth of the mean size of a summand's elements.
-static void one_element_more_shows(void **state) {
+static void one_element_more_or_less_is_found(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (uint64_t seed = 0; seed < 200; seed++) {
@@ -82,7 +82,7 @@ static void one_element_more_shows(void **state) {
         }
 }
 
-static void what_may_overflow_is_not_judged(void **state) {
+static void sums_that_may_overflow_are_not_judged(void **state) {
     (void)state;
     assert_true(is_right(NAN, NAN, NAN, 2));
     assert_true(is_right(INFINITY, INFINITY, INFINITY, 2));
@@ -92,7 +92,7 @@ static void what_may_overflow_is_not_judged(void **state) {
 }
 
 // Sums in double, from any first summand on: an element off by 1e-9 of the mean is detected.
-static void doubles_are_judged_as_doubles(void **state) {
+static void sums_in_double_have_the_tolerance_of_doubles(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (uint64_t seed = 0; seed < 200; seed++) {
@@ -118,10 +118,10 @@ static void doubles_are_judged_as_doubles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_made_is_right),
-        cmocka_unit_test(doubles_are_judged_as_doubles),
-        cmocka_unit_test(one_element_more_shows),
-        cmocka_unit_test(what_may_overflow_is_not_judged),
+        cmocka_unit_test(correct_sums_pass),
+        cmocka_unit_test(sums_in_double_have_the_tolerance_of_doubles),
+        cmocka_unit_test(one_element_more_or_less_is_found),
+        cmocka_unit_test(sums_that_may_overflow_are_not_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static void matrices_full_of_nan_or_inf_are_judged(void **state) {
 
 // --------------------------------------------------------------------------------------- limits
 
-static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
+static void subnormal_numbers_may_be_flushed_to_zero(void **state) {
     (void)state;
     static const float sizes[][2] = {{1e-20F, 1e-19F}, {1e-39F, 1e30F}, {1e30F, 1e-39F}};
     for (size_t variant = 0; variant < 6; variant++) {
@@ -166,7 +166,7 @@ static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
     }
 }
 
-static void without_alpha_every_element_is_beta_c_in(void **state) {
+static void alpha_0_makes_every_element_beta_c_in(void **state) {
     (void)state;
     static const float betas[] = {0, 1, -0.3F};
     for (int variant = 0; variant < 6; variant++) {
@@ -194,7 +194,7 @@ static void without_alpha_every_element_is_beta_c_in(void **state) {
     }
 }
 
-static void the_room_is_what_was_planned(void **state) {
+static void memory_equals_the_plan(void **state) {
     (void)state;
     struct mmul_check *check = NULL;
     struct mmul_error err = {0};
@@ -214,9 +214,9 @@ int main(void) {
         cmocka_unit_test(nan_and_inf_are_judged_by_class),
         cmocka_unit_test(a_column_of_nan_in_c_in_leaves_the_rest_judged),
         cmocka_unit_test(matrices_full_of_nan_or_inf_are_judged),
-        cmocka_unit_test(numbers_below_the_least_normal_one_may_be_zero),
-        cmocka_unit_test(without_alpha_every_element_is_beta_c_in),
-        cmocka_unit_test(the_room_is_what_was_planned),
+        cmocka_unit_test(subnormal_numbers_may_be_flushed_to_zero),
+        cmocka_unit_test(alpha_0_makes_every_element_beta_c_in),
+        cmocka_unit_test(memory_equals_the_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static double size_of(const struct bench *bench, int64_t i, int64_t j) {
     return fabs(bench->product.alpha) * size + fabs(added);
 }
 
-static void a_few_units_are_found_in_exactly_their_line(void **state) {
+static void an_error_of_a_few_units_is_found_in_exactly_its_line(void **state) {
     (void)state;
     static const enum mmul_dtype types[] = {MMUL_F32, MMUL_F16, MMUL_BF16};
     for (int variant = 0; variant < 4 * 2 * 2 * 2 * KIND_COUNT; variant++) {
@@ -104,7 +104,7 @@ struct class_case {
     bool legal;
 };
 
-static void classes_are_compared(void **state) {
+static void nan_inf_and_flushed_numbers_are_compared_by_class(void **state) {
     (void)state;
     static const struct class_case cases[] = {
         {{NAN, 1}, {1, 1}, NAN, true},
@@ -180,9 +180,9 @@ static void float64_is_judged_by_its_own_unit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_few_units_are_found_in_exactly_their_line),
+        cmocka_unit_test(an_error_of_a_few_units_is_found_in_exactly_its_line),
         cmocka_unit_test(a_long_column_is_shared_among_threads),
-        cmocka_unit_test(classes_are_compared),
+        cmocka_unit_test(nan_inf_and_flushed_numbers_are_compared_by_class),
         cmocka_unit_test(float64_is_judged_by_its_own_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

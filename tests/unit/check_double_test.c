@@ -116,7 +116,7 @@ static const struct trial trials[] = {
 // errors are found in the first JUDGED trials
 enum { TRIALS = sizeof trials / sizeof *trials, JUDGED = 6 };
 
-static void what_is_right_passes(void **state) {
+static void correct_products_pass(void **state) {
     (void)state;
     for (int i = 0; i < TRIALS; i++) {
         struct bench t;
@@ -143,7 +143,7 @@ static void a_slip_is_found(void **state) {
     }
 }
 
-static void what_float32_computed_is_found(void **state) {
+static void elements_computed_in_float32_are_found(void **state) {
     (void)state;
     for (int i = 0; i < JUDGED; i++) {
         struct bench t;
@@ -172,7 +172,7 @@ static void expect_slips(struct bench *t, int64_t first_col, int64_t end_col) {
     }
 }
 
-static void what_has_no_squares_is_judged_by_samples(void **state) {
+static void lines_with_overflowing_squares_are_judged_by_samples(void **state) {
     (void)state;
     struct bench t;
     for (int i = JUDGED + 2; i < TRIALS; i++) { // all rows, all columns
@@ -210,7 +210,7 @@ static void what_has_no_squares_is_judged_by_samples(void **state) {
 }
 
 // The check's own sums round as much as a product with a short inner range, for any random x.
-static void many_seeds_pass_what_is_right(void **state) {
+static void correct_products_pass_with_many_seeds(void **state) {
     (void)state;
     enum { M = 350, N = 64, SEEDS = 10000 };
     static double a[M], b[N], c[M * N];
@@ -260,11 +260,11 @@ static void nan_and_infinity_stay_where_they_belong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_right_passes),
+        cmocka_unit_test(correct_products_pass),
         cmocka_unit_test(a_slip_is_found),
-        cmocka_unit_test(what_float32_computed_is_found),
-        cmocka_unit_test(what_has_no_squares_is_judged_by_samples),
-        cmocka_unit_test(many_seeds_pass_what_is_right),
+        cmocka_unit_test(elements_computed_in_float32_are_found),
+        cmocka_unit_test(lines_with_overflowing_squares_are_judged_by_samples),
+        cmocka_unit_test(correct_products_pass_with_many_seeds),
         cmocka_unit_test(nan_and_infinity_stay_where_they_belong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,7 @@ static void all_of_a_panel_with_wrong_lines_is_computed_again(void **state) {
 }
 
 // The CPU errs with the other blocking, too: plain loops recompute the wrong lines, and no others.
-static void lines_that_stay_wrong_are_for_plain_loops(void **state) {
+static void lines_that_stay_wrong_are_recomputed_by_plain_loops(void **state) {
     (void)state;
     for (int variant = 0; variant < 16; variant++) {
         enum mmul_axis axis = variant / 8 != 0 ? MMUL_COLS : MMUL_ROWS;
@@ -75,7 +75,7 @@ static void lines_that_stay_wrong_are_for_plain_loops(void **state) {
 }
 
 // The check inspects a part of a block that may be wrong; the whole block is recomputed.
-static void a_part_that_is_wrong_stands_for_its_block(void **state) {
+static void an_error_in_a_part_recomputes_its_block(void **state) {
     (void)state;
     for (int variant = 0; variant < 16; variant++) {
         enum mmul_axis axis = variant / 8 != 0 ? MMUL_COLS : MMUL_ROWS;
@@ -113,8 +113,8 @@ static void a_part_that_is_wrong_stands_for_its_block(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_of_a_panel_with_wrong_lines_is_computed_again),
-        cmocka_unit_test(lines_that_stay_wrong_are_for_plain_loops),
-        cmocka_unit_test(a_part_that_is_wrong_stands_for_its_block),
+        cmocka_unit_test(lines_that_stay_wrong_are_recomputed_by_plain_loops),
+        cmocka_unit_test(an_error_in_a_part_recomputes_its_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static void destroy(struct mesh *x) {
 
 // ---------------------------------------------------------------------------------------- tests
 
-static void sums_are_those_of_plain_loops(void **state) {
+static void sums_of_ranks_equal_plain_loops(void **state) {
     (void)state;
     for (int turned = 0; turned < 2; turned++) {
         struct mesh *x = make(10, turned);
@@ -201,7 +201,7 @@ static void sums_are_those_of_plain_loops(void **state) {
     }
 }
 
-static void right_products_are_read_once(void **state) {
+static void correct_products_are_read_once(void **state) {
     (void)state;
     for (uint64_t seed = 20; seed < 40; seed++) {
         struct mesh *x = make(seed, seed % 2 == 0);
@@ -232,7 +232,7 @@ static void columns_of_any_size_count_alike(void **state) {
 }
 
 // Tries every element with errors around the detection limit.
-static void what_a_block_alone_shows_is_found(void **state) {
+static void errors_found_in_a_single_block_are_found(void **state) {
     (void)state;
     static const float errors[] = {1e-4F, 5e-4F, 1e-3F, 1.5e-3F, 2e-3F, 1e-2F, 1, 1e30F};
     struct mesh *x = make(60, false);
@@ -260,7 +260,7 @@ static void what_a_block_alone_shows_is_found(void **state) {
 }
 
 // NaN and Inf enter no common sum: each rank inspects its own block.
-static void nan_and_inf_are_left_to_the_block(void **state) {
+static void nan_and_inf_are_judged_by_the_rank_of_the_block(void **state) {
     (void)state;
     const float values[] = {NAN, INFINITY, -INFINITY};
     for (int v = 0; v < 3; v++) {
@@ -283,11 +283,11 @@ static void nan_and_inf_are_left_to_the_block(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_those_of_plain_loops),
-        cmocka_unit_test(right_products_are_read_once),
+        cmocka_unit_test(sums_of_ranks_equal_plain_loops),
+        cmocka_unit_test(correct_products_are_read_once),
         cmocka_unit_test(columns_of_any_size_count_alike),
-        cmocka_unit_test(what_a_block_alone_shows_is_found),
-        cmocka_unit_test(nan_and_inf_are_left_to_the_block),
+        cmocka_unit_test(errors_found_in_a_single_block_are_found),
+        cmocka_unit_test(nan_and_inf_are_judged_by_the_rank_of_the_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static const struct shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static void a_right_product_is_right(void **state) {
+static void a_correct_product_passes(void **state) {
     (void)state;
     static const int threads[] = {1, 2, 3, 16, 100};
     for (int s = 0; s < SHAPES; s++) {
@@ -208,7 +208,7 @@ static void a_changed_operand_is_noticed_everywhere(void **state) {
 
 // Columns of very different size, which a small sample misses: the result must not depend on the
 // estimate.
-static void sizes_that_a_sample_misses_do_not_hide_errors(void **state) {
+static void small_columns_missed_by_a_sample_do_not_hide_errors(void **state) {
     (void)state;
     struct shape shape = {40, 300, 2000};
     for (int turned = 0; turned < 2; turned++) {
@@ -249,10 +249,10 @@ static void every_part_is_done_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_right_product_is_right),
+        cmocka_unit_test(a_correct_product_passes),
         cmocka_unit_test(a_wrong_element_is_found_everywhere),
         cmocka_unit_test(a_changed_operand_is_noticed_everywhere),
-        cmocka_unit_test(sizes_that_a_sample_misses_do_not_hide_errors),
+        cmocka_unit_test(small_columns_missed_by_a_sample_do_not_hide_errors),
         cmocka_unit_test(every_part_is_done_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 // Two errors in a line that cancel for the first random x stay hidden, but not in a block that has
 // another wrong line.
-static void errors_that_cancel_are_found_beside_others(void **state) {
+static void cancelling_errors_are_found_beside_other_errors(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++) {
         enum mmul_axis axis = variant != 0 ? MMUL_COLS : MMUL_ROWS;
@@ -45,7 +45,7 @@ static void errors_that_cancel_are_found_beside_others(void **state) {
     }
 }
 
-static void what_no_device_puts_right_is_an_error(void **state) {
+static void a_block_that_no_device_repairs_is_an_error(void **state) {
     (void)state;
     struct bench bench;
     struct rank rank;
@@ -81,7 +81,7 @@ static enum mmul_status look(void *context, int64_t done, int64_t total, struct 
 }
 
 // The verifier calls `look` before and after it recomputes a block, then replaces the device.
-static void whoever_watches_is_asked_before_a_device_is_blamed(void **state) {
+static void the_watch_can_stop_a_repair_before_a_device_is_replaced(void **state) {
     (void)state;
     for (int refuses_from = 1; refuses_from <= 3; refuses_from++) {
         struct bench bench;
@@ -115,7 +115,7 @@ static void assert_computed_and_right(struct rank *rank, const struct mmul_produ
 // Two pieces in turn. A verifier of two caches both projections, a verifier of one projects each
 // time. The test changes the first piece without notice: a cached projection then reports a wrong
 // result.
-static void as_many_pieces_as_asked_for_are_remembered(void **state) {
+static void as_many_projections_are_cached_as_requested(void **state) {
     (void)state;
     for (int count = 1; count <= 2; count++) {
         struct bench bench;
@@ -149,7 +149,7 @@ static void as_many_pieces_as_asked_for_are_remembered(void **state) {
 // A persistent piece is projected once and shared by the next verifier, until its memory is
 // declared to hold another piece. The test shows this by changing its numbers without notice. The
 // cached sums still find wrong lines.
-static void sums_of_a_piece_that_lasts_are_made_once(void **state) {
+static void a_persistent_piece_is_projected_once(void **state) {
     (void)state;
     enum { LASTS, IS_FORGOTTEN, DOES_NOT_LAST, WAYS };
     for (int variant = 0; variant < 16 * WAYS; variant++) {
@@ -192,7 +192,7 @@ static void sums_of_a_piece_that_lasts_are_made_once(void **state) {
 
 // A piece at another place, or of another size or leading dimension, is noticed. Other numbers at
 // the same place must be announced, otherwise the old sums judge them.
-static void a_piece_is_projected_until_there_is_another_one(void **state) {
+static void a_projection_is_reused_until_the_piece_changes(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++) {
         enum mmul_axis axis = variant != 0 ? MMUL_COLS : MMUL_ROWS;
@@ -231,7 +231,7 @@ static void a_piece_is_projected_until_there_is_another_one(void **state) {
     }
 }
 
-static void without_alpha_blocks_are_checked_and_put_right(void **state) {
+static void blocks_with_alpha_0_are_checked_and_repaired(void **state) {
     (void)state;
     for (int variant = 0; variant < 4; variant++) {
         enum mmul_axis axis = variant / 2 != 0 ? MMUL_COLS : MMUL_ROWS;
@@ -259,7 +259,7 @@ static void without_alpha_blocks_are_checked_and_put_right(void **state) {
 }
 
 // Two stages that multiply at the same place: cached sums of one are not used by the other.
-static void what_another_verifier_has_seen_is_not_remembered(void **state) {
+static void verifiers_do_not_share_cached_sums(void **state) {
     (void)state;
     struct bench bench;
     struct rank rank;
@@ -287,7 +287,7 @@ static void what_another_verifier_has_seen_is_not_remembered(void **state) {
     teardown(&bench);
 }
 
-static void the_room_is_what_was_promised(void **state) {
+static void memory_equals_the_promised_size(void **state) {
     (void)state;
     struct mmul_verifier verifier;
     struct mmul_verifier_room room = {0};
@@ -319,7 +319,7 @@ static void the_room_is_what_was_promised(void **state) {
 
 // A wide product of few terms and a narrow one of many take turns in the room of the larger one.
 // Room reserved for many short pieces does not hold as many long ones.
-static void the_room_is_that_of_the_largest_stage(void **state) {
+static void memory_is_that_of_the_largest_stage(void **state) {
     (void)state;
     enum { MANY = 200000, FEW = 3 };
     struct mmul_verifier verifier;
@@ -351,16 +351,16 @@ static void the_room_is_that_of_the_largest_stage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_that_cancel_are_found_beside_others),
-        cmocka_unit_test(what_no_device_puts_right_is_an_error),
-        cmocka_unit_test(whoever_watches_is_asked_before_a_device_is_blamed),
-        cmocka_unit_test(as_many_pieces_as_asked_for_are_remembered),
-        cmocka_unit_test(sums_of_a_piece_that_lasts_are_made_once),
-        cmocka_unit_test(a_piece_is_projected_until_there_is_another_one),
-        cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
-        cmocka_unit_test(what_another_verifier_has_seen_is_not_remembered),
-        cmocka_unit_test(the_room_is_what_was_promised),
-        cmocka_unit_test(the_room_is_that_of_the_largest_stage),
+        cmocka_unit_test(cancelling_errors_are_found_beside_other_errors),
+        cmocka_unit_test(a_block_that_no_device_repairs_is_an_error),
+        cmocka_unit_test(the_watch_can_stop_a_repair_before_a_device_is_replaced),
+        cmocka_unit_test(as_many_projections_are_cached_as_requested),
+        cmocka_unit_test(a_persistent_piece_is_projected_once),
+        cmocka_unit_test(a_projection_is_reused_until_the_piece_changes),
+        cmocka_unit_test(blocks_with_alpha_0_are_checked_and_repaired),
+        cmocka_unit_test(verifiers_do_not_share_cached_sums),
+        cmocka_unit_test(memory_equals_the_promised_size),
+        cmocka_unit_test(memory_is_that_of_the_largest_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static struct mmul_product variant_shape(int variant) {
                                  .b_dtype = variant / 8 % 2 != 0 ? MMUL_F16 : MMUL_F32};
 }
 
-static void a_transposed_product_is_the_same_numbers(void **state) {
+static void a_transposed_view_refers_to_the_same_numbers(void **state) {
     (void)state;
     for (int variant = 0; variant < 16; variant++) {
         struct bench bench;
@@ -72,7 +72,7 @@ static void a_transposed_product_is_the_same_numbers(void **state) {
 }
 
 // Rows [2, 4) of the product and of its transpose (columns): those change, nothing else.
-static void some_rows_of_a_product_are_where_they_were(void **state) {
+static void a_view_of_some_rows_refers_to_the_same_memory(void **state) {
     (void)state;
     for (int variant = 0; variant < 32; variant++) {
         struct bench bench;
@@ -95,7 +95,7 @@ static void some_rows_of_a_product_are_where_they_were(void **state) {
     }
 }
 
-static void without_operands_views_have_none(void **state) {
+static void views_of_a_product_without_operands_have_none(void **state) {
     (void)state;
     float c[6];
     const struct mmul_product none = {.m = 2, .n = 3, .k = 4, .c = c, .ldc = 3};
@@ -176,7 +176,7 @@ static void rows_and_columns_are_judged_alike(void **state) {
 }
 
 // For any error: flags of columns equal those of the rows of a written copy of C^T (and C_in^T).
-static void columns_are_judged_as_rows_of_a_copy_are(void **state) {
+static void columns_are_judged_like_rows_of_a_transposed_copy(void **state) {
     (void)state;
     for (int number = 0; number < trials(); number++) {
         struct bench bench;
@@ -210,11 +210,11 @@ static void columns_are_judged_as_rows_of_a_copy_are(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_transposed_product_is_the_same_numbers),
-        cmocka_unit_test(some_rows_of_a_product_are_where_they_were),
-        cmocka_unit_test(without_operands_views_have_none),
+        cmocka_unit_test(a_transposed_view_refers_to_the_same_numbers),
+        cmocka_unit_test(a_view_of_some_rows_refers_to_the_same_memory),
+        cmocka_unit_test(views_of_a_product_without_operands_have_none),
         cmocka_unit_test(rows_and_columns_are_judged_alike),
-        cmocka_unit_test(columns_are_judged_as_rows_of_a_copy_are),
+        cmocka_unit_test(columns_are_judged_like_rows_of_a_transposed_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void assert_left(const mmul_unbegun *unbegun, int64_t begin, int64_t end)
     assert_int_equal(left.end, end);
 }
 
-static void step_by_step(void **state) {
+static void a_claim_fails_if_the_word_has_changed(void **state) {
     (void)state;
     mmul_unbegun unbegun;
     mmul_unbegun_set(&unbegun, (struct mmul_range){0, 100});
@@ -98,7 +98,7 @@ static void *claim_all(void *argument) {
 }
 
 // The owner and two thieves run concurrently: every position is taken once.
-static void nobody_begins_what_another_has(void **state) {
+static void concurrent_takers_get_every_position_once(void **state) {
     (void)state;
     struct race race = {.begun = calloc(POSITIONS, 1)};
     pthread_t threads[THIEVES];
@@ -129,7 +129,7 @@ static void nobody_begins_what_another_has(void **state) {
 
 // ------------------------------------------------------------------------------ number of lines
 
-static void level_is_where_all_end(void **state) {
+static void the_level_is_the_common_end_time(void **state) {
     (void)state;
     static const struct {
         struct mmul_pace paces[3];
@@ -147,7 +147,7 @@ static void level_is_where_all_end(void **state) {
         assert_true(fabs(mmul_pace_level(cases[i].paces, 3) - cases[i].level) < 1e-9);
 }
 
-static void owners_take_all_unless_others_would_wait(void **state) {
+static void an_owner_takes_all_lines_unless_others_would_wait(void **state) {
     (void)state;
     // 1000 lines of 10 elements at 100 elements per second: 100 s
     assert_int_equal(mmul_pace_take(100, 1, 100, (struct mmul_rest){1000, 1000, 10}), 1000);
@@ -159,7 +159,7 @@ static void owners_take_all_unless_others_would_wait(void **state) {
     assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){70, 1000, 10}), 70);
 }
 
-static void owners_keep_all_unless_others_would_end_sooner(void **state) {
+static void an_owner_gives_up_lines_only_if_others_end_sooner(void **state) {
     (void)state;
     const struct mmul_rest rest = {1000, 1000, 100}; // 10 s at a rate of 1e4
     assert_int_equal(mmul_pace_keep(10, 0.1, 1e4, rest), 1000);
@@ -285,7 +285,7 @@ static double play(const double *rates, int count) {
     return end / (count * (double)LINES * 8192 / sum);
 }
 
-static void all_end_together_whatever_the_plan_believed(void **state) {
+static void ranks_end_together_with_wrong_speeds_in_the_plan(void **state) {
     (void)state;
     static const struct {
         double rates[RANKS_MOST];
@@ -305,14 +305,14 @@ static void all_end_together_whatever_the_plan_believed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(step_by_step),
+        cmocka_unit_test(a_claim_fails_if_the_word_has_changed),
         cmocka_unit_test(positions_fill_the_word),
-        cmocka_unit_test(nobody_begins_what_another_has),
-        cmocka_unit_test(level_is_where_all_end),
-        cmocka_unit_test(owners_take_all_unless_others_would_wait),
-        cmocka_unit_test(owners_keep_all_unless_others_would_end_sooner),
+        cmocka_unit_test(concurrent_takers_get_every_position_once),
+        cmocka_unit_test(the_level_is_the_common_end_time),
+        cmocka_unit_test(an_owner_takes_all_lines_unless_others_would_wait),
+        cmocka_unit_test(an_owner_gives_up_lines_only_if_others_end_sooner),
         cmocka_unit_test(claims_are_worth_their_call),
-        cmocka_unit_test(all_end_together_whatever_the_plan_believed),
+        cmocka_unit_test(ranks_end_together_with_wrong_speeds_in_the_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

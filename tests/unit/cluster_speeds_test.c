@@ -56,7 +56,7 @@ static void a_slower_run_or_no_measurement_changes_nothing(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void unstable_sizes_are_said_and_transfers_are_not(void **state) {
+static void unstable_sizes_are_reported_without_transfers(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();
     char text[96];
@@ -67,7 +67,7 @@ static void unstable_sizes_are_said_and_transfers_are_not(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void what_is_unstable_in_one_type_is_not_in_the_other(void **state) {
+static void each_type_has_unstable_sizes_of_its_own(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();
     char text[96];
@@ -88,7 +88,7 @@ static void what_is_unstable_in_one_type_is_not_in_the_other(void **state) {
 }
 
 // Only one of three ranks was measured in float64: the others do not slow the mean down.
-static void a_mean_is_of_those_that_were_measured(void **state) {
+static void the_mean_speed_counts_measured_ranks_only(void **state) {
     (void)state;
     struct mmul_speed speeds[3] = {{.flops = {1e9, 2e9, 2e9, 2e9, 2e9},
                                     .measured_points = 2,
@@ -115,7 +115,7 @@ static void a_mean_is_of_those_that_were_measured(void **state) {
 }
 
 // A text truncated to its field may end within a UTF-8 character.
-static void a_rank_is_not_lost_with_a_text_that_is_no_utf8(void **state) {
+static void a_rank_with_invalid_utf8_stays_in_the_json(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();
     struct mmul_error err;
@@ -135,10 +135,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_faster_run_raises_all_rates_of_its_rank),
         cmocka_unit_test(a_slower_run_or_no_measurement_changes_nothing),
-        cmocka_unit_test(unstable_sizes_are_said_and_transfers_are_not),
-        cmocka_unit_test(what_is_unstable_in_one_type_is_not_in_the_other),
-        cmocka_unit_test(a_mean_is_of_those_that_were_measured),
-        cmocka_unit_test(a_rank_is_not_lost_with_a_text_that_is_no_utf8),
+        cmocka_unit_test(unstable_sizes_are_reported_without_transfers),
+        cmocka_unit_test(each_type_has_unstable_sizes_of_its_own),
+        cmocka_unit_test(the_mean_speed_counts_measured_ranks_only),
+        cmocka_unit_test(a_rank_with_invalid_utf8_stays_in_the_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void test_steps_cost_more_with_more_units(void **state) {
 
 // A cube has the measured rate. Rates between sizes are linear in the logarithm; a missing point
 // takes the rate of the next smaller one.
-static void test_rates(void **state) {
+static void test_rates_between_measured_sizes_are_interpolated(void **state) {
     (void)state;
     const struct mmul_rank_info rank = {.speed.flops = {4e10, 8e10, 0, 2e11, 1e11}};
     static const struct {
@@ -83,7 +83,7 @@ static void test_rates(void **state) {
 }
 
 // Compares with the header's formula, at a speed that is the same for all sizes.
-static void test_a_pass_costs_what_its_parts_cost(void **state) {
+static void test_a_pass_costs_the_sum_of_its_parts(void **state) {
     (void)state;
     static const struct {
         double up, down; // 0: in host memory
@@ -127,7 +127,7 @@ static void test_a_pass_costs_what_its_parts_cost(void **state) {
 
 // A unit of a stack needs the panels of its own matrix only. All panels together cost a rank with
 // all units as much as one product of that size, and a rank with half of the units half as much.
-static void test_steps_of_a_stack(void **state) {
+static void test_a_unit_of_a_stack_costs_panels_of_its_matrix_only(void **state) {
     (void)state;
     struct mmul_problem stack = make_stack(1000, 512, 2000, (struct stack){32, 32});
     const struct mmul_rank_info rank = {.host_memory = true, .speed_flops = 1e12};
@@ -175,7 +175,7 @@ static struct mmul_cost *cost_or_die(const struct mmul_problem *problem,
 // The relay chain is ordered by class of speed, fastest first, and by neighbours within a class. A
 // panel's gap is that of the slowest hop so far, which a panel passes as a whole; later hops relay
 // packet by packet. Nodes that map the operand or take no part are skipped.
-static void test_the_chain(void **state) {
+static void test_the_chain_goes_by_speed_class_and_neighbours(void **state) {
     (void)state;
     static const double links[] = {1e10, 1e8, 1.0e9, 1.1e9, 1e10, 1.05e9};
     static const unsigned maps[] = {15, 0, 0, 0, 0, MMUL_MAPS_B};
@@ -204,7 +204,7 @@ static void test_the_chain(void **state) {
 }
 
 // Panels stay, or arrive again in every round; the last arrival and root's bytes include that.
-static void test_rounds(void **state) {
+static void test_rounds_repeat_panels_that_do_not_stay(void **state) {
     (void)state;
     static const double links[] = {1e9, 1e9};
     static const unsigned maps[] = {15, 0};
@@ -265,11 +265,12 @@ static int assert_no_live_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_cost_more_with_more_units),
-        cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_a_pass_costs_what_its_parts_cost),
-        cmocka_unit_test(test_steps_of_a_stack),
-        cmocka_unit_test_teardown(test_the_chain, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_rounds, assert_no_live_bytes),
+        cmocka_unit_test(test_rates_between_measured_sizes_are_interpolated),
+        cmocka_unit_test(test_a_pass_costs_the_sum_of_its_parts),
+        cmocka_unit_test(test_a_unit_of_a_stack_costs_panels_of_its_matrix_only),
+        cmocka_unit_test_teardown(test_the_chain_goes_by_speed_class_and_neighbours,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_rounds_repeat_panels_that_do_not_stay, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_stack_arrives_in_order, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

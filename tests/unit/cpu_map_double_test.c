@@ -119,7 +119,7 @@ static void fill(const struct function *f, double *x) {
                                    : f->least + (f->most - f->least) * (double)i / (COUNT - 1);
 }
 
-static void test_errors(void **state) {
+static void test_functions_are_within_their_error_bounds(void **state) {
     static double x[COUNT], found[COUNT];
     (void)state;
     for (const struct function *f = functions; f < functions + FUNCTIONS; f++) {
@@ -141,7 +141,7 @@ static void test_errors(void **state) {
     }
 }
 
-static void test_places(void **state) {
+static void test_a_result_does_not_depend_on_its_place(void **state) {
     static double x[COUNT], all[COUNT], some[COUNT];
     (void)state;
     for (const struct function *f = functions; f < functions + FUNCTIONS; f++) {
@@ -159,8 +159,8 @@ static void test_places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_functions_are_within_their_error_bounds),
+        cmocka_unit_test(test_a_result_does_not_depend_on_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

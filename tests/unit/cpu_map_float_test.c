@@ -140,7 +140,7 @@ static double gelu_tanh_slope(double x) {
     return sigmoid(angle) + x * sigmoid(angle) * sigmoid(-angle) * c * (1 + 3 * 0.044715 * x * x);
 }
 
-static void test_functions(void **state) {
+static void test_functions_are_within_their_error_bounds(void **state) {
     (void)state;
     compare(one_exp, exp, (struct tolerance){2, 0, 0, 0});
     compare(one_log, log, (struct tolerance){2, 0, 0, 0});
@@ -160,7 +160,7 @@ static void test_functions(void **state) {
 
 // Tests angles in the supported range. The function reports larger ones and non-numbers, which the
 // C library then handles.
-static void test_angles(void **state) {
+static void test_angles_in_range_are_reduced_in_double(void **state) {
     static float row[40];
     const struct tolerance t = {2, 0, 0, 0x1p-53};
     (void)state;
@@ -178,7 +178,7 @@ static void test_angles(void **state) {
     }
 }
 
-static void test_powers(void **state) {
+static void test_powers_of_special_values_equal_the_c_library(void **state) {
     static const float values[] = {
         0,        -0.0f,     1,          -1,          0.5f,       -0.5f,    2,         -2,
         3,        -3,        1e30f,      -1e30f,      1e-40f,     -1e-40f,  1e-30f,    -7.5f,
@@ -200,7 +200,7 @@ static void test_powers(void **state) {
 
 // At multiples and the numbers next to them a quotient may round up to a whole number that it does
 // not reach.
-static void test_division(void **state) {
+static void test_a_quotient_is_not_rounded_up_to_a_whole_number(void **state) {
     (void)state;
     for (int i = 0; i < 3000000; i++) {
         const float y = (float)(i % 2003 - 1001) / (float)(i % 97 + 1);
@@ -222,8 +222,10 @@ static void test_division(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions),
-                                       cmocka_unit_test(test_angles), cmocka_unit_test(test_powers),
-                                       cmocka_unit_test(test_division)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions_are_within_their_error_bounds),
+        cmocka_unit_test(test_angles_in_range_are_reduced_in_double),
+        cmocka_unit_test(test_powers_of_special_values_equal_the_c_library),
+        cmocka_unit_test(test_a_quotient_is_not_rounded_up_to_a_whole_number)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static bool try(struct mmul_device *device, struct trial *t, uint32_t seed, int6
     return right;
 }
 
-static void operations_together_make_what_they_make_alone(void **state) {
+static void fused_operations_equal_separate_ones(void **state) {
     static const int64_t sides[][2] = {{1, 1},   {1, 15},  {5, 16},   {7, 33},   {300, 1},
                                        {3, 255}, {2, 257}, {1, 5000}, {9, 1024}, {40, 70}};
     static double found[VALUES * ELEMENTS], expected[VALUES * ELEMENTS];
@@ -142,7 +142,7 @@ static void operations_together_make_what_they_make_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_together_make_what_they_make_alone),
+        cmocka_unit_test(fused_operations_equal_separate_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

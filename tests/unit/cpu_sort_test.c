@@ -63,7 +63,7 @@ static float element(int kind, uint32_t random, int64_t j) {
     }
 }
 
-static void test_rows(void **state) {
+static void test_rows_are_sorted_stably(void **state) {
     static const int64_t lengths[] = {1, 2, 3, 47, 48, 49, 64, 257, LONGEST};
     static float x[LONGEST];
     uint32_t random = 1;
@@ -80,6 +80,6 @@ static void test_rows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows_are_sorted_stably)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

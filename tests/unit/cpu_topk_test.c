@@ -65,7 +65,7 @@ static float element(int kind, uint32_t random, int64_t j) {
     }
 }
 
-static void test_rows(void **state) {
+static void test_the_largest_elements_are_found_in_order(void **state) {
     static const int64_t lengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 200, 1024, 2049, LONGEST};
     static const int64_t counts[] = {1, 2, 3, 8, 31, 32, 33, 100};
     static float x[LONGEST];
@@ -84,6 +84,7 @@ static void test_rows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_largest_elements_are_found_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

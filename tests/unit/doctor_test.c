@@ -33,7 +33,7 @@ static enum mmul_status load(const char *text, struct mmul_hostfile *hostfile,
     return status;
 }
 
-static void test_hostfile(void **state) {
+static void test_hostfiles_are_parsed(void **state) {
     (void)state;
     static const char text[] = "\xEF\xBB\xBF# a comment\r\n"
                                "\n"
@@ -69,7 +69,7 @@ static void test_hostfile(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void test_called(void **state) {
+static void test_hosts_are_named_without_their_domain(void **state) {
     (void)state;
     static const struct {
         const char *name, *called;
@@ -88,7 +88,7 @@ static void test_called(void **state) {
 }
 
 // A name becomes a word of ssh's command line: anything but a plain name is refused.
-static void test_hostfile_refusals(void **state) {
+static void test_malformed_hostfiles_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *text, *part;
@@ -121,7 +121,7 @@ static void test_hostfile_refusals(void **state) {
 
 // ---------------------------------------------------------------------------------------- settings
 
-static void test_settings(void **state) {
+static void test_later_sources_of_settings_override_earlier_ones(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_settings settings;
@@ -156,7 +156,7 @@ static void test_settings(void **state) {
     folder_destroy(&folder);
 }
 
-static void test_interfaces(void **state) {
+static void test_include_and_exclude_select_interfaces(void **state) {
     (void)state;
     static const struct {
         const char *include, *exclude;
@@ -307,14 +307,14 @@ static const struct {
      "ssh node sudo timedatectl set-ntp true"},
 };
 
-static void test_findings(void **state) {
+static void test_each_bad_fact_gives_its_finding(void **state) {
     (void)state;
     for (size_t f = 0; f < sizeof findings / sizeof findings[0]; f++)
         expect_one(judge_second(findings[f].changes, findings[f].slots, findings[f].clock, NULL),
                    findings[f].what, findings[f].fix);
 }
 
-static void test_no_findings(void **state) {
+static void test_healthy_machines_give_no_finding(void **state) {
     (void)state;
     static const char *const good[] = {
         "{}",
@@ -330,7 +330,7 @@ static void test_no_findings(void **state) {
 }
 
 // Error texts of ssh and the matching remedies.
-static void test_unreached(void **state) {
+static void test_errors_of_ssh_give_a_remedy(void **state) {
     (void)state;
     static const struct {
         int detail;
@@ -360,7 +360,7 @@ static void test_unreached(void **state) {
     RULE "An internal error has occurred in ORTE:\n\n[[1,0],0] FORCE-TERMINATE AT (null):1 -" \
          " error\n\nThis is something that should be reported to the developers.\n" RULE
 
-static void test_mpirun(void **state) {
+static void test_the_verdict_of_mpirun_is_recognised(void **state) {
     (void)state;
     static const struct {
         const char *said;
@@ -419,7 +419,7 @@ static json_t *judge_lines(const char *text, const char *digits, enum mmul_mpiru
     return judgement.findings;
 }
 
-static void test_lines(void **state) {
+static void test_hostfile_lines_refused_by_mpirun_are_findings(void **state) {
     (void)state;
     static const struct {
         const char *text, *digits, *what, *fix;
@@ -530,7 +530,7 @@ static void close_link(struct mmul_connection *link, int errnum, double connect_
     link->bytes_per_second = 0;
 }
 
-static void test_network_good(void **state) {
+static void test_a_good_network_gives_no_finding(void **state) {
     (void)state;
     struct two two;
     two_init(&two, "ufw");
@@ -543,7 +543,7 @@ static void test_network_good(void **state) {
 }
 
 // One direction of the only network is blocked: by the firewall of the machine that is not reached.
-static void test_one_way(void **state) {
+static void test_a_one_way_connection_is_a_firewall_finding(void **state) {
     (void)state;
     static const struct {
         const char *firewall, *fix;
@@ -564,7 +564,7 @@ static void test_one_way(void **state) {
     }
 }
 
-static void test_closed_network(void **state) {
+static void test_a_closed_network_is_a_finding(void **state) {
     (void)state;
     struct two two;
     two_init(&two, "ufw");
@@ -585,7 +585,7 @@ static void test_closed_network(void **state) {
                    "sudo ip link set eth0 mtu 1500   # the same on all machines");
 }
 
-static void test_slow_network(void **state) {
+static void test_a_slow_network_is_a_finding(void **state) {
     (void)state;
     struct two two;
     two_init(&two, "ufw");
@@ -598,7 +598,7 @@ static void test_slow_network(void **state) {
         "export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24");
 }
 
-static void test_no_common_network(void **state) {
+static void test_machines_without_a_common_network_are_a_finding(void **state) {
     (void)state;
     struct two two;
     two_init(&two, "ufw");
@@ -612,21 +612,21 @@ static void test_no_common_network(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostfile),
-        cmocka_unit_test(test_hostfile_refusals),
-        cmocka_unit_test(test_called),
-        cmocka_unit_test(test_mpirun),
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_interfaces),
-        cmocka_unit_test(test_findings),
-        cmocka_unit_test(test_no_findings),
-        cmocka_unit_test(test_unreached),
-        cmocka_unit_test(test_network_good),
-        cmocka_unit_test(test_one_way),
-        cmocka_unit_test(test_closed_network),
-        cmocka_unit_test(test_slow_network),
-        cmocka_unit_test(test_no_common_network),
+        cmocka_unit_test(test_hostfiles_are_parsed),
+        cmocka_unit_test(test_malformed_hostfiles_are_refused),
+        cmocka_unit_test(test_hosts_are_named_without_their_domain),
+        cmocka_unit_test(test_the_verdict_of_mpirun_is_recognised),
+        cmocka_unit_test(test_hostfile_lines_refused_by_mpirun_are_findings),
+        cmocka_unit_test(test_later_sources_of_settings_override_earlier_ones),
+        cmocka_unit_test(test_include_and_exclude_select_interfaces),
+        cmocka_unit_test(test_each_bad_fact_gives_its_finding),
+        cmocka_unit_test(test_healthy_machines_give_no_finding),
+        cmocka_unit_test(test_errors_of_ssh_give_a_remedy),
+        cmocka_unit_test(test_a_good_network_gives_no_finding),
+        cmocka_unit_test(test_a_one_way_connection_is_a_firewall_finding),
+        cmocka_unit_test(test_a_closed_network_is_a_finding),
+        cmocka_unit_test(test_a_slow_network_is_a_finding),
+        cmocka_unit_test(test_machines_without_a_common_network_are_a_finding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,12 +54,12 @@ static void all_values_of(enum mmul_dtype dtype) {
     }
 }
 
-static void all_half_values(void **state) {
+static void all_float16_values_survive_a_round_trip(void **state) {
     (void)state;
     all_values_of(MMUL_F16);
 }
 
-static void all_bfloat_values(void **state) {
+static void all_bfloat16_values_survive_a_round_trip(void **state) {
     (void)state;
     all_values_of(MMUL_BF16);
 }
@@ -125,20 +125,20 @@ static void doubles_round_once(enum mmul_dtype dtype, uint16_t infinity) {
     assert_true(narrow_double(dtype, (double)NAN) > infinity);
 }
 
-static void doubles_to_half(void **state) {
+static void doubles_round_once_to_float16(void **state) {
     (void)state;
     doubles_round_once(MMUL_F16, 0x7C00);
     assert_int_equal(narrow_double(MMUL_F16, 1 + 0x1p-11 + 0x1p-40), 0x3C01);
     assert_int_equal(narrow_double(MMUL_F16, 65519.99999999), 0x7BFF);
 }
 
-static void doubles_to_bfloat(void **state) {
+static void doubles_round_once_to_bfloat16(void **state) {
     (void)state;
     doubles_round_once(MMUL_BF16, 0x7F80);
     assert_int_equal(narrow_double(MMUL_BF16, 1 + 0x1p-8 + 0x1p-40), 0x3F81);
 }
 
-static void special_values(void **state) {
+static void special_values_are_converted(void **state) {
     (void)state;
     static const struct {
         enum mmul_dtype dtype;
@@ -171,7 +171,7 @@ static void special_values(void **state) {
 }
 
 // float32 passes bit by bit, NaN payloads included; float64 rounds.
-static void float_and_double(void **state) {
+static void float32_is_copied_and_float64_rounds(void **state) {
     (void)state;
     static const uint32_t bits[] = {0x7F800001, 0xFFC12345, 0x80000000, 0x00000001, 0x3F800000};
     enum { COUNT = sizeof bits / sizeof *bits };
@@ -192,7 +192,7 @@ static void float_and_double(void **state) {
 }
 
 // In a mapped file data starts at byte 20, and a count of 0 is legal anywhere.
-static void unaligned_and_empty(void **state) {
+static void unaligned_data_and_empty_ranges_are_converted(void **state) {
     (void)state;
     static const enum mmul_dtype dtypes[] = {MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64};
     for (size_t d = 0; d < 4; d++) {
@@ -208,7 +208,7 @@ static void unaligned_and_empty(void **state) {
     }
 }
 
-static void names_and_sizes(void **state) {
+static void types_have_names_and_sizes(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -264,12 +264,17 @@ static void overflows_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_half_values),       cmocka_unit_test(all_bfloat_values),
-        cmocka_unit_test(half_ties_go_to_even),  cmocka_unit_test(bfloat_ties_go_to_even),
-        cmocka_unit_test(special_values),        cmocka_unit_test(float_and_double),
-        cmocka_unit_test(unaligned_and_empty),   cmocka_unit_test(names_and_sizes),
-        cmocka_unit_test(overflows_are_counted), cmocka_unit_test(doubles_to_half),
-        cmocka_unit_test(doubles_to_bfloat),
+        cmocka_unit_test(all_float16_values_survive_a_round_trip),
+        cmocka_unit_test(all_bfloat16_values_survive_a_round_trip),
+        cmocka_unit_test(half_ties_go_to_even),
+        cmocka_unit_test(bfloat_ties_go_to_even),
+        cmocka_unit_test(special_values_are_converted),
+        cmocka_unit_test(float32_is_copied_and_float64_rounds),
+        cmocka_unit_test(unaligned_data_and_empty_ranges_are_converted),
+        cmocka_unit_test(types_have_names_and_sizes),
+        cmocka_unit_test(overflows_are_counted),
+        cmocka_unit_test(doubles_round_once_to_float16),
+        cmocka_unit_test(doubles_round_once_to_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static struct mmul_context found(void) {
     return context;
 }
 
-static void a_run_has_its_own_joules(void **state) {
+static void energy_before_a_run_does_not_count(void **state) {
     (void)state;
     struct mmul_context context = found();
     for (int run = 0; run < 3; run++) {
@@ -60,7 +60,7 @@ static void a_run_has_its_own_joules(void **state) {
     }
 }
 
-static void a_counter_is_looked_at_in_time(void **state) {
+static void a_counter_is_read_before_it_wraps_around_twice(void **state) {
     (void)state;
     struct mmul_context context = found();
     mmul_effort_begin_run(&context, 0);
@@ -75,7 +75,7 @@ static void a_counter_is_looked_at_in_time(void **state) {
     assert_true(fabs(mmul_effort_joules(&context) - (9.5 + 9 + 1.5)) < 1e-9);
 }
 
-static void a_device_that_was_replaced_is_not_measured(void **state) {
+static void a_replaced_device_has_no_figure(void **state) {
     (void)state;
     struct mmul_context context = found();
     mmul_effort_begin_run(&context, 0);
@@ -83,7 +83,7 @@ static void a_device_that_was_replaced_is_not_measured(void **state) {
     assert_true(isnan(mmul_effort_joules(&context)));
 }
 
-static void what_has_no_counter_is_not_measured(void **state) {
+static void a_device_without_a_counter_has_no_figure(void **state) {
     (void)state;
     struct mmul_context context = found();
     context.effort->sensors.meter_count = 0;
@@ -99,10 +99,10 @@ static void what_has_no_counter_is_not_measured(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_has_its_own_joules),
-        cmocka_unit_test(a_counter_is_looked_at_in_time),
-        cmocka_unit_test(a_device_that_was_replaced_is_not_measured),
-        cmocka_unit_test(what_has_no_counter_is_not_measured),
+        cmocka_unit_test(energy_before_a_run_does_not_count),
+        cmocka_unit_test(a_counter_is_read_before_it_wraps_around_twice),
+        cmocka_unit_test(a_replaced_device_has_no_figure),
+        cmocka_unit_test(a_device_without_a_counter_has_no_figure),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

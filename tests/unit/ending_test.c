@@ -26,7 +26,7 @@ static void expect_old(const char *path) {
     free(bytes);
 }
 
-static void nothing_is_put_in_its_place(void **state) {
+static void no_output_is_committed_once_the_process_ends(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -53,6 +53,7 @@ static void nothing_is_put_in_its_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_put_in_its_place)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_output_is_committed_once_the_process_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void large_files_are_sampled(void **state) {
     folder_destroy(&folder);
 }
 
-static void opening_compares(void **state) {
+static void opening_a_file_compares_its_fingerprint(void **state) {
     (void)state;
     struct folder folder;
     folder_create(&folder);
@@ -143,7 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_files_are_compared_whole),
         cmocka_unit_test(large_files_are_sampled),
-        cmocka_unit_test(opening_compares),
+        cmocka_unit_test(opening_a_file_compares_its_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

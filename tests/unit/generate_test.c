@@ -28,7 +28,7 @@ static const enum mmul_generator kinds[] = {
 };
 
 // Vigna's splitmix64.c with state 1234567 (the numbers of Rosetta Code).
-static void known_numbers(void **state) {
+static void numbers_equal_the_published_ones(void **state) {
     (void)state;
     static const uint64_t expected[] = {
         UINT64_C(6457827717110365317),  UINT64_C(3203168211198807973),
@@ -105,7 +105,7 @@ static void seeds_differ(void **state) {
     assert_true(same < 3);
 }
 
-static void names(void **state) {
+static void kinds_have_names(void **state) {
     (void)state;
     static const char *const texts[] = {"uniform", "normal", "integer", "identity"};
     struct mmul_error err;
@@ -120,11 +120,11 @@ static void names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_numbers),
+        cmocka_unit_test(numbers_equal_the_published_ones),
         cmocka_unit_test(parts_equal_the_whole),
         cmocka_unit_test(values_fit_their_kind),
         cmocka_unit_test(seeds_differ),
-        cmocka_unit_test(names),
+        cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void expect_same(const char *name, const float *found, const float *expec
                      (double)expected[i]);
 }
 
-static void whole_tensors_are_those_of_the_package(void **state) {
+static void whole_tensors_equal_the_python_package(void **state) {
     (void)state;
     for (int p = 0; p < PACKED; p++) {
         char name[64];
@@ -68,7 +68,7 @@ static void whole_tensors_are_those_of_the_package(void **state) {
     }
 }
 
-static void ranges_of_the_first_axis_are_parts_of_them(void **state) {
+static void ranges_of_the_first_axis_equal_parts_of_the_tensor(void **state) {
     (void)state;
     for (int p = 0; p < PACKED; p++) {
         char name[64];
@@ -124,8 +124,8 @@ static void every_type_with_a_decoder_is_tested(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_tensors_are_those_of_the_package),
-        cmocka_unit_test(ranges_of_the_first_axis_are_parts_of_them),
+        cmocka_unit_test(whole_tensors_equal_the_python_package),
+        cmocka_unit_test(ranges_of_the_first_axis_equal_parts_of_the_tensor),
         cmocka_unit_test(an_empty_range_is_refused),
         cmocka_unit_test(every_type_with_a_decoder_is_tested),
     };

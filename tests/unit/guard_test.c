@@ -58,7 +58,7 @@ static void lose_pages(const struct mapped *mapped, size_t kept) {
     assert_int_equal(ftruncate(mapped->fd, (off_t)(kept * page_bytes())), 0);
 }
 
-static void shrunken_file_reads_zeros(void **state) {
+static void a_truncated_file_reads_as_zeros(void **state) {
     (void)state;
     struct mapped file = map_file(7), other = map_file(9);
     struct mmul_guard *guarded = guard(&file), *untouched = guard(&other);
@@ -79,7 +79,7 @@ static void shrunken_file_reads_zeros(void **state) {
     unmap(&other);
 }
 
-static void writing_to_a_shrunken_file(void **state) {
+static void writes_to_a_truncated_file_are_lost(void **state) {
     (void)state;
     struct mapped file = map_file(1);
     struct mmul_guard *guarded = guard(&file);
@@ -197,7 +197,7 @@ static void handler_above(void) {
         _exit(44);
 }
 
-static void other_faults_are_as_before(void **state) {
+static void other_faults_reach_the_previous_handler(void **state) {
     (void)state;
     static void (*const deadly[])(void) = {fault_beside_a_guard, fault_after_the_guard,
                                            sent_signal};
@@ -218,7 +218,7 @@ static void other_faults_are_as_before(void **state) {
     }
 }
 
-static void there_is_room_for_many(void **state) {
+static void the_number_of_guarded_ranges_is_limited(void **state) {
     (void)state;
     struct mapped file = map_file(1);
     struct mmul_guard *guards[GUARDS], *one_more = NULL;
@@ -243,9 +243,11 @@ static void there_is_room_for_many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shrunken_file_reads_zeros), cmocka_unit_test(writing_to_a_shrunken_file),
-        cmocka_unit_test(other_threads_are_guarded), cmocka_unit_test(other_faults_are_as_before),
-        cmocka_unit_test(there_is_room_for_many),
+        cmocka_unit_test(a_truncated_file_reads_as_zeros),
+        cmocka_unit_test(writes_to_a_truncated_file_are_lost),
+        cmocka_unit_test(other_threads_are_guarded),
+        cmocka_unit_test(other_faults_reach_the_previous_handler),
+        cmocka_unit_test(the_number_of_guarded_ranges_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static float element_of(struct mmul_matrix *matrix) {
     return found;
 }
 
-static void a_set_has_one_version(void **state) {
+static void a_set_reads_one_version_of_each_file(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -94,7 +94,7 @@ static void age(const char *path, int64_t seconds) {
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void writes_in_place(void **state) {
+static void writes_in_place_are_detected(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -147,7 +147,7 @@ static void a_detached_matrix_needs_no_file(void **state) {
     folder_destroy(&folder);
 }
 
-static void plain_files(void **state) {
+static void a_file_changed_after_opening_is_an_error(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -249,10 +249,10 @@ static void a_set_lists_the_tensors_of_a_file_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_set_has_one_version),
-        cmocka_unit_test(writes_in_place),
+        cmocka_unit_test(a_set_reads_one_version_of_each_file),
+        cmocka_unit_test(writes_in_place_are_detected),
         cmocka_unit_test(a_detached_matrix_needs_no_file),
-        cmocka_unit_test(plain_files),
+        cmocka_unit_test(a_file_changed_after_opening_is_an_error),
         cmocka_unit_test(a_set_lists_the_tensors_of_a_file_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

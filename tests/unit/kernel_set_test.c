@@ -12,7 +12,7 @@
 
 #include "model/kernel_set.h"
 
-static void sets_have_their_vectors(void **state) {
+static void each_kernel_set_has_its_vectors(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -34,7 +34,7 @@ static void sets_have_their_vectors(void **state) {
     assert_null(mmul_kernel_set_for(MMUL_VECTORS_UNKNOWN));
 }
 
-static void processors_have_what_they_say(void **state) {
+static void processors_get_the_kernels_of_their_features(void **state) {
     (void)state;
     const struct {
         struct mmul_cpu_features features;
@@ -113,7 +113,7 @@ static const struct {
      ""},
 };
 
-static void what_is_measured_and_said(void **state) {
+static void measurements_give_their_message_and_remedy(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
         struct mmul_kernel_comparison c =
@@ -162,9 +162,9 @@ static void a_device_is_named_with_its_kernels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_have_their_vectors),
-        cmocka_unit_test(processors_have_what_they_say),
-        cmocka_unit_test(what_is_measured_and_said),
+        cmocka_unit_test(each_kernel_set_has_its_vectors),
+        cmocka_unit_test(processors_get_the_kernels_of_their_features),
+        cmocka_unit_test(measurements_give_their_message_and_remedy),
         cmocka_unit_test(a_device_is_named_with_its_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ enum { RANKS = 3 };
 
 // A rank that stopped waiting and asks again, as in a run that fails meanwhile, is refused once,
 // like any other. Afterwards root looks for no work.
-static void who_asks_twice_waits_once(void **state) {
+static void a_rank_that_asks_twice_is_refused_once(void **state) {
     (void)state;
     struct mmul_comm comm = {.size = RANKS};
     struct mmul_context context = {.comm = &comm};
@@ -37,6 +37,6 @@ static void who_asks_twice_waits_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_asks_twice_waits_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_rank_that_asks_twice_is_refused_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,7 @@ static int close_devices(void **state) {
     return 0;
 }
 
-static void test_right_blocks_pass(void **state) {
+static void test_correct_blocks_pass(void **state) {
     const struct devices *d = *state;
     for (int i = 0; i < BLOCKS; i++) {
         float *memory[OPERANDS];
@@ -178,7 +178,7 @@ static void test_right_blocks_pass(void **state) {
 
 // Spoils one element in a hundred by ten per cent of the typical size; or whole blocks are never
 // written.
-static void test_spoilt_blocks_do_not(void **state) {
+static void test_spoiled_blocks_fail(void **state) {
     const struct devices *d = *state;
     for (int i = 0; i < BLOCKS; i++)
         for (int turn = 0; turn < 2; turn++) {
@@ -202,7 +202,7 @@ static void test_spoilt_blocks_do_not(void **state) {
 }
 
 // First and last rows are always inspected: a kernel's last group, a download's last piece.
-static void test_the_first_and_the_last_row_count(void **state) {
+static void test_the_first_and_the_last_row_are_inspected(void **state) {
     const struct devices *d = *state;
     const struct block *b = &blocks[6];
     for (int last = 0; last < 2; last++) {
@@ -218,9 +218,9 @@ static void test_the_first_and_the_last_row_count(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_blocks_pass),
-        cmocka_unit_test(test_spoilt_blocks_do_not),
-        cmocka_unit_test(test_the_first_and_the_last_row_count),
+        cmocka_unit_test(test_correct_blocks_pass),
+        cmocka_unit_test(test_spoiled_blocks_fail),
+        cmocka_unit_test(test_the_first_and_the_last_row_are_inspected),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

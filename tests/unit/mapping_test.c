@@ -50,7 +50,7 @@ static void check_matrix(const char *path, bool usable, int64_t offset, int64_t 
     mmul_matrix_close(matrix);
 }
 
-static void npy_inputs(void **state) {
+static void npy_inputs_are_mapped_if_row_major_and_native(void **state) {
     (void)state;
     static const struct {
         const char *descr;
@@ -77,7 +77,7 @@ static void npy_inputs(void **state) {
     folder_destroy(&folder);
 }
 
-static void bin_inputs(void **state) {
+static void bin_inputs_are_mapped_if_aligned_and_native(void **state) {
     (void)state;
     static const struct {
         int numbers;
@@ -99,7 +99,7 @@ static void bin_inputs(void **state) {
     folder_destroy(&folder);
 }
 
-static void memory(void **state) {
+static void memory_is_used_in_place_if_type_and_alignment_fit(void **state) {
     (void)state;
     static const struct {
         enum mmul_dtype dtype, read, computed; // stored type, type wanted for A, type of C
@@ -140,7 +140,7 @@ static void memory(void **state) {
 }
 
 // A placeholder for a file in plans has no place in memory and accepts no data.
-static void expected_outputs(void **state) {
+static void placeholders_of_outputs_have_no_mapping(void **state) {
     (void)state;
     const float element = 1;
     struct mmul_error err = {.text = ""};
@@ -157,7 +157,7 @@ static void expected_outputs(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void output_files(void **state) {
+static void output_files_are_mapped_if_types_fit(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -190,7 +190,7 @@ static void output_files(void **state) {
     folder_destroy(&folder);
 }
 
-static void what_cannot_be_mapped(void **state) {
+static void only_regular_files_are_mapped(void **state) {
     (void)state;
     struct folder folder;
     folder_create(&folder);
@@ -205,7 +205,7 @@ static void what_cannot_be_mapped(void **state) {
     folder_destroy(&folder);
 }
 
-static void an_input_that_was_written_to(void **state) {
+static void an_input_written_to_meanwhile_is_an_error(void **state) {
     (void)state;
     static const struct timespec later[2] = {{1000, 1}, {1000, 1}};
     struct folder folder;
@@ -229,7 +229,7 @@ static void an_input_that_was_written_to(void **state) {
     folder_destroy(&folder);
 }
 
-static void what_became_of_a_file(void **state) {
+static void a_changed_file_gives_its_error(void **state) {
     (void)state;
     static const struct {
         size_t bytes;
@@ -274,14 +274,14 @@ static void what_became_of_a_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(npy_inputs),
-        cmocka_unit_test(bin_inputs),
-        cmocka_unit_test(memory),
-        cmocka_unit_test(expected_outputs),
-        cmocka_unit_test(output_files),
-        cmocka_unit_test(what_cannot_be_mapped),
-        cmocka_unit_test(an_input_that_was_written_to),
-        cmocka_unit_test(what_became_of_a_file),
+        cmocka_unit_test(npy_inputs_are_mapped_if_row_major_and_native),
+        cmocka_unit_test(bin_inputs_are_mapped_if_aligned_and_native),
+        cmocka_unit_test(memory_is_used_in_place_if_type_and_alignment_fit),
+        cmocka_unit_test(placeholders_of_outputs_have_no_mapping),
+        cmocka_unit_test(output_files_are_mapped_if_types_fit),
+        cmocka_unit_test(only_regular_files_are_mapped),
+        cmocka_unit_test(an_input_written_to_meanwhile_is_an_error),
+        cmocka_unit_test(a_changed_file_gives_its_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static enum mmul_status open_bytes(struct folder *folder, const void *bytes, siz
     return mmul_matrix_open(path, matrix, err);
 }
 
-static void headers(void **state) {
+static void valid_headers_are_read(void **state) {
     (void)state;
     static const struct {
         int numbers;
@@ -86,7 +86,7 @@ static void headers(void **state) {
     folder_destroy(&folder);
 }
 
-static void invalid_headers(void **state) {
+static void invalid_headers_are_refused(void **state) {
     (void)state;
     static const struct {
         size_t bytes; // Length of the file: these numbers, then zeros.
@@ -130,7 +130,7 @@ static void invalid_headers(void **state) {
     folder_destroy(&folder);
 }
 
-static void what_is_no_file(void **state) {
+static void missing_and_special_files_are_refused(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -188,7 +188,7 @@ static void check_all_ranges(struct mmul_matrix *matrix) {
     }
 }
 
-static void regions(void **state) {
+static void regions_and_ranges_are_read(void **state) {
     (void)state;
     static const struct mmul_shape shape = {1, 2, 3, 5};
     static const enum mmul_dtype dtypes[] = {MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64};
@@ -220,7 +220,7 @@ static void regions(void **state) {
     folder_destroy(&folder);
 }
 
-static void a_file_that_shrinks(void **state) {
+static void a_truncated_file_is_an_error(void **state) {
     (void)state;
     static const int32_t header[] = {4, 1, 1, 5, 7};
     struct folder folder;
@@ -253,7 +253,7 @@ static struct mmul_matrix *borrow(const float *data, int64_t rows, int64_t cols)
     return matrix;
 }
 
-static void statistics(void **state) {
+static void statistics_are_computed(void **state) {
     (void)state;
     static const float values[] = {3, -5, NAN, INFINITY, -INFINITY, 8};
     struct mmul_error err;
@@ -272,7 +272,7 @@ static void statistics(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void differences(void **state) {
+static void differences_are_counted(void **state) {
     (void)state;
     static const float x[] = {1, -20, NAN, INFINITY, -INFINITY, NAN, 0.0F, 3};
     static const float y[] = {1, -20.5F, NAN, INFINITY, INFINITY, 5, -0.0F, 2};
@@ -301,7 +301,7 @@ static void differences(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void shapes_as_text(void **state) {
+static void shapes_are_parsed_and_formatted(void **state) {
     (void)state;
     static const struct {
         const char *text, *formatted; // formatted NULL: refused
@@ -345,7 +345,7 @@ static void shapes_as_text(void **state) {
 
 // Every first bytes that make a probe recognise a format, and shorter ones: read or refused with
 // the file's name, never a crash.
-static void beginnings_of_other_files(void **state) {
+static void first_bytes_of_other_formats_never_crash(void **state) {
     (void)state;
     static const char *const starts[] = {
         "PK\3\4",
@@ -380,7 +380,7 @@ static void beginnings_of_other_files(void **state) {
     folder_destroy(&folder);
 }
 
-static void doubles_are_read_whole(void **state) {
+static void doubles_are_read_without_rounding(void **state) {
     (void)state;
     static const double values[] = {1e39, -1e300, 0.1, 3};
     struct mmul_matrix *matrix;
@@ -402,16 +402,16 @@ static void doubles_are_read_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(beginnings_of_other_files),
-        cmocka_unit_test(doubles_are_read_whole),
-        cmocka_unit_test(headers),
-        cmocka_unit_test(invalid_headers),
-        cmocka_unit_test(what_is_no_file),
-        cmocka_unit_test(regions),
-        cmocka_unit_test(a_file_that_shrinks),
-        cmocka_unit_test(statistics),
-        cmocka_unit_test(differences),
-        cmocka_unit_test(shapes_as_text),
+        cmocka_unit_test(first_bytes_of_other_formats_never_crash),
+        cmocka_unit_test(doubles_are_read_without_rounding),
+        cmocka_unit_test(valid_headers_are_read),
+        cmocka_unit_test(invalid_headers_are_refused),
+        cmocka_unit_test(missing_and_special_files_are_refused),
+        cmocka_unit_test(regions_and_ranges_are_read),
+        cmocka_unit_test(a_truncated_file_is_an_error),
+        cmocka_unit_test(statistics_are_computed),
+        cmocka_unit_test(differences_are_counted),
+        cmocka_unit_test(shapes_are_parsed_and_formatted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static enum mmul_status measure(struct recorder *r, bool thorough, int64_t memor
 
 static const int64_t GIB = (int64_t)1 << 30;
 
-static void briefly_the_first_long_size_is_the_last(void **state) {
+static void a_brief_measurement_ends_at_the_first_long_size(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.021, .memory_bytes = GIB};
     struct mmul_speed speed = {.warm_up_seconds = 3, .origin = MMUL_SPEED_MEASURED};
@@ -146,7 +146,7 @@ static void briefly_the_first_long_size_is_the_last(void **state) {
 }
 
 // A long job makes one more size worth its time.
-static void for_long_sizes_grow_further(void **state) {
+static void a_long_job_is_measured_at_one_more_size(void **state) {
     (void)state;
     for (int is_long = 0; is_long < 2; is_long++) {
         struct recorder r = {.nap_seconds = 0.013, .memory_bytes = GIB};
@@ -161,7 +161,7 @@ static void for_long_sizes_grow_further(void **state) {
 }
 
 // A short product is repeated until it fills a time span, three times over.
-static void short_products_fill_their_span(void **state) {
+static void short_products_are_repeated_to_fill_their_span(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.0025, .memory_bytes = GIB};
     struct mmul_speed speed = {0};
@@ -290,7 +290,7 @@ static void a_quota_is_measured_over_its_period(void **state) {
     assert_true(speed.flops[0] <= 2.0 * 256 * 256 * 256 * r.burst / r.period_seconds);
 }
 
-static void thoroughly_every_size_that_fits(void **state) {
+static void a_thorough_measurement_takes_every_size_that_fits(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.051, .memory_bytes = GIB};
     struct mmul_speed speed = {0};
@@ -301,7 +301,7 @@ static void thoroughly_every_size_that_fits(void **state) {
     assert_true(speed.flops[1] != speed.flops[0] && speed.flops[4] == speed.flops[2]);
 }
 
-static void not_even_thoroughly_what_takes_too_long(void **state) {
+static void a_thorough_measurement_skips_sizes_that_take_too_long(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.13, .memory_bytes = GIB};
     struct mmul_speed speed = {0};
@@ -319,7 +319,7 @@ static void a_small_device_gets_small_squares(void **state) {
     assert_int_equal(speed.measured_points, 2);
 }
 
-static void transfers_are_for_devices_with_memory_of_their_own(void **state) {
+static void transfers_are_measured_on_devices_with_memory_of_their_own(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.021, .memory_bytes = 64 << 20};
     struct mmul_speed speed = {0};
@@ -339,7 +339,7 @@ static void transfers_are_for_devices_with_memory_of_their_own(void **state) {
 
 // A thorough measurement takes the median: each product takes 2 % longer than the one before, and
 // the first is ignored.
-static void thoroughly_the_median_counts(void **state) {
+static void a_thorough_measurement_takes_the_median(void **state) {
     (void)state;
     const double nap = 0.06, growth = 1.02;
     struct recorder r = {.nap_seconds = nap, .growth = growth, .memory_bytes = GIB};
@@ -407,7 +407,7 @@ static void packing_and_memory_are_measured_in_host_memory(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void a_device_that_fails_leaves_the_speed_alone(void **state) {
+static void a_failing_device_leaves_the_speed_unchanged(void **state) {
     (void)state;
     for (int fails_at = 1; fails_at <= 4; fails_at++) {
         struct recorder r = {.nap_seconds = 0.021, .memory_bytes = GIB, .fails_at = fails_at};
@@ -428,22 +428,22 @@ static void the_median_is_the_lower_middle(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(briefly_the_first_long_size_is_the_last),
-        cmocka_unit_test(for_long_sizes_grow_further),
-        cmocka_unit_test(short_products_fill_their_span),
+        cmocka_unit_test(a_brief_measurement_ends_at_the_first_long_size),
+        cmocka_unit_test(a_long_job_is_measured_at_one_more_size),
+        cmocka_unit_test(short_products_are_repeated_to_fill_their_span),
         cmocka_unit_test(a_short_job_is_not_measured_for_long),
         cmocka_unit_test(times_that_never_agree_are_unstable),
         cmocka_unit_test(a_busy_moment_is_outlasted),
         cmocka_unit_test(a_drop_from_size_to_size_is_timed_again),
         cmocka_unit_test(float64_is_measured_beside_float32),
         cmocka_unit_test(a_quota_is_measured_over_its_period),
-        cmocka_unit_test(thoroughly_every_size_that_fits),
-        cmocka_unit_test(not_even_thoroughly_what_takes_too_long),
+        cmocka_unit_test(a_thorough_measurement_takes_every_size_that_fits),
+        cmocka_unit_test(a_thorough_measurement_skips_sizes_that_take_too_long),
         cmocka_unit_test(a_small_device_gets_small_squares),
-        cmocka_unit_test(transfers_are_for_devices_with_memory_of_their_own),
-        cmocka_unit_test(thoroughly_the_median_counts),
+        cmocka_unit_test(transfers_are_measured_on_devices_with_memory_of_their_own),
+        cmocka_unit_test(a_thorough_measurement_takes_the_median),
         cmocka_unit_test(packing_and_memory_are_measured_in_host_memory),
-        cmocka_unit_test(a_device_that_fails_leaves_the_speed_alone),
+        cmocka_unit_test(a_failing_device_leaves_the_speed_unchanged),
         cmocka_unit_test(the_median_is_the_lower_middle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

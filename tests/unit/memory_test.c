@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "schedules.h"
 
-static void all_at_once(void **state) {
+static void several_allocations_succeed_together(void **state) {
     (void)state;
     struct mmul_error err = {.status = MMUL_OK};
     double *numbers = NULL;
@@ -26,7 +26,7 @@ static void all_at_once(void **state) {
     mmul_free(places);
 }
 
-static void the_second_does_not_fit(void **state) {
+static void a_failed_allocation_frees_the_others(void **state) {
     (void)state;
     struct mmul_error err = {.status = MMUL_OK};
     double *numbers = NULL, *huge = (double *)&err;
@@ -43,8 +43,8 @@ static void the_second_does_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(all_at_once, assert_no_live_bytes),
-        cmocka_unit_test_teardown(the_second_does_not_fit, assert_no_live_bytes),
+        cmocka_unit_test_teardown(several_allocations_succeed_together, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_failed_allocation_frees_the_others, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static double sum_of(const double *shares, int count) {
     return sum;
 }
 
-static void shares_follow_the_rates(void **state) {
+static void shares_follow_the_speeds(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof MACHINES / sizeof *MACHINES; i++) {
         const struct machine *m = &MACHINES[i];
@@ -78,7 +78,7 @@ static void shares_follow_the_rates(void **state) {
     }
 }
 
-static void nobody_who_could(void **state) {
+static void a_mesh_that_no_rank_can_fill_is_refused(void **state) {
     (void)state;
     static const int rank_node[] = {0, 0, 0, 0, 1};
     static const double rates[] = {0, 0, 0, 0, 1};
@@ -132,7 +132,7 @@ static void check_nodes(const struct machine *m, const struct mmul_mesh *mesh, b
     }
 }
 
-static void nodes_send_and_take(void **state) {
+static void bytes_of_nodes_equal_a_walk_over_moves(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof MACHINES / sizeof *MACHINES; i++) {
         const struct machine *m = &MACHINES[i];
@@ -151,7 +151,7 @@ static void nodes_send_and_take(void **state) {
     }
 }
 
-static void which_are_looked_at(void **state) {
+static void candidates_are_nearly_full_meshes(void **state) {
     (void)state;
     static const int sizes[] = {1, 2, 5, 12, 17};
     static const char *const expected[] = {"1x1 ", "1x2 2x1 ", "1x5 2x2 5x1 ",
@@ -168,10 +168,10 @@ static void which_are_looked_at(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(shares_follow_the_rates, assert_no_live_bytes),
-        cmocka_unit_test_teardown(nobody_who_could, assert_no_live_bytes),
-        cmocka_unit_test_teardown(nodes_send_and_take, assert_no_live_bytes),
-        cmocka_unit_test_teardown(which_are_looked_at, assert_no_live_bytes),
+        cmocka_unit_test_teardown(shares_follow_the_speeds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_mesh_that_no_rank_can_fill_is_refused, assert_no_live_bytes),
+        cmocka_unit_test_teardown(bytes_of_nodes_equal_a_walk_over_moves, assert_no_live_bytes),
+        cmocka_unit_test_teardown(candidates_are_nearly_full_meshes, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

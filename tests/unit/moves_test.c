@@ -261,7 +261,7 @@ static void move_every_pair(const struct machine *m, struct mmul_shape shape, in
         }
 }
 
-static void every_pair_of_placements(void **state) {
+static void every_pair_of_placements_is_moved(void **state) {
     (void)state;
     static const int64_t most[] = {1, 3, 17, ELEMENTS};
     for (size_t m = 0; m < sizeof MACHINES / sizeof *MACHINES; m++)
@@ -315,7 +315,7 @@ static void between_teams(const struct machine *m, unsigned from_bits, unsigned 
         }
 }
 
-static void every_pair_of_teams(void **state) {
+static void every_pair_of_groups_is_moved(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof MACHINES / sizeof *MACHINES && MACHINES[m].size <= 5; m++)
         for (unsigned from = 1; from < 1U << MACHINES[m].size; from++)
@@ -324,7 +324,7 @@ static void every_pair_of_teams(void **state) {
 }
 
 // Thousands of ranks: a node walks only its own pieces.
-static void a_large_cluster(void **state) {
+static void a_node_walks_only_its_own_pieces(void **state) {
     (void)state;
     enum { MANY = 4096 };
     static int rank_node[MANY];
@@ -353,7 +353,7 @@ static void a_large_cluster(void **state) {
     assert_int_equal(elements, expected);
 }
 
-static void placements_as_text(void **state) {
+static void placements_are_printed(void **state) {
     (void)state;
     static const int64_t rows[] = {0, 2050, 3075, 4096}, cols[] = {0, 3, 9};
     static const int64_t many[] = {0, 1, 2, 3, 4, 5, 6};
@@ -389,10 +389,10 @@ static void placements_as_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pair_of_placements),
-        cmocka_unit_test(every_pair_of_teams),
-        cmocka_unit_test(a_large_cluster),
-        cmocka_unit_test(placements_as_text),
+        cmocka_unit_test(every_pair_of_placements_is_moved),
+        cmocka_unit_test(every_pair_of_groups_is_moved),
+        cmocka_unit_test(a_node_walks_only_its_own_pieces),
+        cmocka_unit_test(placements_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

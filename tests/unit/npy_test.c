@@ -111,7 +111,7 @@ static const struct {
      false},
 };
 
-static void valid_headers(void **state) {
+static void valid_headers_are_read(void **state) {
     (void)state;
     for (size_t c = 0; c < sizeof valid_cases / sizeof *valid_cases; c++) {
         struct mmul_error err;
@@ -129,7 +129,7 @@ static void valid_headers(void **state) {
 #define F4      "'descr': '<f4', "
 #define C_ORDER "'fortran_order': False, "
 
-static void invalid_headers(void **state) {
+static void invalid_headers_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *dict, *text;
@@ -179,7 +179,7 @@ static void invalid_headers(void **state) {
     }
 }
 
-static void invalid_prefixes(void **state) {
+static void invalid_prefixes_are_refused(void **state) {
     (void)state;
     static const struct {
         unsigned char bytes[13];
@@ -255,7 +255,7 @@ static void check_values(struct mmul_matrix *matrix) {
     }
 }
 
-static void orders_and_types(void **state) {
+static void every_order_and_type_is_read(void **state) {
     (void)state;
     static const char *const types[] = {[MMUL_F32] = "f4", [MMUL_F16] = "f2", [MMUL_F64] = "f8"};
     static const struct {
@@ -303,7 +303,7 @@ static void orders_and_types(void **state) {
     folder_destroy(&folder);
 }
 
-static void written_headers(void **state) {
+static void written_headers_equal_those_of_numpy(void **state) {
     (void)state;
     static const struct {
         struct mmul_shape shape;
@@ -334,9 +334,11 @@ static void written_headers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(valid_headers),    cmocka_unit_test(invalid_headers),
-        cmocka_unit_test(invalid_prefixes), cmocka_unit_test(orders_and_types),
-        cmocka_unit_test(written_headers),
+        cmocka_unit_test(valid_headers_are_read),
+        cmocka_unit_test(invalid_headers_are_refused),
+        cmocka_unit_test(invalid_prefixes_are_refused),
+        cmocka_unit_test(every_order_and_type_is_read),
+        cmocka_unit_test(written_headers_equal_those_of_numpy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

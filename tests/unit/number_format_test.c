@@ -21,7 +21,7 @@ static void expect(const char *spec, struct mmul_object x, const char *expected)
                  problem != NULL ? problem : "no problem", expected);
 }
 
-static void reals(void **state) {
+static void reals_are_formatted_like_cpython(void **state) {
     (void)state;
     static const struct {
         const char *spec;
@@ -65,7 +65,7 @@ static void reals(void **state) {
         expect(cases[i].spec, mmul_object_from_real(cases[i].x), cases[i].expected);
 }
 
-static void whole_numbers_and_strings(void **state) {
+static void whole_numbers_and_strings_are_formatted_like_cpython(void **state) {
     (void)state;
     expect("04d", mmul_object_from_integer(7), "0007");
     expect("+d", mmul_object_from_integer(7), "+7");
@@ -112,7 +112,7 @@ static void formats_that_do_not_fit_are_refused(void **state) {
     refuse("!", half, form);
 }
 
-static void a_text_ends_where_its_memory_does(void **state) {
+static void a_text_is_cut_at_the_end_of_its_memory(void **state) {
     (void)state;
     const struct mmul_object half = mmul_object_from_real(0.5);
     char text[8] = "ab";
@@ -122,10 +122,10 @@ static void a_text_ends_where_its_memory_does(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reals),
-        cmocka_unit_test(whole_numbers_and_strings),
+        cmocka_unit_test(reals_are_formatted_like_cpython),
+        cmocka_unit_test(whole_numbers_and_strings_are_formatted_like_cpython),
         cmocka_unit_test(formats_that_do_not_fit_are_refused),
-        cmocka_unit_test(a_text_ends_where_its_memory_does),
+        cmocka_unit_test(a_text_is_cut_at_the_end_of_its_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

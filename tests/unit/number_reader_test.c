@@ -86,7 +86,7 @@ static void expect_number(const char *text, double expected) {
         fail_msg("'%s' is %.17g, expected %.17g", text, value, expected);
 }
 
-static void d_is_an_exponent(void **state) {
+static void fortran_exponents_are_read(void **state) {
     (void)state;
     expect_number("1d5", 1e5);
     expect_number("-2.5D+03", -2500);
@@ -113,7 +113,7 @@ static void words_are_numbers_too(void **state) {
     assert_true(parse("-Infinity", &value) && value == -INFINITY);
 }
 
-static void what_no_number_is(void **state) {
+static void text_that_is_no_number_is_refused(void **state) {
     (void)state;
     static const char *const texts[] = {
         "",    "-",   "+",     ".",        "-.", "e5", "1e",   "1e+", "1x", "0x10", "1 2",
@@ -131,7 +131,7 @@ static bool parse_whole(const char *text, int64_t *value) {
     return mmul_whole_number_parse(text, text + strlen(text), value);
 }
 
-static void whole_numbers_to_the_last_one(void **state) {
+static void whole_numbers_are_read_up_to_the_largest(void **state) {
     (void)state;
     int64_t value;
     assert_true(parse_whole("9223372036854775807", &value) && value == INT64_MAX);
@@ -201,11 +201,11 @@ static void a_cell_longer_than_the_buffer_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_the_nearest_doubles),
-        cmocka_unit_test(d_is_an_exponent),
+        cmocka_unit_test(fortran_exponents_are_read),
         cmocka_unit_test(numbers_beyond_float64_are_infinite_or_0),
         cmocka_unit_test(words_are_numbers_too),
-        cmocka_unit_test(what_no_number_is),
-        cmocka_unit_test(whole_numbers_to_the_last_one),
+        cmocka_unit_test(text_that_is_no_number_is_refused),
+        cmocka_unit_test(whole_numbers_are_read_up_to_the_largest),
         cmocka_unit_test(cells_cross_the_end_of_the_buffer),
         cmocka_unit_test(a_cell_longer_than_the_buffer_is_refused),
     };

@@ -40,7 +40,7 @@ static void make_listing(void) {
     memset(kept.devices[0].reason, 0, sizeof kept.devices[0].reason);
 }
 
-static void what_is_kept_comes_back(void **state) {
+static void a_cached_answer_is_returned(void **state) {
     (void)state;
     make_listing();
     assert_false(mmul_listing_recall(&found));
@@ -52,7 +52,7 @@ static void what_is_kept_comes_back(void **state) {
         assert_memory_equal(&found.devices[i], &kept.devices[i], sizeof kept.devices[i]);
 }
 
-static void nothing_comes_back_while_it_is_aside(void **state) {
+static void a_set_aside_answer_is_not_returned(void **state) {
     (void)state;
     make_listing();
     mmul_listing_remember(&kept);
@@ -62,7 +62,7 @@ static void nothing_comes_back_while_it_is_aside(void **state) {
     assert_true(mmul_listing_recall(&found));
 }
 
-static void another_library_is_another_answer(void **state) {
+static void a_changed_library_invalidates_the_cached_answer(void **state) {
     (void)state;
     make_listing();
     kept.libraries[kept.library_count - 1].bytes++;
@@ -78,7 +78,7 @@ static void another_library_is_another_answer(void **state) {
     assert_false(mmul_listing_recall(&found));
 }
 
-static void the_environment_of_drivers_counts_and_no_other(void **state) {
+static void only_variables_of_drivers_invalidate_the_answer(void **state) {
     (void)state;
     make_listing();
     mmul_listing_remember(&kept);
@@ -140,10 +140,11 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_kept_comes_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nothing_comes_back_while_it_is_aside, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_library_is_another_answer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_environment_of_drivers_counts_and_no_other, set_up,
+        cmocka_unit_test_setup_teardown(a_cached_answer_is_returned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_set_aside_answer_is_not_returned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_changed_library_invalidates_the_cached_answer, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(only_variables_of_drivers_invalidate_the_answer, set_up,
                                         tear_down),
         cmocka_unit_test(auto_finds_nothing_with_drivers_of_cpus_alone),
     };
@@ -152,14 +153,14 @@ int main(void) {
 
 #else
 
-static void there_is_no_driver(void **state) {
+static void a_build_without_opencl_skips_these_tests(void **state) {
     (void)state;
     print_message("# opencl: built without it\n");
     skip();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(there_is_no_driver)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_build_without_opencl_skips_these_tests)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -86,7 +86,7 @@ static void check_shapings(const struct shaping *cases, size_t number,
 #define VECTOR \
     { 1, 1, 1, 6 }
 
-static void what_rows_become(void **state) {
+static void row_operations_have_their_sizes_or_errors(void **state) {
     (void)state;
     static const struct shaping cases[] = {
         {"sin", {STACK}, {.axis = 0}, "2 x 3 x 4 x 6"},
@@ -134,7 +134,7 @@ static void what_rows_become(void **state) {
     check_shapings(cases, sizeof cases / sizeof *cases, shape_row);
 }
 
-static void what_gradients_of_rows_become(void **state) {
+static void gradients_of_row_operations_have_their_sizes_or_errors(void **state) {
     (void)state;
     static const struct shaping cases[] = {
         {"cross_entropy_backward", {STACK, COLUMN, COLUMN}, {.axis = 0}, "2 x 3 x 4 x 6"},
@@ -190,7 +190,7 @@ static void what_gradients_of_rows_become(void **state) {
     check_shapings(cases, sizeof cases / sizeof *cases, shape_row);
 }
 
-static void what_several_operations_become(void **state) {
+static void composites_have_their_sizes_or_errors(void **state) {
     (void)state;
     static const struct shaping cases[] = {
         {"sum", {STACK}, {.axis = -3}, "2 x 1 x 4 x 6"},
@@ -262,7 +262,7 @@ static void what_several_operations_become(void **state) {
 // Values of the program: bools, floats, indices.
 enum { BOOLS, FLOATS, INDICES };
 
-static void what_stays_bools(void **state) {
+static void bools_stay_bools_in_some_operations(void **state) {
     (void)state;
     static const struct {
         const char *operation;
@@ -313,10 +313,11 @@ static void what_stays_bools(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(what_rows_become, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_gradients_of_rows_become, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_several_operations_become, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_stays_bools, assert_no_live_bytes),
+        cmocka_unit_test_teardown(row_operations_have_their_sizes_or_errors, assert_no_live_bytes),
+        cmocka_unit_test_teardown(gradients_of_row_operations_have_their_sizes_or_errors,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(composites_have_their_sizes_or_errors, assert_no_live_bytes),
+        cmocka_unit_test_teardown(bools_stay_bools_in_some_operations, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

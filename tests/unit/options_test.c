@@ -24,7 +24,7 @@ struct second_version {
     const char *name;
 };
 
-static void an_older_struct_lacks_what_came_later(void **state) {
+static void an_older_struct_gets_defaults_for_later_fields(void **state) {
     (void)state;
     // Memory behind an older struct must not be read as options.
     const struct {
@@ -41,7 +41,7 @@ static void an_older_struct_lacks_what_came_later(void **state) {
     assert_int_equal(mine.struct_bytes, sizeof mine);
 }
 
-static void todays_struct_is_whole_with_and_without_its_size(void **state) {
+static void a_current_struct_is_read_with_or_without_its_size(void **state) {
     (void)state;
     for (int sized = 0; sized <= 1; sized++) {
         const struct second_version caller = {sized ? sizeof caller : 0, 1, 2, 3, "four"};
@@ -54,7 +54,7 @@ static void todays_struct_is_whole_with_and_without_its_size(void **state) {
     }
 }
 
-static void sizes_that_cannot_be_are_refused(void **state) {
+static void impossible_sizes_are_refused(void **state) {
     (void)state;
     static const struct {
         size_t bytes;
@@ -164,9 +164,9 @@ static void products_refuse_larger_structs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_older_struct_lacks_what_came_later),
-        cmocka_unit_test(todays_struct_is_whole_with_and_without_its_size),
-        cmocka_unit_test(sizes_that_cannot_be_are_refused),
+        cmocka_unit_test(an_older_struct_gets_defaults_for_later_fields),
+        cmocka_unit_test(a_current_struct_is_read_with_or_without_its_size),
+        cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(files_refuse_larger_structs),
         cmocka_unit_test(machines_refuse_larger_structs),
         cmocka_unit_test(products_refuse_larger_structs),

@@ -21,7 +21,7 @@ static enum mmul_status create(const char *path, enum mmul_dtype dtype, struct m
 
 // Another user may have the temporary file open for writing, directly or by another of its names.
 // That user must not reach the result.
-static void what_lies_under_the_temporary_name(void **state) {
+static void an_existing_temporary_file_is_replaced_or_refused(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -53,7 +53,7 @@ static void what_lies_under_the_temporary_name(void **state) {
     folder_destroy(&folder);
 }
 
-static void a_temporary_file_of_another_user(void **state) {
+static void a_temporary_file_of_another_user_is_refused(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -80,7 +80,7 @@ static void a_temporary_file_of_another_user(void **state) {
     folder_destroy(&folder);
 }
 
-static void permissions_of_what_is_replaced(void **state) {
+static void a_replaced_file_keeps_its_permissions(void **state) {
     (void)state;
     static const mode_t modes[] = {0600, 0644, 0664, 0666, 0444, 0755};
     struct folder folder;
@@ -110,9 +110,9 @@ static void permissions_of_what_is_replaced(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_lies_under_the_temporary_name),
-        cmocka_unit_test(a_temporary_file_of_another_user),
-        cmocka_unit_test(permissions_of_what_is_replaced),
+        cmocka_unit_test(an_existing_temporary_file_is_replaced_or_refused),
+        cmocka_unit_test(a_temporary_file_of_another_user_is_refused),
+        cmocka_unit_test(a_replaced_file_keeps_its_permissions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

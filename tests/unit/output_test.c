@@ -47,7 +47,7 @@ static void write_values(struct mmul_output *output) {
     }
 }
 
-static void exact_bytes(void **state) {
+static void each_format_has_its_exact_bytes(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -100,7 +100,7 @@ static void exact_bytes(void **state) {
     folder_destroy(&folder);
 }
 
-static void memory_as_output(void **state) {
+static void memory_is_an_output(void **state) {
     (void)state;
     static const enum mmul_dtype dtypes[] = {MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64};
     for (size_t d = 0; d < 4; d++) {
@@ -119,7 +119,7 @@ static void memory_as_output(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void files_appear_whole_or_not(void **state) {
+static void files_appear_complete_or_not_at_all(void **state) {
     (void)state;
     static const char left_behind[200] = "by a killed run, longer than the result will be";
     struct folder folder;
@@ -157,7 +157,7 @@ static void files_appear_whole_or_not(void **state) {
     folder_destroy(&folder);
 }
 
-static void two_writers(void **state) {
+static void a_second_writer_of_a_file_is_refused(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -197,7 +197,7 @@ static pid_t hold(const char *part, double seconds) {
     return holder;
 }
 
-static void a_writer_that_is_about_to_end(void **state) {
+static void a_writer_about_to_end_is_waited_for(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -219,7 +219,7 @@ static void a_writer_that_is_about_to_end(void **state) {
 }
 
 // Calls the function of the SIGTERM handler before, during and after the life of an output.
-static void outputs_that_a_signal_abandons(void **state) {
+static void a_signal_abandons_uncommitted_outputs(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -288,7 +288,7 @@ static void links_are_followed(void **state) {
     folder_destroy(&folder);
 }
 
-static void refused_outputs(void **state) {
+static void unusable_names_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *name; // "" is the folder itself
@@ -422,7 +422,7 @@ static void conversions_keep_every_bit(void **state) {
     folder_destroy(&folder);
 }
 
-static void conversions_between_types(void **state) {
+static void conversions_count_overflows(void **state) {
     (void)state;
     static const struct {
         const char *out;
@@ -475,7 +475,7 @@ static void conversions_between_types(void **state) {
 }
 
 // Larger than every buffer on the way, with rows that cross buffer ends.
-static void large_files(void **state) {
+static void large_files_are_written(void **state) {
     (void)state;
     static const struct mmul_shape large = {1, 2, 3, 700001};
     struct folder folder;
@@ -506,18 +506,19 @@ static void large_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_that_a_signal_abandons), // must run before an output is committed
-        cmocka_unit_test(exact_bytes),
-        cmocka_unit_test(memory_as_output),
-        cmocka_unit_test(files_appear_whole_or_not),
-        cmocka_unit_test(two_writers),
-        cmocka_unit_test(a_writer_that_is_about_to_end),
+        cmocka_unit_test(
+            a_signal_abandons_uncommitted_outputs), // must run before an output is committed
+        cmocka_unit_test(each_format_has_its_exact_bytes),
+        cmocka_unit_test(memory_is_an_output),
+        cmocka_unit_test(files_appear_complete_or_not_at_all),
+        cmocka_unit_test(a_second_writer_of_a_file_is_refused),
+        cmocka_unit_test(a_writer_about_to_end_is_waited_for),
         cmocka_unit_test(links_are_followed),
-        cmocka_unit_test(refused_outputs),
+        cmocka_unit_test(unusable_names_are_refused),
         cmocka_unit_test(inputs_are_not_overwritten),
         cmocka_unit_test(conversions_keep_every_bit),
-        cmocka_unit_test(conversions_between_types),
-        cmocka_unit_test(large_files),
+        cmocka_unit_test(conversions_count_overflows),
+        cmocka_unit_test(large_files_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

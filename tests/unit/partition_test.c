@@ -23,7 +23,7 @@ struct split_case {
     int64_t sizes[PARTS_MAX];
 };
 
-static void known_splits(void **state) {
+static void known_splits_are_reproduced(void **state) {
     (void)state;
     static const struct split_case cases[] = {
         {4096, MMUL_SPLIT_EXACT, 3, {50, 25, 25}, {2048, 1024, 1024}},
@@ -66,7 +66,7 @@ static void known_splits(void **state) {
 }
 
 // Every size is the quota rounded down or up, and the sizes add up to the whole.
-static void many_parts(void **state) {
+static void many_parts_differ_by_rounding_only(void **state) {
     (void)state;
     enum { PARTS = 4096 };
     static const int64_t totals[] = {1, 4095, 4097, 1000003, INT64_C(1) << 40};
@@ -91,7 +91,7 @@ static void many_parts(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void unusable_weights(void **state) {
+static void unusable_weights_are_refused(void **state) {
     (void)state;
     static const struct {
         int parts;
@@ -111,7 +111,7 @@ static void unusable_weights(void **state) {
     }
 }
 
-static void weights_from_text(void **state) {
+static void weights_are_read_from_text(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -133,7 +133,7 @@ static void weights_from_text(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void weights_from_a_file(void **state) {
+static void weights_are_read_from_a_file(void **state) {
     (void)state;
     static const struct {
         const char *content;
@@ -175,9 +175,11 @@ static void weights_from_a_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_splits),        cmocka_unit_test(many_parts),
-        cmocka_unit_test(unusable_weights),    cmocka_unit_test(weights_from_text),
-        cmocka_unit_test(weights_from_a_file),
+        cmocka_unit_test(known_splits_are_reproduced),
+        cmocka_unit_test(many_parts_differ_by_rounding_only),
+        cmocka_unit_test(unusable_weights_are_refused),
+        cmocka_unit_test(weights_are_read_from_text),
+        cmocka_unit_test(weights_are_read_from_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void cancel(void *context) {
     atomic_store(&run->is_over, true);
 }
 
-static void test_threads_stay_as_long_as_a_run(void **state) {
+static void test_helper_threads_stay_for_the_whole_run(void **state) {
     struct run run = {.strangers = 0};
     struct mmul_error err;
     (void)state;
@@ -90,7 +90,7 @@ static void test_threads_stay_as_long_as_a_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_part_is_done_once),
-        cmocka_unit_test(test_threads_stay_as_long_as_a_run),
+        cmocka_unit_test(test_helper_threads_stay_for_the_whole_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

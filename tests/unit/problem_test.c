@@ -117,7 +117,7 @@ static void test_result_dtype_is_the_common_half_type(void **state) {
     }
 }
 
-static void test_c_in_must_fit(void **state) {
+static void test_c_in_must_have_the_shape_of_c(void **state) {
     (void)state;
     struct mmul_problem p;
     struct mmul_error err;
@@ -171,7 +171,7 @@ static void test_stretches_cover_a_part(void **state) {
     }
 }
 
-static void test_repeated_matrices(void **state) {
+static void test_matrices_repeat_to_fill_a_stack(void **state) {
     (void)state;
     struct mmul_problem p;
     struct mmul_error err;
@@ -189,7 +189,7 @@ static void test_repeated_matrices(void **state) {
 }
 
 // Compares the rectangle in the stored operand, for each axis and transposition.
-static void test_stretch_rectangles(void **state) {
+static void test_a_stretch_has_its_rectangle_in_the_operand(void **state) {
     (void)state;
     const struct mmul_stretch s = {.matrix = 0, .begin = 1, .end = 3};
     for (int axis = MMUL_ROWS; axis <= MMUL_COLS; axis++)
@@ -223,10 +223,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes_fit_or_say_why),
         cmocka_unit_test(test_result_dtype_is_the_common_half_type),
-        cmocka_unit_test(test_c_in_must_fit),
+        cmocka_unit_test(test_c_in_must_have_the_shape_of_c),
         cmocka_unit_test(test_stretches_cover_a_part),
-        cmocka_unit_test(test_repeated_matrices),
-        cmocka_unit_test(test_stretch_rectangles),
+        cmocka_unit_test(test_matrices_repeat_to_fill_a_stack),
+        cmocka_unit_test(test_a_stretch_has_its_rectangle_in_the_operand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

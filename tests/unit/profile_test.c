@@ -62,7 +62,7 @@ static struct mmul_profile *make_profile(const char *host) {
     return profile;
 }
 
-static void what_is_stored_comes_back(void **state) {
+static void a_stored_profile_is_read_back_unchanged(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err = {.text = ""};
@@ -170,7 +170,7 @@ static void a_test_counts_for_its_device_and_driver(void **state) {
     folder_destroy(&folder);
 }
 
-static void a_speed_is_for_its_device_only(void **state) {
+static void a_speed_counts_for_its_device_only(void **state) {
     (void)state;
     struct mmul_profile *profile = make_profile("node1");
     struct mmul_profile_device device = make_device("CPU", 4, 1e11);
@@ -198,7 +198,7 @@ static void a_speed_is_for_its_device_only(void **state) {
     mmul_free(profile);
 }
 
-static void it_says_why_a_speed_is_not_used(void **state) {
+static void an_unused_speed_has_a_reason(void **state) {
     (void)state;
     struct mmul_profile *profile = make_profile("node1");
     struct mmul_profile_device device = make_device("CPU", 4, 1e11), old = device;
@@ -349,7 +349,7 @@ static void no_file_is_an_empty_profile(void **state) {
     folder_destroy(&folder);
 }
 
-static void the_path_is_the_host_s_own(void **state) {
+static void the_path_follows_host_and_environment(void **state) {
     (void)state;
     struct mmul_error err = {.text = ""};
     char path[512], name[600], *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -381,7 +381,7 @@ static void the_path_is_the_host_s_own(void **state) {
     free(home);
 }
 
-static void the_folder_is_the_user_s_alone(void **state) {
+static void the_folder_is_private_to_the_user(void **state) {
     (void)state;
     struct folder folder;
     struct stat found;
@@ -436,15 +436,15 @@ static void a_failed_store_leaves_the_old_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_stored_comes_back),
+        cmocka_unit_test(a_stored_profile_is_read_back_unchanged),
         cmocka_unit_test(a_test_counts_for_its_device_and_driver),
-        cmocka_unit_test(a_speed_is_for_its_device_only),
-        cmocka_unit_test(it_says_why_a_speed_is_not_used),
+        cmocka_unit_test(a_speed_counts_for_its_device_only),
+        cmocka_unit_test(an_unused_speed_has_a_reason),
         cmocka_unit_test(the_newest_entry_of_a_key_counts),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(no_file_is_an_empty_profile),
-        cmocka_unit_test(the_path_is_the_host_s_own),
-        cmocka_unit_test(the_folder_is_the_user_s_alone),
+        cmocka_unit_test(the_path_follows_host_and_environment),
+        cmocka_unit_test(the_folder_is_private_to_the_user),
         cmocka_unit_test(a_failed_store_leaves_the_old_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static bool is_of_words(const struct mmul_program *p, int value) {
 }
 
 // In a sentence model only inputs, weights and the result move, for both ways to shape its values.
-static void a_sentence_model(void **state) {
+static void values_of_a_sentence_model_stay_in_their_groups(void **state) {
     (void)state;
     static const int sizes[][2] = {{2, 1}, {2, 2}, {3, 1}, {5, 2}, {8, 1}};
     for (int turn = 0; turn < 2; turn++) {
@@ -88,7 +88,8 @@ static void a_sentence_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_sentence_model, assert_no_live_bytes),
+        cmocka_unit_test_teardown(values_of_a_sentence_model_stay_in_their_groups,
+                                  assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

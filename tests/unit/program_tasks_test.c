@@ -94,7 +94,7 @@ static void compare_tasks(const struct mmul_program_plan *plan,
     }
 }
 
-static void alike_blocks_are_passed_by(void **state) {
+static void equal_blocks_are_skipped_without_loss(void **state) {
     (void)state;
     static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
                                                      MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
@@ -189,7 +189,7 @@ static void check_counts(const struct mmul_moving *moving, int node, enum mmul_r
         assert_int_equal(before, mmul_transfers_reached(&list));
 }
 
-static void what_one_sends_another_receives(void **state) {
+static void nodes_receive_the_pieces_that_others_send(void **state) {
     (void)state;
     static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
                                                      MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
@@ -238,7 +238,7 @@ static void what_one_sends_another_receives(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alike_blocks_are_passed_by),
-                                       cmocka_unit_test(what_one_sends_another_receives)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_blocks_are_skipped_without_loss),
+                                       cmocka_unit_test(nodes_receive_the_pieces_that_others_send)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static struct mmul_program *new_program(void) {
     return p;
 }
 
-static void shapes_of_results(void **state) {
+static void results_have_their_shapes(void **state) {
     (void)state;
     struct mmul_program *p = new_program();
     char text[96];
@@ -70,7 +70,7 @@ struct refusal {
     const char *text;
 };
 
-static void what_does_not_fit(void **state) {
+static void mismatched_operands_are_refused(void **state) {
     (void)state;
     static const struct refusal cases[] = {
         {MMUL_MATMUL,
@@ -108,7 +108,7 @@ static void what_does_not_fit(void **state) {
 }
 
 // Its file would be committed twice.
-static void an_output_of_two_values(void **state) {
+static void an_output_of_two_values_is_refused(void **state) {
     (void)state;
     const struct mmul_shape shape = {1, 1, 2, 3};
     struct mmul_program *p = new_program();
@@ -180,7 +180,7 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
     return best;
 }
 
-static void the_least_of_all(void **state) {
+static void the_plan_is_the_cheapest_of_all_combinations(void **state) {
     (void)state;
     static const enum mmul_operation_kind kinds[] = {MMUL_MATMUL, MMUL_ADD, MMUL_RELU,
                                                      MMUL_TRANSPOSE, MMUL_MATMUL};
@@ -212,7 +212,7 @@ static void the_least_of_all(void **state) {
 
 // A product that loads its files itself overlaps the transfer of panels with computing. An addition
 // after it must not turn it into a grid, whose operands move first.
-static void a_product_hides_the_files_it_brings(void **state) {
+static void a_product_overlaps_its_file_transfers(void **state) {
     (void)state;
     unsigned maps[8];
     const int64_t side = 4096;
@@ -277,7 +277,7 @@ static void check_text(struct mmul_program *p, bool keeps_values, bool verbose,
     mmul_cluster_destroy(cluster);
 }
 
-static void a_chain_as_text(void **state) {
+static void a_chain_is_printed(void **state) {
     (void)state;
     static const char expected[] =
         "step  operation  value    from                       placement          network   se"
@@ -331,7 +331,7 @@ static void a_chain_as_text(void **state) {
 }
 
 // Repeated steps of a loop are printed once, with bytes and seconds of all of them.
-static void a_loop_as_text(void **state) {
+static void a_loop_is_printed_once(void **state) {
     (void)state;
     static const char expected[] =
         "step  operation          value     from                 placement          network   sec"
@@ -358,7 +358,7 @@ static void a_loop_as_text(void **state) {
 }
 
 // A product also loads a file transposed, unless another step reads it, too.
-static void what_products_bring_transposed(void **state) {
+static void a_product_loads_transposed_files_with_one_reader(void **state) {
     (void)state;
     static const char expected[] =
         "step  operation  value     from                                  placement          "
@@ -395,7 +395,7 @@ static void what_products_bring_transposed(void **state) {
 // A product loads values that no other step reads, and writes saved results at once. W has two
 // readers, so it is loaded before. A value read by relu alone is never stored. Rows of a whole
 // operand come from the ranks that have them.
-static void what_products_bring(void **state) {
+static void a_product_loads_files_with_one_reader(void **state) {
     (void)state;
     static const char expected[] =
         "step  operation      value     from                         placement          n"
@@ -456,7 +456,7 @@ static int64_t bytes_of_loop(int turns, bool keeps_values) {
 }
 
 // Memory of values is reused after their last read, unless all values are kept.
-static void a_loop_needs_no_more_memory_the_longer_it_is(void **state) {
+static void a_longer_loop_needs_no_more_memory(void **state) {
     (void)state;
     assert_int_equal(bytes_of_loop(20, false), bytes_of_loop(4, false));
     assert_true(bytes_of_loop(20, true) > 5 * bytes_of_loop(20, false));
@@ -541,7 +541,7 @@ static void moves_between_nodes_begin_early(void **state) {
     }
 }
 
-static void a_wish_without_a_rule(void **state) {
+static void a_placement_without_a_rule_is_refused(void **state) {
     (void)state;
     unsigned maps[8];
     struct mmul_program_plan *plan = NULL;
@@ -564,7 +564,7 @@ static void a_wish_without_a_rule(void **state) {
 
 // If speeds were not measured, the given weights count: a mesh of equal ranks would not be faster
 // then.
-static void weights_that_are_given_hold(void **state) {
+static void given_weights_count_without_measured_speeds(void **state) {
     (void)state;
     struct mmul_program_plan *plan = NULL;
     struct mmul_error err;
@@ -586,7 +586,7 @@ static void weights_that_are_given_hold(void **state) {
 
 // Results of devices that other ranks use are checked: finds rows of the table that lack an
 // accuracy.
-static void every_operation_says_how_far_it_may_be_off(void **state) {
+static void every_operation_has_an_accuracy(void **state) {
     (void)state;
     for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
         const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
@@ -610,7 +610,7 @@ static void operands_by_row_come_first(void **state) {
 
 // Operands by rows and operands needed whole: a part of the result reads no other rows of the first
 // kind.
-static void rows_beside_rows_stay_beside_them(void **state) {
+static void matching_rows_of_operands_stay_together(void **state) {
     (void)state;
     const struct mmul_parameters with = {.axis = -2, .count = 5};
     const struct mmul_operand_info stack = {.shape = {2, 3, 4, 6}},
@@ -626,7 +626,7 @@ static void rows_beside_rows_stay_beside_them(void **state) {
 }
 
 // Indices are split like the rows they refer to, which gives partial sums; columns are whole.
-static void rules_of_sums_by_an_index(void **state) {
+static void sums_by_an_index_give_partial_sums(void **state) {
     (void)state;
     const struct mmul_parameters with = {.axis = -2, .count = 5};
     const struct mmul_operand_info operands[] = {{.shape = {1, 1, 7, 6}}, {.shape = {1, 1, 7, 1}}};
@@ -677,25 +677,27 @@ static void every_operation_has_a_gradient_or_says_why_not(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(shapes_of_results, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_does_not_fit, assert_no_live_bytes),
-        cmocka_unit_test_teardown(an_output_of_two_values, assert_no_live_bytes),
-        cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
-        cmocka_unit_test(every_operation_says_how_far_it_may_be_off),
-        cmocka_unit_test(operands_by_row_come_first),
-        cmocka_unit_test(rows_beside_rows_stay_beside_them),
-        cmocka_unit_test(rules_of_sums_by_an_index),
-        cmocka_unit_test(every_operation_has_a_gradient_or_says_why_not),
-        cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
-        cmocka_unit_test_teardown(a_loop_as_text, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_products_bring_transposed, assert_no_live_bytes),
-        cmocka_unit_test_teardown(a_product_hides_the_files_it_brings, assert_no_live_bytes),
-        cmocka_unit_test_teardown(a_loop_needs_no_more_memory_the_longer_it_is,
+        cmocka_unit_test_teardown(results_have_their_shapes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(mismatched_operands_are_refused, assert_no_live_bytes),
+        cmocka_unit_test_teardown(an_output_of_two_values_is_refused, assert_no_live_bytes),
+        cmocka_unit_test_teardown(the_plan_is_the_cheapest_of_all_combinations,
                                   assert_no_live_bytes),
+        cmocka_unit_test(every_operation_has_an_accuracy),
+        cmocka_unit_test(operands_by_row_come_first),
+        cmocka_unit_test(matching_rows_of_operands_stay_together),
+        cmocka_unit_test(sums_by_an_index_give_partial_sums),
+        cmocka_unit_test(every_operation_has_a_gradient_or_says_why_not),
+        cmocka_unit_test_teardown(a_chain_is_printed, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_loop_is_printed_once, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_product_loads_files_with_one_reader, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_product_loads_transposed_files_with_one_reader,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_product_overlaps_its_file_transfers, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_longer_loop_needs_no_more_memory, assert_no_live_bytes),
         cmocka_unit_test_teardown(moves_between_nodes_begin_early, assert_no_live_bytes),
-        cmocka_unit_test_teardown(a_wish_without_a_rule, assert_no_live_bytes),
-        cmocka_unit_test_teardown(weights_that_are_given_hold, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_placement_without_a_rule_is_refused, assert_no_live_bytes),
+        cmocka_unit_test_teardown(given_weights_count_without_measured_speeds,
+                                  assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void take_turns(struct memory *m, int mine) {
     }
 }
 
-static void test_every_ring_is_heard(void **state) {
+static void test_no_wake_up_is_lost(void **state) {
     (void)state;
     struct memory *m = create();
     const pid_t child = fork();
@@ -80,7 +80,7 @@ static void test_every_ring_is_heard(void **state) {
     destroy(m);
 }
 
-static void test_what_rang_before_is_not_slept_through(void **state) {
+static void test_an_earlier_wake_up_ends_the_sleep(void **state) {
     (void)state;
     struct mmul_bell bell = {0};
     const uint32_t heard = mmul_bell_heard(&bell);
@@ -89,7 +89,7 @@ static void test_what_rang_before_is_not_slept_through(void **state) {
     mmul_bell_sleep(&bell, mmul_bell_heard(&bell), 1e-6); // times out without a wake-up
 }
 
-static void test_counters_wake(void **state) {
+static void test_a_raised_counter_wakes_waiting_ranks(void **state) {
     (void)state;
     struct memory *m = create();
     struct mmul_waits waits = {0};
@@ -108,7 +108,7 @@ static void test_counters_wake(void **state) {
     destroy(m);
 }
 
-static void test_what_is_there_is_not_waited_for(void **state) {
+static void test_a_reached_count_is_not_waited_for(void **state) {
     (void)state;
     struct memory *m = create();
     struct mmul_waits waits = {0};
@@ -122,7 +122,7 @@ static void test_what_is_there_is_not_waited_for(void **state) {
     destroy(m);
 }
 
-static void test_the_leader_is_told_what_it_has_asked_for(void **state) {
+static void test_the_leader_is_woken_at_the_requested_count(void **state) {
     (void)state;
     struct memory *m = create();
     atomic_store(&m->progress.news_from, 5);
@@ -160,11 +160,11 @@ static void test_a_cancelled_run_wakes_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_ring_is_heard),
-        cmocka_unit_test(test_what_rang_before_is_not_slept_through),
-        cmocka_unit_test(test_counters_wake),
-        cmocka_unit_test(test_what_is_there_is_not_waited_for),
-        cmocka_unit_test(test_the_leader_is_told_what_it_has_asked_for),
+        cmocka_unit_test(test_no_wake_up_is_lost),
+        cmocka_unit_test(test_an_earlier_wake_up_ends_the_sleep),
+        cmocka_unit_test(test_a_raised_counter_wakes_waiting_ranks),
+        cmocka_unit_test(test_a_reached_count_is_not_waited_for),
+        cmocka_unit_test(test_the_leader_is_woken_at_the_requested_count),
         cmocka_unit_test(test_a_cancelled_run_wakes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

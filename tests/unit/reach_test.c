@@ -52,7 +52,7 @@ static void test_bytes_arrive(void **state) {
     assert_int_equal(caller.reach.errnum, ECONNREFUSED);
 }
 
-static void test_strangers_are_sent_away(void **state) {
+static void test_a_caller_with_a_wrong_token_is_refused(void **state) {
     (void)state;
     struct mmul_received received;
     struct caller caller = {.token = wrong_token};
@@ -77,7 +77,7 @@ static void test_waiting_is_cancelled(void **state) {
     close(ends[1]);
 }
 
-static void test_own_names(void **state) {
+static void test_own_addresses_are_recognised(void **state) {
     (void)state;
     assert_true(mmul_address_is_own("127.0.0.1"));
     assert_true(mmul_address_is_own("127.1.2.3"));
@@ -88,9 +88,9 @@ static void test_own_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_arrive),
-        cmocka_unit_test(test_strangers_are_sent_away),
+        cmocka_unit_test(test_a_caller_with_a_wrong_token_is_refused),
         cmocka_unit_test(test_waiting_is_cancelled),
-        cmocka_unit_test(test_own_names),
+        cmocka_unit_test(test_own_addresses_are_recognised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

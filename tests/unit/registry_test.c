@@ -85,7 +85,7 @@ static void mistyped_names_get_a_hint(void **state) {
     assert_string_equal(err.hint, "did you mean 'reference'?");
 }
 
-static void every_device_has_a_successor(void **state) {
+static void every_device_has_a_fallback(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"0:0", "cpu"},
@@ -223,7 +223,7 @@ static void a_failing_multiplication_loses_the_device(void **state) {
     teardown(&bench);
 }
 
-static void fail_star_strikes_at_once(void **state) {
+static void fail_star_fails_the_first_multiplication(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:fail=*:reference");
@@ -255,7 +255,7 @@ static void corrupt_star_changes_every_result(void **state) {
     teardown(&bench);
 }
 
-static void repeat_leaves_the_result_right(void **state) {
+static void repeat_keeps_the_result_correct(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:repeat=4:cpu");
@@ -268,7 +268,7 @@ static void repeat_leaves_the_result_right(void **state) {
 }
 
 // The inner device sees every repeat: its third multiplication belongs to the first outer one.
-static void repeat_really_repeats(void **state) {
+static void repeat_multiplies_several_times(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:repeat=3:faulty:fail=3:cpu");
@@ -276,7 +276,7 @@ static void repeat_really_repeats(void **state) {
     teardown(&bench);
 }
 
-static void delay_waits(void **state) {
+static void delay_makes_multiplications_wait(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:delay=30ms:cpu");
@@ -288,7 +288,7 @@ static void delay_waits(void **state) {
 }
 
 // Without the rule each multiplication would wait, or cost the inner device three times the work.
-static void slow_rules_begin_where_from_says(void **state) {
+static void slow_rules_begin_at_from(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:delay=30ms,from=2:cpu");
@@ -310,7 +310,7 @@ static void slow_rules_begin_where_from_says(void **state) {
     teardown(&bench);
 }
 
-static void striking_always_begins_where_from_says(void **state) {
+static void striking_every_time_begins_at_from(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:corrupt=*,from=2:cpu");
@@ -354,7 +354,7 @@ static void hanging_never_returns(void **state) {
     close(pipes[0]);
 }
 
-static void opening_fails_by_rule(void **state) {
+static void a_rule_fails_opening(void **state) {
     (void)state;
     struct mmul_device *device = NULL;
     struct mmul_error err = {0};
@@ -364,7 +364,7 @@ static void opening_fails_by_rule(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void the_second_allocation_fails_by_rule(void **state) {
+static void a_rule_fails_the_second_allocation(void **state) {
     (void)state;
     struct mmul_device *device = NULL;
     struct mmul_buffer *first = NULL, *second = NULL;
@@ -381,7 +381,7 @@ static void the_second_allocation_fails_by_rule(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void transfers_fail_by_rule(void **state) {
+static void rules_fail_transfers(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:fail-upload=4,fail-download=2:cpu"); // set-up uploads three times
@@ -426,7 +426,7 @@ static void faulty_devices_describe_and_borrow_like_their_inner_one(void **state
 
 // Properties used instead of names. A faulty device is always checked, whatever device it wraps.
 // Retrying the inner device with another blocking helps only if its memory is the host's.
-static void devices_say_what_they_are(void **state) {
+static void devices_report_their_properties(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -455,22 +455,22 @@ int main(void) {
         cmocka_unit_test(names_are_accepted_or_refused),
         cmocka_unit_test(names_that_are_too_long_are_refused),
         cmocka_unit_test(mistyped_names_get_a_hint),
-        cmocka_unit_test(every_device_has_a_successor),
+        cmocka_unit_test(every_device_has_a_fallback),
         cmocka_unit_test(a_failing_multiplication_loses_the_device),
-        cmocka_unit_test(fail_star_strikes_at_once),
+        cmocka_unit_test(fail_star_fails_the_first_multiplication),
         cmocka_unit_test(corrupt_changes_one_element_of_one_result),
         cmocka_unit_test(corrupt_star_changes_every_result),
-        cmocka_unit_test(repeat_leaves_the_result_right),
-        cmocka_unit_test(repeat_really_repeats),
-        cmocka_unit_test(delay_waits),
-        cmocka_unit_test(slow_rules_begin_where_from_says),
-        cmocka_unit_test(striking_always_begins_where_from_says),
+        cmocka_unit_test(repeat_keeps_the_result_correct),
+        cmocka_unit_test(repeat_multiplies_several_times),
+        cmocka_unit_test(delay_makes_multiplications_wait),
+        cmocka_unit_test(slow_rules_begin_at_from),
+        cmocka_unit_test(striking_every_time_begins_at_from),
         cmocka_unit_test(hanging_never_returns),
-        cmocka_unit_test(opening_fails_by_rule),
-        cmocka_unit_test(the_second_allocation_fails_by_rule),
-        cmocka_unit_test(transfers_fail_by_rule),
+        cmocka_unit_test(a_rule_fails_opening),
+        cmocka_unit_test(a_rule_fails_the_second_allocation),
+        cmocka_unit_test(rules_fail_transfers),
         cmocka_unit_test(faulty_devices_describe_and_borrow_like_their_inner_one),
-        cmocka_unit_test(devices_say_what_they_are),
+        cmocka_unit_test(devices_report_their_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void check(const char *list, const char *expected) {
     mmul_free(repeats);
 }
 
-static void blocks(void **state) {
+static void repeated_blocks_are_found_and_printed_once(void **state) {
     (void)state;
     check("", "");
     check("a", "a");
@@ -54,7 +54,7 @@ static void blocks(void **state) {
     check("abcdefg", "abcdefg");
 }
 
-static void no_memory_and_long_lists(void **state) {
+static void long_lists_and_missing_memory_are_handled(void **state) {
     (void)state;
     const struct mmul_repeat alone = mmul_repeats_at(NULL, 7);
     assert_true(alone.length == 1 && alone.times == 1);
@@ -72,8 +72,8 @@ static void no_memory_and_long_lists(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks),
-        cmocka_unit_test(no_memory_and_long_lists),
+        cmocka_unit_test(repeated_blocks_are_found_and_printed_once),
+        cmocka_unit_test(long_lists_and_missing_memory_are_handled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static void keep(void *context, const struct mmul_replay_event *event) {
 }
 
 // One after the other: pieces, the panel, the product, the block.
-static void test_one_panel(void **state) {
+static void test_a_single_panel_runs_in_sequence(void **state) {
     (void)state;
     struct trial t;
     struct log log = {0};
@@ -162,7 +162,7 @@ static void test_one_panel(void **state) {
 }
 
 // Four panels: the slower of link and device is busy without a pause, and hides the other.
-static void test_four_panels(void **state) {
+static void test_the_slower_of_link_and_device_is_always_busy(void **state) {
     (void)state;
     static const double flops[] = {1e12, 1e9};
     for (int slow = 0; slow < 2; slow++) {
@@ -196,7 +196,7 @@ static void test_panels_wait_for_slots(void **state) {
 }
 
 // A panel reaches the third node one packet and one latency after the second.
-static void test_a_chain(void **state) {
+static void test_a_chain_adds_a_packet_and_a_latency_per_node(void **state) {
     (void)state;
     struct trial t;
     struct mmul_cluster *cluster = make_linked_cluster(3, 1, 1);
@@ -217,7 +217,7 @@ static void test_a_chain(void **state) {
 
 // Sending slows root's computing down while it computes. Receiving costs nothing for a rank that
 // waits.
-static void test_traffic_takes_from_computing(void **state) {
+static void test_sending_slows_root_s_computing(void **state) {
     (void)state;
     struct trial t;
     struct mmul_cluster *cluster = make_pair(1e9);
@@ -236,7 +236,7 @@ static void test_traffic_takes_from_computing(void **state) {
 }
 
 // While the first block goes back, the second panel arrives at a fraction of the rate.
-static void test_links_that_are_slower_both_ways(void **state) {
+static void test_a_link_is_slower_in_both_directions_at_once(void **state) {
     (void)state;
     const double duplex = 0.5;
     struct trial t;
@@ -257,7 +257,7 @@ static void test_links_that_are_slower_both_ways(void **state) {
 
 // The second of two products: its pieces arrive beside the first one's panel, its panel while that
 // is computed.
-static void test_two_products(void **state) {
+static void test_operands_of_a_second_product_arrive_early(void **state) {
     (void)state;
     struct trial t;
     trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
@@ -280,7 +280,7 @@ static struct mmul_problem random_problem(void) {
 
 // With instant links no rank waits: a rank ends when its steps are computed. Faster links never
 // delay it.
-static void test_links(void **state) {
+static void test_faster_links_never_delay_a_rank(void **state) {
     (void)state;
     state_of_random = 7;
     for (int turn = 0; turn < 30; turn++) {
@@ -309,7 +309,7 @@ static void test_links(void **state) {
 }
 
 // Rounds that the replay skips take as long as those it walks.
-static void test_many_rounds(void **state) {
+static void test_skipped_rounds_take_as_long_as_walked_ones(void **state) {
     (void)state;
     static const int64_t rounds[] = {4, 16, 100};
     double seconds[3];
@@ -333,7 +333,7 @@ static void test_many_rounds(void **state) {
 
 // Steps other than products: a rank continues with the next step when done, unless it waits for
 // others. Data of a product's transfers are available at once, or when they have been computed.
-static void test_other_steps(void **state) {
+static void test_steps_without_a_product_run_back_to_back(void **state) {
     (void)state;
     static const double first = 0.25, last = 0.5;
     struct trial t;
@@ -366,7 +366,7 @@ static void test_other_steps(void **state) {
 
 // Early moves cross the network one after the other while later stages compute; the first reader of
 // a move waits for it.
-static void test_early_moves(void **state) {
+static void test_the_first_reader_waits_for_an_early_move(void **state) {
     (void)state;
     static const struct {
         int dues[2];
@@ -395,7 +395,7 @@ static void test_early_moves(void **state) {
 }
 
 // Tests the schedule's own predictions for up to 64 ranks: equal ranks share one prediction.
-static void test_random_plans(void **state) {
+static void test_predictions_agree_with_a_full_simulation(void **state) {
     (void)state;
     enum { TURNS = 200 };
     int close = 0;
@@ -433,18 +433,26 @@ static void test_random_plans(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_one_panel, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_four_panels, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_single_panel_runs_in_sequence, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_slower_of_link_and_device_is_always_busy,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(test_panels_wait_for_slots, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_a_chain, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_traffic_takes_from_computing, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_links_that_are_slower_both_ways, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_two_products, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_links, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_many_rounds, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_other_steps, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_early_moves, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_random_plans, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_chain_adds_a_packet_and_a_latency_per_node,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_sending_slows_root_s_computing, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_link_is_slower_in_both_directions_at_once,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_operands_of_a_second_product_arrive_early,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_faster_links_never_delay_a_rank, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_skipped_rounds_take_as_long_as_walked_ones,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_steps_without_a_product_run_back_to_back,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_first_reader_waits_for_an_early_move,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_predictions_agree_with_a_full_simulation,
+                                  assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

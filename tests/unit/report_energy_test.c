@@ -57,7 +57,7 @@ static const struct sharing sharings[] = {
     {2, {{"a", "", 0, -1}, {"a", "packages 0", 3, 1}}, NAN},
 };
 
-static void joules_are_stated_once(void **state) {
+static void each_counter_is_reported_once(void **state) {
     (void)state;
     for (size_t s = 0; s < sizeof sharings / sizeof *sharings; s++) {
         const struct sharing *sharing = &sharings[s];
@@ -85,6 +85,6 @@ static void joules_are_stated_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(joules_are_stated_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_counter_is_reported_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

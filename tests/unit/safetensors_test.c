@@ -27,7 +27,7 @@ static enum mmul_status parse(const char *json, int64_t data_bytes, struct mmul_
     return status;
 }
 
-static void tensors_are_in_the_order_of_their_elements(void **state) {
+static void tensors_are_listed_in_the_order_of_their_data(void **state) {
     (void)state;
     static const char json[] = "{\"b\":" ENTRY(
         "F16", "[3,2]", "[20,32]") ",\"__metadata__\":{\"format\":\"pt\"},"
@@ -131,7 +131,7 @@ static void malformed_headers_are_refused(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void lengths_of_headers(void **state) {
+static void headers_have_a_maximum_length(void **state) {
     (void)state;
     struct mmul_error err;
     size_t bytes = 0;
@@ -147,7 +147,7 @@ static void lengths_of_headers(void **state) {
                    "7 bytes are no whole header");
 }
 
-static void ranges_are_those_of_numpy(void **state) {
+static void ranges_follow_the_slices_of_numpy(void **state) {
     (void)state;
     static const struct {
         const char *text; // behind "x"
@@ -193,11 +193,11 @@ static void ranges_are_those_of_numpy(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_are_in_the_order_of_their_elements),
+        cmocka_unit_test(tensors_are_listed_in_the_order_of_their_data),
         cmocka_unit_test(an_unknown_dtype_makes_its_own_tensor_unreadable),
         cmocka_unit_test(malformed_headers_are_refused),
-        cmocka_unit_test(lengths_of_headers),
-        cmocka_unit_test(ranges_are_those_of_numpy),
+        cmocka_unit_test(headers_have_a_maximum_length),
+        cmocka_unit_test(ranges_follow_the_slices_of_numpy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,7 +139,7 @@ static void assert_plan(const struct mmul_schedule *schedule) {
 
 // ------------------------------------------------------------------------------------------ tests
 
-static void test_random_plans_keep_their_promises(void **state) {
+static void test_random_plans_keep_their_invariants(void **state) {
     (void)state;
     static const struct stack stacks[] = {{1, 1}, {1, 1}, {1, 1}, {7, 1}, {1, 5}, {12, 12}};
     int in_rounds = 0, streamed = 0, did_not_fit = 0, with_claims = 0;
@@ -263,7 +263,7 @@ static void test_memory_is_saved_in_order(void **state) {
     }
 }
 
-static void test_what_does_not_fit_in_pieces_says_so(void **state) {
+static void test_a_product_too_large_for_pieces_is_refused(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(20000, 20000, 1000000);
     struct mmul_cluster *cluster = make_fast_cluster(1, 1);
@@ -281,7 +281,7 @@ static void test_what_does_not_fit_in_pieces_says_so(void **state) {
 
 // ------------------------------------------------------------------------------------------ cuts
 
-static void test_cuts(void **state) {
+static void test_cuts_follow_size_and_memory(void **state) {
     (void)state;
     static const struct {
         int64_t n, k;
@@ -314,7 +314,7 @@ static void test_cuts(void **state) {
     }
 }
 
-static void test_candidates_differ(void **state) {
+static void test_candidate_cuts_differ(void **state) {
     (void)state;
     struct mmul_problem wide = one_product(5, 100000, 10), narrow = one_product(5, 150, 10);
     struct mmul_cut cuts[MMUL_PANEL_CANDIDATES];
@@ -326,7 +326,7 @@ static void test_candidates_differ(void **state) {
 
 // A network to hide gives more panels, no network gives one. Without permission to cut there is one
 // per round and matrix.
-static void test_panels_follow_the_network(void **state) {
+static void test_panels_are_cut_only_for_a_network(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(16384, 16384, 16384);
     const unsigned maps[2] = {ALL, 0};
@@ -374,7 +374,7 @@ static void test_rounds_hide_the_pieces(void **state) {
 
 // Four ranks of a node: two share one device, one has another device, one computes in host memory.
 // The memory limit applies per device.
-static void test_a_devices_memory_is_shared_by_its_ranks(void **state) {
+static void test_ranks_of_a_device_share_its_memory_limit(void **state) {
     static const int devices[] = {0, 0, 1, -1};
     static const int64_t shares[] = {400, 400, 800, 800}, limited[] = {100, 100, 200, 200};
     struct mmul_cluster *cluster = make_fast_cluster(4, 4);
@@ -393,17 +393,18 @@ static void test_a_devices_memory_is_shared_by_its_ranks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_random_plans_keep_their_promises, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_a_devices_memory_is_shared_by_its_ranks,
+        cmocka_unit_test_teardown(test_random_plans_keep_their_invariants, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_ranks_of_a_device_share_its_memory_limit,
                                   assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_large_operand_streams, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_mapping_ends_at_an_explicit_limit, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_memory_is_saved_in_order, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_what_does_not_fit_in_pieces_says_so, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_product_too_large_for_pieces_is_refused,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(test_rounds_hide_the_pieces, assert_no_live_bytes),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_candidates_differ),
-        cmocka_unit_test_teardown(test_panels_follow_the_network, assert_no_live_bytes),
+        cmocka_unit_test(test_cuts_follow_size_and_memory),
+        cmocka_unit_test(test_candidate_cuts_differ),
+        cmocka_unit_test_teardown(test_panels_are_cut_only_for_a_network, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

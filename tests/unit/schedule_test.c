@@ -28,7 +28,7 @@ static int64_t units(const struct mmul_schedule *schedule, int rank) {
     return mmul_schedule_ranks(schedule)[rank].end - mmul_schedule_ranks(schedule)[rank].begin;
 }
 
-static void test_weights_give_rows(void **state) {
+static void test_rows_follow_the_weights(void **state) {
     (void)state;
     struct mmul_problem problem = make_problem(4096, 100, 100);
     struct mmul_cluster *cluster = make_cluster(3, 1);
@@ -52,7 +52,7 @@ static void test_weights_give_rows(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void test_more_ranks_than_rows(void **state) {
+static void test_ranks_beyond_the_rows_get_none(void **state) {
     (void)state;
     struct mmul_problem problem = make_problem(3, 2, 5);
     struct mmul_cluster *cluster = make_cluster(7, 2);
@@ -73,7 +73,7 @@ static void test_more_ranks_than_rows(void **state) {
 }
 
 // Network bytes decide: the larger operand is split. One row cannot be split among ranks.
-static void test_axis_by_bytes_moved(void **state) {
+static void test_the_axis_with_fewer_network_bytes_is_split(void **state) {
     (void)state;
     static const struct {
         int64_t m, n, k;
@@ -117,7 +117,7 @@ static void test_shares_are_clipped_to_memory(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void test_what_cannot_fit_says_the_numbers(void **state) {
+static void test_a_product_too_large_names_needed_and_available_memory(void **state) {
     (void)state;
     struct mmul_problem problem = make_problem(1000000, 1000, 1000);
     struct mmul_cluster *cluster = make_cluster(2, 1);
@@ -140,7 +140,7 @@ static void test_what_cannot_fit_says_the_numbers(void **state) {
 // Three kinds of device; the share follows the speed, tiles fit the device. A schedule exists with
 // the least memory of a product, or a few percent more. With three quarters of it none exists,
 // whatever the job's limit.
-static void test_the_least_is_enough_and_less_is_not(void **state) {
+static void test_the_least_memory_is_enough_and_less_is_refused(void **state) {
     (void)state;
     const struct {
         int64_t m, n, k;
@@ -179,7 +179,7 @@ static void test_the_least_is_enough_and_less_is_not(void **state) {
     }
 }
 
-static void test_4096_ranks_of_three_kinds(void **state) {
+static void test_shares_of_4096_ranks_follow_the_speeds(void **state) {
     (void)state;
     static const double speeds[] = {1e12, 4e12, 1e11};
     struct mmul_problem problem = make_problem(1 << 20, 16384, 16384);
@@ -212,7 +212,7 @@ static void test_4096_ranks_of_three_kinds(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void test_tiles_fit(void **state) {
+static void test_tiles_fit_the_device(void **state) {
     (void)state;
     static const struct mmul_tile_request requests[] = {
         {1000, 900, 800, 4, 4, false, GIB, GIB / 4},
@@ -245,7 +245,7 @@ static void test_tiles_fit(void **state) {
     assert_int_equal(whole.m * whole.n * whole.k, 1000 * 900 * 800);
 }
 
-static void test_tile_that_cannot_fit(void **state) {
+static void test_a_device_too_small_for_a_tile_is_refused(void **state) {
     (void)state;
     struct mmul_tile tile;
     struct mmul_error err;
@@ -254,7 +254,7 @@ static void test_tile_that_cannot_fit(void **state) {
     assert_string_equal(err.text, "cannot fit a tile of 64 x 64 x 64 into 1000 B of device memory");
 }
 
-static void test_zero_weight_and_unusable_weights(void **state) {
+static void test_unusable_weights_are_refused_and_zero_is_not(void **state) {
     (void)state;
     struct mmul_problem problem = make_problem(10, 10, 10);
     struct mmul_cluster *cluster = make_cluster(2, 1);
@@ -277,7 +277,7 @@ static void test_zero_weight_and_unusable_weights(void **state) {
 // ------------------------------------------------------------------------------ predicted seconds
 
 // Without weights all ranks end together, and later than any would compute alone.
-static void test_automatic_shares(void **state) {
+static void test_automatic_shares_end_together(void **state) {
     (void)state;
     unsigned maps[8];
     struct mmul_problem problem = make_problem(16000, 8000, 8000);
@@ -310,7 +310,7 @@ static void test_automatic_shares(void **state) {
 
 // A rank of unknown speed gets nothing if the others' speeds are known; if none is known, all get
 // the same.
-static void test_unknown_speeds(void **state) {
+static void test_a_rank_of_unknown_speed_gets_no_share(void **state) {
     (void)state;
     unsigned maps[8];
     struct mmul_problem problem = make_problem(999, 1000, 1000);
@@ -363,7 +363,7 @@ static void test_a_link_that_slows_the_job_is_named(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void test_who_slows_the_job_is_left_out_and_named(void **state) {
+static void test_a_rank_that_slows_the_job_is_left_out_and_named(void **state) {
     (void)state;
     unsigned maps[8];
     struct mmul_problem problem = make_problem(16000, 8000, 8000);
@@ -399,7 +399,7 @@ static void test_who_slows_the_job_is_left_out_and_named(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-static void test_the_formula_is_shown_as_it_is(void **state) {
+static void test_the_formula_is_printed_as_given(void **state) {
     (void)state;
     static const struct {
         bool transpose_a, transpose_b;
@@ -436,22 +436,27 @@ static void test_the_formula_is_shown_as_it_is(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_weights_give_rows, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_more_ranks_than_rows, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_axis_by_bytes_moved, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_shares_are_clipped_to_memory, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_what_cannot_fit_says_the_numbers, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_the_least_is_enough_and_less_is_not, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_4096_ranks_of_three_kinds, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_zero_weight_and_unusable_weights, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_automatic_shares, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_unknown_speeds, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_a_link_that_slows_the_job_is_named, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_who_slows_the_job_is_left_out_and_named,
+        cmocka_unit_test_teardown(test_rows_follow_the_weights, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_ranks_beyond_the_rows_get_none, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_axis_with_fewer_network_bytes_is_split,
                                   assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_the_formula_is_shown_as_it_is, assert_no_live_bytes),
-        cmocka_unit_test(test_tiles_fit),
-        cmocka_unit_test(test_tile_that_cannot_fit),
+        cmocka_unit_test_teardown(test_shares_are_clipped_to_memory, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_product_too_large_names_needed_and_available_memory,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_least_memory_is_enough_and_less_is_refused,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_shares_of_4096_ranks_follow_the_speeds,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_unusable_weights_are_refused_and_zero_is_not,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_automatic_shares_end_together, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_rank_of_unknown_speed_gets_no_share, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_link_that_slows_the_job_is_named, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_rank_that_slows_the_job_is_left_out_and_named,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_formula_is_printed_as_given, assert_no_live_bytes),
+        cmocka_unit_test(test_tiles_fit_the_device),
+        cmocka_unit_test(test_a_device_too_small_for_a_tile_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,13 +24,13 @@ static void refuses(const char *text, const char *setting, const char *expected)
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static void texts_without_a_name(void **state) {
+static void errors_name_a_text_without_a_file(void **state) {
     (void)state;
     refuses("x = 3", NULL, "the program: nothing in it makes or reads a matrix");
     refuses("x = 3", "y=4", "'y=4': no line of 'the program' gives 'y' a number or string");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(texts_without_a_name)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(errors_name_a_text_without_a_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

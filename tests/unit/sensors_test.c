@@ -138,7 +138,7 @@ static void put_intel(void) {
     put_all(files, sizeof files / sizeof *files);
 }
 
-static void test_packages(void **state) {
+static void test_packages_are_summed_over_given_cores(void **state) {
     (void)state;
     struct mmul_sensors both, first;
     struct mmul_cpuset cores = {0};
@@ -163,7 +163,7 @@ static void test_packages(void **state) {
 }
 
 // A counter of unknown range that went down, or that is gone.
-static void test_lost_counter(void **state) {
+static void test_a_lost_counter_gives_no_energy(void **state) {
     (void)state;
     struct mmul_sensors sensors;
     put_units();
@@ -183,7 +183,7 @@ static void test_lost_counter(void **state) {
 }
 
 // A chip without a package number, on machines with one and two packages.
-static void test_whole_chip(void **state) {
+static void test_a_chip_without_a_package_counts_on_one_package(void **state) {
     (void)state;
     struct mmul_sensors sensors;
     struct mmul_cpuset cores = {0};
@@ -206,7 +206,7 @@ static void test_whole_chip(void **state) {
     mmul_sensors_close(&sensors);
 }
 
-static void test_nothing(void **state) {
+static void test_a_machine_without_sensors_gives_no_numbers(void **state) {
     (void)state;
     struct mmul_sensors sensors, zeroed = {0};
     open_cpu(&sensors, NULL, 0);
@@ -220,7 +220,7 @@ static void test_nothing(void **state) {
 
 // ------------------------------------------------------------------------------------------ cards
 
-static void test_hwmon_cards(void **state) {
+static void test_hwmon_gives_numbers_of_cards(void **state) {
     (void)state;
     struct mmul_sensors sensors;
     put(CARDS "03:00.0/vendor", "0x1002");
@@ -243,7 +243,7 @@ static void test_hwmon_cards(void **state) {
     mmul_sensors_close(&sensors);
 }
 
-static void test_nvml_cards(void **state) {
+static void test_nvml_gives_numbers_of_its_cards(void **state) {
     (void)state;
     struct mmul_sensors sensors;
     put(CARDS "65:00.0/vendor", "0x10de");
@@ -273,12 +273,14 @@ static void test_nvml_cards(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_packages, begin, end),
-        cmocka_unit_test_setup_teardown(test_lost_counter, begin, end),
-        cmocka_unit_test_setup_teardown(test_whole_chip, begin, end),
-        cmocka_unit_test_setup_teardown(test_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(test_hwmon_cards, begin, end),
-        cmocka_unit_test_setup_teardown(test_nvml_cards, begin, end),
+        cmocka_unit_test_setup_teardown(test_packages_are_summed_over_given_cores, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_lost_counter_gives_no_energy, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_chip_without_a_package_counts_on_one_package, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(test_a_machine_without_sensors_gives_no_numbers, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(test_hwmon_gives_numbers_of_cards, begin, end),
+        cmocka_unit_test_setup_teardown(test_nvml_gives_numbers_of_its_cards, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

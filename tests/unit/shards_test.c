@@ -53,7 +53,7 @@ static enum mmul_status split(struct bench *bench, enum mmul_axis axis, int part
     return status;
 }
 
-static void there_and_back(void **state) {
+static void split_and_join_reproduce_the_file(void **state) {
     (void)state;
     static const struct {
         enum mmul_axis axis;
@@ -92,7 +92,7 @@ static void there_and_back(void **state) {
     }
 }
 
-static void json_beside_shards(void **state) {
+static void the_json_describes_the_shards(void **state) {
     (void)state;
     static const double weights[] = {1, 2, 1};
     struct bench bench;
@@ -116,7 +116,7 @@ static void json_beside_shards(void **state) {
 }
 
 // Without JSON shards are joined by rows, whatever batch they came from.
-static void shards_without_json(void **state) {
+static void shards_without_json_are_joined_by_rows(void **state) {
     (void)state;
     static const double weights[] = {0, 3, 1};
     struct bench bench;
@@ -157,7 +157,7 @@ static void flip_last_byte(const char *path) {
     free(bytes);
 }
 
-static void damaged_shards(void **state) {
+static void damaged_shards_are_refused(void **state) {
     (void)state;
     struct bench bench;
     bench_create(&bench, MMUL_F32);
@@ -187,7 +187,7 @@ static void damaged_shards(void **state) {
     ", \"dtype\": " dtype ", \"offsets\": " offsets ", \"xxh3\": " hashes "}"
 #define HASHES "[\"0123456789abcdef\", \"0123456789abcdef\"]"
 
-static void invalid_json(void **state) {
+static void invalid_json_is_refused(void **state) {
     (void)state;
     static const struct {
         const char *json, *text;
@@ -226,7 +226,7 @@ static void invalid_json(void **state) {
     folder_destroy(&folder);
 }
 
-static void folder_rules(void **state) {
+static void only_safe_folders_are_accepted(void **state) {
     (void)state;
     struct bench bench;
     bench_create(&bench, MMUL_F32);
@@ -253,7 +253,7 @@ static void folder_rules(void **state) {
     folder_destroy(&bench.folder);
 }
 
-static void refused_requests(void **state) {
+static void impossible_requests_are_refused(void **state) {
     (void)state;
     static const char *const names[] = {"", ".", "..", "a/b", "/A", "../A"};
     static const double zeros[] = {0, 0};
@@ -272,7 +272,7 @@ static void refused_requests(void **state) {
     folder_destroy(&bench.folder);
 }
 
-static void base_names(void **state) {
+static void base_names_are_derived_from_paths(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"A.bin", "A"},
@@ -303,10 +303,14 @@ static void base_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back),      cmocka_unit_test(json_beside_shards),
-        cmocka_unit_test(shards_without_json), cmocka_unit_test(damaged_shards),
-        cmocka_unit_test(invalid_json),        cmocka_unit_test(folder_rules),
-        cmocka_unit_test(refused_requests),    cmocka_unit_test(base_names),
+        cmocka_unit_test(split_and_join_reproduce_the_file),
+        cmocka_unit_test(the_json_describes_the_shards),
+        cmocka_unit_test(shards_without_json_are_joined_by_rows),
+        cmocka_unit_test(damaged_shards_are_refused),
+        cmocka_unit_test(invalid_json_is_refused),
+        cmocka_unit_test(only_safe_folders_are_accepted),
+        cmocka_unit_test(impossible_requests_are_refused),
+        cmocka_unit_test(base_names_are_derived_from_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static struct mmul_description *describe(const char *text) {
 
 #define PROBLEM "\"problem\": {\"m\": 4000, \"n\": 3000, \"k\": 2000}"
 
-static void test_a_description(void **state) {
+static void test_a_description_is_read(void **state) {
     (void)state;
     struct mmul_description *d = describe(
         "{\"about\": \"two kinds\", \"problem\": {\"m\": 5, \"n\": 6, \"k\": 7, \"dtype\": "
@@ -80,7 +80,7 @@ static void test_a_description(void **state) {
     mmul_description_destroy(d);
 }
 
-static void test_what_a_description_may_not_say(void **state) {
+static void test_malformed_descriptions_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *json, *text;
@@ -138,7 +138,7 @@ static void test_what_a_description_may_not_say(void **state) {
 // ---------------------------------------------------------------------------------------- formulas
 
 // 16 nodes of 1 TFLOP/s on 10 Gbit/s; 40,000 cubed, 6.4 GB each. Sums done by hand.
-static void test_formulas(void **state) {
+static void test_formulas_agree_with_sums_by_hand(void **state) {
     (void)state;
     struct mmul_description *d = describe(
         "{\"problem\": {\"m\": 40000, \"n\": 40000, \"k\": 40000}, \"nodes\": [{\"count\": "
@@ -171,7 +171,7 @@ static void test_formulas(void **state) {
 }
 
 // With enough nodes, copies save more than they cost, unless memory cannot hold them.
-static void test_copies(void **state) {
+static void test_copies_pay_off_with_enough_nodes(void **state) {
     (void)state;
     struct mmul_description *d = describe(
         "{\"problem\": {\"m\": 40000, \"n\": 40000, \"k\": 40000}, \"nodes\": [{\"count\": "
@@ -214,7 +214,7 @@ static struct mmul_simulation *simulate(int nodes) {
 }
 
 // More nodes are never slower, and the speedup is at most that of all devices together.
-static void test_from_four_ranks_to_4096(void **state) {
+static void test_more_nodes_are_never_slower(void **state) {
     (void)state;
     double before = INFINITY, alone = 0;
     for (int nodes = 1; nodes <= 1024; nodes *= 4) {
@@ -233,7 +233,7 @@ static void test_from_four_ranks_to_4096(void **state) {
     }
 }
 
-static void test_simulation_as_json(void **state) {
+static void test_a_simulation_is_written_as_json(void **state) {
     (void)state;
     struct mmul_simulation *s = simulate(4);
     struct mmul_error err;
@@ -260,12 +260,12 @@ static int assert_no_live_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_a_description, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_what_a_description_may_not_say, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_formulas, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_copies, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_from_four_ranks_to_4096, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_simulation_as_json, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_description_is_read, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_malformed_descriptions_are_refused, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_formulas_agree_with_sums_by_hand, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_copies_pay_off_with_enough_nodes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_more_nodes_are_never_slower, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_simulation_is_written_as_json, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

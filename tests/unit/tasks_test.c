@@ -11,7 +11,7 @@
 #include "plan/lists/tasks.h"
 #include "schedules.h"
 
-static void parts_of_an_extent(void **state) {
+static void an_extent_is_cut_into_parts(void **state) {
     (void)state;
     static const struct {
         int64_t extent;
@@ -162,7 +162,7 @@ static struct mmul_schedule *plan_of(int64_t m, int64_t n, enum mmul_tail tail, 
 }
 
 // A block with long sums is one task, with slices of terms that cover the sums once.
-static void long_sums_are_cut_instead(void **state) {
+static void long_sums_are_cut_instead_of_lines(void **state) {
     (void)state;
     static const struct {
         int64_t k;
@@ -215,7 +215,7 @@ static void blocks_are_cut_where_repacking_costs_least(void **state) {
 
 // A measured cost of packing B decides: a high one cuts the width instead. If even a half does not
 // pay off, there is one part.
-static void packing_decides_as_measured(void **state) {
+static void measured_packing_decides_the_cut(void **state) {
     (void)state;
     static const struct {
         double a, b;
@@ -239,7 +239,7 @@ static void packing_decides_as_measured(void **state) {
     pack_a = pack_b = 0;
 }
 
-static void what_may_be_claimed_is_a_choice(void **state) {
+static void the_claimable_share_is_an_option(void **state) {
     (void)state;
     static const struct {
         enum mmul_tail tail;
@@ -261,7 +261,7 @@ static void what_may_be_claimed_is_a_choice(void **state) {
 }
 
 // One word holds two positions.
-static void longer_blocks_than_a_word_can_say_are_not_claimed(void **state) {
+static void blocks_too_long_for_a_word_are_not_claimed(void **state) {
     (void)state;
     struct mmul_schedule *schedule = plan_of(2 * MMUL_POSITIONS_MOST - 100, 1, MMUL_TAIL_AUTO, 0);
     assert_true(mmul_schedule_nodes(schedule)[0].claims);
@@ -294,14 +294,13 @@ static void the_list_is_printed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_an_extent),
+        cmocka_unit_test(an_extent_is_cut_into_parts),
         cmocka_unit_test_teardown(lists_cover_every_block_once, assert_no_live_bytes),
-        cmocka_unit_test_teardown(long_sums_are_cut_instead, assert_no_live_bytes),
+        cmocka_unit_test_teardown(long_sums_are_cut_instead_of_lines, assert_no_live_bytes),
         cmocka_unit_test_teardown(blocks_are_cut_where_repacking_costs_least, assert_no_live_bytes),
-        cmocka_unit_test_teardown(packing_decides_as_measured, assert_no_live_bytes),
-        cmocka_unit_test_teardown(what_may_be_claimed_is_a_choice, assert_no_live_bytes),
-        cmocka_unit_test_teardown(longer_blocks_than_a_word_can_say_are_not_claimed,
-                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(measured_packing_decides_the_cut, assert_no_live_bytes),
+        cmocka_unit_test_teardown(the_claimable_share_is_an_option, assert_no_live_bytes),
+        cmocka_unit_test_teardown(blocks_too_long_for_a_word_are_not_claimed, assert_no_live_bytes),
         cmocka_unit_test_teardown(the_list_is_printed, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static struct mmul_cpuset one_unit(const struct mmul_cpuset *set) {
 
 // ----------------------------------------------------------------------------------------- cpusets
 
-static void sets_are_written_as_the_kernel_writes_them(void **state) {
+static void sets_are_printed_in_the_kernel_s_format(void **state) {
     (void)state;
     static const struct {
         int units[8]; // ends with -1
@@ -61,7 +61,7 @@ static void sets_are_written_as_the_kernel_writes_them(void **state) {
     }
 }
 
-static void long_sets_are_cut(void **state) {
+static void long_sets_are_truncated(void **state) {
     (void)state;
     struct mmul_cpuset set = {{0}};
     for (int unit = 0; unit < MMUL_CORES_MAX; unit += 2)
@@ -116,7 +116,7 @@ static void the_machine_has_cores_and_memory(void **state) {
     }
 }
 
-static void own_is_this_process_mask(void **state) {
+static void the_own_mask_is_that_of_this_process(void **state) {
     (void)state;
     struct mmul_topology topology = discover();
     cpu_set_t mask;
@@ -180,7 +180,7 @@ static int run_rank(char *const environment[], bool shell, bool narrow) {
     return WEXITSTATUS(wait_status);
 }
 
-static void masks_are_told_apart(void **state) {
+static void masks_of_launcher_and_user_are_told_apart(void **state) {
     (void)state;
     char rank[] = "OMPI_COMM_WORLD_RANK=0";
     char core[] = "OMPI_MCA_hwloc_base_binding_policy=core";
@@ -259,13 +259,13 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "rank") == 0)
         return report_as_rank();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_are_written_as_the_kernel_writes_them),
-        cmocka_unit_test(long_sets_are_cut),
+        cmocka_unit_test(sets_are_printed_in_the_kernel_s_format),
+        cmocka_unit_test(long_sets_are_truncated),
         cmocka_unit_test(sets_compare_by_members),
         cmocka_unit_test(the_machine_has_cores_and_memory),
-        cmocka_unit_test(own_is_this_process_mask),
+        cmocka_unit_test(the_own_mask_is_that_of_this_process),
         cmocka_unit_test(no_opencl_driver_is_loaded),
-        cmocka_unit_test(masks_are_told_apart),
+        cmocka_unit_test(masks_of_launcher_and_user_are_told_apart),
         cmocka_unit_test(binding_reaches_running_threads),
         cmocka_unit_test(binding_to_nothing_fails),
     };

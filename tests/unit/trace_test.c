@@ -22,7 +22,7 @@ static struct mmul_trace *make(int64_t capacity) {
     return trace;
 }
 
-static void test_nobody_asked(void **state) {
+static void test_a_trace_that_is_off_records_nothing(void **state) {
     (void)state;
     assert_true(mmul_trace_now(NULL) == 0);
     mmul_trace_add(NULL, MMUL_TRACE_CHECK, 0, 1, 2);
@@ -36,7 +36,7 @@ static void test_nobody_asked(void **state) {
     assert_string_equal(err.text, "no trace was asked for");
 }
 
-static void test_what_fits_is_kept(void **state) {
+static void test_events_beyond_the_capacity_are_counted(void **state) {
     (void)state;
     struct mmul_trace *trace = make(3);
     double begin = mmul_trace_now(trace);
@@ -180,8 +180,8 @@ static void test_events_come_in_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobody_asked),
-        cmocka_unit_test(test_what_fits_is_kept),
+        cmocka_unit_test(test_a_trace_that_is_off_records_nothing),
+        cmocka_unit_test(test_events_beyond_the_capacity_are_counted),
         cmocka_unit_test(test_threads_share_a_recorder),
         cmocka_unit_test(test_waits_are_cut_off_transfers),
         cmocka_unit_test(test_events_come_in_order),

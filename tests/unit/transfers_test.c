@@ -176,21 +176,21 @@ static const char THREE_NODES[] =
 // clang-format on
 
 // One node that maps its files: blocks of C are in place and only counted.
-static void test_one_node(void **state) {
+static void test_lists_of_one_node(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 8, 4);
     check_text(make_plan(1, 2, &problem, &(struct cut){1, 4, 0, 0, 0, true, false}), ONE_NODE);
 }
 
 // Only root has the files: one round, every panel and block has a slot.
-static void test_two_nodes(void **state) {
+static void test_lists_of_two_nodes(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 8, 4);
     check_text(make_plan(2, 1, &problem, &(struct cut){1, 4, 2, 2, 1, true, false}), TWO_NODES);
 }
 
 // Every rank has rows of B: its own node loads them, the other one receives them through one slot.
-static void test_a_spread_operand(void **state) {
+static void test_lists_of_a_spread_operand(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 12, 4);
     check_text(make_plan(2, 1, &problem, &(struct cut){1, 6, 1, 2, 1, true, true}), SPREAD);
@@ -198,7 +198,7 @@ static void test_a_spread_operand(void **state) {
 
 // Little memory: three rounds through two lanes, panels that arrive again through two slots, and
 // one slot for blocks of C.
-static void test_three_nodes(void **state) {
+static void test_lists_of_three_nodes_with_little_memory(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(9, 12, 4);
     check_text(make_plan(3, 1, &problem, &(struct cut){3, 6, 1, 1, 2, false, false}), THREE_NODES);
@@ -358,7 +358,7 @@ static void carry_out(const struct mmul_schedule *schedule) {
     }
 }
 
-static void test_carried_out(void **state) {
+static void test_every_list_ends_without_overwriting_buffers(void **state) {
     (void)state;
     int plans = 0;
     for (int nodes = 1; nodes <= NODES; nodes++)
@@ -380,11 +380,13 @@ static void test_carried_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_one_node, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_two_nodes, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_a_spread_operand, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_three_nodes, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_carried_out, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_lists_of_one_node, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_lists_of_two_nodes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_lists_of_a_spread_operand, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_lists_of_three_nodes_with_little_memory,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_every_list_ends_without_overwriting_buffers,
+                                  assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

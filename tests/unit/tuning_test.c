@@ -44,7 +44,7 @@ static void read_or_die(struct folder *folder, const struct tuner_file *f,
     assert_int_equal(mmul_tuning_read(store_tuner_file(folder, f), tuning, &err), MMUL_OK);
 }
 
-static void the_best_of_a_tuner_is_read(void **state) {
+static void the_best_result_of_a_tuner_is_read(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_tuning tuning = {.count = 0};
@@ -111,7 +111,7 @@ static void the_faster_of_two_files_counts(void **state) {
     folder_destroy(&folder);
 }
 
-static void what_is_no_result_of_a_tuner_is_refused(void **state) {
+static void a_malformed_result_of_a_tuner_is_refused(void **state) {
     (void)state;
     static const struct {
         struct tuner_file file;
@@ -178,7 +178,7 @@ static void make_set(struct mmul_tuning *tuning) {
                                                 .milliseconds = 0.5}}};
 }
 
-static void a_set_is_kept_and_loaded(void **state) {
+static void a_set_is_stored_and_loaded(void **state) {
     (void)state;
     struct folder folder;
     struct mmul_error err;
@@ -243,7 +243,7 @@ static enum mmul_status spy_tune(void *self, const struct mmul_tuned_kernel *ker
     return MMUL_OK;
 }
 
-static void a_kept_set_goes_to_its_device_and_driver_only(void **state) {
+static void a_stored_set_counts_for_its_device_and_driver_only(void **state) {
     (void)state;
     static const struct {
         const char *name, *vendor, *driver;
@@ -352,13 +352,13 @@ static void the_self_test_finds_one_wrong_element(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_of_a_tuner_is_read),
+        cmocka_unit_test(the_best_result_of_a_tuner_is_read),
         cmocka_unit_test(every_kernel_of_a_product_is_known),
         cmocka_unit_test(the_faster_of_two_files_counts),
-        cmocka_unit_test(what_is_no_result_of_a_tuner_is_refused),
-        cmocka_unit_test(a_set_is_kept_and_loaded),
+        cmocka_unit_test(a_malformed_result_of_a_tuner_is_refused),
+        cmocka_unit_test(a_set_is_stored_and_loaded),
         cmocka_unit_test(a_damaged_set_is_refused),
-        cmocka_unit_test(a_kept_set_goes_to_its_device_and_driver_only),
+        cmocka_unit_test(a_stored_set_counts_for_its_device_and_driver_only),
         cmocka_unit_test(a_device_without_parameters_refuses_and_is_not_lost),
         cmocka_unit_test(the_self_test_finds_one_wrong_element),
     };

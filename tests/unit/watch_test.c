@@ -71,7 +71,7 @@ static int reset(void **state) {
     return 0;
 }
 
-static void work_that_ends_says_how(void **state) {
+static void work_that_ends_returns_its_status(void **state) {
     (void)state;
     struct mmul_error err = {.text = ""};
     assert_int_equal(watch(60, &err), MMUL_OK);
@@ -83,7 +83,7 @@ static void work_that_ends_says_how(void **state) {
     assert_true(device.lost);
 }
 
-static void a_call_that_does_not_come_back_is_left(void **state) {
+static void a_call_that_does_not_return_is_abandoned(void **state) {
     (void)state;
     struct mmul_error err = {.text = ""};
     atomic_store(&stub.hangs, true);
@@ -110,8 +110,8 @@ static void a_call_that_does_not_come_back_is_left(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(work_that_ends_says_how, reset),
-        cmocka_unit_test_setup(a_call_that_does_not_come_back_is_left,
+        cmocka_unit_test_setup(work_that_ends_returns_its_status, reset),
+        cmocka_unit_test_setup(a_call_that_does_not_return_is_abandoned,
                                reset), // leaves a thread: last
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,14 +178,14 @@ static void bring_some_and_all(struct mmul_tile tile) {
     teardown(t);
 }
 
-static void parts_come_at_once_and_all_when_asked_for(void **state) {
+static void parts_are_downloaded_at_once_and_the_whole_on_request(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++)
         bring_some_and_all(TILES[i]);
 }
 
 // In rows of 2^24 + 1 elements, float32 cannot represent every index.
-static void parts_are_found_behind_what_floats_tell_apart(void **state) {
+static void parts_beyond_float32_integers_are_found(void **state) {
     enum { ROWS = 3, COLS = (1 << 24) + 1, PARTS = 3 };
     static const int64_t places[PARTS] = {1, 12347, COLS - 2}; // in the last row
     struct bench *t = setup_tiles(OWN, (struct mmul_tile)ONE);
@@ -228,7 +228,7 @@ static void parts_are_found_behind_what_floats_tell_apart(void **state) {
     free(row);
 }
 
-static void what_is_done_with_does_not_come(void **state) {
+static void a_result_without_readers_is_not_downloaded(void **state) {
     enum { LEFT = 18 };
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -248,7 +248,7 @@ static void what_is_done_with_does_not_come(void **state) {
     }
 }
 
-static void what_has_no_room_comes_home_at_once(void **state) {
+static void results_without_room_are_downloaded_at_once(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         struct bench *t = setup_tiles(OWN, TILES[i / 2]);
@@ -282,14 +282,14 @@ static void make_two_in_a_row(struct mmul_tile tile) {
     teardown(t);
 }
 
-static void what_is_made_of_it_may_stay_too(void **state) {
+static void an_operation_s_result_may_stay_on_the_device(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++)
         make_two_in_a_row(TILES[i]);
 }
 
 // The device has room for this many rows beside C; 0: none.
-static void what_does_not_fit_beside_it_is_cut_or_made_here(void **state) {
+static void operations_without_room_are_cut_or_run_on_the_host(void **state) {
     (void)state;
     for (int rows = 0; rows <= 5; rows++) {
         struct bench *t = setup(OWN, (struct mmul_tile)ONE);
@@ -310,7 +310,7 @@ static void what_does_not_fit_beside_it_is_cut_or_made_here(void **state) {
     }
 }
 
-static void both_come_home_for_what_is_made_here(void **state) {
+static void both_results_are_downloaded_for_an_operation_on_the_host(void **state) {
     struct bench *t = setup(OWN, (struct mmul_tile)SEVERAL);
     struct mmul_host_map first = map_of(t, false), second = map_of(t, true);
     (void)state;
@@ -326,7 +326,7 @@ static void both_come_home_for_what_is_made_here(void **state) {
 }
 
 // The device holds C only as parts, as many as it can record.
-static void many_parts_are_put_together(void **state) {
+static void many_parts_are_assembled(void **state) {
     struct bench *t = setup_tiles(OWN, (struct mmul_tile)ONE);
     const struct mmul_host_map first = map_of(t, false);
     struct mmul_operand at;
@@ -365,7 +365,7 @@ static enum mmul_status bring_all(struct bench *t) {
 }
 
 // The product takes the first operations.
-static void it_is_gone_with_its_device(void **state) {
+static void a_result_is_lost_with_its_device(void **state) {
     static const struct {
         const char *device;
         enum mmul_status (*lose)(struct bench *);
@@ -393,7 +393,7 @@ static void it_is_gone_with_its_device(void **state) {
 }
 
 // Every value so far could be recomputed at once.
-static void a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing(void **state) {
+static void a_device_lost_during_the_product_leaves_nothing(void **state) {
     (void)state;
     for (int call = 1; call <= GEMMS; call += 13) {
         char name[64];
@@ -409,16 +409,16 @@ static void a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing(vo
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_come_at_once_and_all_when_asked_for),
-        cmocka_unit_test(parts_are_found_behind_what_floats_tell_apart),
-        cmocka_unit_test(what_is_done_with_does_not_come),
-        cmocka_unit_test(what_has_no_room_comes_home_at_once),
-        cmocka_unit_test(what_is_made_of_it_may_stay_too),
-        cmocka_unit_test(what_does_not_fit_beside_it_is_cut_or_made_here),
-        cmocka_unit_test(both_come_home_for_what_is_made_here),
-        cmocka_unit_test(many_parts_are_put_together),
-        cmocka_unit_test(it_is_gone_with_its_device),
-        cmocka_unit_test(a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing),
+        cmocka_unit_test(parts_are_downloaded_at_once_and_the_whole_on_request),
+        cmocka_unit_test(parts_beyond_float32_integers_are_found),
+        cmocka_unit_test(a_result_without_readers_is_not_downloaded),
+        cmocka_unit_test(results_without_room_are_downloaded_at_once),
+        cmocka_unit_test(an_operation_s_result_may_stay_on_the_device),
+        cmocka_unit_test(operations_without_room_are_cut_or_run_on_the_host),
+        cmocka_unit_test(both_results_are_downloaded_for_an_operation_on_the_host),
+        cmocka_unit_test(many_parts_are_assembled),
+        cmocka_unit_test(a_result_is_lost_with_its_device),
+        cmocka_unit_test(a_device_lost_during_the_product_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

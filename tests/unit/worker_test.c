@@ -177,7 +177,7 @@ static void every_way_of_cutting_gives_the_product(void **state) {
 }
 
 // More elements than one download holds, in rows longer and shorter than that.
-static void large_results_come_in_pieces(void **state) {
+static void large_results_are_downloaded_in_pieces(void **state) {
     (void)state;
     enum { AT_ONCE = MMUL_STAGING_BUFFER_BYTES / sizeof(float) };
     static const int64_t sizes[][2] = {{3, AT_ONCE - 5}, {2, AT_ONCE + 7}, {AT_ONCE, 3}};
@@ -197,7 +197,7 @@ static void large_results_come_in_pieces(void **state) {
 // --------------------------------------------------------------------------------------- order
 
 // Compares the order of queued operations with the drawing in worker.c.
-static void a_tile_comes_home_while_another_is_multiplied(void **state) {
+static void a_download_overlaps_the_next_multiplication(void **state) {
     (void)state;
     static const struct {
         struct mmul_tile tile;
@@ -224,7 +224,7 @@ static void a_tile_comes_home_while_another_is_multiplied(void **state) {
     }
 }
 
-static void what_the_device_holds_is_not_sent_again(void **state) {
+static void cached_tiles_are_not_uploaded_again(void **state) {
     (void)state;
     const struct sizes s = {.m = 40, .n = 8, .k = 8, .alpha = 1, .tile = TILE(10, 8, 8, 4, 1, 2)};
     struct bench t;
@@ -303,7 +303,7 @@ static void a_later_product_goes_to_the_device_that_took_over(void **state) {
 // ------------------------------------------------------------------------------------ other tiles
 
 // Tiles of the next operation: buffers are allocated anew, and cached data are uploaded again.
-static void it_turns_to_tiles_of_other_sizes(void **state) {
+static void the_worker_changes_to_tiles_of_other_sizes(void **state) {
     (void)state;
     const struct sizes s = {.m = 40, .n = 8, .k = 8, .alpha = 1, .tile = TILE(10, 8, 8, 4, 1, 2)};
     struct mmul_worker_options options = {.tile = s.tile};
@@ -406,7 +406,7 @@ static void assert_product(const struct mmul_product *p) {
 }
 
 // Any memory, any tiles, any set of persistent operands; a lost device has no cached data.
-static void what_is_lasting_is_used_where_it_is(void **state) {
+static void persistent_operands_are_used_in_place(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 150; seed++) {
         uint64_t random = seed * 1000;
@@ -441,7 +441,7 @@ static void what_is_lasting_is_used_where_it_is(void **state) {
 }
 
 // Computes x x, then that by x, and x by that: x is uploaded once. Reused memory is uploaded again.
-static void a_result_is_an_operand_without_being_sent(void **state) {
+static void a_result_is_an_operand_without_an_upload(void **state) {
     (void)state;
     const struct sizes s = {
         .m = 16, .n = 16, .k = 16, .alpha = 1, .tile = TILE(16, 16, 16, 1, 1, 1)};
@@ -475,16 +475,16 @@ static void a_result_is_an_operand_without_being_sent(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_of_cutting_gives_the_product),
-        cmocka_unit_test(large_results_come_in_pieces),
-        cmocka_unit_test(a_tile_comes_home_while_another_is_multiplied),
-        cmocka_unit_test(what_the_device_holds_is_not_sent_again),
+        cmocka_unit_test(large_results_are_downloaded_in_pieces),
+        cmocka_unit_test(a_download_overlaps_the_next_multiplication),
+        cmocka_unit_test(cached_tiles_are_not_uploaded_again),
         cmocka_unit_test(a_tile_is_known_by_its_row_distance_too),
         cmocka_unit_test(a_lost_device_cannot_write_into_c),
         cmocka_unit_test(a_later_product_goes_to_the_device_that_took_over),
-        cmocka_unit_test(it_turns_to_tiles_of_other_sizes),
+        cmocka_unit_test(the_worker_changes_to_tiles_of_other_sizes),
         cmocka_unit_test(a_device_without_memory_for_other_tiles_is_replaced),
-        cmocka_unit_test(what_is_lasting_is_used_where_it_is),
-        cmocka_unit_test(a_result_is_an_operand_without_being_sent),
+        cmocka_unit_test(persistent_operands_are_used_in_place),
+        cmocka_unit_test(a_result_is_an_operand_without_an_upload),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
