@@ -75,14 +75,14 @@ static void test_builds(const char *name) {
     const bool fails = multiply(device, &right, &err) == MMUL_ERR_UNAVAILABLE;
     point(fails && strstr(err.text, "cannot build kernels on '") == err.text &&
               strstr(err.text, "CL_BUILD_PROGRAM_FAILURE (-11)") != NULL,
-          "what cannot be built fails", err.text);
-    point(refused == 3, "having been tried three times", "more, or fewer");
+          "a kernel that cannot be built is an error", err.text);
+    point(refused == 3, "the build was tried three times", "another number of tries");
     mmul_device_close(device);
     refuse = 2, refused = 0;
     must(mmul_device_open(name, &device, &err), &err);
     point(multiply(device, &right, &err) == MMUL_OK,
-          "what fails twice is built, our kernels and CLBlast's", err.text);
-    point(right, "and the product is right", "elements differ");
+          "a build that fails twice succeeds, for our kernels and CLBlast's", err.text);
+    point(right, "the product is right after retried builds", "elements differ");
     mmul_device_close(device);
     refuse = 0;
 }

@@ -148,15 +148,16 @@ static void test_rule(const char *name, const struct rule *rule) {
 
 int main(int argc, char **argv) {
     static const struct rule rules[] = {
-        {"a device that is right: its sums take part", "", false, 0},
-        {"sums that lie are no wrong result", ",lie=2", false, 0},
-        {"one wrong element of the second product", ",corrupt=2", false, 1},
-        {"one wrong element of the third product", ",corrupt=3", false, 1},
-        {"a wrong element in every row and column", ",garble=3", false, 1},
-        {"a wrong element of A as it is sent", ",spoil-upload=1", false, 1},
-        {"a wrong element of the third B as it is sent", ",spoil-upload=4", false, 1},
-        {"a wrong element of the second product as it comes home", ",spoil-download=2", false, 1},
-        {"an element of A that changes on the device", "", true, 1},
+        {"a correct device takes part with its sums", "", false, 0},
+        {"wrong sums cause no wrong result", ",lie=2", false, 0},
+        {"a wrong element of the second product is repaired", ",corrupt=2", false, 1},
+        {"a wrong element of the third product is repaired", ",corrupt=3", false, 1},
+        {"a wrong element in every row and column is repaired", ",garble=3", false, 1},
+        {"an element of A uploaded wrongly is found", ",spoil-upload=1", false, 1},
+        {"an element of the third B uploaded wrongly is found", ",spoil-upload=4", false, 1},
+        {"an element of the second product downloaded wrongly is found", ",spoil-download=2", false,
+         1},
+        {"an element of A changed on the device is found", "", true, 1},
     };
     struct mmul_device *device = open_device(argc, argv);
     const bool has_next = strcmp(argv[1], "reference") != 0;

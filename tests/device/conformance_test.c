@@ -187,7 +187,8 @@ static void test_classes(struct mmul_device *device) {
                     : e / N == 3 ? found[e] == -INFINITY
                                  : isfinite(found[e]));
     }
-    point(ok, "NaN and infinity stay in their rows", "another row is touched, or theirs is not");
+    point(ok, "NaN and infinity stay in their rows",
+          "another row is affected, or their own is not");
     free(found);
     discard(device, &a);
     discard(device, &b);
@@ -225,7 +226,7 @@ static void test_order(struct mmul_device *device) {
     bool ok = true;
     for (int e = 0; e < S * S; e++)
         ok = ok && found[e] == (float)(S * ROUNDS * (ROUNDS + 1) / 2);
-    point(ok, "operations happen in the order they were begun", "a sum differs");
+    point(ok, "operations run in the order of their calls", "a sum differs");
     free(found);
     free(values);
     discard(device, &a);
@@ -245,7 +246,7 @@ static void test_life(struct mmul_device *device) {
             mmul_device_buffer_destroy(device, buffers[b]);
     }
     mmul_device_buffer_destroy(device, NULL);
-    point(mmul_live_bytes() == before, "buffers come and go", "bytes are left");
+    point(mmul_live_bytes() == before, "buffers are created and freed", "bytes are left");
     mmul_device_set_threads(device, 1);
     test_size(device, 101, 103, 107);
     mmul_device_set_threads(device, 2);

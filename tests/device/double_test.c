@@ -135,7 +135,8 @@ static void test_precision(struct mmul_device *device) {
                               &err),
          &err);
     must(mmul_device_wait(device, &err), &err);
-    point(fabs(found - 0.3 * one) <= 0x1p-52, "elements and alpha keep their digits", "not so");
+    point(fabs(found - 0.3 * one) <= 0x1p-52, "elements and alpha keep the precision of a double",
+          "digits are lost");
     discard64(device, &a);
     discard64(device, &b);
     discard64(device, &c);
@@ -150,10 +151,10 @@ static void test_without(void) {
               mmul_device_buffer_create(device, MMUL_F64, 5, &buffer, &err) ==
                   MMUL_ERR_UNAVAILABLE &&
               strstr(err.text, "has no buffers of float64") != NULL,
-          "a device without doubles says so", "it does not");
+          "a device without doubles refuses float64", "float64 is not refused");
     must(mmul_device_buffer_create(device, MMUL_F32, 5, &buffer, &err), &err);
     mmul_device_buffer_destroy(device, buffer);
-    point(!device->lost, "and has float32", "it is lost");
+    point(!device->lost, "a device that refused float64 is not lost", "it is lost");
     mmul_device_close(device);
 }
 

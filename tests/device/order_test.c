@@ -171,7 +171,7 @@ static void test_turns(struct mmul_device *device) {
     }
     free(up_host);
     free(down_host);
-    teardown(&t, ok, "two sets of buffers in turns");
+    teardown(&t, ok, "two alternating sets of buffers keep their contents");
 }
 
 // Other queued operations may still be in flight when the wait for this buffer returns.
@@ -310,7 +310,7 @@ static void test_many(struct mmul_device *device) {
             model_multiply(&model, x, y);
         }
     }
-    point(model_fini(&model), "many operations on a few buffers",
+    point(model_fini(&model), "many operations on a few buffers keep their order",
           "a download brought other values");
 }
 

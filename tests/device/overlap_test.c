@@ -195,7 +195,7 @@ static void test_releases(void) {
     int balanced = 0;
     for (int i = 0; i < command_count; i++)
         balanced += commands[i].shares == 0;
-    point(command_count > 0 && balanced == command_count, "every event is released",
+    point(command_count > 0 && balanced == command_count, "every event is released once",
           "some are not, or more than once");
 #endif
 }
@@ -262,9 +262,10 @@ static void test_dependencies(const struct turns *t) {
         {t->up[2], t->gemm_end[0], true, "an upload waits for the product that reads its buffer"},
         {t->gemm_begin[2], t->down[0], true, "a product waits for the download that reads its C"},
         {t->up[1], t->gemm_end[0], false, "the next upload waits for no product"},
-        {t->up[2], t->gemm_begin[1], false, "nor does the one after it for the product before"},
+        {t->up[2], t->gemm_begin[1], false,
+         "the upload after it does not wait for the previous product"},
         {t->down[0], t->gemm_begin[1], false, "a download does not wait for the next product"},
-        {t->down[1], t->up[2], false, "nor for the next upload"},
+        {t->down[1], t->up[2], false, "a download does not wait for the next upload"},
         {t->up[2], t->down[0], false, "an upload does not wait for a download"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -330,7 +331,7 @@ int main(int argc, char **argv) {
     bool ok = true;
     for (int e = 0; e < 3 * ELEMENTS; e++)
         ok = ok && t.found[e] == (float)(SIDE * (e / ELEMENTS + 1));
-    point(ok, "three tiles in turns", "elements differ");
+    point(ok, "three tiles in alternating buffers are right", "elements differ");
     run_many(device, &t);
     for (int i = 0; i < 5; i++)
         mmul_device_buffer_destroy(device, *buffers[i]);

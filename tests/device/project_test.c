@@ -232,7 +232,7 @@ static void test_order(struct mmul_device *device) {
         worst = fmax(worst, fabs(expected - sums[i]));
     }
     point(worst == 0, "sums wait for the product that makes the matrix",
-          "they are of what was before");
+          "they are those of the previous matrix");
     discard(device, &c);
     discard(device, &b);
     discard(device, &a);

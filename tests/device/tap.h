@@ -73,7 +73,7 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
 static inline int close_device(struct mmul_device *device) {
     point(!device->lost, "the device is still there", "it is marked as lost");
     mmul_device_close(device);
-    point(mmul_live_bytes() == 0, "nothing is left", "bytes are left");
+    point(mmul_live_bytes() == 0, "the library has freed all memory", "bytes are left");
     printf("1..%d\n", points);
     return failures > 0;
 }

@@ -121,8 +121,8 @@ static void test_widening(struct mmul_device *device) {
         {"all patterns in a row", 1, 65536, 0},
         {"all patterns in a column", 65536, 1, 0},
         {"all patterns in a region", 263, 251, 5},
-        {"more rows than wait at once", 2901, 2909, 3},
-        {"a longer row than waits at once", 1, (1 << 23) + 77, 0},
+        {"more rows than the staging buffer holds", 2901, 2909, 3},
+        {"a row longer than the staging buffer", 1, (1 << 23) + 77, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int d = 0; d < 2; d++) {
@@ -215,7 +215,7 @@ static void test_dtypes(struct mmul_device *device) {
     for (int dtype = MMUL_F16; dtype <= MMUL_F64; dtype++) {
         char name[64];
         if (mmul_device_has_dtype(device, (enum mmul_dtype)dtype)) {
-            point(keeps_doubles(device), "doubles come back as they went up", "they differ");
+            point(keeps_doubles(device), "doubles survive upload and download", "they differ");
             continue;
         }
         snprintf(name, sizeof name, "a buffer of %s is refused",
@@ -225,7 +225,7 @@ static void test_dtypes(struct mmul_device *device) {
     point(refuses_transfers(device, &s), "transfers of another dtype are refused", none);
     point(refuses_products(device, &s), "a product of another dtype is refused", none);
     float *all = download_all(device, &s);
-    point(all[0] == 5 && all[3] == 5, "what was refused has changed nothing", "elements differ");
+    point(all[0] == 5 && all[3] == 5, "refused transfers change nothing", "elements differ");
     free(all);
     discard(device, &s);
 }

@@ -88,7 +88,7 @@ static void test_turns(struct mmul_context *context, int nodes) {
         // equal speeds: shares follow rank counts
         shares += about[node].share * size - about[node].ranks;
     }
-    snprintf(what, sizeof what, "%d nodes: shares by ranks", nodes);
+    snprintf(what, sizeof what, "%d nodes: shares follow rank counts", nodes);
     tap_ok(mmul_context_nodes(context) == nodes &&
                (rank != 0 || (ranks == size && shares < 1e-9 && shares > -1e-9)),
            what);
@@ -102,7 +102,7 @@ static void test_turns(struct mmul_context *context, int nodes) {
     save(&last, matmul(&last, x, generate(&last, (struct mmul_shape){1, 1, 7, 3})));
     save(&last, transpose(&last, x));
     right = right && on_all(run(context, &last, "equal"));
-    snprintf(what, sizeof what, "%d nodes: turns apart, and their sum", nodes);
+    snprintf(what, sizeof what, "%d nodes: separate turns give the expected sum", nodes);
     tap_ok(right, what);
     release(context, held);
     free(sum.at);
@@ -127,13 +127,13 @@ static void test_refused(struct mmul_context *context, int nodes) {
         mmul_apart_run(context, (const struct mmul_program *const *)programs, NULL, &err);
     tap_ok(status == MMUL_ERR_USAGE &&
                strcmp(err.text, "what nodes compute apart reads and writes no files") == 0,
-           "files are refused");
+           "programs with files are refused in local SGD");
     for (int node = 0; node < nodes; node++)
         mmul_program_destroy(programs[node]);
     begin(&first);
     int64_t held = hold(&first, place(&first, load(&first, SHAPE), MMUL_PLACE_REPLICATE));
     bool right = on_all(run(context, &first, "equal"));
-    tap_ok(right && on_all(turn(context, nodes, &held)), "the next ones run");
+    tap_ok(right && on_all(turn(context, nodes, &held)), "later programs run after a refusal");
     release(context, held);
     end(&first);
 }
@@ -149,7 +149,7 @@ int main(int argc, char **argv) {
         test_turns(context, nodes);
         test_refused(context, nodes);
         mmul_context_destroy(context);
-        tap_ok(mmul_live_bytes() == 0, "nothing is left");
+        tap_ok(mmul_live_bytes() == 0, "the library has freed all memory");
     }
     int status = tap_end();
     MPI_Finalize();

@@ -209,7 +209,8 @@ int main(int argc, char **argv) {
                     continue;
                 snprintf(what, sizeof what, "%d nodes: %s", nodes, cuts[i].name);
                 tap_ok(run_shapes(context, &cuts[i], (int)i + size / 2, &claims), what);
-                tap_ok(rank != 0 || (claims > 0) == (slow && nodes < size), "lines are claimed");
+                tap_ok(rank != 0 || (claims > 0) == (slow && nodes < size),
+                       "lines are stolen if and only if a rank is slow");
             }
             mmul_context_destroy(context);
         }

@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
     device_timeout = 0.3;
     for (int nodes = 1; nodes <= size; nodes += 2)
         for (int call = 1; call <= 5; call++) {
-            snprintf(what, sizeof what, "%d nodes, a device that hangs in call %d", nodes, call);
+            snprintf(what, sizeof what, "%d nodes: a device that hangs in call %d is replaced",
+                     nodes, call);
             tap_ok(survives(nodes, call), what);
         }
     if (rank == 0)

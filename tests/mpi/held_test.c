@@ -50,7 +50,7 @@ static void test_placements(struct mmul_context *context, int nodes) {
             right = held_as(context, TALL, kinds[k], (enum weighting)then) && right;
             right = held_as(context, STACK, kinds[k], (enum weighting)then) && right;
         }
-        snprintf(what, sizeof what, "%d nodes: held as %s, read by programs of other shares", nodes,
+        snprintf(what, sizeof what, "%d nodes: a value kept as %s is read with other shares", nodes,
                  mmul_placement_name(kinds[k]));
         tap_ok(right, what);
     }
@@ -108,14 +108,14 @@ static void test_turns(struct mmul_context *context, int nodes) {
     }
     release(context, number);
     end(&trial);
-    snprintf(what, sizeof what, "%d nodes: forty programs, each from what the one before holds",
-             nodes);
+    snprintf(what, sizeof what,
+             "%d nodes: forty programs each read the value kept by the previous one", nodes);
     tap_ok(right, what);
-    snprintf(what, sizeof what, "%d nodes: two plans were made",
+    snprintf(what, sizeof what, "%d nodes: forty programs need two plans",
              nodes); // the first turn, later turns
     tap_ok(context->plan_count == 2, what);
-    snprintf(what, sizeof what, "%d nodes: as much memory after the last as after the fifth",
-             nodes);
+    snprintf(what, sizeof what,
+             "%d nodes: memory after the last program equals that after the fifth", nodes);
     tap_ok(bytes == early, what);
 }
 
@@ -146,13 +146,13 @@ static void test_released(struct mmul_context *context) {
         release(context, number);
         release(context, 123456);
     }
-    tap_ok(right, "what was released cannot be read");
+    tap_ok(right, "a released value cannot be read");
     begin(&third);
     save(&third, load(&third, SQUARE));
     right = run(context, &third, "equal"); // this run releases the value
     status = mmul_program_run(context, plan, &values, &err);
     tap_ok(right && status == MMUL_ERR_USAGE && strstr(err.text, " is held no more") != NULL,
-           "a plan that reads what has gone is refused");
+           "a plan that reads a released value is refused");
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     end(&first);
@@ -253,8 +253,7 @@ static void test_changed(struct mmul_context *context) {
     right = on_all(right) && run_once(context, reader);
     for (int e = 0; rank == 0 && right && e < ELEMENTS; e++)
         right = found[0][e] == 2 * elements[0][e] && found[1][e] == 3 * elements[1][e];
-    tap_ok(right,
-           "a program runs again with another leaf and number; what does not fit changes nothing");
+    tap_ok(right, "a program runs again with another leaf and number; a misfit changes nothing");
     release(context, held[0]);
     release(context, held[1]);
     mmul_program_destroy(program);
@@ -277,7 +276,7 @@ int main(int argc, char **argv) {
         test_released(context);
         test_changed(context);
         mmul_context_destroy(context);
-        tap_ok(mmul_live_bytes() == 0, "nothing is left");
+        tap_ok(mmul_live_bytes() == 0, "the library has freed all memory");
     }
     int status = tap_end();
     MPI_Finalize();

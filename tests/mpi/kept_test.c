@@ -154,19 +154,21 @@ static void test_device(const struct mmul_context_options *options) {
     for (int turn = 0; turn < 2; turn++) {
         keeps = turn > 0;
         const char *where = keeps ? ", all of it values" : "";
-        snprintf(what, sizeof what, "%s: what products make is not sent%s", options->device, where);
+        snprintf(what, sizeof what, "%s: results of products are not uploaded%s", options->device,
+                 where);
         tap_ok(a_chain(context), what);
-        snprintf(what, sizeof what, "%s: what is used again is sent once%s", options->device,
+        snprintf(what, sizeof what, "%s: reused operands are uploaded once%s", options->device,
                  where);
         tap_ok(what_is_used_again(context), what);
     }
-    snprintf(what, sizeof what, "%s: parts of what it has are used", options->device);
+    snprintf(what, sizeof what, "%s: parts of cached values are used", options->device);
     tap_ok(other_tiles(context), what);
-    snprintf(what, sizeof what, "%s: what operations make is not sent", options->device);
+    snprintf(what, sizeof what, "%s: results of operations are not uploaded", options->device);
     tap_ok(operations(context), what);
-    snprintf(what, sizeof what, "%s: what does not fit goes in chunks, each once", options->device);
+    snprintf(what, sizeof what, "%s: values too large are uploaded in chunks, each once",
+             options->device);
     tap_ok(chunks(context), what);
-    tap_ok(context->replacements == 0, "and the device has made it");
+    tap_ok(context->replacements == 0, "the device was not replaced");
     mmul_context_destroy(context);
 }
 
@@ -195,7 +197,7 @@ static void test_devices_that_fail(void) {
             end(&t);
             mmul_context_destroy(context);
         }
-    tap_ok(right, "a device that is lost or errs on the way: somebody else computes it");
+    tap_ok(right, "a device that is lost or errs is replaced");
 }
 
 // One rank compiles the kernels, and the driver caches them for the others, which sleep meanwhile.

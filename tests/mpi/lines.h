@@ -82,7 +82,8 @@ static inline void end_world(void) {
 static inline void init(struct mmul_transport *t, const bool *works, struct mmul_failure *failure) {
     struct mmul_error err;
     *failure = (struct mmul_failure){0};
-    tap_ok(mmul_transport_init(&world, works, failure, t, &err) == MMUL_OK, "transport");
+    tap_ok(mmul_transport_init(&world, works, failure, t, &err) == MMUL_OK,
+           "the transport is set up");
 }
 
 static inline void open_line(struct mmul_channel *line, enum mmul_channel_kind kind,

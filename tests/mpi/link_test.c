@@ -72,17 +72,17 @@ static void test_links(const char *name, struct mmul_link_limits limits) {
     memset(root, 0x55, sizeof root); // previous contents must not matter
     memset(ring, 0x55, sizeof ring);
     enum mmul_status status = mmul_links_measure(MPI_COMM_WORLD, NULL, &limits, root, ring, &err);
-    snprintf(what, sizeof what, "%s: done", name);
+    snprintf(what, sizeof what, "%s: the measurement ends", name);
     tap_ok(status == MMUL_OK, what);
-    snprintf(what, sizeof what, "%s: every link", name);
+    snprintf(what, sizeof what, "%s: every link is measured", name);
     tap_ok(is_none(root[0]) && (size == 1 ? is_none(ring[0]) : all_measured(root, ring)), what);
     bool root_equal = are_equal_everywhere(root), ring_equal = are_equal_everywhere(ring);
-    snprintf(what, sizeof what, "%s: the same everywhere", name);
+    snprintf(what, sizeof what, "%s: all members have the same numbers", name);
     tap_ok(root_equal && ring_equal, what);
-    snprintf(what, sizeof what, "%s: of two members both have the one link", name);
+    snprintf(what, sizeof what, "%s: two members share their one link", name);
     tap_ok(size != 2 || (is_same(ring[0], root[1]) && is_same(ring[1], root[1])), what);
     for (int i = 2; limits.most_root_links == 1 && i < size; i++) {
-        snprintf(what, sizeof what, "%s: member %d has the median of one", name, i);
+        snprintf(what, sizeof what, "%s: member %d has the median of one link", name, i);
         tap_ok(is_same(root[i], root[1]), what);
     }
 }
@@ -100,7 +100,7 @@ static void test_repeatedly(void) {
     int pending = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &pending, MPI_STATUS_IGNORE);
-    tap_ok(all && !pending, "twenty times, and no message is left over");
+    tap_ok(all && !pending, "twenty measurements leave no message behind");
 }
 
 // The failing rank reports MPI's error text, the others learn of the failure, and all ranks end.
@@ -123,7 +123,7 @@ static void test_refused(const char *call, int at, int culprit) {
     *left = 0;
     while (!mmul_alarm_listen(&alarm))
         sched_yield();
-    snprintf(what, sizeof what, "rank %d: %s %d is refused", culprit, call, at);
+    snprintf(what, sizeof what, "rank %d: a refused %s %d ends on all ranks", culprit, call, at);
     tap_ok(good, what);
     mmul_alarm_end(&alarm);
 }

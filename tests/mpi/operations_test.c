@@ -368,12 +368,12 @@ static void test_rules(struct mmul_context *context, int nodes) {
     static const struct {
         bool (*run)(struct mmul_context *, const char *);
         const char *what;
-    } groups[] = {{of_one_value, "element by element of one value"},
-                  {of_two_values, "of two, which repeat, or are numbers"},
-                  {of_rows, "rows, and along axes"},
-                  {of_losses, "sums so far, losses, gradients of rows, rows by an index"},
-                  {of_several_operations, "several operations by one name"},
-                  {of_elements_elsewhere, "elements from elsewhere"},
+    } groups[] = {{of_one_value, "elementwise operations on one value are right"},
+                  {of_two_values, "elementwise operations on two values are right"},
+                  {of_rows, "operations on rows and axes are right"},
+                  {of_losses, "prefix sums, losses and their gradients are right"},
+                  {of_several_operations, "composites are right"},
+                  {of_elements_elsewhere, "copies and lookups are right"},
                   {of_attention, "attention"}};
     for (int w = 0; w < (size > 1 ? (int)WEIGHTINGS : 1); w++)
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
@@ -484,11 +484,11 @@ static void test_chains(struct mmul_context *context, int nodes) {
                 continue;
             keeps = turn > 0;
             bool layer = a_layer(context, weights), rest = stacks(context, weights);
-            snprintf(what, sizeof what, "%d nodes, weights %s, %s: a layer of a model", nodes,
+            snprintf(what, sizeof what, "%d nodes, weights %s, %s: a model's layer is right", nodes,
                      weights, keeps ? "all kept" : "results alone");
             tap_ok(layer, what);
-            snprintf(what, sizeof what, "%d nodes, weights %s, %s: stacks", nodes, weights,
-                     keeps ? "all kept" : "results alone");
+            snprintf(what, sizeof what, "%d nodes, weights %s, %s: stacks are right", nodes,
+                     weights, keeps ? "all kept" : "results alone");
             tap_ok(rest, what);
         }
         keeps = false;
@@ -535,7 +535,7 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
     enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
-    snprintf(what, sizeof what, "%d nodes: an index outside its table ends it everywhere", nodes);
+    snprintf(what, sizeof what, "%d nodes: an index outside its table fails on all ranks", nodes);
     tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err,
                     in_files ? "cannot take row 11 of 'X': it has 11"
                              : "cannot take row 11 of 'value 1': it has 11"),
@@ -570,7 +570,7 @@ static void test_an_index_beside(struct mmul_context *context, int nodes, const 
     enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
-    snprintf(what, sizeof what, "%d nodes: %s of an index that is too large ends everywhere", nodes,
+    snprintf(what, sizeof what, "%d nodes: %s with too large an index fails on all ranks", nodes,
              operation);
     snprintf(line, sizeof line, "'value 3' has 11: %s takes whole numbers from 0 to 10 here",
              operation);
@@ -597,7 +597,7 @@ static void test_devices(struct mmul_probe *probe) {
         struct mmul_context *context = make_context(1, &options);
         test_rules(context, 1);
         test_chains(context, 1);
-        snprintf(what, sizeof what, "%s has made all of it", devices[i]);
+        snprintf(what, sizeof what, "%s computed every result itself", devices[i]);
         tap_ok(context->replacements == 0, what);
         mmul_context_destroy(context);
     }
@@ -644,7 +644,7 @@ static void test_chains_of_panels(void) {
                                                          rank == size - 1 ? devices[i] : "cpu"};
         struct mmul_context *context = make_context(size, &options);
         char what[96];
-        snprintf(what, sizeof what, "%s: chains of products in panels", devices[i]);
+        snprintf(what, sizeof what, "%s: chains on products in panels are right", devices[i]);
         tap_ok(chains_of_panels(context), what);
         mmul_context_destroy(context);
     }

@@ -35,7 +35,7 @@ static void check(enum mmul_status status, const struct mmul_error *err, size_t 
     snprintf(expected, sizeof expected,
              "struct %s is said to have %zu bytes, this library (%s) knows %zu", name, bytes + 8,
              MMUL_VERSION, bytes);
-    snprintf(what, sizeof what, "a larger struct %s", name);
+    snprintf(what, sizeof what, "a larger struct is refused: %s", name);
     bool right = status == MMUL_ERR_USAGE && strstr(err->text, expected) != NULL;
     if (!right)
         printf("# %d: %s\n", (int)status, err->text);
@@ -62,7 +62,8 @@ static void test_job(struct mmul_context *context, int rank) {
           "mmul_matmul");
     given.args.struct_bytes = sizeof given.args;
     err = (struct mmul_error){0};
-    tap_ok(mmul_plan_create(context, &given.args, &plan, &err) == MMUL_OK, "one of its own size");
+    tap_ok(mmul_plan_create(context, &given.args, &plan, &err) == MMUL_OK,
+           "a struct of the library's own size is accepted");
     given.args.struct_bytes = claim(sizeof given.args);
     check(mmul_run(context, &given.args, plan, &report, &err), &err, sizeof given.args,
           "mmul_matmul");
@@ -91,11 +92,11 @@ int main(int argc, char **argv) {
     given.options.struct_bytes = sizeof given.options;
     err = (struct mmul_error){0};
     enum mmul_status status = mmul_context_create(MPI_COMM_WORLD, &given.options, &context, &err);
-    tap_ok(status == MMUL_OK, "a context of a struct with its own size");
+    tap_ok(status == MMUL_OK, "a context accepts a struct of the library's own size");
     if (status == MMUL_OK)
         test_job(context, rank);
     mmul_context_destroy(context);
-    tap_ok(mmul_live_bytes() == 0, "nothing is left");
+    tap_ok(mmul_live_bytes() == 0, "the library has freed all memory");
     status = tap_end();
     MPI_Finalize();
     return status;

@@ -179,20 +179,19 @@ int main(int argc, char **argv) {
         const char *const names[] = {"x"};
         const struct mmul_context_options options = {.device = "cpu", .shard_folder = folder};
         context = make_context(nodes, &options);
-        tap_ok(keep("x", false, &err) == MMUL_OK, "each rank gives its rows");
-        tap_ok(multiplies(false), "a product of them");
-        tap_ok(keep("x", true, &err) == MMUL_OK, "each rank gives columns of float64");
-        tap_ok(multiplies(true), "a product of those");
+        tap_ok(keep("x", false, &err) == MMUL_OK, "each rank's rows are kept");
+        tap_ok(multiplies(false), "a product of kept rows is right");
+        tap_ok(keep("x", true, &err) == MMUL_OK, "each rank's float64 columns are kept");
+        tap_ok(multiplies(true), "a product of kept columns is right");
         refusals();
-        tap_ok(mmul_context_remove_kept(context, names, 1, &err) == MMUL_OK,
-               "and nothing else is there");
+        tap_ok(mmul_context_remove_kept(context, names, 1, &err) == MMUL_OK, "the set is removed");
         mmul_context_destroy(context);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
-        tap_ok(rmdir(folder) == 0, "nothing is left in the folder");
+        tap_ok(rmdir(folder) == 0, "the folder is empty");
     else
-        tap_ok(true, "nothing is left in the folder");
+        tap_ok(true, "the folder is empty");
     int status = tap_end();
     MPI_Finalize();
     return status;

@@ -193,7 +193,7 @@ static void test_a_square_of_a_grid(void) {
     t.wanted[square] = MMUL_PLACE_GRID;
     save(&t, place(&t, square, MMUL_PLACE_GRID));
     keeps = true;
-    tap_ok(run(context, &t, "2,1,1,2"), "a grid times itself");
+    tap_ok(run(context, &t, "2,1,1,2"), "a grid times itself is right");
     keeps = false;
     end(&t);
     mmul_context_destroy(context);
@@ -214,7 +214,7 @@ static void test_programs(int nodes, const struct mmul_context_options *options,
         bool chains = w > 0 || nodes == 0 || operands_in_panels(context, weights);
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             moves = every_move(context, shapes[i], weights) && moves;
-        snprintf(what, sizeof what, "%s, %d nodes, weights %s: every pair of placements",
+        snprintf(what, sizeof what, "%s, %d nodes, weights %s: every pair of placements is moved",
                  options->device, nodes, weights);
         tap_ok(moves, what);
         for (int turn = 0; turn < (w == 0 && nodes > 0 ? 2 : 1); turn++) {
@@ -225,11 +225,11 @@ static void test_programs(int nodes, const struct mmul_context_options *options,
             }
             chains = a_chain(context, weights) && chains;
         }
-        snprintf(what, sizeof what, "%s, %d nodes, weights %s: every rule of matmul",
+        snprintf(what, sizeof what, "%s, %d nodes, weights %s: every rule of matmul is right",
                  options->device, nodes, weights);
         tap_ok(rules, what);
-        snprintf(what, sizeof what, "%s, %d nodes, weights %s: a chain", options->device, nodes,
-                 weights);
+        snprintf(what, sizeof what, "%s, %d nodes, weights %s: a chain is right", options->device,
+                 nodes, weights);
         tap_ok(chains, what);
     }
     mmul_context_destroy(context);
@@ -281,7 +281,7 @@ static void test_devices_that_fail(int nodes) {
     char what[160];
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         struct mmul_context *context = faulty_context(nodes, devices[i]);
-        snprintf(what, sizeof what, "%d nodes, %s: somebody else computes it", nodes, devices[i]);
+        snprintf(what, sizeof what, "%d nodes, %s: the device is replaced", nodes, devices[i]);
         tap_ok(a_chain(context, "equal"), what);
         mmul_context_destroy(context);
     }
@@ -289,7 +289,7 @@ static void test_devices_that_fail(int nodes) {
     begin(&t);
     int x = load(&t, (struct mmul_shape){1, 1, 2 * size, 8});
     save(&t, matmul(&t, x, load(&t, (struct mmul_shape){1, 1, 8, 8})));
-    snprintf(what, sizeof what, "%d nodes: a lost device ends it everywhere", nodes);
+    snprintf(what, sizeof what, "%d nodes: a lost device fails on all ranks", nodes);
     tap_ok(ends_without_fallback(nodes, &t), what);
 }
 
@@ -330,7 +330,7 @@ static void test_panels(int nodes) {
     char weights[64], what[160];
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         struct mmul_context *context = faulty_context(nodes, devices[i]);
-        snprintf(what, sizeof what, "%d nodes, %s: grids in panels", nodes, devices[i]);
+        snprintf(what, sizeof what, "%d nodes, %s: grids in panels are right", nodes, devices[i]);
         blamed = -1;
         bool right = in_panels(context, weights_text(i == 0 ? ONE_TO_N : EQUAL, weights));
         // other ranks find no error
@@ -344,7 +344,8 @@ static void test_panels(int nodes) {
     int a = place(&t, generate(&t, (struct mmul_shape){1, 1, 40, 1100}), MMUL_PLACE_GRID);
     int b = place(&t, generate(&t, (struct mmul_shape){1, 1, 1100, 30}), MMUL_PLACE_GRID);
     matmul(&t, a, b);
-    snprintf(what, sizeof what, "%d nodes: a lost device ends grids in panels everywhere", nodes);
+    snprintf(what, sizeof what, "%d nodes: a lost device fails grids in panels on all ranks",
+             nodes);
     tap_ok(ends_without_fallback(nodes, &t), what);
 }
 
@@ -374,7 +375,7 @@ static void test_a_file_that_shrinks(struct mmul_context *context, int nodes) {
         status = MMUL_ERR_INTERNAL;
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &err);
-    snprintf(what, sizeof what, "%d nodes: a file that shrinks ends it everywhere", nodes);
+    snprintf(what, sizeof what, "%d nodes: a truncated file fails on all ranks", nodes);
     tap_ok(all_fail(status, MMUL_ERR_DATA, &err, "shrinks"), what);
     mmul_program_plan_destroy(plan);
     mmul_matrix_close(matrix);
@@ -405,11 +406,11 @@ static void test_refusals(struct mmul_context *context) {
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
     mmul_values_destroy(values);
-    tap_ok(status == MMUL_OK, "loaded and saved");
+    tap_ok(status == MMUL_OK, "a matrix is loaded and saved");
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
     tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "the output of 'X' has been written"),
-           "outputs are written once");
+           "a second write to an output is refused");
     mmul_program_plan_destroy(plan);
     end(&t);
 }
@@ -437,7 +438,7 @@ static int on_hosts(void) {
     test_programs(0, &(struct mmul_context_options){.device = device}, false);
     test_devices_that_fail(0);
     struct mmul_context *context = faulty_context(0, device);
-    tap_ok(in_panels(context, "equal"), "grids in panels");
+    tap_ok(in_panels(context, "equal"), "grids in panels are right");
     mmul_context_destroy(context);
     int status = tap_end();
     MPI_Finalize();

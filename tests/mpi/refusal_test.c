@@ -154,8 +154,8 @@ static void test_refusal(const struct refusal *r, int culprit) {
                                                    .memory = (char *)mine,
                                                    .mark = 77});
     finish(&line);
-    snprintf(what, sizeof what, "rank %d: %s %d of a %s is refused", culprit, r->call, r->at,
-             r->kind == MMUL_CHANNEL_RELAY ? "relay" : r->what);
+    snprintf(what, sizeof what, "rank %d: a refused %s %d of a %s ends on all ranks", culprit,
+             r->call, r->at, r->kind == MMUL_CHANNEL_RELAY ? "relay" : r->what);
     good = good && line.arrived == 77;
     if (!good)
         fprintf(stderr, "# rank %d, error '%s', arrived %lld\n", world.rank, failure.err.text,
@@ -191,7 +191,7 @@ static void test_late(void) {
     late_count = 0;
     if (!good)
         fprintf(stderr, "# rank %d, error '%s'\n", world.rank, failure.err.text);
-    tap_ok(good, "what leaves after an alarm is no other error");
+    tap_ok(good, "data that leave after an alarm cause no error");
     mmul_channel_fini(&line);
     mmul_transport_fini(&t);
     end_world();

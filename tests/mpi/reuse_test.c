@@ -156,7 +156,8 @@ static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
 static void test_memory_of_a_loop(struct mmul_context *context, const char *what) {
     const int64_t few = memory_of_a_loop(context, 50), many = memory_of_a_loop(context, 400);
     char text[224];
-    snprintf(text, sizeof text, "%s: a turn adds %lld bytes", what, (long long)(many - few) / 350);
+    snprintf(text, sizeof text, "%s: a turn of a loop adds %lld bytes", what,
+             (long long)(many - few) / 350);
     tap_ok(rank != 0 || (few > 0 && many > few && many - few < 350 * TURN_BYTES), text);
 }
 
@@ -167,11 +168,12 @@ static void test_nodes(int nodes, const char *device, const char *slow) {
     char what[160];
     for (uint64_t seed = 1; seed <= 6; seed++)
         right = random_program(context, seed + 100 * (uint64_t)(size + nodes)) && right;
-    snprintf(what, sizeof what, "%d nodes, %s and %s: random programs", nodes, device, slow);
+    snprintf(what, sizeof what, "%d nodes, %s and %s: random programs are right", nodes, device,
+             slow);
     tap_ok(right, what);
-    snprintf(what, sizeof what, "%d nodes, %s and %s: a loop", nodes, device, slow);
+    snprintf(what, sizeof what, "%d nodes, %s and %s: a loop is right", nodes, device, slow);
     tap_ok(a_loop(context, 20), what);
-    tap_ok(context->replacements == 0, "the check had nothing to mend");
+    tap_ok(context->replacements == 0, "no device was replaced");
     if (strcmp(device, "cpu") == 0) {
         snprintf(what, sizeof what, "%d nodes", nodes);
         test_memory_of_a_loop(context, what);

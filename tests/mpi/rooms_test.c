@@ -125,7 +125,8 @@ static void compare(struct mmul_context *context, void (*write)(struct mmul_prog
     snprintf(text, sizeof text, "%d nodes, %s: the segment is %lld bytes, planned %lld",
              comm->node_count, what, (long long)values->run_segment_bytes, (long long)segment);
     tap_ok(values->run_segment_bytes == segment, text);
-    snprintf(text, sizeof text, "%d nodes, %s: its own are %lld bytes, planned %lld and lists",
+    snprintf(text, sizeof text,
+             "%d nodes, %s: a rank's own memory is %lld bytes, planned %lld and lists",
              comm->node_count, what, (long long)own, (long long)said);
     tap_ok(own <= said + lists && own > said / 2, text);
     mmul_values_destroy(values);

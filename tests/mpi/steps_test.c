@@ -75,11 +75,11 @@ int main(int argc, char **argv) {
         mmul_program_run(context, plan, &values, &err) != MMUL_OK)
         MPI_Abort(MPI_COMM_WORLD, 1);
     const struct mmul_waits waits = values->run_waits;
-    tap_ok(plan->step_count >= 2 * TURNS, "it has two steps a turn");
-    tap_ok(is_right(values, 2 * TURNS), "what came out is what a loop makes");
+    tap_ok(plan->step_count >= 2 * TURNS, "the plan has two steps per turn");
+    tap_ok(is_right(values, 2 * TURNS), "results equal a loop");
     char text[128];
-    snprintf(text, sizeof text, "it waited %lld times and slept %lld times", (long long)waits.count,
-             (long long)waits.sleeps);
+    snprintf(text, sizeof text, "the rank waited %lld times and slept %lld times",
+             (long long)waits.count, (long long)waits.sleeps);
     tap_ok(size > 1 || (waits.count == 0 && waits.sleeps == 0), text);
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);

@@ -27,7 +27,7 @@ static inline void tap_ok(bool holds, const char *what) {
 // exit status.
 static inline int tap_end(void) {
     int rank;
-    tap_ok(mmul_live_bytes() == 0, "no live bytes at the end");
+    tap_ok(mmul_live_bytes() == 0, "the library has freed all memory");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
         printf("1..%d\n", tap_points);

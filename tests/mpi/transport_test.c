@@ -71,7 +71,7 @@ static void test_streams(const char *name, int64_t fail_from) {
     }
     good = good && mmul_failure_is_void(&failure) == fails &&
            failure.err.status == (fails && root ? MMUL_ERR_NO_INPUT : MMUL_OK);
-    snprintf(what, sizeof what, "scatter, %s", name);
+    snprintf(what, sizeof what, "scatter %s", name);
     tap_ok(good && (root || !member || fails || holds_stream(mine, world.rank, bytes[world.rank])),
            what);
     for (int64_t at = 0; at < bytes[world.rank]; at++)
@@ -81,7 +81,7 @@ static void test_streams(const char *name, int64_t fail_from) {
     good = good && failure.err.status == (root && fails ? MMUL_ERR_IO : MMUL_OK);
     for (int node = 1; root && fail_from < 0 && node < world.size; node++)
         good = good && holds_stream(received + node * LONGEST, node, bytes[node]);
-    snprintf(what, sizeof what, "gather, %s", name);
+    snprintf(what, sizeof what, "gather %s", name);
     tap_ok(good, what);
     if (member) {
         mmul_channel_fini(&scatter);
@@ -106,8 +106,8 @@ static void test_cancelled_member(void) {
         mmul_failure_void(&failure);
     run_exchange(&gather, bytes, mine);
     tap_ok(world.rank > 0 || mmul_failure_is_void(&failure) == (world.size > 1),
-           "a member gives up");
-    tap_ok(failure.err.status == MMUL_OK, "which is no error of root's");
+           "root learns that a member gave up");
+    tap_ok(failure.err.status == MMUL_OK, "a member that gives up is no error on root");
     mmul_channel_fini(&gather);
     mmul_transport_fini(&t);
 }
@@ -133,7 +133,7 @@ static void test_tampered_exchange(enum mmul_channel_kind kind) {
     bool finds = world.size > 1 && world.rank == (outward ? 1 : 0);
     tap_ok(finds ? strcmp(failure.err.text, changed) == 0 && failure.err.status == MMUL_ERR_SYSTEM
                  : failure.err.status == MMUL_OK,
-           outward ? "scattered bytes that changed" : "gathered bytes that changed");
+           outward ? "corrupted scattered bytes are found" : "corrupted gathered bytes are found");
     mmul_channel_fini(&line);
     mmul_transport_fini(&t);
 }
@@ -143,8 +143,8 @@ static void test_tampered_exchange(enum mmul_channel_kind kind) {
 enum relay_case { RELAY_WHOLE, RELAY_MADE, RELAY_FAILING, RELAY_CANCELLED, RELAY_TAMPERED };
 
 static void test_relay(int origin, enum relay_case which) {
-    static const char *const names[] = {"from memory", "made on the way", "its source fails",
-                                        "one gives up", "changed on the way"};
+    static const char *const names[] = {"from memory", "produced on demand", "its source fails",
+                                        "one member gives up", "corrupted in flight"};
     static unsigned char mine[CARGOES * LONGEST];
     struct mmul_transport t;
     struct mmul_channel relay;
@@ -195,24 +195,27 @@ static void test_own(void) {
     const struct mmul_cargo cargo = {.bytes = LONGEST, .memory = (char *)mine, .mark = 3};
     mmul_channel_begin(&load, &cargo);
     mmul_channel_advance(&load);
-    tap_ok(load.arrived == 0 && !mmul_channel_is_free(&load), "a stretch at a time");
+    tap_ok(load.arrived == 0 && !mmul_channel_is_free(&load),
+           "a load advances one chunk at a time");
     finish(&load);
-    tap_ok(load.arrived == 3 && holds_stream(mine, 0, LONGEST), "from the line's end");
+    tap_ok(load.arrived == 3 && holds_stream(mine, 0, LONGEST),
+           "loads read from the channel's end");
     memset(received, 0, sizeof received);
     mmul_channel_begin(&store, &cargo);
     finish(&store);
-    tap_ok(store.left == 3 && holds_stream(received, 0, LONGEST), "to the line's end");
+    tap_ok(store.left == 3 && holds_stream(received, 0, LONGEST),
+           "stores write to the channel's end");
     mmul_channel_begin(&store, &(struct mmul_cargo){.bytes = 0, .mark = 4});
-    tap_ok(store.left == 4 && mmul_channel_is_free(&store), "nothing is there at once");
+    tap_ok(store.left == 4 && mmul_channel_is_free(&store), "a store of no bytes is done at once");
     fail_at = LONGEST / 2;
     mmul_channel_begin(&load, &cargo);
     finish(&load);
     tap_ok(failure.err.status == MMUL_ERR_NO_INPUT && mmul_failure_is_void(&failure),
-           "a source that fails");
+           "a failing source is an error");
     memset(received, 0, sizeof received);
     mmul_channel_begin(&store, &cargo);
     finish(&store);
-    tap_ok(received[0] == 0, "then nothing is written");
+    tap_ok(received[0] == 0, "a void store writes nothing");
     mmul_channel_fini(&load);
     mmul_channel_fini(&store);
     mmul_transport_fini(&t);
@@ -253,7 +256,8 @@ static void test_chain(int failed_at) {
     }
     tap_ok(failure.err.status == MMUL_OK && heard == expected &&
                (heard || holds_stream(bytes, 0, LONGEST)),
-           failed_at < 0 ? "along the chain" : "failed in the chain");
+           failed_at < 0 ? "a message arrives along the chain"
+                         : "a failed message is void along the chain");
 }
 
 // Every rank sends root a word, and root answers each.
@@ -279,7 +283,7 @@ static void test_words(void) {
         mmul_words_send(&peers, i, 6, &out);
     }
     wait_words(&peers, &out);
-    tap_ok(good && failure.err.status == MMUL_OK, "words are answered");
+    tap_ok(good && failure.err.status == MMUL_OK, "root answers every rank's words");
 }
 
 // A message to a rank that does not exist: only the sender fails.
@@ -292,21 +296,21 @@ static void test_impossible_message(void) {
     mmul_words_send(&peers, world.size, 5, &words);
     tap_ok(mmul_words_is_over(&peers, &words) && mmul_failure_is_void(&failure) &&
                strncmp(failure.err.text, "MPI send failed: ", 17) == 0,
-           "MPI's own errors are kept");
+           "a refused send of words keeps MPI's error");
     mmul_message_receive(&peers, world.size, 5, &words, sizeof words, &message);
     tap_ok(mmul_message_is_over(&peers, &message) &&
                strncmp(failure.err.text, "MPI send failed: ", 17) == 0,
-           "the first of them");
+           "a refused receive keeps the first error");
     const struct mmul_peers silent = {world.world, NULL, world.rank_node, world.rank, NULL, NULL};
     mmul_words_send(&silent, world.size, 5, &words);
     tap_ok(mmul_words_is_over(&silent, &words) && words.failed,
-           "where nobody minds they are silence");
+           "a refused send without a failure record only fails");
 }
 
 // All ranks get the text of the lowest failing rank.
 static void test_agreement(void) {
     struct mmul_error err = {.status = MMUL_OK};
-    tap_ok(mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK, "nobody failed");
+    tap_ok(mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK, "ranks without a failure agree");
     for (int first = 0; first < world.size; first++) {
         char expected[32];
         err.status = MMUL_OK;
@@ -321,7 +325,7 @@ static void test_agreement(void) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     make_world();
-    test_streams("all is well", -1);
+    test_streams("without failures", -1);
     test_streams("failing at once", 0);
     test_streams("failing half-way", LONGEST / 2);
     test_cancelled_member();

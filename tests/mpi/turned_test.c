@@ -67,7 +67,8 @@ int main(int argc, char **argv) {
             bool right = large_files(context, shares);
             for (size_t i = 0; i < sizeof products / sizeof *products; i++)
                 right = turned_files(context, products[i], shares) && right;
-            snprintf(what, sizeof what, "%d nodes, weights %s: transposed files", nodes, shares);
+            snprintf(what, sizeof what, "%d nodes, weights %s: transposed files are read", nodes,
+                     shares);
             tap_ok(right, what);
         }
         mmul_context_destroy(context);

@@ -179,7 +179,7 @@ static void test_files(bool two_nodes) {
     tap_ok(sees_inputs(&job), "every rank sees the numbers of the files");
     tap_ok((job.views.c.data != NULL) == here, "C is mapped on root's node");
     write_part(&job);
-    tap_ok(mmul_views_check(&job.views, &job.err) == MMUL_OK, "nothing was missing");
+    tap_ok(mmul_views_check(&job.views, &job.err) == MMUL_OK, "no page of a view was missing");
     MPI_Barrier(MPI_COMM_WORLD);
     bool written = true;
     if (rank == 0) {
@@ -207,9 +207,9 @@ static void test_choices(void) {
     begin_job(&job, true);
     bool two = job.context.comm->node_count == 2;
     tap_ok(find(&job, MMUL_IO_ROOT) == MMUL_OK && job.maps[0] == 15 && (!two || job.maps[1] == 0),
-           "--io root: on root's node only");
+           "--io root maps files on root's node only");
     tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && (!two || job.maps[1] == 7),
-           "--io shared: files that all see");
+           "--io shared maps files that all ranks see");
     struct mmul_matrix *c_in = job.files.c_in;
     borrow_c_in(&job, c_shape, MMUL_F16);
     tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "a 16-bit C_in is not mapped");
@@ -223,21 +223,24 @@ static void test_choices(void) {
     job.files.c_in = c_in;
     job.files.c_in_repeats = false;
     job.files.a = job.files.b = NULL;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12, "neither A nor B is read");
+    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12,
+           "A and B are not mapped if they are not read");
     job.files.a = a;
     job.files.b = b;
     job.files.c_in = NULL;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "no C_in is read");
-    tap_ok(open_views(&job) == MMUL_OK && job.views.c_in.data == NULL, "nor is it opened");
+    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
+           "C_in is not mapped if it is not read");
+    tap_ok(open_views(&job) == MMUL_OK && job.views.c_in.data == NULL,
+           "C_in is not opened if it is not read");
     mmul_views_close(&job.views);
     job.maps[0] = job.maps[1] = MMUL_MAPS_B;
     tap_ok(open_views(&job) == MMUL_OK && job.views.a.data == NULL &&
                count_wrong(&job.views.b, 2, b_shape, true) == 0,
-           "less than was found may be opened");
+           "fewer files than can be mapped may be opened");
     mmul_views_close(&job.views);
     job.maps[0] = job.maps[1] = MMUL_MAPS_C_IN;
     tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_USAGE, "where it lies, as the plan says"),
-           "what cannot be mapped is refused on all ranks");
+           "a file that cannot be mapped is refused on all ranks");
     job.files.c_in = c_in;
     end_job(&job);
 }
@@ -260,12 +263,12 @@ static void test_memory(bool two_nodes) {
     tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && job.maps[0] == expected,
            alone ? "memory is used by a rank alone" : "memory is not shared by ranks");
     if (job.context.comm->node_count == 2)
-        tap_ok(job.maps[1] == (MMUL_MAPS_B | MMUL_MAPS_C_IN), "nor by nodes");
-    tap_ok(open_views(&job) == MMUL_OK, "views of memory and files");
+        tap_ok(job.maps[1] == (MMUL_MAPS_B | MMUL_MAPS_C_IN), "memory is not shared by nodes");
+    tap_ok(open_views(&job) == MMUL_OK, "views of memory and files are opened");
     bool right = !alone || rank != 0 ||
                  (job.views.a.data == (char *)job.memory &&
                   job.views.c.data == (char *)(job.memory + count) && sees_inputs(&job));
-    tap_ok(right && mmul_views_check(&job.views, &job.err) == MMUL_OK, "memory lies where it lay");
+    tap_ok(right && mmul_views_check(&job.views, &job.err) == MMUL_OK, "memory is used in place");
     end_job(&job);
 }
 
@@ -283,20 +286,21 @@ static void test_file_not_seen(bool missing) {
     unsigned others = MMUL_MAPS_B | MMUL_MAPS_C_IN;
     tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 15 &&
                (!two || job.maps[1] == others),
-           missing ? "a file that is missing elsewhere" : "another file of that name elsewhere");
+           missing ? "a file missing on the other node is not mapped there"
+                   : "another file of that name is not mapped there");
     tap_ok(open_views(&job) == MMUL_OK &&
                (job.context.comm->node_index == 1 ? job.views.a.data == NULL : sees_inputs(&job)),
-           "is used on root's node alone");
+           "the file is used on root's node alone");
     mmul_views_close(&job.views);
     if (two) {
         job.maps[1] |= MMUL_MAPS_A;
         const char *text = missing ? "A.bin': No such file" : "is not the file that root reads";
         tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_NO_INPUT, text),
-               "is an error when it went missing later");
+               "the file is an error if it disappears later");
         tap_ok(failed_with(&job, find(&job, MMUL_IO_SHARED), MMUL_ERR_NO_INPUT, text) &&
                    strncmp(job.err.text, "rank 1 on ", 10) == 0 &&
                    strstr(job.err.hint, "--io shared") != NULL,
-               "is an error with --io shared");
+               "the file is an error with --io shared");
     }
     end_job(&job);
 }
@@ -339,8 +343,8 @@ static void test_shrunken(const char *path, int64_t lost_bytes, enum mmul_status
     write_part(&job);
     enum mmul_status status =
         mmul_comm_agree(job.context.comm, mmul_views_check(&job.views, &job.err), &job.err);
-    snprintf(what, sizeof what, "%s loses %lld bytes while it is mapped", path + strlen(folder) + 1,
-             (long long)lost_bytes);
+    snprintf(what, sizeof what, "%s: losing %lld bytes while mapped is an error",
+             path + strlen(folder) + 1, (long long)lost_bytes);
     tap_ok(opened && failed_with(&job, status, expected, text), what);
     end_job(&job);
 }
