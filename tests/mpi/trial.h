@@ -278,8 +278,7 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
 static double device_timeout; // seconds; 0: the library's default
 static enum mmul_io io;       // mode of input and output of the products
 
-// Collective. Runs the program; returns true if every value and every output is right.
-// root: the rank with a device that computed wrong columns, from the report; -1: none, -2: several
+// Root: the rank with a device that computed wrong columns, from the report; -1: none, -2: several
 static int blamed;
 
 static void note_blame(const struct mmul_values *values) {
@@ -294,6 +293,7 @@ static void note_blame(const struct mmul_values *values) {
     }
 }
 
+// Collective. Runs the program; returns true if every value and every output is right.
 static bool run(struct mmul_context *context, struct trial *t, const char *weights) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
