@@ -11,9 +11,9 @@ enum { TURNS = 3, NODES_MOST = 3 };
 static const struct mmul_shape SHAPE = {1, 2, 5, 7}, ONE = {1, 1, 1, 1};
 
 // Root only: builds x + x + (node + 1), kept whole on the node under *held.
-static enum mmul_status build(const struct mmul_context *context, int node, int64_t from,
-                              struct mmul_program **program, struct mmul_matrix **added,
-                              int64_t *held, struct mmul_error *err) {
+static enum mmul_status build_program(const struct mmul_context *context, int node, int64_t from,
+                                      struct mmul_program **program, struct mmul_matrix **added,
+                                      int64_t *held, struct mmul_error *err) {
     static const float parts[NODES_MOST] = {1, 2, 3};
     int x = 0, y = 0;
     enum mmul_status status = mmul_program_create(program, err);
@@ -35,14 +35,14 @@ static enum mmul_status build(const struct mmul_context *context, int node, int6
 
 // Collective. Runs one turn on every node. *held: number of the kept input, then of the kept
 // result.
-static bool turn(struct mmul_context *context, int nodes, int64_t *held) {
+static bool run_turn(struct mmul_context *context, int nodes, int64_t *held) {
     struct mmul_program *programs[NODES_MOST] = {NULL};
     struct mmul_matrix *added[NODES_MOST] = {NULL};
     struct mmul_error err;
     enum mmul_status status = MMUL_OK;
     int64_t made = 0;
     for (int node = 0; rank == 0 && status == MMUL_OK && node < nodes; node++)
-        status = build(context, node, *held, &programs[node], &added[node], &made, &err);
+        status = build_program(context, node, *held, &programs[node], &added[node], &made, &err);
     if (status == MMUL_OK)
         status = mmul_apart_run(context, (const struct mmul_program *const *)programs, NULL, &err);
     for (int node = 0; node < nodes; node++) {
@@ -51,7 +51,7 @@ static bool turn(struct mmul_context *context, int nodes, int64_t *held) {
     }
     if (status != MMUL_OK)
         fprintf(stderr, "# rank %d: %s\n", rank, err.text);
-    release(context, *held);
+    release_value(context, *held);
     *held = made;
     return status == MMUL_OK;
 }
@@ -70,16 +70,16 @@ static struct known sum_over_ranks(const struct mmul_context *context, const str
     return sum;
 }
 
-static void test_turns(struct mmul_context *context, int nodes) {
+static void test_separate_turns(struct mmul_context *context, int nodes) {
     struct mmul_apart_node about[NODES_MOST] = {{0}};
     const struct mmul_program_options options = {.weights = "equal"};
     struct trial first, last;
     struct mmul_error err;
     char what[96];
-    begin(&first);
+    begin_trial(&first);
     int y = place(&first, relu(&first, load(&first, SHAPE)), MMUL_PLACE_REPLICATE);
-    int64_t held = hold(&first, y);
-    bool right = on_all(run(context, &first, "equal")) &&
+    int64_t held = hold_value(&first, y);
+    bool right = holds_on_all_ranks(run_trial(context, &first, "equal")) &&
                  mmul_apart_begin(context, &options, about, &err) == MMUL_OK;
     int ranks = 0;
     double shares = 0;
@@ -93,21 +93,21 @@ static void test_turns(struct mmul_context *context, int nodes) {
                (rank != 0 || (ranks == size && shares < 1e-9 && shares > -1e-9)),
            what);
     for (int t = 0; right && t < TURNS; t++)
-        right = on_all(turn(context, nodes, &held));
+        right = holds_on_all_ranks(run_turn(context, nodes, &held));
     struct known sum = sum_over_ranks(context, &first.known[y], TURNS);
-    begin(&last);
+    begin_trial(&last);
     int x = load_held(context, &last, held, &sum);
     save(&last, x);
     save(&last, relu(&last, add(&last, x, x)));
     save(&last, matmul(&last, x, generate(&last, (struct mmul_shape){1, 1, 7, 3})));
     save(&last, transpose(&last, x));
-    right = right && on_all(run(context, &last, "equal"));
+    right = right && holds_on_all_ranks(run_trial(context, &last, "equal"));
     snprintf(what, sizeof what, "%d nodes: separate turns give the expected sum", nodes);
     tap_ok(right, what);
-    release(context, held);
+    release_value(context, held);
     free(sum.at);
-    end(&first);
-    end(&last);
+    end_trial(&first);
+    end_trial(&last);
 }
 
 // The program asks for a set of shards to be kept on the ranks.
@@ -130,12 +130,13 @@ static void test_refused(struct mmul_context *context, int nodes) {
            "programs with files are refused in local SGD");
     for (int node = 0; node < nodes; node++)
         mmul_program_destroy(programs[node]);
-    begin(&first);
-    int64_t held = hold(&first, place(&first, load(&first, SHAPE), MMUL_PLACE_REPLICATE));
-    bool right = on_all(run(context, &first, "equal"));
-    tap_ok(right && on_all(turn(context, nodes, &held)), "later programs run after a refusal");
-    release(context, held);
-    end(&first);
+    begin_trial(&first);
+    int64_t held = hold_value(&first, place(&first, load(&first, SHAPE), MMUL_PLACE_REPLICATE));
+    bool right = holds_on_all_ranks(run_trial(context, &first, "equal"));
+    tap_ok(right && holds_on_all_ranks(run_turn(context, nodes, &held)),
+           "later programs run after a refusal");
+    release_value(context, held);
+    end_trial(&first);
 }
 
 int main(int argc, char **argv) {
@@ -146,7 +147,7 @@ int main(int argc, char **argv) {
     for (int nodes = 1; nodes <= NODES_MOST && nodes <= size; nodes++) {
         const struct mmul_context_options options = {.device = "cpu"};
         struct mmul_context *context = make_context(nodes, &options);
-        test_turns(context, nodes);
+        test_separate_turns(context, nodes);
         test_refused(context, nodes);
         mmul_context_destroy(context);
         tap_ok(mmul_live_bytes() == 0, "the library has freed all memory");

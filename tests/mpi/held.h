@@ -5,11 +5,11 @@
 #include "trial.h"
 
 // Keeps a value of the program after its end. Returns its number on root.
-static int64_t hold(struct trial *t, int x) {
+static int64_t hold_value(struct trial *t, int x) {
     int64_t number = 0;
     enum mmul_status status =
         rank == 0 ? mmul_program_hold(t->program, x, &number, &t->err) : MMUL_OK;
-    keep(t, status, 0, 0);
+    check_built(t, status, 0, 0);
     t->is_read[x] = true;
     return number;
 }
@@ -22,17 +22,17 @@ static int load_held(struct mmul_context *context, struct trial *t, int64_t numb
     enum mmul_status status =
         rank == 0 ? mmul_program_load_held(t->program, context, number, "held", &value, &t->err)
                   : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 // Collective: true if `right` is true on all ranks.
-static bool on_all(bool right) {
+static bool holds_on_all_ranks(bool right) {
     int all = right;
     MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     return all != 0;
 }
 
-static void release(struct mmul_context *context, int64_t number) {
+static void release_value(struct mmul_context *context, int64_t number) {
     if (rank == 0)
         mmul_context_release(context, number);
 }

@@ -13,17 +13,17 @@ static const struct mmul_shape TALL = {1, 1, 23, 9}, SQUARE = {1, 1, 9, 9}, STAC
 
 // Keeps a value in this placement, directly and with a transposed reader; then reads it with other
 // shares, moves it and multiplies it.
-static bool held_as(struct mmul_context *context, struct mmul_shape shape,
-                    enum mmul_placement_kind kind, enum weighting then) {
+static bool reads_value_held_as(struct mmul_context *context, struct mmul_shape shape,
+                                enum mmul_placement_kind kind, enum weighting then) {
     struct trial first, second;
     char weights[64];
-    begin(&first);
+    begin_trial(&first);
     int x = load(&first, shape), w = generate(&first, SQUARE);
     int y = place(&first, relu(&first, matmul(&first, x, w)), kind), z = transpose(&first, y);
-    int64_t numbers[] = {hold(&first, y), hold(&first, z), hold(&first, w)};
+    int64_t numbers[] = {hold_value(&first, y), hold_value(&first, z), hold_value(&first, w)};
     save(&first, y);
-    bool right = on_all(run(context, &first, "equal"));
-    begin(&second);
+    bool right = holds_on_all_ranks(run_trial(context, &first, "equal"));
+    begin_trial(&second);
     int a = load_held(context, &second, numbers[0], &first.known[y]);
     int b = load_held(context, &second, numbers[1], &first.known[z]);
     int c = load_held(context, &second, numbers[2], &first.known[w]);
@@ -32,11 +32,11 @@ static bool held_as(struct mmul_context *context, struct mmul_shape shape,
     save(&second, matmul(&second, a, c));
     save(&second, place(&second, a, MMUL_PLACE_REPLICATE));
     save(&second, b);
-    right = on_all(right && run(context, &second, weights_text(then, weights)));
+    right = holds_on_all_ranks(right && run_trial(context, &second, weights_text(then, weights)));
     for (int i = 0; i < 3; i++)
-        release(context, numbers[i]);
-    end(&first);
-    end(&second);
+        release_value(context, numbers[i]);
+    end_trial(&first);
+    end_trial(&second);
     return right;
 }
 
@@ -47,8 +47,8 @@ static void test_placements(struct mmul_context *context, int nodes) {
         bool right = true;
         char what[160];
         for (int then = 0; then < WEIGHTINGS; then++) {
-            right = held_as(context, TALL, kinds[k], (enum weighting)then) && right;
-            right = held_as(context, STACK, kinds[k], (enum weighting)then) && right;
+            right = reads_value_held_as(context, TALL, kinds[k], (enum weighting)then) && right;
+            right = reads_value_held_as(context, STACK, kinds[k], (enum weighting)then) && right;
         }
         snprintf(what, sizeof what, "%d nodes: a value kept as %s is read with other shares", nodes,
                  mmul_placement_name(kinds[k]));
@@ -58,11 +58,11 @@ static void test_placements(struct mmul_context *context, int nodes) {
 
 // One turn: x := relu(x w + s), with another number s each turn, and x := x with elements dropped.
 // All turns have the same structure. *bytes: root's live bytes after the turn.
-static bool turn(struct mmul_context *context, struct trial *before, int *x, int64_t *number,
-                 int64_t *bytes) {
+static bool run_turn(struct mmul_context *context, struct trial *before, int *x, int64_t *number,
+                     int64_t *bytes) {
     struct trial now;
     int64_t last = *number;
-    begin(&now);
+    begin_trial(&now);
     int held =
         before->count > 0 ? load_held(context, &now, last, &before->known[*x]) : load(&now, TALL);
     int w = generate(&now, SQUARE), s = load(&now, (struct mmul_shape){1, 1, 1, 9});
@@ -78,19 +78,19 @@ static bool turn(struct mmul_context *context, struct trial *before, int *x, int
     now.is_read[smaller.operands[0]] = true;
     enum mmul_status status =
         rank == 0 ? mmul_program_apply(now.program, &smaller, NULL, &value, &now.err) : MMUL_OK;
-    keep(&now, status, value, y);
+    check_built(&now, status, value, y);
     *x = relu(&now, y);
-    *number = hold(&now, *x);
+    *number = hold_value(&now, *x);
     const struct mmul_call half = {.operation = "dropout",
                                    .operands = {*x, MMUL_NUMBER, MMUL_NUMBER, MMUL_NUMBER},
                                    .operand_count = 4,
                                    .with = {.numbers = {0, 0.5, 1, (double)last}}};
     save(&now, apply(&now, &half));
     save(&now, *x);
-    bool right = on_all(run(context, &now, "equal"));
-    release(context, last);
+    bool right = holds_on_all_ranks(run_trial(context, &now, "equal"));
+    release_value(context, last);
     *bytes = mmul_live_bytes();
-    end(before);
+    end_trial(before);
     *before = now;
     return right;
 }
@@ -101,13 +101,13 @@ static void test_turns(struct mmul_context *context, int nodes) {
     int x = 0;
     int64_t number = 0, bytes = 0, early = 0;
     char what[160];
-    begin(&trial);
+    begin_trial(&trial);
     for (int i = 0; i < 40; i++) {
-        right = turn(context, &trial, &x, &number, &bytes) && right;
+        right = run_turn(context, &trial, &x, &number, &bytes) && right;
         early = i == 4 ? bytes : early;
     }
-    release(context, number);
-    end(&trial);
+    release_value(context, number);
+    end_trial(&trial);
     snprintf(what, sizeof what,
              "%d nodes: forty programs each read the value kept by the previous one", nodes);
     tap_ok(right, what);
@@ -127,42 +127,42 @@ static void test_released(struct mmul_context *context) {
     struct mmul_values *values = NULL;
     struct mmul_error err = {.text = ""};
     int value = -1;
-    begin(&first);
+    begin_trial(&first);
     int x = load(&first, TALL);
-    int64_t number = hold(&first, x);
-    bool right = run(context, &first, "equal");
-    begin(&second);
+    int64_t number = hold_value(&first, x);
+    bool right = run_trial(context, &first, "equal");
+    begin_trial(&second);
     int y = load_held(context, &second, number, &first.known[x]);
     save(&second, y);
     enum mmul_status status =
         mmul_program_plan_create(context, second.program, NULL, &plan, &second.err);
-    release(context, number);
+    release_value(context, number);
     if (rank == 0) {
         right = right && status == MMUL_OK;
         status = mmul_program_load_held(second.program, context, number, "x", &value, &err);
         char line[96];
         snprintf(line, sizeof line, "no value is held under %lld", (long long)number);
         right = right && status == MMUL_ERR_USAGE && strcmp(err.text, line) == 0;
-        release(context, number);
-        release(context, 123456);
+        release_value(context, number);
+        release_value(context, 123456);
     }
     tap_ok(right, "a released value cannot be read");
-    begin(&third);
+    begin_trial(&third);
     save(&third, load(&third, SQUARE));
-    right = run(context, &third, "equal"); // this run releases the value
+    right = run_trial(context, &third, "equal"); // this run releases the value
     status = mmul_program_run(context, plan, &values, &err);
     tap_ok(right && status == MMUL_ERR_USAGE && strstr(err.text, " is held no more") != NULL,
            "a plan that reads a released value is refused");
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
-    end(&first);
-    end(&second);
-    end(&third);
+    end_trial(&first);
+    end_trial(&second);
+    end_trial(&third);
 }
 
 enum { SIDE = 9, ELEMENTS = SIDE * SIDE };
 
-static bool run_once(struct mmul_context *context, const struct mmul_program *program) {
+static bool run_program(struct mmul_context *context, const struct mmul_program *program) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     struct mmul_error err = {.text = ""};
@@ -175,8 +175,8 @@ static bool run_once(struct mmul_context *context, const struct mmul_program *pr
 }
 
 // Root only: builds x, which is loaded, times a number, and keeps the result.
-static bool build(struct mmul_program **program, struct mmul_matrix *x, int *loaded, int *made,
-                  int64_t *held) {
+static bool build_program(struct mmul_program **program, struct mmul_matrix *x, int *loaded,
+                          int *made, int64_t *held) {
     struct mmul_error err = {.text = ""};
     struct mmul_call call = {.operation = "multiply",
                              .operands = {0, MMUL_NUMBER},
@@ -223,10 +223,10 @@ static void test_changed(struct mmul_context *context) {
         right = right && mmul_matrix_borrow(elements[i], SQUARE, MMUL_F32, "x", &matrices[i],
                                             &err) == MMUL_OK;
     if (rank == 0)
-        right = right && build(&program, matrices[0], &loaded, &made, &held[0]) &&
+        right = right && build_program(&program, matrices[0], &loaded, &made, &held[0]) &&
                 mmul_matrix_borrow(elements[0], (struct mmul_shape){1, 1, 1, SIDE}, MMUL_F32, "x",
                                    &small, &err) == MMUL_OK;
-    right = on_all(right) && run_once(context, program);
+    right = holds_on_all_ranks(right) && run_program(context, program);
     struct mmul_number_change number = {.value = made, .operand = 0, .number = 3};
     struct mmul_matrix_change matrix = {.value = loaded, .matrix = small};
     const struct mmul_program_changes changes = {.struct_bytes = sizeof changes,
@@ -247,15 +247,15 @@ static void test_changed(struct mmul_context *context) {
         right = right &&
                 mmul_program_change(program, context, &changes, &is_done, &err) == MMUL_OK &&
                 is_done && held[1] != held[0];
-    right = on_all(right) && run_once(context, program);
+    right = holds_on_all_ranks(right) && run_program(context, program);
     if (rank == 0)
         right = right && read_held(context, &reader, held, found);
-    right = on_all(right) && run_once(context, reader);
+    right = holds_on_all_ranks(right) && run_program(context, reader);
     for (int e = 0; rank == 0 && right && e < ELEMENTS; e++)
         right = found[0][e] == 2 * elements[0][e] && found[1][e] == 3 * elements[1][e];
     tap_ok(right, "a program runs again with another leaf and number; a misfit changes nothing");
-    release(context, held[0]);
-    release(context, held[1]);
+    release_value(context, held[0]);
+    release_value(context, held[1]);
     mmul_program_destroy(program);
     mmul_program_destroy(reader);
     for (int i = 0; i < 2; i++)

@@ -79,21 +79,22 @@ static inline void end_world(void) {
     MPI_Comm_free(&world.world);
 }
 
-static inline void init(struct mmul_transport *t, const bool *works, struct mmul_failure *failure) {
+static inline void init_transport(struct mmul_transport *t, const bool *works,
+                                  struct mmul_failure *failure) {
     struct mmul_error err;
     *failure = (struct mmul_failure){0};
     tap_ok(mmul_transport_init(&world, works, failure, t, &err) == MMUL_OK,
            "the transport is set up");
 }
 
-static inline void open_line(struct mmul_channel *line, enum mmul_channel_kind kind,
-                             const struct mmul_transport *t) {
+static inline void open_channel(struct mmul_channel *line, enum mmul_channel_kind kind,
+                                const struct mmul_transport *t) {
     struct mmul_error err;
     bool has_end = world.rank == 0 || (kind != MMUL_CHANNEL_SCATTER && kind != MMUL_CHANNEL_GATHER);
     mmul_channel_init(line, kind, t, has_end ? &line_end : NULL, LANE, &err);
 }
 
-static inline void finish(struct mmul_channel *line) {
+static inline void finish_channel(struct mmul_channel *line) {
     while (!mmul_channel_is_idle(line))
         if (!mmul_channel_advance(line))
             sched_yield();
@@ -106,7 +107,7 @@ static inline bool run_exchange(struct mmul_channel *line, const int64_t *bytes,
     for (int64_t i = 1; i <= 2; i++) {
         mmul_channel_begin(line, &(struct mmul_cargo){
                                      .node_bytes = bytes, .memory = (char *)mine, .mark = 10 * i});
-        finish(line);
+        finish_channel(line);
         good = good && line->arrived == 10 * i && line->left == 10 * i;
     }
     return good;
@@ -146,7 +147,7 @@ static inline bool run_relay(struct mmul_channel *line, int origin, int count, b
                                                 .mark = i + 1});
         good = good && line->arrived <= i && line->left <= line->arrived;
     }
-    finish(line);
+    finish_channel(line);
     for (int i = 0; place > 0 && !mmul_failure_is_void(line->transport->failure) && i < count; i++)
         if (world.rank != 1 || i % 2 == 0 || origin == 1)
             good = good && holds_stream(mine + i * LONGEST, -1, 1 + (i * 1777 + 640) % LONGEST);

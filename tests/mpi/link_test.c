@@ -41,11 +41,11 @@ static bool is_measured(struct mmul_link link) {
            isfinite(link.latency_seconds) && link.latency_seconds > 0;
 }
 
-static bool is_none(struct mmul_link link) {
+static bool has_no_measurement(struct mmul_link link) {
     return link.bytes_per_second == 0 && link.latency_seconds == 0;
 }
 
-static bool is_same(struct mmul_link a, struct mmul_link b) {
+static bool are_equal(struct mmul_link a, struct mmul_link b) {
     return a.bytes_per_second == b.bytes_per_second && a.latency_seconds == b.latency_seconds;
 }
 
@@ -58,7 +58,7 @@ static bool are_equal_everywhere(const struct mmul_link *links) {
     return memcmp(first, links, bytes) == 0;
 }
 
-static bool all_measured(const struct mmul_link *root, const struct mmul_link *ring) {
+static bool are_all_measured(const struct mmul_link *root, const struct mmul_link *ring) {
     for (int i = 0; i < size; i++)
         if ((i > 0 && !is_measured(root[i])) || !is_measured(ring[i]))
             return false;
@@ -75,20 +75,22 @@ static void test_links(const char *name, struct mmul_link_limits limits) {
     snprintf(what, sizeof what, "%s: the measurement ends", name);
     tap_ok(status == MMUL_OK, what);
     snprintf(what, sizeof what, "%s: every link is measured", name);
-    tap_ok(is_none(root[0]) && (size == 1 ? is_none(ring[0]) : all_measured(root, ring)), what);
+    tap_ok(has_no_measurement(root[0]) &&
+               (size == 1 ? has_no_measurement(ring[0]) : are_all_measured(root, ring)),
+           what);
     bool root_equal = are_equal_everywhere(root), ring_equal = are_equal_everywhere(ring);
     snprintf(what, sizeof what, "%s: all members have the same numbers", name);
     tap_ok(root_equal && ring_equal, what);
     snprintf(what, sizeof what, "%s: two members share their one link", name);
-    tap_ok(size != 2 || (is_same(ring[0], root[1]) && is_same(ring[1], root[1])), what);
+    tap_ok(size != 2 || (are_equal(ring[0], root[1]) && are_equal(ring[1], root[1])), what);
     for (int i = 2; limits.most_root_links == 1 && i < size; i++) {
         snprintf(what, sizeof what, "%s: member %d has the median of one link", name, i);
-        tap_ok(is_same(root[i], root[1]), what);
+        tap_ok(are_equal(root[i], root[1]), what);
     }
 }
 
 // The next round must not receive messages of an earlier one.
-static void test_repeatedly(void) {
+static void test_repeated_measurements(void) {
     const struct mmul_link_limits limits = {.most_bytes = 1000};
     struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
     struct mmul_error err = {.status = MMUL_OK};
@@ -96,7 +98,7 @@ static void test_repeatedly(void) {
     for (int i = 0; i < 20; i++)
         all = all &&
               mmul_links_measure(MPI_COMM_WORLD, NULL, &limits, root, ring, &err) == MMUL_OK &&
-              (size == 1 || all_measured(root, ring));
+              (size == 1 || are_all_measured(root, ring));
     int pending = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &pending, MPI_STATUS_IGNORE);
@@ -142,7 +144,7 @@ int main(int argc, char **argv) {
     test_links("a larger sample", (struct mmul_link_limits){.budget_seconds = 0.01,
                                                             .most_bytes = 1 << 20,
                                                             .most_root_links = 3});
-    test_repeatedly();
+    test_repeated_measurements();
     for (int culprit = 0; size > 1 && culprit < size; culprit++) {
         test_refused("send", 1, culprit);
         test_refused("send", 6, culprit);

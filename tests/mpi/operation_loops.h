@@ -9,8 +9,9 @@
 // Returns element `n` (batch, depth, row, column) of operand i; dimensions of size 1 repeat.
 static double element_of(const struct trial *t, const struct mmul_call *c, int i,
                          const int64_t n[4]) {
-    return c->operands[i] == MMUL_NUMBER ? c->with.numbers[i]
-                                         : *at(&t->known[c->operands[i]], n[0], n[1], n[2], n[3]);
+    return c->operands[i] == MMUL_NUMBER
+               ? c->with.numbers[i]
+               : *known_element(&t->known[c->operands[i]], n[0], n[1], n[2], n[3]);
 }
 
 static bool is_called(const struct mmul_call *c, const char *name) {
@@ -23,7 +24,7 @@ static double loop_erf_gelu(double x) {
     return x * 0.5 * erfc(-x / sqrt(2));
 }
 
-static double loop_one(const struct mmul_call *c, double x) {
+static double loop_unary(const struct mmul_call *c, double x) {
     return is_called(c, "neg")       ? -x
            : is_called(c, "exp")     ? exp(x)
            : is_called(c, "log")     ? log(x)
@@ -59,7 +60,7 @@ static double loop_slope(const struct mmul_call *c, double x) {
            x / ((1 + exp(-u)) * (1 + exp(u))) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
 
-static double loop_two(const struct mmul_call *c, double x, double y) {
+static double loop_binary(const struct mmul_call *c, double x, double y) {
     return is_called(c, "add")                 ? x + y
            : is_called(c, "subtract")          ? x - y
            : is_called(c, "multiply")          ? x * y
@@ -163,8 +164,8 @@ static void sizes_of(const struct trial *t, const struct mmul_call *c, int64_t s
 
 // Returns the column at position `place` in the order of falling values (argmin: rising values).
 // Equal elements stay in the order of columns.
-static int64_t column_at(const struct trial *t, const struct mmul_call *c, const int64_t n[4],
-                         int64_t place) {
+static int64_t ordered_column(const struct trial *t, const struct mmul_call *c, const int64_t n[4],
+                              int64_t place) {
     for (int64_t j = 0; j < cols_of(t, c); j++) {
         int64_t before = 0;
         for (int64_t i = 0; i < cols_of(t, c); i++) {
@@ -178,7 +179,7 @@ static int64_t column_at(const struct trial *t, const struct mmul_call *c, const
 }
 
 static double loop_topk(const struct trial *t, const struct mmul_call *c, const int64_t n[4]) {
-    int64_t k = c->with.count, column = column_at(t, c, n, n[3] % k);
+    int64_t k = c->with.count, column = ordered_column(t, c, n, n[3] % k);
     return n[3] < k ? row_element(t, c, n, column) : (double)column;
 }
 
@@ -390,7 +391,7 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     char name[32];
     snprintf(name, sizeof name, " %s ", c->operation);
     if (is_called(c, "argmax") || is_called(c, "argmin"))
-        return (double)column_at(t, c, n, 0);
+        return (double)ordered_column(t, c, n, 0);
     if (is_called(c, "dropout"))
         return loop_dropout(t, c, n);
     if (is_called(c, "stop_gradient"))
@@ -401,7 +402,7 @@ static double loop_element(const struct trial *t, const struct mmul_call *c, con
     double x = element_of(t, c, 0, n), y = c->operand_count > 1 ? element_of(t, c, 1, n) : 0;
     if (is_called(c, "where"))
         return x != 0 ? y : element_of(t, c, 2, n);
-    return c->operand_count == 2 ? loop_two(c, x, y) : loop_one(c, x);
+    return c->operand_count == 2 ? loop_binary(c, x, y) : loop_unary(c, x);
 }
 
 // Adds the operation of this name. If a name stands for a composite (model/composite.h),
@@ -421,7 +422,7 @@ static enum mmul_status append(struct trial *t, const struct mmul_call *call, in
 }
 
 // Skips the intermediate values of a composite: their contents are not compared.
-static void pass_over(struct trial *t, int until) {
+static void skip_values(struct trial *t, int until) {
     MPI_Bcast(&until, 1, MPI_INT, 0, MPI_COMM_WORLD);
     while (t->count < until) {
         struct mmul_shape s = {1, 1, 1, 1};
@@ -443,7 +444,7 @@ static int apply(struct trial *t, const struct mmul_call *call) {
         if (status == MMUL_OK)
             s = mmul_program_value_shape(t->program, value, NULL);
     }
-    pass_over(t, value);
+    skip_values(t, value);
     MPI_Bcast(&s, sizeof s, MPI_CHAR, 0, MPI_COMM_WORLD);
     struct mmul_call loops = *call;
     loops.with.shape = s;
@@ -456,5 +457,5 @@ static int apply(struct trial *t, const struct mmul_call *call) {
                              e / s.cols % s.rows, e % s.cols};
         t->known[made].at[e] = loop_element(t, &loops, n);
     }
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }

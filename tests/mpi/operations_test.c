@@ -43,8 +43,8 @@ static int load_operand(struct trial *t, const struct example *e, int operand) {
 
 // Applies the operation to operands with the rule's placements. Requests without a rule are tested
 // elsewhere.
-static int follow(struct trial *t, const struct example *e, const int *loaded,
-                  const struct mmul_rule *rule) {
+static int apply_by_rule(struct trial *t, const struct example *e, const int *loaded,
+                         const struct mmul_rule *rule) {
     struct mmul_call call = {
         .operation = e->operation, .operand_count = e->operand_count, .with = e->with};
     for (int i = 0; i < e->operand_count; i++)
@@ -58,8 +58,8 @@ static int follow(struct trial *t, const struct example *e, const int *loaded,
 
 // Returns true if the rule applies to these sizes and to the program's groups. If so, no operand
 // has to move, and the result must have the rule's placement.
-static bool holds(const struct trial *t, const struct example *e, enum mmul_operation_kind kind,
-                  const struct mmul_rule *rule, int made) {
+static bool rule_applies(const struct trial *t, const struct example *e,
+                         enum mmul_operation_kind kind, const struct mmul_rule *rule, int made) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     const struct mmul_operation_call call = {operands, e->operand_count, &e->with};
     struct mmul_error err;
@@ -93,18 +93,18 @@ static bool every_rule(struct mmul_context *context, const struct example *e, co
     const bool by_rule = strncmp(weights, "1,1", 3) == 0 && context->cluster->node_count > 1;
     int loaded[MMUL_OPERANDS], made[16];
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     for (int i = 0; i < e->operand_count; i++)
         loaded[i] = e->shapes[i].rows > 0 ? load_operand(&t, e, i) : MMUL_NUMBER;
     for (int i = 0; i < row->rule_count; i++)
-        made[i] = follow(&t, e, loaded, &row->rules[i]);
+        made[i] = apply_by_rule(&t, e, loaded, &row->rules[i]);
     for (int i = 0; by_rule && i < row->rule_count; i++)
-        if (holds(&t, e, kind, &row->rules[i], made[i]))
+        if (rule_applies(&t, e, kind, &row->rules[i], made[i]))
             t.wanted[made[i]] = row->rules[i].result;
     tolerance = e->tolerance;
-    bool right = run(context, &t, weights);
+    bool right = run_trial(context, &t, weights);
     tolerance = 0;
-    end(&t);
+    end_trial(&t);
     if (!right && rank == 0)
         fprintf(stderr, "# %s\n", e->operation);
     return right;
@@ -117,7 +117,7 @@ static bool every_placement(struct mmul_context *context, const struct example *
         MMUL_PLACE_FILE, MMUL_PLACE_ROWS, MMUL_PLACE_COLS, MMUL_PLACE_GRID, MMUL_PLACE_REPLICATE};
     int loaded[MMUL_OPERANDS];
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     for (int i = 0; i < e->operand_count; i++)
         loaded[i] = e->shapes[i].rows > 0 ? load_operand(&t, e, i) : MMUL_NUMBER;
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
@@ -130,9 +130,9 @@ static bool every_placement(struct mmul_context *context, const struct example *
         save(&t, apply(&t, &call));
     }
     tolerance = e->tolerance;
-    bool right = run(context, &t, weights);
+    bool right = run_trial(context, &t, weights);
     tolerance = 0;
-    end(&t);
+    end_trial(&t);
     if (!right && rank == 0)
         fprintf(stderr, "# %s\n", e->operation);
     return right;
@@ -140,7 +140,7 @@ static bool every_placement(struct mmul_context *context, const struct example *
 
 // ------------------------------------------------------------------------------------- examples
 
-static bool of_one_value(struct mmul_context *context, const char *weights) {
+static bool unary_operations_are_right(struct mmul_context *context, const char *weights) {
     static const char *const exact[] = {"neg", "abs", "relu", "floor", "round"};
     static const char *const names[] = {
         "exp",  "log",       "log1p",     "sqrt", "rsqrt", "sigmoid", "tanh",   "silu",
@@ -157,7 +157,7 @@ static bool of_one_value(struct mmul_context *context, const char *weights) {
 }
 
 // Operands that repeat, on either side, and numbers.
-static bool of_two_values(struct mmul_context *context, const char *weights) {
+static bool binary_operations_are_right(struct mmul_context *context, const char *weights) {
     static const char *const names[] = {"add",
                                         "subtract",
                                         "multiply",
@@ -205,7 +205,7 @@ static bool all_examples(struct mmul_context *context, const struct example *exa
 }
 #define ALL(examples) all_examples(context, examples, sizeof examples / sizeof *examples, weights)
 
-static bool of_rows(struct mmul_context *context, const char *weights) {
+static bool row_operations_are_right(struct mmul_context *context, const char *weights) {
     const struct example examples[] = {
         {"where", {{2, 3, 4, 6}, {1, 1, 4, 1}, {0}}, 3, {.numbers = {0, 0, -1}}, 0, 0},
         {"where", {{2, 3, 4, 6}, {2, 3, 4, 6}, {2, 3, 4, 6}}, 3, NONE, 0, 0},
@@ -239,7 +239,7 @@ static bool of_rows(struct mmul_context *context, const char *weights) {
     return ALL(examples);
 }
 
-static bool of_losses(struct mmul_context *context, const char *weights) {
+static bool losses_are_right(struct mmul_context *context, const char *weights) {
     const struct mmul_shape column = {2, 3, 4, 1}, beside = {1, 1, 7, 1}, tall = {1, 1, 64, 6};
     const struct example examples[] = {
         {"cumsum", {STACK}, 1, {.axis = -1}, 0, 0},
@@ -259,7 +259,7 @@ static bool of_losses(struct mmul_context *context, const char *weights) {
     return ALL(examples);
 }
 
-static bool of_several_operations(struct mmul_context *context, const char *weights) {
+static bool composites_are_right(struct mmul_context *context, const char *weights) {
     static const char *const reductions[] = {"sum", "mean", "max", "min", "var", "std"};
     const struct mmul_shape ids = {1, 2, 3, 4}, column = {2, 3, 4, 1}, table = {1, 1, 11, 6};
     const struct example examples[] = {
@@ -296,7 +296,7 @@ static bool of_several_operations(struct mmul_context *context, const char *weig
     return right;
 }
 
-static bool of_elements_elsewhere(struct mmul_context *context, const char *weights) {
+static bool lookups_are_right(struct mmul_context *context, const char *weights) {
     const struct example examples[] = {
         {"slice", {STACK}, 1, {.begin = {1, 1, 0, 0}, .end = {2, 3, 4, 6}}, 0, 0},
         {"slice", {STACK}, 1, {.begin = {0, 0, 1, 2}, .end = {2, 3, 3, 5}}, 0, 0},
@@ -344,7 +344,7 @@ static bool of_elements_elsewhere(struct mmul_context *context, const char *weig
     return ALL(examples);
 }
 
-static bool of_attention(struct mmul_context *context, const char *weights) {
+static bool attention_is_right(struct mmul_context *context, const char *weights) {
     const struct mmul_shape q = {2, 4, 5, 6}, k = {2, 2, 7, 6}, v = {2, 2, 7, 3};
     const struct mmul_shape one = {1, 1, 5, 6}, mask = {2, 1, 1, 7}, all = {2, 4, 5, 7};
     const struct mmul_parameters with = {.scale = 0.25}, causal = {.scale = 0.25, .causal = true};
@@ -360,7 +360,7 @@ static bool of_attention(struct mmul_context *context, const char *weights) {
 
 // Selects weightings: many ranks try one weighting per group, each group another one; up to three
 // ranks try all.
-static bool meets(int w, int i, int nodes) {
+static bool is_in_turn(int w, int i, int nodes) {
     return size <= WEIGHTINGS || (w + i + nodes) % WEIGHTINGS == 0;
 }
 
@@ -368,17 +368,17 @@ static void test_rules(struct mmul_context *context, int nodes) {
     static const struct {
         bool (*run)(struct mmul_context *, const char *);
         const char *what;
-    } groups[] = {{of_one_value, "elementwise operations on one value are right"},
-                  {of_two_values, "elementwise operations on two values are right"},
-                  {of_rows, "operations on rows and axes are right"},
-                  {of_losses, "prefix sums, losses and their gradients are right"},
-                  {of_several_operations, "composites are right"},
-                  {of_elements_elsewhere, "copies and lookups are right"},
-                  {of_attention, "attention"}};
+    } groups[] = {{unary_operations_are_right, "elementwise operations on one value are right"},
+                  {binary_operations_are_right, "elementwise operations on two values are right"},
+                  {row_operations_are_right, "operations on rows and axes are right"},
+                  {losses_are_right, "prefix sums, losses and their gradients are right"},
+                  {composites_are_right, "composites are right"},
+                  {lookups_are_right, "copies and lookups are right"},
+                  {attention_is_right, "attention"}};
     for (int w = 0; w < (size > 1 ? (int)WEIGHTINGS : 1); w++)
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
             char weights[64], what[160];
-            if (!meets(w, (int)i, nodes))
+            if (!is_in_turn(w, (int)i, nodes))
                 continue;
             bool right = groups[i].run(context, weights_text((enum weighting)w, weights));
             snprintf(what, sizeof what, "%d nodes, weights %s: %s", nodes, weights, groups[i].what);
@@ -388,12 +388,12 @@ static void test_rules(struct mmul_context *context, int nodes) {
 
 // --------------------------------------------------------------------------------------- chains
 
-static int call1(struct trial *t, const char *operation, int x, struct mmul_parameters with) {
+static int apply_unary(struct trial *t, const char *operation, int x, struct mmul_parameters with) {
     return apply(t, &(struct mmul_call){
                         .operation = operation, .operands = {x}, .operand_count = 1, .with = with});
 }
 
-static int call2(struct trial *t, const char *operation, int x, int y) {
+static int apply_binary(struct trial *t, const char *operation, int x, int y) {
     return apply(
         t, &(struct mmul_call){.operation = operation, .operands = {x, y}, .operand_count = 2});
 }
@@ -405,7 +405,7 @@ static int scaled(struct trial *t, int x, double by) {
                                         .with = {.numbers = {0, by}}});
 }
 
-static int weights_of(struct trial *t, int64_t rows, int64_t cols) {
+static int load_weights(struct trial *t, int64_t rows, int64_t cols) {
     return scaled(t, load(t, (struct mmul_shape){1, 1, rows, cols}), 0.125);
 }
 
@@ -414,63 +414,66 @@ enum { TEXTS = 6, WORDS = 3, HEADS = 2, WIDTH = 8 };
 static int split_heads(struct trial *t, int x) {
     const struct mmul_parameters apart = {.shape = {TEXTS, WORDS, HEADS, WIDTH / HEADS}},
                                  swap = {.axes = {0, 2, 1, 3}};
-    return call1(t, "permute", call1(t, "reshape", x, apart), swap);
+    return apply_unary(t, "permute", apply_unary(t, "reshape", x, apart), swap);
 }
 
 // A layer of a sentence model that ends in a vector of length 1 for each text.
-static bool a_layer(struct mmul_context *context, const char *weights) {
+static bool layer_is_right(struct mmul_context *context, const char *weights) {
     const struct mmul_parameters flat = {.shape = {1, 1, TEXTS * WORDS, WIDTH}},
                                  texts = {.shape = {1, TEXTS, WORDS, WIDTH}},
                                  swap = {.axes = {0, 2, 1, 3}};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int ids = load_ids(&t, (struct mmul_shape){1, 1, TEXTS, WORDS}, 11);
-    int words = weights_of(&t, 11, WIDTH), places = weights_of(&t, WORDS, WIDTH);
-    int x = call1(&t, "layer_norm", call2(&t, "add", call2(&t, "take", words, ids), places),
-                  (struct mmul_parameters){.epsilon = 1e-5});
-    int rows = call1(&t, "reshape", x, flat), heads[3];
+    int words = load_weights(&t, 11, WIDTH), places = load_weights(&t, WORDS, WIDTH);
+    int x = apply_unary(&t, "layer_norm",
+                        apply_binary(&t, "add", apply_binary(&t, "take", words, ids), places),
+                        (struct mmul_parameters){.epsilon = 1e-5});
+    int rows = apply_unary(&t, "reshape", x, flat), heads[3];
     for (int i = 0; i < 3; i++)
-        heads[i] = split_heads(&t, matmul(&t, rows, weights_of(&t, WIDTH, WIDTH)));
+        heads[i] = split_heads(&t, matmul(&t, rows, load_weights(&t, WIDTH, WIDTH)));
     int y = apply(&t, &(struct mmul_call){.operation = "attention",
                                           .operands = {heads[0], heads[1], heads[2]},
                                           .operand_count = 3,
                                           .with = {.scale = 0.5}});
-    y = call1(&t, "reshape", call1(&t, "permute", y, swap), flat);
-    y = add(&t, matmul(&t, y, weights_of(&t, WIDTH, WIDTH)), rows);
-    y = call1(&t, "gelu", y, NONE);
-    y = call1(&t, "mean", call1(&t, "reshape", y, texts), (struct mmul_parameters){.axis = -2});
-    save(&t, call1(&t, "normalize", y, NONE));
-    bool right = run(context, &t, weights);
-    end(&t);
+    y = apply_unary(&t, "reshape", apply_unary(&t, "permute", y, swap), flat);
+    y = add(&t, matmul(&t, y, load_weights(&t, WIDTH, WIDTH)), rows);
+    y = apply_unary(&t, "gelu", y, NONE);
+    y = apply_unary(&t, "mean", apply_unary(&t, "reshape", y, texts),
+                    (struct mmul_parameters){.axis = -2});
+    save(&t, apply_unary(&t, "normalize", y, NONE));
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
 // Stacked products, attention scores step by step, transposed reads, and sums of partial sums.
-static bool stacks(struct mmul_context *context, const char *weights) {
+static bool stacks_are_right(struct mmul_context *context, const char *weights) {
     const struct mmul_shape s = {2, 5, 4, 6};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int q = scaled(&t, load(&t, s), 0.25), k = generate(&t, s), v = load(&t, s);
     q = place(&t, q, MMUL_PLACE_ROWS);
     k = place(&t, k, MMUL_PLACE_ROWS);
     int scores = matmul(&t, q, transpose(&t, k));
-    int y = matmul(&t, call1(&t, "softmax", scores, (struct mmul_parameters){.causal = true}),
+    int y = matmul(&t, apply_unary(&t, "softmax", scores, (struct mmul_parameters){.causal = true}),
                    place(&t, v, MMUL_PLACE_ROWS));
     save(&t, y);
     save(&t, matmul(&t, transpose(&t, y), y));
-    int w = weights_of(&t, 6, 7);
+    int w = load_weights(&t, 6, 7);
     save(&t, matmul(&t, y, w));
-    save(&t, matmul(&t, transpose(&t, y), weights_of(&t, 4, 3)));
+    save(&t, matmul(&t, transpose(&t, y), load_weights(&t, 4, 3)));
     save(&t, matmul(&t, load(&t, s), w));
     const struct mmul_parameters flat = {.shape = {1, 1, 40, 6}}, down = {.axis = -2};
-    int turned = call1(&t, "reshape", transpose(&t, y), flat);
+    int turned = apply_unary(&t, "reshape", transpose(&t, y), flat);
     save(&t, turned);
-    int sum = place(&t, call1(&t, "sum", call1(&t, "reshape", k, flat), down), MMUL_PLACE_PARTIAL);
-    int mean = place(&t, call1(&t, "mean", turned, down), MMUL_PLACE_PARTIAL);
-    save(&t, call2(&t, "subtract", place(&t, add(&t, sum, mean), MMUL_PLACE_PARTIAL), mean));
-    save(&t, call1(&t, "max", place(&t, turned, MMUL_PLACE_ROWS), down));
-    bool right = run(context, &t, weights);
-    end(&t);
+    int sum = place(&t, apply_unary(&t, "sum", apply_unary(&t, "reshape", k, flat), down),
+                    MMUL_PLACE_PARTIAL);
+    int mean = place(&t, apply_unary(&t, "mean", turned, down), MMUL_PLACE_PARTIAL);
+    save(&t, apply_binary(&t, "subtract", place(&t, add(&t, sum, mean), MMUL_PLACE_PARTIAL), mean));
+    save(&t, apply_unary(&t, "max", place(&t, turned, MMUL_PLACE_ROWS), down));
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
@@ -480,10 +483,11 @@ static void test_chains(struct mmul_context *context, int nodes) {
         weights_text((enum weighting)w, weights);
         tolerance = 2e-5;
         for (int turn = 0; turn < 2; turn++) {
-            if (!meets(w, turn, nodes))
+            if (!is_in_turn(w, turn, nodes))
                 continue;
             keeps = turn > 0;
-            bool layer = a_layer(context, weights), rest = stacks(context, weights);
+            bool layer = layer_is_right(context, weights),
+                 rest = stacks_are_right(context, weights);
             snprintf(what, sizeof what, "%d nodes, weights %s, %s: a model's layer is right", nodes,
                      weights, keeps ? "all kept" : "results alone");
             tap_ok(layer, what);
@@ -497,8 +501,8 @@ static void test_chains(struct mmul_context *context, int nodes) {
 }
 
 // Collective. Returns true if every rank has root's error text and this status.
-static bool all_fail(enum mmul_status status, enum mmul_status expected,
-                     const struct mmul_error *err, const char *text) {
+static bool fails_on_all_ranks(enum mmul_status status, enum mmul_status expected,
+                               const struct mmul_error *err, const char *text) {
     char words[sizeof err->text];
     memcpy(words, err->text, sizeof words);
     MPI_Bcast(words, sizeof words, MPI_CHAR, 0, MPI_COMM_WORLD);
@@ -517,7 +521,7 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
     struct mmul_values *values = NULL;
     char what[96];
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int table = load(&t, (struct mmul_shape){1, 1, 11, 4});
     table = in_files ? table : relu(&t, table);
     int ids = load_ids(&t, (struct mmul_shape){1, 1, 1, 40}, 11);
@@ -536,13 +540,13 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
     snprintf(what, sizeof what, "%d nodes: an index outside its table fails on all ranks", nodes);
-    tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err,
-                    in_files ? "cannot take row 11 of 'X': it has 11"
-                             : "cannot take row 11 of 'value 1': it has 11"),
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_DATA, &t.err,
+                              in_files ? "cannot take row 11 of 'X': it has 11"
+                                       : "cannot take row 11 of 'value 1': it has 11"),
            what);
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
-    end(&t);
+    end_trial(&t);
 }
 
 // As above, for operations that count or select by indices within their rows.
@@ -552,7 +556,7 @@ static void test_an_index_beside(struct mmul_context *context, int nodes, const 
     struct mmul_values *values = NULL;
     char what[96], line[96];
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = place(&t, load(&t, rows), MMUL_PLACE_ROWS);
     int ids = load_ids(&t, column, 11);
     t.memory[t.inputs - 1][39] = 11;
@@ -574,10 +578,10 @@ static void test_an_index_beside(struct mmul_context *context, int nodes, const 
              operation);
     snprintf(line, sizeof line, "'value 3' has 11: %s takes whole numbers from 0 to 10 here",
              operation);
-    tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err, line), what);
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_DATA, &t.err, line), what);
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
-    end(&t);
+    end_trial(&t);
 }
 
 // One rank with a device that has memory of its own: PoCL, and a CPU with buffers separate from
@@ -605,12 +609,12 @@ static void test_devices(struct mmul_probe *probe) {
 
 // Elementwise operations on a product follow its panels one by one. A slow link to slow devices
 // makes the plan choose many panels.
-static bool chains_of_panels(struct mmul_context *context) {
+static bool chains_of_panels_are_right(struct mmul_context *context) {
     const struct mmul_link link = {1e8, 1e-5};
     const struct mmul_shape tall = {1, 1, 700, 256}, wide = {1, 1, 256, 700},
                             square = {1, 1, 256, 256};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     for (int i = 0; i < size; i++) {
         struct mmul_rank_info *info = &context->cluster->ranks[i];
         info->speed_flops = 1e8;
@@ -630,9 +634,9 @@ static bool chains_of_panels(struct mmul_context *context) {
     made = matmul(&t, load(&t, square), x);
     save(&t, place(&t, relu(&t, add(&t, add(&t, made, shift), more)), MMUL_PLACE_COLS));
     io = MMUL_IO_ROOT;
-    bool right = run(context, &t, "equal");
+    bool right = run_trial(context, &t, "equal");
     io = MMUL_IO_AUTO;
-    end(&t);
+    end_trial(&t);
     return right;
 }
 
@@ -645,7 +649,7 @@ static void test_chains_of_panels(void) {
         struct mmul_context *context = make_context(size, &options);
         char what[96];
         snprintf(what, sizeof what, "%s: chains on products in panels are right", devices[i]);
-        tap_ok(chains_of_panels(context), what);
+        tap_ok(chains_of_panels_are_right(context), what);
         mmul_context_destroy(context);
     }
 }

@@ -25,12 +25,12 @@ struct larger_baseline {
 
 static bool is_odd; // true on the rank with the larger struct
 
-static size_t claim(size_t bytes) {
+static size_t claim_bytes(size_t bytes) {
     return is_odd ? bytes + 8 : 0;
 }
 
-static void check(enum mmul_status status, const struct mmul_error *err, size_t bytes,
-                  const char *name) {
+static void check_refusal(enum mmul_status status, const struct mmul_error *err, size_t bytes,
+                          const char *name) {
     char expected[160], what[64];
     snprintf(expected, sizeof expected,
              "struct %s is said to have %zu bytes, this library (%s) knows %zu", name, bytes + 8,
@@ -57,21 +57,21 @@ static void test_job(struct mmul_context *context, int rank) {
         mmul_matrix_borrow(ones, shape, MMUL_F32, "b", &given.args.b, &err);
         mmul_output_borrow(c, shape, MMUL_F32, &given.args.output, &err);
     }
-    given.args.struct_bytes = claim(sizeof given.args);
-    check(mmul_plan_create(context, &given.args, &plan, &err), &err, sizeof given.args,
-          "mmul_matmul");
+    given.args.struct_bytes = claim_bytes(sizeof given.args);
+    check_refusal(mmul_plan_create(context, &given.args, &plan, &err), &err, sizeof given.args,
+                  "mmul_matmul");
     given.args.struct_bytes = sizeof given.args;
     err = (struct mmul_error){0};
     tap_ok(mmul_plan_create(context, &given.args, &plan, &err) == MMUL_OK,
            "a struct of the library's own size is accepted");
-    given.args.struct_bytes = claim(sizeof given.args);
-    check(mmul_run(context, &given.args, plan, &report, &err), &err, sizeof given.args,
-          "mmul_matmul");
+    given.args.struct_bytes = claim_bytes(sizeof given.args);
+    check_refusal(mmul_run(context, &given.args, plan, &report, &err), &err, sizeof given.args,
+                  "mmul_matmul");
     if (rank == 0 && is_odd) // the refusal left the struct unread
         mmul_output_destroy(given.args.output);
-    timed.baseline.struct_bytes = claim(sizeof timed.baseline);
-    check(mmul_baseline_measure(context, &timed.baseline, &seconds, &threads, &err), &err,
-          sizeof timed.baseline, "mmul_baseline");
+    timed.baseline.struct_bytes = claim_bytes(sizeof timed.baseline);
+    check_refusal(mmul_baseline_measure(context, &timed.baseline, &seconds, &threads, &err), &err,
+                  sizeof timed.baseline, "mmul_baseline");
     mmul_matrix_close(given.args.a);
     mmul_matrix_close(given.args.b);
     mmul_plan_destroy(plan);
@@ -86,9 +86,9 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     is_odd = rank == size - 1;
-    given.options.struct_bytes = claim(sizeof given.options);
-    check(mmul_context_create(MPI_COMM_WORLD, &given.options, &context, &err), &err,
-          sizeof given.options, "mmul_context_options");
+    given.options.struct_bytes = claim_bytes(sizeof given.options);
+    check_refusal(mmul_context_create(MPI_COMM_WORLD, &given.options, &context, &err), &err,
+                  sizeof given.options, "mmul_context_options");
     given.options.struct_bytes = sizeof given.options;
     err = (struct mmul_error){0};
     enum mmul_status status = mmul_context_create(MPI_COMM_WORLD, &given.options, &context, &err);

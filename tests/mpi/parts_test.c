@@ -27,11 +27,11 @@ static int64_t begin_of(int r) {
     return begin;
 }
 
-static int x_of(int64_t i, int64_t j) {
+static int x_element(int64_t i, int64_t j) {
     return (int)((i * 7 + j * 3) % 9) - 4;
 }
 
-static int w_of(int64_t j, int64_t n) {
+static int w_element(int64_t j, int64_t n) {
     return (int)((j * 5 + n) % 7) - 3;
 }
 
@@ -41,7 +41,7 @@ static bool is_product(const float *y, int64_t rows, bool turned) {
         for (int64_t n = 0; n < OUT; n++) {
             int sum = 0;
             for (int64_t j = 0; j < COLS; j++)
-                sum += x_of(i, j) * w_of(j, n);
+                sum += x_element(i, j) * w_element(j, n);
             if (y[turned ? n * rows + i : i * OUT + n] != (float)sum)
                 return false;
         }
@@ -49,8 +49,8 @@ static bool is_product(const float *y, int64_t rows, bool turned) {
 }
 
 // Root only: builds a job that reads the set.
-static void build(struct mmul_program *program, struct mmul_matrix *w, struct mmul_output *out,
-                  bool turned, struct mmul_error *err) {
+static void build_program(struct mmul_program *program, struct mmul_matrix *w,
+                          struct mmul_output *out, bool turned, struct mmul_error *err) {
     int x, weights, y;
     if (mmul_program_load_kept(program, folder, "x", &x, err) == MMUL_OK &&
         mmul_program_load(program, w, &weights, err) == MMUL_OK &&
@@ -60,7 +60,7 @@ static void build(struct mmul_program *program, struct mmul_matrix *w, struct mm
 }
 
 // Returns true if the set, value 0 of the program, is still where the ranks put it.
-static bool lies_still(const struct mmul_values *values, bool turned) {
+static bool stays_in_place(const struct mmul_values *values, bool turned) {
     enum mmul_placement_kind kind;
     char found[96], expected[96];
     int length = snprintf(expected, sizeof expected, turned ? "cols 0" : "rows 0");
@@ -72,7 +72,7 @@ static bool lies_still(const struct mmul_values *values, bool turned) {
 }
 
 // Collective.
-static bool multiplies(bool turned) {
+static bool product_is_right(bool turned) {
     const int64_t rows = begin_of(size);
     const struct mmul_shape shape = {1, 1, turned ? OUT : rows, turned ? rows : OUT};
     float *y = calloc((size_t)(rows * OUT), sizeof *y), w[COLS * OUT];
@@ -84,18 +84,18 @@ static bool multiplies(bool turned) {
     struct mmul_error err = {0};
     for (int64_t j = 0; j < COLS; j++)
         for (int64_t n = 0; n < OUT; n++)
-            w[turned ? n * COLS + j : j * OUT + n] = (float)w_of(j, n);
+            w[turned ? n * COLS + j : j * OUT + n] = (float)w_element(j, n);
     if (rank == 0 && mmul_program_create(&program, &err) == MMUL_OK &&
         mmul_matrix_borrow(w, (struct mmul_shape){1, 1, turned ? OUT : COLS, turned ? COLS : OUT},
                            MMUL_F32, "W", &matrix, &err) == MMUL_OK &&
         mmul_output_borrow(y, shape, MMUL_F32, &out, &err) == MMUL_OK)
-        build(program, matrix, out, turned, &err);
+        build_program(program, matrix, out, turned, &err);
     bool right = mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK &&
                  mmul_program_plan_create(context, program, NULL, &plan, &err) == MMUL_OK &&
                  mmul_program_run(context, plan, &values, &err) == MMUL_OK;
     if (!right && rank == 0)
         printf("# %s\n", err.text);
-    right = right && lies_still(values, turned) && (rank != 0 || is_product(y, rows, turned));
+    right = right && stays_in_place(values, turned) && (rank != 0 || is_product(y, rows, turned));
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     mmul_program_destroy(program);
@@ -105,14 +105,14 @@ static bool multiplies(bool turned) {
 }
 
 // Gives float32 rows with a gap behind each, or float64 columns.
-static enum mmul_status keep(const char *name, bool columns, struct mmul_error *err) {
+static enum mmul_status keep_parts(const char *name, bool columns, struct mmul_error *err) {
     const int64_t length = length_of(rank), begin = begin_of(rank);
     const int64_t rows = columns ? COLS : length, cols = columns ? length : COLS, step = cols + 2;
     float *single = calloc((size_t)(rows * step + 1), sizeof *single);
     double *twofold = calloc((size_t)(rows * step + 1), sizeof *twofold);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++) {
-            const int x = columns ? x_of(begin + j, i) : x_of(begin + i, j);
+            const int x = columns ? x_element(begin + j, i) : x_element(begin + i, j);
             single[i * step + j] = (float)x;
             twofold[i * step + j] = x;
         }
@@ -130,8 +130,8 @@ static enum mmul_status keep(const char *name, bool columns, struct mmul_error *
 }
 
 // Collective.
-static void refuses(const struct mmul_local_part *part, const char *name, enum mmul_status expected,
-                    const char *text) {
+static void check_refusal(const struct mmul_local_part *part, const char *name,
+                          enum mmul_status expected, const char *text) {
     struct mmul_error err = {0};
     const enum mmul_status status = mmul_keep_part(context, name, part, &err);
     // the text follows the rank if one rank alone failed
@@ -141,29 +141,31 @@ static void refuses(const struct mmul_local_part *part, const char *name, enum m
     tap_ok(status == expected && is_said, text);
 }
 
-static void refusals(void) {
+static void test_refusals(void) {
     static const float data[4];
     struct mmul_local_part part = {.data = data, .rows = 2, .cols = 2, .row_step = 2};
-    refuses(&part, "a/b", MMUL_ERR_USAGE,
-            "'a/b' cannot name a set of shards: expected a file name without '/'");
+    check_refusal(&part, "a/b", MMUL_ERR_USAGE,
+                  "'a/b' cannot name a set of shards: expected a file name without '/'");
     part.row_step = rank == size - 1 ? 1 : 2;
-    refuses(&part, "z", MMUL_ERR_USAGE,
-            "cannot keep 2 x 2 elements as a part of 'z': rows are 1 apart");
+    check_refusal(&part, "z", MMUL_ERR_USAGE,
+                  "cannot keep 2 x 2 elements as a part of 'z': rows are 1 apart");
     part.row_step = 2;
     part.dtype = MMUL_F16;
-    refuses(&part, "z", MMUL_ERR_USAGE, "cannot keep 'z' as float16: expected float32 or float64");
+    check_refusal(&part, "z", MMUL_ERR_USAGE,
+                  "cannot keep 'z' as float16: expected float32 or float64");
     part.dtype = MMUL_F32;
     part.rows = 0;
-    refuses(&part, "z", MMUL_ERR_DATA, "cannot keep 'z': no rank has any of it");
+    check_refusal(&part, "z", MMUL_ERR_DATA, "cannot keep 'z': no rank has any of it");
     if (size == 1)
         return;
     part.rows = 2;
     part.cols = rank == 1 ? 1 : 2;
-    refuses(&part, "z", MMUL_ERR_DATA, "cannot keep 'z': rank 1 has 2 x 1 of it, rank 0 2 x 2");
+    check_refusal(&part, "z", MMUL_ERR_DATA,
+                  "cannot keep 'z': rank 1 has 2 x 1 of it, rank 0 2 x 2");
     part.cols = 2;
     part.axis = rank == 1 ? MMUL_COLS : MMUL_ROWS;
-    refuses(&part, "z", MMUL_ERR_DATA,
-            "cannot keep 'z': rank 1 gives columns of float32, rank 0 rows of float32");
+    check_refusal(&part, "z", MMUL_ERR_DATA,
+                  "cannot keep 'z': rank 1 gives columns of float32, rank 0 rows of float32");
 }
 
 int main(int argc, char **argv) {
@@ -179,11 +181,11 @@ int main(int argc, char **argv) {
         const char *const names[] = {"x"};
         const struct mmul_context_options options = {.device = "cpu", .shard_folder = folder};
         context = make_context(nodes, &options);
-        tap_ok(keep("x", false, &err) == MMUL_OK, "each rank's rows are kept");
-        tap_ok(multiplies(false), "a product of kept rows is right");
-        tap_ok(keep("x", true, &err) == MMUL_OK, "each rank's float64 columns are kept");
-        tap_ok(multiplies(true), "a product of kept columns is right");
-        refusals();
+        tap_ok(keep_parts("x", false, &err) == MMUL_OK, "each rank's rows are kept");
+        tap_ok(product_is_right(false), "a product of kept rows is right");
+        tap_ok(keep_parts("x", true, &err) == MMUL_OK, "each rank's float64 columns are kept");
+        tap_ok(product_is_right(true), "a product of kept columns is right");
+        test_refusals();
         tap_ok(mmul_context_remove_kept(context, names, 1, &err) == MMUL_OK, "the set is removed");
         mmul_context_destroy(context);
     }

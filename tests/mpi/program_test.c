@@ -20,9 +20,10 @@ static void make_links_fast(struct mmul_context *context, bool fast) {
 }
 
 // Moves from every placement into every other one, and to a file; partial values are real sums.
-static bool every_move(struct mmul_context *context, struct mmul_shape s, const char *weights) {
+static bool every_move_is_right(struct mmul_context *context, struct mmul_shape s,
+                                const char *weights) {
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     const struct mmul_shape tall = {s.batch, s.depth, s.rows, 7},
                             wide = {s.batch, s.depth, 7, s.cols};
     int x = load(&t, s), a = load(&t, tall), b = load(&t, wide);
@@ -38,19 +39,20 @@ static bool every_move(struct mmul_context *context, struct mmul_shape s, const 
     }
     place(&t, x, MMUL_PLACE_PARTIAL);
     save(&t, x);
-    bool right = run(context, &t, weights);
-    end(&t);
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
 // Rules of matmul, with each combination of transposed operands.
-static bool follow(struct mmul_context *context, const enum mmul_placement_kind (*rules)[3],
-                   size_t count, const int64_t *n, const char *weights) {
+static bool rules_are_right(struct mmul_context *context,
+                            const enum mmul_placement_kind (*rules)[3], size_t count,
+                            const int64_t *n, const char *weights) {
     bool right = true;
     for (int turns = 0; turns < 4; turns++) {
         const int64_t m = n[4], k = n[5], width = n[6];
         struct trial t;
-        begin(&t);
+        begin_trial(&t);
         int a = load(&t, (struct mmul_shape){n[0], n[1], turns & 1 ? k : m, turns & 1 ? m : k});
         int b =
             load(&t, (struct mmul_shape){n[2], n[3], turns & 2 ? width : k, turns & 2 ? k : width});
@@ -61,13 +63,14 @@ static bool follow(struct mmul_context *context, const enum mmul_placement_kind 
             t.wanted[c] = n[0] == n[2] && n[1] == n[3] ? rules[i][2] : MMUL_PLACE_FILE;
             save(&t, place(&t, c, rules[i][2]));
         }
-        right = run(context, &t, weights) && right;
-        end(&t);
+        right = run_trial(context, &t, weights) && right;
+        end_trial(&t);
     }
     return right;
 }
 
-static bool every_rule(struct mmul_context *context, const int64_t *n, const char *weights) {
+static bool every_rule_is_right(struct mmul_context *context, const int64_t *n,
+                                const char *weights) {
     static const enum mmul_placement_kind rules[][3] = {
         {MMUL_PLACE_ROWS, MMUL_PLACE_REPLICATE, MMUL_PLACE_ROWS},
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS, MMUL_PLACE_COLS},
@@ -77,18 +80,18 @@ static bool every_rule(struct mmul_context *context, const int64_t *n, const cha
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE}};
     static const enum mmul_placement_kind grid[][3] = {
         {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS, MMUL_PLACE_GRID}};
-    bool right = follow(context, rules, sizeof rules / sizeof *rules, n, weights);
+    bool right = rules_are_right(context, rules, sizeof rules / sizeof *rules, n, weights);
     make_links_fast(context, true);
-    right = follow(context, grid, 1, n, weights) && right;
+    right = rules_are_right(context, grid, 1, n, weights) && right;
     make_links_fast(context, false);
     return right;
 }
 
 // Layers of a network: products, a bias that repeats, relu, and a value combined with its own
 // transpose.
-static bool a_chain(struct mmul_context *context, const char *weights) {
+static bool chain_is_right(struct mmul_context *context, const char *weights) {
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = load(&t, (struct mmul_shape){1, 1, 23, 5});
     for (int layer = 0; layer < 2; layer++) {
         int w = generate(&t, (struct mmul_shape){1, 1, 5, 5});
@@ -103,8 +106,8 @@ static bool a_chain(struct mmul_context *context, const char *weights) {
     save(&t, relu(&t, transpose(&t, transpose(&t, sum))));
     int grid = place(&t, x, MMUL_PLACE_GRID);
     save(&t, place(&t, relu(&t, add(&t, grid, grid)), MMUL_PLACE_GRID));
-    bool right = run(context, &t, weights);
-    end(&t);
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
@@ -116,7 +119,7 @@ static void test_a_mesh(struct mmul_context *context) {
     enum mmul_placement_kind kind;
     struct trial t;
     char text[96] = "";
-    begin(&t);
+    begin_trial(&t);
     int a = place(&t, generate(&t, (struct mmul_shape){1, 1, 96, 96}), MMUL_PLACE_GRID);
     int b = place(&t, generate(&t, (struct mmul_shape){1, 1, 96, 96}), MMUL_PLACE_GRID);
     int c = place(&t, matmul(&t, a, b), MMUL_PLACE_GRID);
@@ -132,14 +135,15 @@ static void test_a_mesh(struct mmul_context *context) {
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
     tap_ok(right && strcmp(text, expected) == 0, text);
-    end(&t);
+    end_trial(&t);
 }
 
 // Consecutive products, each with an operand of root's. Intermediate values stay where they are,
 // split by rows, then by columns. One matrix is used twice, and one intermediate value is saved.
-static bool files_on_the_way(struct mmul_context *context, const int64_t *n, const char *weights) {
+static bool chain_with_files_is_right(struct mmul_context *context, const int64_t *n,
+                                      const char *weights) {
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     const struct mmul_shape right = {n[2], n[3], n[6], n[6]}, left = {n[2], n[3], n[4], n[4]};
     int x = load(&t, (struct mmul_shape){n[0], n[1], n[4], n[6]});
     for (int i = 0; i < 4; i++) {
@@ -157,17 +161,17 @@ static bool files_on_the_way(struct mmul_context *context, const int64_t *n, con
     save(&t, c);
     save(&t, matmul(&t, a, load(&t, (struct mmul_shape){1, 1, n[5], 3})));
     save(&t, matmul(&t, c, transpose(&t, c)));
-    bool right_all = run(context, &t, weights);
-    end(&t);
+    bool right_all = run_trial(context, &t, weights);
+    end_trial(&t);
     return right_all;
 }
 
 // Products large enough for a whole operand in several panels, from root or from rows on the ranks.
-static bool operands_in_panels(struct mmul_context *context, const char *weights) {
+static bool operands_in_panels_are_right(struct mmul_context *context, const char *weights) {
     const struct mmul_shape tall = {1, 1, 70, 256}, wide = {1, 1, 256, 70},
                             square = {1, 1, 256, 256};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = place(&t, load(&t, tall), MMUL_PLACE_ROWS);
     int y = place(&t, load(&t, wide), MMUL_PLACE_COLS);
     for (int i = 0; i < 2; i++) {
@@ -176,8 +180,8 @@ static bool operands_in_panels(struct mmul_context *context, const char *weights
         save(&t, matmul(&t, load(&t, square), y));
         save(&t, matmul(&t, place(&t, load(&t, square), MMUL_PLACE_ROWS), y));
     }
-    bool right = run(context, &t, weights);
-    end(&t);
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
@@ -187,15 +191,15 @@ static void test_a_square_of_a_grid(void) {
     const struct mmul_context_options cpu = {.device = "cpu"};
     struct mmul_context *context = make_context(3, &cpu);
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = place(&t, generate(&t, (struct mmul_shape){1, 1, 256, 256}), MMUL_PLACE_GRID);
     int square = matmul(&t, x, x);
     t.wanted[square] = MMUL_PLACE_GRID;
     save(&t, place(&t, square, MMUL_PLACE_GRID));
     keeps = true;
-    tap_ok(run(context, &t, "2,1,1,2"), "a grid times itself is right");
+    tap_ok(run_trial(context, &t, "2,1,1,2"), "a grid times itself is right");
     keeps = false;
-    end(&t);
+    end_trial(&t);
     mmul_context_destroy(context);
 }
 
@@ -211,19 +215,19 @@ static void test_programs(int nodes, const struct mmul_context_options *options,
         char weights[64], what[160];
         weights_text((enum weighting)w, weights);
         bool moves = true, rules = true;
-        bool chains = w > 0 || nodes == 0 || operands_in_panels(context, weights);
+        bool chains = w > 0 || nodes == 0 || operands_in_panels_are_right(context, weights);
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            moves = every_move(context, shapes[i], weights) && moves;
+            moves = every_move_is_right(context, shapes[i], weights) && moves;
         snprintf(what, sizeof what, "%s, %d nodes, weights %s: every pair of placements is moved",
                  options->device, nodes, weights);
         tap_ok(moves, what);
         for (int turn = 0; turn < (w == 0 && nodes > 0 ? 2 : 1); turn++) {
             keeps = turn > 0;
             for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-                rules = every_rule(context, products[i], weights) && rules;
-                chains = files_on_the_way(context, products[i], weights) && chains;
+                rules = every_rule_is_right(context, products[i], weights) && rules;
+                chains = chain_with_files_is_right(context, products[i], weights) && chains;
             }
-            chains = a_chain(context, weights) && chains;
+            chains = chain_is_right(context, weights) && chains;
         }
         snprintf(what, sizeof what, "%s, %d nodes, weights %s: every rule of matmul is right",
                  options->device, nodes, weights);
@@ -238,8 +242,8 @@ static void test_programs(int nodes, const struct mmul_context_options *options,
 // -------------------------------------------------------------------------------------- failures
 
 // Collective. Returns true if every rank has root's error text and this status.
-static bool all_fail(enum mmul_status status, enum mmul_status expected,
-                     const struct mmul_error *err, const char *text) {
+static bool fails_on_all_ranks(enum mmul_status status, enum mmul_status expected,
+                               const struct mmul_error *err, const char *text) {
     char words[sizeof err->text];
     memcpy(words, err->text, sizeof words);
     MPI_Bcast(words, sizeof words, MPI_CHAR, 0, MPI_COMM_WORLD);
@@ -250,14 +254,14 @@ static bool all_fail(enum mmul_status status, enum mmul_status expected,
     return good;
 }
 
-static struct mmul_context *faulty_context(int nodes, const char *device) {
+static struct mmul_context *make_faulty_context(int nodes, const char *device) {
     const struct mmul_context_options options = {.device = rank == size - 1 ? device : "cpu"};
     return make_context(nodes, &options);
 }
 
 // The last rank's device is lost at its first product, and fallback is off. Ends the trial.
-static bool ends_without_fallback(int nodes, struct trial *t) {
-    struct mmul_context *context = faulty_context(nodes, "faulty:fail=1:cpu");
+static bool fails_without_fallback(int nodes, struct trial *t) {
+    struct mmul_context *context = make_faulty_context(nodes, "faulty:fail=1:cpu");
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     const struct mmul_program_options options = {
@@ -266,10 +270,10 @@ static bool ends_without_fallback(int nodes, struct trial *t) {
         mmul_program_plan_create(context, t->program, &options, &plan, &t->err);
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t->err);
-    bool ends =
-        all_fail(status, MMUL_ERR_UNAVAILABLE, &t->err, "was lost at multiplication 1 by rule");
+    bool ends = fails_on_all_ranks(status, MMUL_ERR_UNAVAILABLE, &t->err,
+                                   "was lost at multiplication 1 by rule");
     mmul_program_plan_destroy(plan);
-    end(t);
+    end_trial(t);
     mmul_context_destroy(context);
     return ends;
 }
@@ -280,28 +284,28 @@ static void test_devices_that_fail(int nodes) {
                                           "faulty:fail-alloc=1:cpu"};
     char what[160];
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        struct mmul_context *context = faulty_context(nodes, devices[i]);
+        struct mmul_context *context = make_faulty_context(nodes, devices[i]);
         snprintf(what, sizeof what, "%d nodes, %s: the device is replaced", nodes, devices[i]);
-        tap_ok(a_chain(context, "equal"), what);
+        tap_ok(chain_is_right(context, "equal"), what);
         mmul_context_destroy(context);
     }
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = load(&t, (struct mmul_shape){1, 1, 2 * size, 8});
     save(&t, matmul(&t, x, load(&t, (struct mmul_shape){1, 1, 8, 8})));
     snprintf(what, sizeof what, "%d nodes: a lost device fails on all ranks", nodes);
-    tap_ok(ends_without_fallback(nodes, &t), what);
+    tap_ok(fails_without_fallback(nodes, &t), what);
 }
 
 // Grids with an inner range in several panels, also for a stack.
-static bool in_panels(struct mmul_context *context, const char *weights) {
+static bool grids_in_panels_are_right(struct mmul_context *context, const char *weights) {
     static const int64_t depths[] = {1, 2};
     make_links_fast(context, true);
     bool right = true;
     keeps = true;
     for (int i = 0; i < 2; i++) {
         struct trial t;
-        begin(&t);
+        begin_trial(&t);
         int a =
             place(&t, generate(&t, (struct mmul_shape){1, depths[i], 40, 1100}), MMUL_PLACE_GRID);
         int b =
@@ -309,8 +313,8 @@ static bool in_panels(struct mmul_context *context, const char *weights) {
         int c = matmul(&t, a, b);
         t.wanted[c] = size != 4 ? MMUL_PLACE_GRID : MMUL_PLACE_FILE; // 3 nodes: partial sums
         save(&t, place(&t, c, MMUL_PLACE_GRID));
-        right = run(context, &t, weights) && right;
-        end(&t);
+        right = run_trial(context, &t, weights) && right;
+        end_trial(&t);
     }
     keeps = false;
     make_links_fast(context, false);
@@ -329,24 +333,25 @@ static void test_panels(int nodes) {
                                           "faulty:delay=5ms:cpu"};
     char weights[64], what[160];
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        struct mmul_context *context = faulty_context(nodes, devices[i]);
+        struct mmul_context *context = make_faulty_context(nodes, devices[i]);
         snprintf(what, sizeof what, "%d nodes, %s: grids in panels are right", nodes, devices[i]);
-        blamed = -1;
-        bool right = in_panels(context, weights_text(i == 0 ? ONE_TO_N : EQUAL, weights));
+        wrong_rank = -1;
+        bool right =
+            grids_in_panels_are_right(context, weights_text(i == 0 ? ONE_TO_N : EQUAL, weights));
         // other ranks find no error
         if (rank == 0 && strcmp(devices[i], "faulty:corrupt=1:cpu") == 0)
-            right = right && blamed == size - 1;
+            right = right && wrong_rank == size - 1;
         tap_ok(right, what);
         mmul_context_destroy(context);
     }
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int a = place(&t, generate(&t, (struct mmul_shape){1, 1, 40, 1100}), MMUL_PLACE_GRID);
     int b = place(&t, generate(&t, (struct mmul_shape){1, 1, 1100, 30}), MMUL_PLACE_GRID);
     matmul(&t, a, b);
     snprintf(what, sizeof what, "%d nodes: a lost device fails grids in panels on all ranks",
              nodes);
-    tap_ok(ends_without_fallback(nodes, &t), what);
+    tap_ok(fails_without_fallback(nodes, &t), what);
 }
 
 // Root's file is truncated after it was opened.
@@ -359,7 +364,7 @@ static void test_a_file_that_shrinks(struct mmul_context *context, int nodes) {
     struct mmul_matrix *matrix = NULL;
     struct mmul_error err = {.status = MMUL_OK};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     snprintf(path, sizeof path, "%s/shrinks-%d.bin", folder != NULL ? folder : "/tmp",
              (int)getpid());
     const struct mmul_output_request request = {.path = path, .shape = shape, .dtype = MMUL_F32};
@@ -376,32 +381,32 @@ static void test_a_file_that_shrinks(struct mmul_context *context, int nodes) {
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &err);
     snprintf(what, sizeof what, "%d nodes: a truncated file fails on all ranks", nodes);
-    tap_ok(all_fail(status, MMUL_ERR_DATA, &err, "shrinks"), what);
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_DATA, &err, "shrinks"), what);
     mmul_program_plan_destroy(plan);
     mmul_matrix_close(matrix);
     if (rank == 0)
         remove(path);
-    end(&t);
+    end_trial(&t);
 }
 
 static void test_refusals(struct mmul_context *context) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     enum mmul_status status = mmul_program_plan_create(context, t.program, NULL, &plan, &t.err);
-    tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "the program has no operations"),
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_USAGE, &t.err, "the program has no operations"),
            "an empty program is refused");
     save(&t, load(&t, (struct mmul_shape){1, 1, 3, 5}));
     const struct mmul_program_options large = {.struct_bytes = 1 << 20};
     status = mmul_program_plan_create(context, t.program, &large, &plan, &t.err);
-    tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "mmul_program_options"),
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_USAGE, &t.err, "mmul_program_options"),
            "options of a newer library are refused");
     const struct mmul_program_options many = {.weights = "1,1,1,1,1,1,1,1,1"};
     status = mmul_program_plan_create(context, t.program, &many, &plan, &t.err);
-    tap_ok(
-        all_fail(status, MMUL_ERR_USAGE, &t.err, "weights '1,1,1,1,1,1,1,1,1' has 9 numbers for"),
-        "weights of other ranks are refused");
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_USAGE, &t.err,
+                              "weights '1,1,1,1,1,1,1,1,1' has 9 numbers for"),
+           "weights of other ranks are refused");
     status = mmul_program_plan_create(context, t.program, NULL, &plan, &t.err);
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
@@ -409,10 +414,10 @@ static void test_refusals(struct mmul_context *context) {
     tap_ok(status == MMUL_OK, "a matrix is loaded and saved");
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
-    tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "the output of 'X' has been written"),
+    tap_ok(fails_on_all_ranks(status, MMUL_ERR_USAGE, &t.err, "the output of 'X' has been written"),
            "a second write to an output is refused");
     mmul_program_plan_destroy(plan);
-    end(&t);
+    end_trial(&t);
 }
 
 // CPUs beside OpenCL devices, which use tiles between host values and the worker.
@@ -433,12 +438,12 @@ static void test_a_mix(const struct mmul_probe *probe, int nodes) {
 
 // With the argument "hosts": runs on the real nodes, of which the last one is slow
 // (tests/lab/run.bats).
-static int on_hosts(void) {
+static int test_real_hosts(void) {
     const char *device = rank == size - 1 ? "faulty:delay=2ms:cpu" : "cpu";
     test_programs(0, &(struct mmul_context_options){.device = device}, false);
     test_devices_that_fail(0);
-    struct mmul_context *context = faulty_context(0, device);
-    tap_ok(in_panels(context, "equal"), "grids in panels are right");
+    struct mmul_context *context = make_faulty_context(0, device);
+    tap_ok(grids_in_panels_are_right(context, "equal"), "grids in panels are right");
     mmul_context_destroy(context);
     int status = tap_end();
     MPI_Finalize();
@@ -457,7 +462,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (argc > 1 && strcmp(argv[1], "hosts") == 0) {
         mmul_probe_destroy(probe);
-        return on_hosts();
+        return test_real_hosts();
     }
     const struct mmul_context_options cpu = {.device = "cpu"};
     bool is_mesh = size == 4 || size == 6; // more than one row and column: only these counts

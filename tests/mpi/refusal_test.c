@@ -129,8 +129,8 @@ static void test_refusal(const struct refusal *r, int culprit) {
         bytes[node] = LONGEST;
     fail_at = -1;
     make_world();
-    init(&t, all_work, &failure);
-    open_line(&line, r->kind, &t);
+    init_transport(&t, all_work, &failure);
+    open_channel(&line, r->kind, &t);
     refused = is_culprit ? r->call : NULL;
     calls_left = r->at;
     if (r->kind == MMUL_CHANNEL_RELAY)
@@ -153,7 +153,7 @@ static void test_refusal(const struct refusal *r, int culprit) {
                                                    .to = (world.rank + 1) % world.size,
                                                    .memory = (char *)mine,
                                                    .mark = 77});
-    finish(&line);
+    finish_channel(&line);
     snprintf(what, sizeof what, "rank %d: a refused %s %d of a %s ends on all ranks", culprit,
              r->call, r->at, r->kind == MMUL_CHANNEL_RELAY ? "relay" : r->what);
     good = good && line.arrived == 77;
@@ -169,15 +169,15 @@ static void test_refusal(const struct refusal *r, int culprit) {
 // Root's link is jammed from the second checksum on when MPI refuses a send of root. Root abandons
 // what it has begun, finishes the rest without sending, and frees everything. Only then do the
 // jammed data leave. A checksum must be unchanged by then, or void.
-static void test_late(void) {
+static void test_late_data(void) {
     static unsigned char mine[CARGOES * LONGEST];
     struct mmul_transport t;
     struct mmul_channel line;
     struct mmul_failure failure;
     fail_at = -1;
     make_world();
-    init(&t, all_work, &failure);
-    open_line(&line, MMUL_CHANNEL_RELAY, &t);
+    init_transport(&t, all_work, &failure);
+    open_channel(&line, MMUL_CHANNEL_RELAY, &t);
     refused = world.rank == 0 ? "send" : NULL;
     calls_left = 9; // the bytes of the fifth packet
     checksums_left = world.rank == 0 ? 2 : 0;
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
             if ((culprit > 0 || r->by_first) && (culprit + 1 < world.size || r->by_last))
                 test_refusal(r, culprit);
         }
-    test_late();
+    test_late_data();
     int status = tap_end();
     MPI_Finalize();
     return status;

@@ -74,12 +74,12 @@ static void draw_value(struct trial *t) {
 }
 
 // Collective.
-static bool random_program(struct mmul_context *context, uint64_t seed) {
+static bool random_program_is_right(struct mmul_context *context, uint64_t seed) {
     char weights[64] = "";
     struct trial t;
     chance = seed;
     drawn = 0;
-    begin(&t);
+    begin_trial(&t);
     for (int i = 0; i < 3; i++)
         draw_input(&t);
     for (int i = 0; i < 40; i++) {
@@ -89,17 +89,17 @@ static bool random_program(struct mmul_context *context, uint64_t seed) {
     }
     for (int i = 0; i < size; i++)
         sprintf(weights + strlen(weights), "%s%d", i > 0 ? "," : "", i == 0 ? 2 : draw(3));
-    bool right = run(context, &t, weights);
+    bool right = run_trial(context, &t, weights);
     if (!right && rank == 0)
         fprintf(stderr, "# seed %llu\n", (unsigned long long)seed);
-    end(&t);
+    end_trial(&t);
     return right;
 }
 
 // x = relu(x w) many times, with w by rows, by columns and whole in turn.
-static bool a_loop(struct mmul_context *context, int turns) {
+static bool loop_is_right(struct mmul_context *context, int turns) {
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = load(&t, (struct mmul_shape){1, 1, 37, 9});
     int w = generate(&t, (struct mmul_shape){1, 1, 9, 9});
     for (int i = 0; i < turns; i++) {
@@ -107,8 +107,8 @@ static bool a_loop(struct mmul_context *context, int turns) {
             x = load(&t, (struct mmul_shape){1, 1, 37, 9});
         x = relu(&t, matmul(&t, x, w));
     }
-    bool right = run(context, &t, "equal");
-    end(&t);
+    bool right = run_trial(context, &t, "equal");
+    end_trial(&t);
     return right;
 }
 
@@ -121,7 +121,7 @@ static void note_memory(void *context, const struct mmul_progress *progress) {
 
 // Collective. Returns root's peak memory in a loop of products and other operations, beyond the
 // memory in use before, such as cached plans. 0 on failure.
-static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
+static int64_t measure_memory_of_loop(struct mmul_context *context, int turns) {
     const struct mmul_generated identity = {MMUL_GENERATE_IDENTITY, 0, {1, 1, 96, 96}};
     struct mmul_program *program = NULL;
     struct mmul_program_plan *plan = NULL;
@@ -154,7 +154,8 @@ static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
 
 // Each turn adds only its description: operations, steps and stages, and no working memory.
 static void test_memory_of_a_loop(struct mmul_context *context, const char *what) {
-    const int64_t few = memory_of_a_loop(context, 50), many = memory_of_a_loop(context, 400);
+    const int64_t few = measure_memory_of_loop(context, 50),
+                  many = measure_memory_of_loop(context, 400);
     char text[224];
     snprintf(text, sizeof text, "%s: a turn of a loop adds %lld bytes", what,
              (long long)(many - few) / 350);
@@ -167,12 +168,12 @@ static void test_nodes(int nodes, const char *device, const char *slow) {
     bool right = true;
     char what[160];
     for (uint64_t seed = 1; seed <= 6; seed++)
-        right = random_program(context, seed + 100 * (uint64_t)(size + nodes)) && right;
+        right = random_program_is_right(context, seed + 100 * (uint64_t)(size + nodes)) && right;
     snprintf(what, sizeof what, "%d nodes, %s and %s: random programs are right", nodes, device,
              slow);
     tap_ok(right, what);
     snprintf(what, sizeof what, "%d nodes, %s and %s: a loop is right", nodes, device, slow);
-    tap_ok(a_loop(context, 20), what);
+    tap_ok(loop_is_right(context, 20), what);
     tap_ok(context->replacements == 0, "no device was replaced");
     if (strcmp(device, "cpu") == 0) {
         snprintf(what, sizeof what, "%d nodes", nodes);

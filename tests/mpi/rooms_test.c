@@ -41,38 +41,38 @@ static int place(struct mmul_program *p, int x, enum mmul_placement_kind kind) {
     return value;
 }
 
-static void links(struct mmul_program *p) {
+static void write_chain(struct mmul_program *p) {
     const int y = apply(p, "matmul", generate(p, 3000, 64), generate(p, 64, 700));
     apply(p, "silu", apply(p, "add", apply(p, "gelu", y, -1), generate(p, 1, 700)), -1);
 }
 
-static void search(struct mmul_program *p) {
+static void write_topk(struct mmul_program *p) {
     const int x = generate(p, 5000, 40), y = generate(p, 6000, 40);
     apply(p, "topk", apply(p, "matmul", x, apply(p, "transpose", y, -1)), -1);
 }
 
-static void one_value_twice(struct mmul_program *p) {
+static void write_square(struct mmul_program *p) {
     const int x = place(p, generate(p, 300, 20000), MMUL_PLACE_ROWS);
     apply(p, "matmul", x, generate(p, 20000, 90));
     apply(p, "matmul", x, generate(p, 20000, 110));
 }
 
-static void grid(struct mmul_program *p) {
+static void write_grid(struct mmul_program *p) {
     const int x = generate(p, 4001, 600), y = generate(p, 600, 5003);
     place(p, apply(p, "matmul", x, y), MMUL_PLACE_GRID);
 }
 
-static void summands(struct mmul_program *p) {
+static void write_partial_sums(struct mmul_program *p) {
     const int x = place(p, generate(p, 50000, 30), MMUL_PLACE_COLS),
               y = place(p, generate(p, 30, 20), MMUL_PLACE_ROWS);
     place(p, apply(p, "matmul", x, y), MMUL_PLACE_ROWS);
 }
 
-static void move(struct mmul_program *p) {
+static void write_move(struct mmul_program *p) {
     place(p, place(p, generate(p, 1001, 999), MMUL_PLACE_ROWS), MMUL_PLACE_COLS);
 }
 
-static void loop(struct mmul_program *p) {
+static void write_loop(struct mmul_program *p) {
     const int w = generate(p, 160, 160);
     int x = generate(p, 40000, 160);
     for (int i = 0; i < 6; i++)
@@ -83,7 +83,7 @@ static void loop(struct mmul_program *p) {
 static float data_x[2000 * 300], data_y[300 * 900];
 static struct mmul_matrix *files[2];
 
-static void products_of_files(struct mmul_program *p) {
+static void write_products_of_files(struct mmul_program *p) {
     const struct mmul_shape shapes[] = {{1, 1, 2000, 300}, {1, 1, 300, 900}};
     float *data[] = {data_x, data_y};
     struct mmul_error err;
@@ -99,8 +99,8 @@ static void products_of_files(struct mmul_program *p) {
 // ---------------------------------------------------------------------------------------- compared
 
 // Collective.
-static void compare(struct mmul_context *context, void (*write)(struct mmul_program *),
-                    const char *what) {
+static void compare_with_plan(struct mmul_context *context, void (*write)(struct mmul_program *),
+                              const char *what) {
     const struct mmul_program_options options = {.weights = "equal", .verify_seed = 7};
     const struct mmul_comm *comm = context->comm;
     struct mmul_program *program = NULL;
@@ -142,14 +142,14 @@ int main(int argc, char **argv) {
     static const struct {
         void (*write)(struct mmul_program *);
         const char *name;
-    } programs[] = {{links, "links"},
-                    {search, "a search"},
-                    {one_value_twice, "two products that read one value"},
-                    {grid, "a grid"},
-                    {summands, "summands"},
-                    {move, "a move"},
-                    {loop, "a loop"},
-                    {products_of_files, "products of files"}};
+    } programs[] = {{write_chain, "a fused chain"},
+                    {write_topk, "the largest elements of a product"},
+                    {write_square, "two products that read one value"},
+                    {write_grid, "a grid"},
+                    {write_partial_sums, "partial sums"},
+                    {write_move, "a move"},
+                    {write_loop, "a loop"},
+                    {write_products_of_files, "products of files"}};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -158,7 +158,7 @@ int main(int argc, char **argv) {
         struct mmul_context *context =
             make_context(nodes, &(struct mmul_context_options){.device = "cpu"});
         for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-            compare(context, programs[i].write, programs[i].name);
+            compare_with_plan(context, programs[i].write, programs[i].name);
         mmul_context_destroy(context);
     }
     int status = tap_end();

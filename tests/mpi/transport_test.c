@@ -61,12 +61,12 @@ static void test_streams(const char *name, int64_t fail_from) {
         works[node] = bytes[node] > 0;
     fail_at = fail_from;
     memset(received, 0, sizeof received);
-    init(&t, works, &failure);
+    init_transport(&t, works, &failure);
     bool member = is_member(&t), root = world.rank == 0, good = true;
     fails = fails && member && t.size > 1;
     if (member) {
-        open_line(&scatter, MMUL_CHANNEL_SCATTER, &t);
-        open_line(&gather, MMUL_CHANNEL_GATHER, &t);
+        open_channel(&scatter, MMUL_CHANNEL_SCATTER, &t);
+        open_channel(&gather, MMUL_CHANNEL_GATHER, &t);
         good = run_exchange(&scatter, bytes, mine);
     }
     good = good && mmul_failure_is_void(&failure) == fails &&
@@ -100,8 +100,8 @@ static void test_cancelled_member(void) {
     for (int node = 0; node < world.size; node++)
         bytes[node] = LONGEST;
     fail_at = -1;
-    init(&t, all_work, &failure);
-    open_line(&gather, MMUL_CHANNEL_GATHER, &t);
+    init_transport(&t, all_work, &failure);
+    open_channel(&gather, MMUL_CHANNEL_GATHER, &t);
     if (world.rank == world.size - 1 && world.rank > 0)
         mmul_failure_void(&failure);
     run_exchange(&gather, bytes, mine);
@@ -125,8 +125,8 @@ static void test_tampered_exchange(enum mmul_channel_kind kind) {
     for (int node = 0; node < world.size; node++)
         bytes[node] = LONGEST;
     fail_at = -1;
-    init(&t, all_work, &failure);
-    open_line(&line, kind, &t);
+    init_transport(&t, all_work, &failure);
+    open_channel(&line, kind, &t);
     tampers = world.size > 1 && world.rank == (outward ? 0 : 1);
     run_exchange(&line, bytes, mine);
     tampers = false;
@@ -152,8 +152,8 @@ static void test_relay(int origin, enum relay_case which) {
     const char *changed = "bytes changed on the way between ";
     char what[96];
     int place = (world.rank - origin + world.size) % world.size;
-    init(&t, all_work, &failure);
-    open_line(&relay, MMUL_CHANNEL_RELAY, &t);
+    init_transport(&t, all_work, &failure);
+    open_channel(&relay, MMUL_CHANNEL_RELAY, &t);
     memset(mine, 0, sizeof mine);
     fail_at = which == RELAY_FAILING ? 700 : -1;
     if (which == RELAY_CANCELLED && place == 0)
@@ -189,32 +189,32 @@ static void test_own(void) {
     struct mmul_failure failure;
     unsigned char mine[LONGEST];
     fail_at = -1;
-    init(&t, all_work, &failure);
-    open_line(&load, MMUL_CHANNEL_LOAD, &t);
-    open_line(&store, MMUL_CHANNEL_STORE, &t);
+    init_transport(&t, all_work, &failure);
+    open_channel(&load, MMUL_CHANNEL_LOAD, &t);
+    open_channel(&store, MMUL_CHANNEL_STORE, &t);
     const struct mmul_cargo cargo = {.bytes = LONGEST, .memory = (char *)mine, .mark = 3};
     mmul_channel_begin(&load, &cargo);
     mmul_channel_advance(&load);
     tap_ok(load.arrived == 0 && !mmul_channel_is_free(&load),
            "a load advances one chunk at a time");
-    finish(&load);
+    finish_channel(&load);
     tap_ok(load.arrived == 3 && holds_stream(mine, 0, LONGEST),
            "loads read from the channel's end");
     memset(received, 0, sizeof received);
     mmul_channel_begin(&store, &cargo);
-    finish(&store);
+    finish_channel(&store);
     tap_ok(store.left == 3 && holds_stream(received, 0, LONGEST),
            "stores write to the channel's end");
     mmul_channel_begin(&store, &(struct mmul_cargo){.bytes = 0, .mark = 4});
     tap_ok(store.left == 4 && mmul_channel_is_free(&store), "a store of no bytes is done at once");
     fail_at = LONGEST / 2;
     mmul_channel_begin(&load, &cargo);
-    finish(&load);
+    finish_channel(&load);
     tap_ok(failure.err.status == MMUL_ERR_NO_INPUT && mmul_failure_is_void(&failure),
            "a failing source is an error");
     memset(received, 0, sizeof received);
     mmul_channel_begin(&store, &cargo);
-    finish(&store);
+    finish_channel(&store);
     tap_ok(received[0] == 0, "a void store writes nothing");
     mmul_channel_fini(&load);
     mmul_channel_fini(&store);

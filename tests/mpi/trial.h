@@ -41,7 +41,8 @@ static int add_known(struct trial *t, struct mmul_shape shape) {
     return t->count++;
 }
 
-static double *at(const struct known *k, int64_t batch, int64_t depth, int64_t i, int64_t j) {
+static double *known_element(const struct known *k, int64_t batch, int64_t depth, int64_t i,
+                             int64_t j) {
     const struct mmul_shape s = k->shape;
     int64_t b = s.batch == 1 ? 0 : batch, d = s.depth == 1 ? 0 : depth;
     int64_t row = s.rows == 1 ? 0 : i, col = s.cols == 1 ? 0 : j;
@@ -50,49 +51,51 @@ static double *at(const struct known *k, int64_t batch, int64_t depth, int64_t i
 
 typedef double element(const struct trial *t, const int *operands, const int64_t index[4]);
 
-static int make_known(struct trial *t, struct mmul_shape s, element *f, int x, int y) {
+static int compute_known(struct trial *t, struct mmul_shape s, element *f, int x, int y) {
     int made = add_known(t, s), operands[] = {x, y};
     t->is_read[x] = t->is_read[y] = true;
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t d = 0; d < s.depth; d++)
             for (int64_t i = 0; i < s.rows; i++)
                 for (int64_t j = 0; j < s.cols; j++)
-                    *at(&t->known[made], b, d, i, j) =
+                    *known_element(&t->known[made], b, d, i, j) =
                         f(t, operands, (const int64_t[]){b, d, i, j});
     return made;
 }
 
-static double product_of(const struct trial *t, const int *o, const int64_t n[4]) {
+static double product_element(const struct trial *t, const int *o, const int64_t n[4]) {
     double sum = 0;
     const struct known *x = &t->known[o[0]], *y = &t->known[o[1]];
     for (int64_t p = 0; p < x->shape.cols; p++)
-        sum += x->shape.cols == 1 ? *at(x, n[0], n[1], n[2], 0) * *at(y, n[0], n[1], 0, n[3])
-                                  : *at(x, n[0], n[1], n[2], p) * *at(y, n[0], n[1], p, n[3]);
+        sum +=
+            x->shape.cols == 1
+                ? *known_element(x, n[0], n[1], n[2], 0) * *known_element(y, n[0], n[1], 0, n[3])
+                : *known_element(x, n[0], n[1], n[2], p) * *known_element(y, n[0], n[1], p, n[3]);
     return sum;
 }
 
-static double sum_of(const struct trial *t, const int *o, const int64_t n[4]) {
-    return *at(&t->known[o[0]], n[0], n[1], n[2], n[3]) +
-           *at(&t->known[o[1]], n[0], n[1], n[2], n[3]);
+static double sum_element(const struct trial *t, const int *o, const int64_t n[4]) {
+    return *known_element(&t->known[o[0]], n[0], n[1], n[2], n[3]) +
+           *known_element(&t->known[o[1]], n[0], n[1], n[2], n[3]);
 }
 
-static double turned(const struct trial *t, const int *o, const int64_t n[4]) {
-    return *at(&t->known[o[0]], n[0], n[1], n[3], n[2]);
+static double transposed_element(const struct trial *t, const int *o, const int64_t n[4]) {
+    return *known_element(&t->known[o[0]], n[0], n[1], n[3], n[2]);
 }
 
-static double positive(const struct trial *t, const int *o, const int64_t n[4]) {
-    double x = *at(&t->known[o[0]], n[0], n[1], n[2], n[3]);
+static double relu_element(const struct trial *t, const int *o, const int64_t n[4]) {
+    double x = *known_element(&t->known[o[0]], n[0], n[1], n[2], n[3]);
     return x > 0 ? x : 0;
 }
 
-static double same(const struct trial *t, const int *o, const int64_t n[4]) {
-    return *at(&t->known[o[0]], n[0], n[1], n[2], n[3]);
+static double same_element(const struct trial *t, const int *o, const int64_t n[4]) {
+    return *known_element(&t->known[o[0]], n[0], n[1], n[2], n[3]);
 }
 
 // ----------------------------------------------------------------------- the program, beside it
 
 // Root: checks the builder's result. Other ranks count values.
-static int keep(struct trial *t, enum mmul_status status, int value, int expected) {
+static int check_built(struct trial *t, enum mmul_status status, int value, int expected) {
     if (rank == 0 && (status != MMUL_OK || value != expected)) {
         fprintf(stderr, "# value %d, expected %d: %s\n", value, expected, t->err.text);
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -112,7 +115,7 @@ static int load_data(struct trial *t, struct mmul_shape shape, float *data) {
     if (rank == 0 && status == MMUL_OK)
         status = mmul_program_load(t->program, t->matrices[t->inputs], &value, &t->err);
     t->inputs++;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static int load(struct trial *t, struct mmul_shape shape) {
@@ -132,17 +135,17 @@ static int generate(struct trial *t, struct mmul_shape shape) {
     const struct mmul_generated g = {MMUL_GENERATE_INTEGER, (uint64_t)made, shape};
     enum mmul_status status =
         rank == 0 ? mmul_program_generate(t->program, g, NULL, &value, &t->err) : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static int matmul(struct trial *t, int a, int b) {
     const struct mmul_shape x = t->known[a].shape, y = t->known[b].shape;
     const struct mmul_shape s = {x.batch > y.batch ? x.batch : y.batch,
                                  x.depth > y.depth ? x.depth : y.depth, x.rows, y.cols};
-    int made = make_known(t, s, product_of, a, b), value = -1;
+    int made = compute_known(t, s, product_element, a, b), value = -1;
     enum mmul_status status =
         rank == 0 ? mmul_program_matmul(t->program, a, b, NULL, &value, &t->err) : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static int add(struct trial *t, int a, int b) {
@@ -150,33 +153,33 @@ static int add(struct trial *t, int a, int b) {
     const struct mmul_shape s = {
         x.batch > y.batch ? x.batch : y.batch, x.depth > y.depth ? x.depth : y.depth,
         x.rows > y.rows ? x.rows : y.rows, x.cols > y.cols ? x.cols : y.cols};
-    int made = make_known(t, s, sum_of, a, b), value = -1;
+    int made = compute_known(t, s, sum_element, a, b), value = -1;
     enum mmul_status status =
         rank == 0 ? mmul_program_add(t->program, a, b, NULL, &value, &t->err) : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static int transpose(struct trial *t, int x) {
     struct mmul_shape s = t->known[x].shape;
     const struct mmul_shape to = {s.batch, s.depth, s.cols, s.rows};
-    int made = make_known(t, to, turned, x, x), value = -1;
+    int made = compute_known(t, to, transposed_element, x, x), value = -1;
     enum mmul_status status =
         rank == 0 ? mmul_program_transpose(t->program, x, NULL, &value, &t->err) : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static int relu(struct trial *t, int x) {
-    int made = make_known(t, t->known[x].shape, positive, x, x), value = -1;
+    int made = compute_known(t, t->known[x].shape, relu_element, x, x), value = -1;
     enum mmul_status status =
         rank == 0 ? mmul_program_relu(t->program, x, NULL, &value, &t->err) : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static int place(struct trial *t, int x, enum mmul_placement_kind kind) {
-    int made = make_known(t, t->known[x].shape, same, x, x), value = -1;
+    int made = compute_known(t, t->known[x].shape, same_element, x, x), value = -1;
     enum mmul_status status =
         rank == 0 ? mmul_program_place(t->program, x, kind, NULL, &value, &t->err) : MMUL_OK;
-    return keep(t, status, value, made);
+    return check_built(t, status, value, made);
 }
 
 static void save(struct trial *t, int x) {
@@ -188,19 +191,19 @@ static void save(struct trial *t, int x) {
             mmul_output_borrow(t->outputs[t->saves], s, MMUL_F32, &output, &t->err);
         if (status == MMUL_OK)
             status = mmul_program_save(t->program, x, output, &t->err);
-        keep(t, status, 0, 0);
+        check_built(t, status, 0, 0);
     }
     t->is_read[x] = true;
     t->saved[t->saves++] = x;
 }
 
-static void begin(struct trial *t) {
+static void begin_trial(struct trial *t) {
     *t = (struct trial){0};
     if (rank == 0)
         mmul_program_create(&t->program, &t->err);
 }
 
-static void end(struct trial *t) {
+static void end_trial(struct trial *t) {
     for (int i = 0; i < t->inputs; i++) {
         mmul_matrix_close(t->matrices[i]);
         free(t->memory[i]);
@@ -279,9 +282,9 @@ static double device_timeout; // seconds; 0: the library's default
 static enum mmul_io io;       // mode of input and output of the products
 
 // Root: the rank with a device that computed wrong columns, from the report; -1: none, -2: several
-static int blamed;
+static int wrong_rank;
 
-static void note_blame(const struct mmul_values *values) {
+static void find_wrong_rank(const struct mmul_values *values) {
     const char *const *lines = NULL;
     const int count = mmul_report_warnings(mmul_values_report(values), &lines);
     for (int i = 0; rank == 0 && i < count; i++) {
@@ -289,12 +292,12 @@ static void note_blame(const struct mmul_values *values) {
         if (strstr(lines[i], " wrong column") == NULL)
             continue;
         (void)sscanf(lines[i], "rank %d:", &which);
-        blamed = blamed == -1 || blamed == which ? which : -2;
+        wrong_rank = wrong_rank == -1 || wrong_rank == which ? which : -2;
     }
 }
 
 // Collective. Runs the program; returns true if every value and every output is right.
-static bool run(struct mmul_context *context, struct trial *t, const char *weights) {
+static bool run_trial(struct mmul_context *context, struct trial *t, const char *weights) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     const struct mmul_program_options options = {.weights = weights,
@@ -310,7 +313,7 @@ static bool run(struct mmul_context *context, struct trial *t, const char *weigh
     if (!right)
         fprintf(stderr, "# rank %d: %s\n", rank, t->err.text);
     if (right)
-        note_blame(values);
+        find_wrong_rank(values);
     for (int i = 0; right && i < t->count; i++)
         right = is_right(t, values, i) && right;
     for (int i = 0; rank == 0 && right && i < t->saves; i++) {

@@ -7,12 +7,13 @@
 
 // Files that products read transposed: either operand, both, twice, of stacks; split or whole, with
 // the plan's or a requested placement; also with a second reader.
-static bool turned_files(struct mmul_context *context, const int64_t *n, const char *weights) {
+static bool transposed_files_are_right(struct mmul_context *context, const int64_t *n,
+                                       const char *weights) {
     const struct mmul_shape x = {n[0], n[1], n[4], n[5]}, xt = {n[0], n[1], n[5], n[4]},
                             y = {n[2], n[3], n[5], n[6]}, yt = {n[2], n[3], n[6], n[5]};
     static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     for (int i = 0; i < 2; i++) {
         save(&t, place(&t, matmul(&t, transpose(&t, load(&t, xt)), load(&t, y)), kinds[i]));
         save(&t, place(&t, matmul(&t, load(&t, x), transpose(&t, load(&t, yt))), kinds[i]));
@@ -27,22 +28,22 @@ static bool turned_files(struct mmul_context *context, const int64_t *n, const c
     save(&t, matmul(&t, transpose(&t, load(&t, xt)), b));
     save(&t, matmul(&t, seen, b));
     save(&t, relu(&t, add(&t, seen, generate(&t, x))));
-    bool right = run(context, &t, weights);
-    end(&t);
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
 // Files large enough for several panels.
-static bool large_files(struct mmul_context *context, const char *weights) {
+static bool large_files_are_right(struct mmul_context *context, const char *weights) {
     const struct mmul_shape tall = {1, 1, 70, 256}, square = {1, 1, 256, 256};
     struct trial t;
-    begin(&t);
+    begin_trial(&t);
     int x = place(&t, load(&t, tall), MMUL_PLACE_ROWS);
     int y = place(&t, transpose(&t, load(&t, tall)), MMUL_PLACE_COLS);
     save(&t, matmul(&t, x, transpose(&t, load(&t, square))));
     save(&t, matmul(&t, transpose(&t, load(&t, square)), y));
-    bool right = run(context, &t, weights);
-    end(&t);
+    bool right = run_trial(context, &t, weights);
+    end_trial(&t);
     return right;
 }
 
@@ -64,9 +65,9 @@ int main(int argc, char **argv) {
             sprintf(weights + strlen(weights), "%s%d", i > 0 ? "," : "", i + 1);
         for (int turn = 0; turn < 2; turn++) {
             const char *shares = turn == 0 ? "equal" : weights;
-            bool right = large_files(context, shares);
+            bool right = large_files_are_right(context, shares);
             for (size_t i = 0; i < sizeof products / sizeof *products; i++)
-                right = turned_files(context, products[i], shares) && right;
+                right = transposed_files_are_right(context, products[i], shares) && right;
             snprintf(what, sizeof what, "%d nodes, weights %s: transposed files are read", nodes,
                      shares);
             tap_ok(right, what);

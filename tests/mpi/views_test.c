@@ -97,7 +97,7 @@ static void end_job(struct job *job) {
     free(job->memory);
 }
 
-static enum mmul_status find(struct job *job, enum mmul_io io) {
+static enum mmul_status find_maps(struct job *job, enum mmul_io io) {
     memset(job->maps, 0xff, sizeof job->maps);
     return mmul_views_find(&job->context, &job->files, io, job->maps, &job->err);
 }
@@ -172,7 +172,8 @@ static void test_files(bool two_nodes) {
     struct job job;
     begin_job(&job, two_nodes);
     bool here = job.context.comm->node_index == 0;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 15, "root's node maps all files");
+    tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 15,
+           "root's node maps all files");
     if (job.context.comm->node_count == 2)
         tap_ok(job.maps[1] == (INPUTS | MMUL_MAPS_C_IN), "another node maps the inputs");
     tap_ok(open_views(&job) == MMUL_OK, "views are opened");
@@ -206,29 +207,31 @@ static void test_choices(void) {
     struct job job;
     begin_job(&job, true);
     bool two = job.context.comm->node_count == 2;
-    tap_ok(find(&job, MMUL_IO_ROOT) == MMUL_OK && job.maps[0] == 15 && (!two || job.maps[1] == 0),
+    tap_ok(find_maps(&job, MMUL_IO_ROOT) == MMUL_OK && job.maps[0] == 15 &&
+               (!two || job.maps[1] == 0),
            "--io root maps files on root's node only");
-    tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && (!two || job.maps[1] == 7),
+    tap_ok(find_maps(&job, MMUL_IO_SHARED) == MMUL_OK && (!two || job.maps[1] == 7),
            "--io shared maps files that all ranks see");
     struct mmul_matrix *c_in = job.files.c_in;
     borrow_c_in(&job, c_shape, MMUL_F16);
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "a 16-bit C_in is not mapped");
+    tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
+           "a 16-bit C_in is not mapped");
     mmul_matrix_close(job.files.c_in);
     borrow_c_in(&job, (struct mmul_shape){1, 1, 1, c_shape.cols}, MMUL_F32);
     job.files.c_in_repeats = true;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
+    tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
            "a C_in that repeats is not mapped");
     mmul_matrix_close(job.files.c_in);
     struct mmul_matrix *a = job.files.a, *b = job.files.b;
     job.files.c_in = c_in;
     job.files.c_in_repeats = false;
     job.files.a = job.files.b = NULL;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12,
+    tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12,
            "A and B are not mapped if they are not read");
     job.files.a = a;
     job.files.b = b;
     job.files.c_in = NULL;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
+    tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
            "C_in is not mapped if it is not read");
     tap_ok(open_views(&job) == MMUL_OK && job.views.c_in.data == NULL,
            "C_in is not opened if it is not read");
@@ -260,7 +263,7 @@ static void test_memory(bool two_nodes) {
         mmul_output_borrow(job.memory + count, c_shape, MMUL_F32, &job.files.output, &job.err);
     }
     unsigned expected = alone ? 15 : MMUL_MAPS_B | MMUL_MAPS_C_IN;
-    tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && job.maps[0] == expected,
+    tap_ok(find_maps(&job, MMUL_IO_SHARED) == MMUL_OK && job.maps[0] == expected,
            alone ? "memory is used by a rank alone" : "memory is not shared by ranks");
     if (job.context.comm->node_count == 2)
         tap_ok(job.maps[1] == (MMUL_MAPS_B | MMUL_MAPS_C_IN), "memory is not shared by nodes");
@@ -284,7 +287,7 @@ static void test_file_not_seen(bool missing) {
     MPI_Barrier(MPI_COMM_WORLD);
     bool two = job.context.comm->node_count == 2;
     unsigned others = MMUL_MAPS_B | MMUL_MAPS_C_IN;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 15 &&
+    tap_ok(find_maps(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 15 &&
                (!two || job.maps[1] == others),
            missing ? "a file missing on the other node is not mapped there"
                    : "another file of that name is not mapped there");
@@ -297,7 +300,7 @@ static void test_file_not_seen(bool missing) {
         const char *text = missing ? "A.bin': No such file" : "is not the file that root reads";
         tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_NO_INPUT, text),
                "the file is an error if it disappears later");
-        tap_ok(failed_with(&job, find(&job, MMUL_IO_SHARED), MMUL_ERR_NO_INPUT, text) &&
+        tap_ok(failed_with(&job, find_maps(&job, MMUL_IO_SHARED), MMUL_ERR_NO_INPUT, text) &&
                    strncmp(job.err.text, "rank 1 on ", 10) == 0 &&
                    strstr(job.err.hint, "--io shared") != NULL,
                "the file is an error with --io shared");
@@ -314,7 +317,7 @@ static void test_relative_path(void) {
         mmul_matrix_close(job.files.a);
         mmul_matrix_open("A.bin", &job.files.a, &job.err);
     }
-    tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && open_views(&job) == MMUL_OK &&
+    tap_ok(find_maps(&job, MMUL_IO_SHARED) == MMUL_OK && open_views(&job) == MMUL_OK &&
                sees_inputs(&job),
            "a relative path is found under its full path");
     if (rank == 0 && chdir(before) != 0)
@@ -330,7 +333,7 @@ static void test_shrunken(const char *path, int64_t lost_bytes, enum mmul_status
     char what[128];
     volatile float sum = 0;
     begin_job(&job, true);
-    find(&job, MMUL_IO_AUTO);
+    find_maps(&job, MMUL_IO_AUTO);
     bool opened = open_views(&job) == MMUL_OK;
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0 && (stat(path, &found) != 0 || truncate(path, found.st_size - lost_bytes) != 0))
