@@ -35,9 +35,9 @@ static enum mmul_status multiply(struct mmul_device *device, bool *right, struct
     float found[ELEMENTS] = {0};
     for (int e = 0; e < ELEMENTS; e++)
         ones[e] = 0x3c00; // float16
-    must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, &a, err), err);
-    must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, &b, err), err);
-    must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, &c, err), err);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, &a, err), err);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, &b, err), err);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, &c, err), err);
     const struct mmul_gemm args = {.m = SIDE,
                                    .n = SIDE,
                                    .k = SIDE,
@@ -71,18 +71,18 @@ static void test_builds(const char *name) {
     struct mmul_error err = {0};
     bool right = false;
     refuse = 1000;
-    must(mmul_device_open(name, &device, &err), &err);
+    must_succeed(mmul_device_open(name, &device, &err), &err);
     const bool fails = multiply(device, &right, &err) == MMUL_ERR_UNAVAILABLE;
-    point(fails && strstr(err.text, "cannot build kernels on '") == err.text &&
-              strstr(err.text, "CL_BUILD_PROGRAM_FAILURE (-11)") != NULL,
-          "a kernel that cannot be built is an error", err.text);
-    point(refused == 3, "the build was tried three times", "another number of tries");
+    report_point(fails && strstr(err.text, "cannot build kernels on '") == err.text &&
+                     strstr(err.text, "CL_BUILD_PROGRAM_FAILURE (-11)") != NULL,
+                 "a kernel that cannot be built is an error", err.text);
+    report_point(refused == 3, "the build was tried three times", "another number of tries");
     mmul_device_close(device);
     refuse = 2, refused = 0;
-    must(mmul_device_open(name, &device, &err), &err);
-    point(multiply(device, &right, &err) == MMUL_OK,
-          "a build that fails twice succeeds, for our kernels and CLBlast's", err.text);
-    point(right, "the product is right after retried builds", "elements differ");
+    must_succeed(mmul_device_open(name, &device, &err), &err);
+    report_point(multiply(device, &right, &err) == MMUL_OK,
+                 "a build that fails twice succeeds, for our kernels and CLBlast's", err.text);
+    report_point(right, "the product is right after retried builds", "elements differ");
     mmul_device_close(device);
     refuse = 0;
 }

@@ -21,14 +21,14 @@ struct job {
     struct mmul_error err;
 };
 
-static float *draw(int64_t count, uint64_t seed) {
+static float *draw_integers(int64_t count, uint64_t seed) {
     float *values = must_allocate(count, sizeof *values);
     for (int64_t e = 0; e < count; e++)
         values[e] = (float)((int64_t)(mmul_random_at(seed, (uint64_t)e) % 9) - 4);
     return values;
 }
 
-static void begin(struct job *job, const char *rules, const char *name) {
+static void begin_job(struct job *job, const char *rules, const char *name) {
     const struct mmul_worker_options options = {.tile = {.m = M,
                                                          .n = N,
                                                          .k = K,
@@ -43,25 +43,26 @@ static void begin(struct job *job, const char *rules, const char *name) {
     job->context.fallback_threads = 1;
     snprintf(job->context.device_name, sizeof job->context.device_name, "faulty:hang=1000%s:%s",
              rules, name);
-    must(mmul_device_open(job->context.device_name, &job->context.device, &job->err), &job->err);
-    must(mmul_worker_init(&job->worker, &job->context, &options, &job->err), &job->err);
-    must(mmul_verifier_init(&job->verifier, &job->room,
-                            &(struct mmul_verifier_request){.axis = MMUL_ROWS,
-                                                            .piece_units_max = M,
-                                                            .panel_units_max = N,
-                                                            .k_max = K,
-                                                            .piece_count = 1,
-                                                            .seed = 5},
-                            &job->err),
-         &job->err);
-    job->a = draw((int64_t)M * K, 1);
+    must_succeed(mmul_device_open(job->context.device_name, &job->context.device, &job->err),
+                 &job->err);
+    must_succeed(mmul_worker_init(&job->worker, &job->context, &options, &job->err), &job->err);
+    must_succeed(mmul_verifier_init(&job->verifier, &job->room,
+                                    &(struct mmul_verifier_request){.axis = MMUL_ROWS,
+                                                                    .piece_units_max = M,
+                                                                    .panel_units_max = N,
+                                                                    .k_max = K,
+                                                                    .piece_count = 1,
+                                                                    .seed = 5},
+                                    &job->err),
+                 &job->err);
+    job->a = draw_integers((int64_t)M * K, 1);
     for (int t = 0; t < PRODUCTS; t++) {
-        job->b[t] = draw((int64_t)K * N, 2 + (uint64_t)t);
+        job->b[t] = draw_integers((int64_t)K * N, 2 + (uint64_t)t);
         job->c[t] = must_allocate((int64_t)M * N, sizeof(float));
     }
 }
 
-static void end(struct job *job) {
+static void end_job(struct job *job) {
     mmul_verifier_room_fini(&job->room);
     mmul_worker_fini(&job->worker);
     mmul_device_close(job->context.device);
@@ -105,7 +106,7 @@ static bool is_right(const struct job *job) {
 }
 
 // Changes one element of the device's copy of A.
-static void spoil(struct job *job) {
+static void change_element_of_a(struct job *job) {
     const struct mmul_host_tile all = {job->a, M, K, K, MMUL_F32};
     const float other = 100;
     struct mmul_operand at;
@@ -114,9 +115,10 @@ static void spoil(struct job *job) {
         exit(1);
     }
     at.offset += 100 * at.ld + 77;
-    must(mmul_device_upload(job->context.device,
-                            &(struct mmul_upload){at, 1, 1, &other, 1, MMUL_F32}, &job->err),
-         &job->err);
+    must_succeed(mmul_device_upload(job->context.device,
+                                    &(struct mmul_upload){at, 1, 1, &other, 1, MMUL_F32},
+                                    &job->err),
+                 &job->err);
 }
 
 struct rule {
@@ -128,22 +130,22 @@ struct rule {
 static void test_rule(const char *name, const struct rule *rule) {
     struct job job;
     char detail[256];
-    begin(&job, rule->rules, name);
+    begin_job(&job, rule->rules, name);
     enum mmul_status status = MMUL_OK;
     for (int t = 0; status == MMUL_OK && t < PRODUCTS; t++) {
         status = multiply(&job, t);
         if (t == 0 && rule->spoils)
-            spoil(&job);
+            change_element_of_a(&job);
     }
     snprintf(detail, sizeof detail, "status %d, %lld found, %d devices replaced, %lld sums: %.100s",
              status, (long long)job.verifier.blocks_recomputed, job.context.replacements,
              (long long)job.worker.projections, job.err.text);
     const bool has_helped = job.worker.projections > 0 || rule->found > 0;
-    point(status == MMUL_OK && is_right(&job) && has_helped &&
-              job.verifier.blocks_recomputed == rule->found &&
-              job.context.replacements == (int)rule->found,
-          rule->name, detail);
-    end(&job);
+    report_point(status == MMUL_OK && is_right(&job) && has_helped &&
+                     job.verifier.blocks_recomputed == rule->found &&
+                     job.context.replacements == (int)rule->found,
+                 rule->name, detail);
+    end_job(&job);
 }
 
 int main(int argc, char **argv) {

@@ -53,21 +53,22 @@ static bool check_row(const struct problem *p, const struct stored *a, const str
 
 static bool multiply_exactly(struct mmul_device *device, const struct problem *p, char *detail) {
     // The operands have different offsets, so that swapped offsets show.
-    struct stored a = p->transpose_a ? store(device, p->k, p->m, p->pad, integer_at, 1, NAN)
-                                     : store(device, p->m, p->k, p->pad, integer_at, 1, NAN);
-    struct stored b = p->transpose_b ? store(device, p->n, p->k, 2 * p->pad, integer_at, 2, NAN)
-                                     : store(device, p->k, p->n, 2 * p->pad, integer_at, 2, NAN);
+    struct stored a = p->transpose_a ? store_matrix(device, p->k, p->m, p->pad, integer_at, 1, NAN)
+                                     : store_matrix(device, p->m, p->k, p->pad, integer_at, 1, NAN);
+    struct stored b = p->transpose_b
+                          ? store_matrix(device, p->n, p->k, 2 * p->pad, integer_at, 2, NAN)
+                          : store_matrix(device, p->k, p->n, 2 * p->pad, integer_at, 2, NAN);
     struct stored c =
-        store(device, p->m, p->n, 3 * p->pad, p->beta == 0 ? NULL : integer_at, 3, NAN);
+        store_matrix(device, p->m, p->n, 3 * p->pad, p->beta == 0 ? NULL : integer_at, 3, NAN);
     multiply_problem(device, p, MMUL_F32, operand_of(&a), operand_of(&b), operand_of(&c));
     float *found = download_all(device, &c);
     bool ok = check_padding(&c, found, detail) && check_row(p, &a, &b, &c, found, p->m - 1, detail);
     for (int64_t i = 0; i < p->m && ok; i += row_step(p))
         ok = check_row(p, &a, &b, &c, found, i, detail);
     free(found);
-    discard(device, &a);
-    discard(device, &b);
-    discard(device, &c);
+    discard_matrix(device, &a);
+    discard_matrix(device, &b);
+    discard_matrix(device, &c);
     return ok;
 }
 
@@ -97,12 +98,12 @@ static void test_size(struct mmul_device *device, int64_t m, int64_t n, int64_t 
     }
     snprintf(name, sizeof name, "exact product %lld x %lld x %lld", (long long)m, (long long)n,
              (long long)k);
-    point(ok, name, detail);
+    report_point(ok, name, detail);
 }
 
 // Returns the side of the smallest (nearly) cubic product that needs more temporary memory than a
 // product of one element: the device takes another code path from there on. 0 if there is none.
-static int64_t find_switch(struct mmul_device *device) {
+static int64_t find_code_path_switch(struct mmul_device *device) {
     int64_t base = mmul_device_gemm_temporary_bytes(device, MMUL_F32, 1, 1, 1);
     for (int64_t s = 32; s <= 2048; s += 32)
         if (mmul_device_gemm_temporary_bytes(device, MMUL_F32, s, s, s) >= base + 12 * s * s)
@@ -117,7 +118,7 @@ static void test_products(struct mmul_device *device) {
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         test_size(device, sizes[i][0], sizes[i][1], sizes[i][2]);
-    int64_t s = find_switch(device);
+    int64_t s = find_code_path_switch(device);
     printf("# the device changes its way near side %lld\n", (long long)s);
     if (s > 0) {
         test_size(device, s - 33, s - 31, s - 35);
@@ -131,9 +132,9 @@ static void test_products(struct mmul_device *device) {
 static void test_residual(struct mmul_device *device) {
     const struct problem p = {
         .m = 129, .n = 67, .k = 301, .alpha = (double)0.7f, .beta = (double)-1.3f, .pad = 3};
-    struct stored a = store(device, p.m, p.k, p.pad, real_at, 4, NAN);
-    struct stored b = store(device, p.k, p.n, p.pad, real_at, 5, NAN);
-    struct stored c = store(device, p.m, p.n, p.pad, real_at, 6, NAN);
+    struct stored a = store_matrix(device, p.m, p.k, p.pad, real_at, 4, NAN);
+    struct stored b = store_matrix(device, p.k, p.n, p.pad, real_at, 5, NAN);
+    struct stored c = store_matrix(device, p.m, p.n, p.pad, real_at, 6, NAN);
     multiply_problem(device, &p, MMUL_F32, operand_of(&a), operand_of(&b), operand_of(&c));
     float *found = download_all(device, &c);
     double worst = 0.0;
@@ -152,25 +153,26 @@ static void test_residual(struct mmul_device *device) {
     char detail[96];
     snprintf(detail, sizeof detail, "error %g of the sum of magnitudes", worst);
     // measured: below 1 x 2^-24
-    point(worst < 16 * 0x1p-24, "real numbers agree to rounding", detail);
+    report_point(worst < 16 * 0x1p-24, "real numbers agree to rounding", detail);
     free(found);
-    discard(device, &a);
-    discard(device, &b);
-    discard(device, &c);
+    discard_matrix(device, &a);
+    discard_matrix(device, &b);
+    discard_matrix(device, &c);
 }
 
 // A NaN or an infinity in A shows in its row of C and in no other row.
 static void test_classes(struct mmul_device *device) {
     enum { M = 5, N = 7, K = 3 };
     struct mmul_error err;
-    struct stored a = store(device, M, K, 0, integer_at, 7, 0);
-    struct stored b = store(device, K, N, 0, NULL, 0, 1); // all ones
-    struct stored c = store(device, M, N, 0, NULL, 0, NAN);
+    struct stored a = store_matrix(device, M, K, 0, integer_at, 7, 0);
+    struct stored b = store_matrix(device, K, N, 0, NULL, 0, 1); // all ones
+    struct stored c = store_matrix(device, M, N, 0, NULL, 0, NAN);
     a.host[1 * K + 2] = NAN;
     a.host[3 * K + 0] = -INFINITY;
     struct mmul_operand to = operand_of(&a);
-    must(mmul_device_upload(device, &(struct mmul_upload){to, M, K, a.host, K, MMUL_F32}, &err),
-         &err);
+    must_succeed(
+        mmul_device_upload(device, &(struct mmul_upload){to, M, K, a.host, K, MMUL_F32}, &err),
+        &err);
     const struct mmul_gemm args = {.m = M,
                                    .n = N,
                                    .k = K,
@@ -179,7 +181,7 @@ static void test_classes(struct mmul_device *device) {
                                    .a = to,
                                    .b = operand_of(&b),
                                    .c = operand_of(&c)};
-    must(mmul_device_gemm(device, &args, &err), &err);
+    must_succeed(mmul_device_gemm(device, &args, &err), &err);
     float *found = download_all(device, &c);
     bool ok = true;
     for (int e = 0; e < M * N; e++) {
@@ -187,12 +189,12 @@ static void test_classes(struct mmul_device *device) {
                     : e / N == 3 ? found[e] == -INFINITY
                                  : isfinite(found[e]));
     }
-    point(ok, "NaN and infinity stay in their rows",
-          "another row is affected, or their own is not");
+    report_point(ok, "NaN and infinity stay in their rows",
+                 "another row is affected, or their own is not");
     free(found);
-    discard(device, &a);
-    discard(device, &b);
-    discard(device, &c);
+    discard_matrix(device, &a);
+    discard_matrix(device, &b);
+    discard_matrix(device, &c);
 }
 
 // ------------------------------------------------------------------------------- order and life
@@ -201,9 +203,9 @@ static void test_classes(struct mmul_device *device) {
 static void test_order(struct mmul_device *device) {
     enum { S = 37, ROUNDS = 20 };
     struct mmul_error err;
-    struct stored a = store(device, S, S, 0, NULL, 0, 1);
-    struct stored b = store(device, S, S, 0, NULL, 0, 1);
-    struct stored c = store(device, S, S, 0, NULL, 0, 0);
+    struct stored a = store_matrix(device, S, S, 0, NULL, 0, 1);
+    struct stored b = store_matrix(device, S, S, 0, NULL, 0, 1);
+    struct stored c = store_matrix(device, S, S, 0, NULL, 0, 0);
     float *values = must_allocate(ROUNDS * S * S, sizeof(float));
     for (int round = 0; round < ROUNDS; round++) {
         float *now = values + round * S * S; // borrowed until the wait
@@ -217,36 +219,37 @@ static void test_order(struct mmul_device *device) {
                                        .a = operand_of(&a),
                                        .b = operand_of(&b),
                                        .c = operand_of(&c)};
-        must(mmul_device_upload(
-                 device, &(struct mmul_upload){operand_of(&a), S, S, now, S, MMUL_F32}, &err),
-             &err);
-        must(mmul_device_gemm(device, &args, &err), &err);
+        must_succeed(
+            mmul_device_upload(device,
+                               &(struct mmul_upload){operand_of(&a), S, S, now, S, MMUL_F32}, &err),
+            &err);
+        must_succeed(mmul_device_gemm(device, &args, &err), &err);
     }
     float *found = download_all(device, &c);
     bool ok = true;
     for (int e = 0; e < S * S; e++)
         ok = ok && found[e] == (float)(S * ROUNDS * (ROUNDS + 1) / 2);
-    point(ok, "operations run in the order of their calls", "a sum differs");
+    report_point(ok, "operations run in the order of their calls", "a sum differs");
     free(found);
     free(values);
-    discard(device, &a);
-    discard(device, &b);
-    discard(device, &c);
+    discard_matrix(device, &a);
+    discard_matrix(device, &b);
+    discard_matrix(device, &c);
 }
 
-static void test_life(struct mmul_device *device) {
+static void test_buffer_lifetime(struct mmul_device *device) {
     struct mmul_error err;
     int64_t before = mmul_live_bytes();
     for (int i = 0; i < 100; i++) {
         struct mmul_buffer *buffers[3];
         for (int b = 0; b < 3; b++)
-            must(mmul_device_buffer_create(device, MMUL_F32, 1 + 1000 * b, &buffers[b], &err),
-                 &err);
+            must_succeed(
+                mmul_device_buffer_create(device, MMUL_F32, 1 + 1000 * b, &buffers[b], &err), &err);
         for (int b = 0; b < 3; b++)
             mmul_device_buffer_destroy(device, buffers[b]);
     }
     mmul_device_buffer_destroy(device, NULL);
-    point(mmul_live_bytes() == before, "buffers are created and freed", "bytes are left");
+    report_point(mmul_live_bytes() == before, "buffers are created and freed", "bytes are left");
     mmul_device_set_threads(device, 1);
     test_size(device, 101, 103, 107);
     mmul_device_set_threads(device, 2);
@@ -269,9 +272,9 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
         float *values = ld[x] == far ? memory : near[x];
         for (int e = 0; e < 9; e++)
             values[e / 3 * ld[x] + e % 3] = integer_at((uint64_t)x, e);
-        must(mmul_device_buffer_borrow(device, MMUL_F32, values, ld[x] == far ? count : 9,
-                                       &buffers[x], &err),
-             &err);
+        must_succeed(mmul_device_buffer_borrow(device, MMUL_F32, values, ld[x] == far ? count : 9,
+                                               &buffers[x], &err),
+                     &err);
     }
     const struct mmul_gemm args = {
         .transpose_a = transpose_a,
@@ -285,8 +288,8 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
         .b = {buffers[1], 0, ld[1]},
         .c = {buffers[2], 0, ld[2]},
     };
-    must(mmul_device_gemm(device, &args, &err), &err);
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(mmul_device_gemm(device, &args, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
     bool ok = true;
     for (int e = 0; e < 9; e++) {
         int i = e / 3, j = e % 3;
@@ -315,7 +318,7 @@ static void test_far_rows(struct mmul_device *device) {
         if (memory == MAP_FAILED)
             printf("ok %d - %s # SKIP no address range of 26 GB is granted\n", ++points, name);
         else
-            point(multiply_far_rows(device, memory, count, way), name, "elements differ");
+            report_point(multiply_far_rows(device, memory, count, way), name, "elements differ");
     }
     if (memory != MAP_FAILED)
         munmap(memory, (size_t)count * sizeof(float));
@@ -327,7 +330,7 @@ int main(int argc, char **argv) {
     test_residual(device);
     test_classes(device);
     test_order(device);
-    test_life(device);
+    test_buffer_lifetime(device);
     test_far_rows(device);
     return close_device(device);
 }

@@ -31,12 +31,13 @@ static struct stored64 store64(struct mmul_device *device, int64_t rows, int64_t
                         ? whole_at(seed, inside)
                         : NAN;
     }
-    must(mmul_device_buffer_create(device, MMUL_F64, s.count, &s.buffer, &err), &err);
-    must(mmul_device_upload(
-             device,
-             &(struct mmul_upload){{s.buffer, 0, s.count}, 1, s.count, s.host, s.count, MMUL_F64},
-             &err),
-         &err);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F64, s.count, &s.buffer, &err), &err);
+    must_succeed(
+        mmul_device_upload(
+            device,
+            &(struct mmul_upload){{s.buffer, 0, s.count}, 1, s.count, s.host, s.count, MMUL_F64},
+            &err),
+        &err);
     return s;
 }
 
@@ -77,12 +78,13 @@ static bool multiply(struct mmul_device *device, const struct problem *p) {
     multiply_problem(device, p, MMUL_F64, (struct mmul_operand){a.buffer, a.offset, a.ld},
                      (struct mmul_operand){b.buffer, b.offset, b.ld},
                      (struct mmul_operand){c.buffer, c.offset, c.ld});
-    must(mmul_device_download(
-             device,
-             &(struct mmul_download){{c.buffer, 0, c.count}, 1, c.count, found, c.count, MMUL_F64},
-             &err),
-         &err);
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(
+        mmul_device_download(
+            device,
+            &(struct mmul_download){{c.buffer, 0, c.count}, 1, c.count, found, c.count, MMUL_F64},
+            &err),
+        &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
     const bool right = is_right(p, &a, &b, &c, found);
     free(found);
     discard64(device, &a);
@@ -111,7 +113,7 @@ static void test_products(struct mmul_device *device) {
         }
         snprintf(name, sizeof name, "exact product %lld x %lld x %lld in float64",
                  (long long)sizes[s][0], (long long)sizes[s][1], (long long)sizes[s][2]);
-        point(right, name, "an element differs");
+        report_point(right, name, "an element differs");
     }
 }
 
@@ -124,37 +126,39 @@ static void test_precision(struct mmul_device *device) {
     double found = 0;
     const struct mmul_operand to_a = {a.buffer, 0, 1}, to_b = {b.buffer, 0, 1},
                               from_c = {c.buffer, 0, 1};
-    must(mmul_device_upload(device, &(struct mmul_upload){to_a, 1, 1, &one, 1, MMUL_F64}, &err),
-         &err);
-    must(mmul_device_upload(device, &(struct mmul_upload){to_b, 1, 1, &three, 1, MMUL_F64}, &err),
-         &err);
+    must_succeed(
+        mmul_device_upload(device, &(struct mmul_upload){to_a, 1, 1, &one, 1, MMUL_F64}, &err),
+        &err);
+    must_succeed(
+        mmul_device_upload(device, &(struct mmul_upload){to_b, 1, 1, &three, 1, MMUL_F64}, &err),
+        &err);
     const struct mmul_gemm args = {
         .dtype = MMUL_F64, .m = 1, .n = 1, .k = 1, .alpha = 0.1, .a = to_a, .b = to_b, .c = from_c};
-    must(mmul_device_gemm(device, &args, &err), &err);
-    must(mmul_device_download(device, &(struct mmul_download){from_c, 1, 1, &found, 1, MMUL_F64},
-                              &err),
-         &err);
-    must(mmul_device_wait(device, &err), &err);
-    point(fabs(found - 0.3 * one) <= 0x1p-52, "elements and alpha keep the precision of a double",
-          "digits are lost");
+    must_succeed(mmul_device_gemm(device, &args, &err), &err);
+    must_succeed(mmul_device_download(
+                     device, &(struct mmul_download){from_c, 1, 1, &found, 1, MMUL_F64}, &err),
+                 &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
+    report_point(fabs(found - 0.3 * one) <= 0x1p-52,
+                 "elements and alpha keep the precision of a double", "digits are lost");
     discard64(device, &a);
     discard64(device, &b);
     discard64(device, &c);
 }
 
-static void test_without(void) {
+static void test_device_without_doubles(void) {
     struct mmul_device *device = NULL;
     struct mmul_error err;
-    must(mmul_device_open("faulty:no-float64:cpu", &device, &err), &err);
+    must_succeed(mmul_device_open("faulty:no-float64:cpu", &device, &err), &err);
     struct mmul_buffer *buffer = NULL;
-    point(mmul_device_warm_up(device, MMUL_F64, INFINITY, &err) == MMUL_ERR_UNAVAILABLE &&
-              mmul_device_buffer_create(device, MMUL_F64, 5, &buffer, &err) ==
-                  MMUL_ERR_UNAVAILABLE &&
-              strstr(err.text, "has no buffers of float64") != NULL,
-          "a device without doubles refuses float64", "float64 is not refused");
-    must(mmul_device_buffer_create(device, MMUL_F32, 5, &buffer, &err), &err);
+    report_point(mmul_device_warm_up(device, MMUL_F64, INFINITY, &err) == MMUL_ERR_UNAVAILABLE &&
+                     mmul_device_buffer_create(device, MMUL_F64, 5, &buffer, &err) ==
+                         MMUL_ERR_UNAVAILABLE &&
+                     strstr(err.text, "has no buffers of float64") != NULL,
+                 "a device without doubles refuses float64", "float64 is not refused");
+    must_succeed(mmul_device_buffer_create(device, MMUL_F32, 5, &buffer, &err), &err);
     mmul_device_buffer_destroy(device, buffer);
-    point(!device->lost, "a device that refused float64 is not lost", "it is lost");
+    report_point(!device->lost, "a device that refused float64 is not lost", "it is lost");
     mmul_device_close(device);
 }
 
@@ -162,12 +166,12 @@ int main(int argc, char **argv) {
     struct mmul_device *device = open_device(argc, argv);
     struct mmul_error err;
     if (mmul_device_has_dtype(device, MMUL_F64)) {
-        must(mmul_device_warm_up(device, MMUL_F64, INFINITY, &err), &err);
+        must_succeed(mmul_device_warm_up(device, MMUL_F64, INFINITY, &err), &err);
         test_products(device);
         test_precision(device);
     } else {
         printf("ok %d - products in float64 # SKIP the device has no doubles\n", ++points);
     }
-    test_without();
+    test_device_without_doubles();
     return close_device(device);
 }

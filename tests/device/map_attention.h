@@ -22,7 +22,7 @@ static inline bool is_left_out(const struct bench *b, const int64_t *size) {
 // / sqrt d, and so is the relative error of its power and of the sum of values of up to 4. Rows
 // with NaN or infinity are equal.
 static inline void test_attention(struct bench *b) {
-    begin(b);
+    begin_operation(b);
     for (int turn = 0; turn < 48; turn++) {
         const int64_t *size = attention_sizes[turn % 8];
         const int64_t rows = size[0], keys = size[1], depth = size[2], cols = size[3];
@@ -52,14 +52,14 @@ static inline void test_attention(struct bench *b) {
             .layout = (enum layout)(turn % ONE_AGAIN), .flavour = LOW, .rows = rows, .cols = keys};
         t.tolerance.absolute =
             4 * 0x1p-24 * (16 * sqrt((double)depth) + 16) * (turn / 8 == 5 ? 10 : 1);
-        try(b, &t);
+        try_on_both(b, &t);
     }
-    end(b, MMUL_ATTENTION);
+    end_operation(b, MMUL_ATTENTION);
 }
 
 // Fills the sources of the gradients of attention: those of q, k, v, dy, sums, mask and sums of
 // gradients that the kind has.
-static void give_sources(struct trial *t, const int64_t *size, int turn) {
+static void fill_sources(struct trial *t, const int64_t *size, int turn) {
     const bool is_sums = t->kind == MMUL_ATTENTION_SUMS;
     const bool by_key = mmul_operation_row(t->kind)->parts[0] == 'a';
     const int64_t rows = size[0], keys = size[1], depth = size[2], cols = size[3];
@@ -95,7 +95,7 @@ static void give_sources(struct trial *t, const int64_t *size, int turn) {
 // many of these are added up.
 static inline void test_attention_backward(struct bench *b) {
     for (int kind = MMUL_ATTENTION_SUMS; kind <= MMUL_ATTENTION_BACKWARD_MASK; kind++) {
-        begin(b);
+        begin_operation(b);
         for (int turn = 0; turn < 48; turn++) {
             const int64_t *size = attention_sizes[turn % 8];
             const double scale = 0.1 / sqrt((double)size[2]);
@@ -104,15 +104,15 @@ static inline void test_attention_backward(struct bench *b) {
             struct trial t = {.kind = (enum mmul_operation_kind)kind,
                               .with = {.causal = turn / 8 % 2 == 1, .scale = scale},
                               .pad = turn % 3};
-            give_sources(&t, size, turn);
+            fill_sources(&t, size, turn);
             const double slope = 0x1p-24 * 16 * (double)(size[3] + 8),
                          others = (double)(size[0] + size[1]);
             t.tolerance.absolute = kind == MMUL_ATTENTION_SUMS            ? slope
                                    : kind == MMUL_ATTENTION_BACKWARD_MASK ? 64 * slope
                                    : kind == MMUL_ATTENTION_BACKWARD_V    ? 0x1p-24 * 64 * others
                                                                        : 4 * slope * scale * others;
-            try(b, &t);
+            try_on_both(b, &t);
         }
-        end(b, (enum mmul_operation_kind)kind);
+        end_operation(b, (enum mmul_operation_kind)kind);
     }
 }

@@ -154,13 +154,13 @@ static void shape_sources(struct trial *t, int turn) {
 
 static inline void test_stacks(struct bench *b) {
     for (size_t k = 0; k < sizeof stacked / sizeof *stacked; k++) {
-        begin(b);
+        begin_operation(b);
         for (int turn = 0; turn < 15; turn++) {
             struct trial t = stack_trial(stacked[k], turn);
             shape_sources(&t, turn);
             set_tolerance(&t, b->dtype == MMUL_F64);
-            try(b, &t);
+            try_on_both(b, &t);
         }
-        end(b, stacked[k]);
+        end_operation(b, stacked[k]);
     }
 }

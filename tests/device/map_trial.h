@@ -28,7 +28,7 @@ enum layout {
     LAYOUTS
 };
 
-static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t cols) {
+static struct mmul_map_operand layout_operand(enum layout layout, int64_t rows, int64_t cols) {
     // Elements. Used for few rows only: otherwise allocating memory would dominate the time of a
     // trial.
     static const int64_t far = 70001;
@@ -174,7 +174,7 @@ static void fill_source(struct source *s, enum mmul_dtype dtype) {
         mmul_dtype_set_real(dtype, s->values, e, random_value(dtype, s->flavour, s->limit));
 }
 
-static void fill(enum mmul_dtype dtype, void *all, int64_t count, double value) {
+static void fill_buffer(enum mmul_dtype dtype, void *all, int64_t count, double value) {
     for (int64_t e = 0; e < count; e++)
         if (dtype == MMUL_F64)
             ((double *)all)[e] = value;
@@ -197,18 +197,18 @@ static struct mmul_buffer *put_elements(struct mmul_device *device, enum mmul_dt
                                         const void *host, int64_t count) {
     struct mmul_buffer *buffer = NULL;
     struct mmul_error err;
-    must(mmul_device_buffer_create(device, dtype, count, &buffer, &err), &err);
+    must_succeed(mmul_device_buffer_create(device, dtype, count, &buffer, &err), &err);
     const struct mmul_upload upload = {{buffer, 0, count}, 1, count, host, count, dtype};
-    must(mmul_device_upload(device, &upload, &err), &err);
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(mmul_device_upload(device, &upload, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
     return buffer;
 }
 
 // Creates the operand on a device in its layout, beginning with the matrix for matrix t. Gaps hold
 // NaN. A number of float64 is also in host memory.
-static struct mmul_map_operand put(struct mmul_device *device, const struct source *s,
-                                   struct mmul_shape shape, int64_t t) {
-    struct mmul_map_operand o = place(s->layout, s->rows, s->cols);
+static struct mmul_map_operand create_operand(struct mmul_device *device, const struct source *s,
+                                              struct mmul_shape shape, int64_t t) {
+    struct mmul_map_operand o = layout_operand(s->layout, s->rows, s->cols);
     const int64_t batch = source_batch(s), depth = source_depth(s);
     o.rows = s->rows;
     o.cols = s->cols;
@@ -222,7 +222,7 @@ static struct mmul_map_operand put(struct mmul_device *device, const struct sour
     const struct mmul_stack stack = {s->is_turned ? pitch : pitch * depth,
                                      s->is_turned ? pitch * batch : pitch, shape.depth / depth};
     void *host = must_allocate(count, mmul_dtype_bytes(s->dtype));
-    fill(s->dtype, host, count, NAN);
+    fill_buffer(s->dtype, host, count, NAN);
     for (int64_t row = 0; row < batch * depth * rows; row++) {
         const int64_t matrix = row / rows;
         const int64_t at = o.offset + matrix / depth * stack.batch_step +
@@ -315,7 +315,7 @@ static bool are_gaps(enum mmul_dtype dtype, const void *all, int64_t first, int6
 }
 
 // Copies trial t's result out of its buffer, without gaps; NULL if a gap changed.
-static void *take_result(const struct trial *t, const void *all, struct mmul_operand at,
+static void *copy_result(const struct trial *t, const void *all, struct mmul_operand at,
                          int64_t count) {
     const int64_t rows = trial_rows(t), bytes = mmul_dtype_bytes(t->dtype);
     char *found = must_allocate(rows * t->cols, (size_t)bytes);
@@ -333,12 +333,12 @@ static void *take_result(const struct trial *t, const void *all, struct mmul_ope
 }
 
 // Returns the result, allocated on the heap. NULL if a gap changed or the sum of bits is wrong.
-static void *run(struct mmul_device *device, const struct trial *t) {
+static void *run_on_device(struct mmul_device *device, const struct trial *t) {
     struct mmul_error err;
     const int64_t rows = trial_rows(t), ld = t->cols + t->pad,
                   count = 3 * t->pad + rows * ld + t->pad;
     void *all = must_allocate(count, mmul_dtype_bytes(t->dtype));
-    fill(t->dtype, all, count, untouched);
+    fill_buffer(t->dtype, all, count, untouched);
     uint32_t carried = 0;
     struct mmul_map map = {.kind = t->kind,
                            .with = &t->with,
@@ -356,13 +356,13 @@ static void *run(struct mmul_device *device, const struct trial *t) {
                            .carried =
                                t->dtype == MMUL_F32 && mmul_map_carries(t->kind) ? &carried : NULL};
     for (int i = 0; i < t->source_count; i++)
-        map.operands[i] = put(device, &t->sources[i], t->shape, t->matrix);
-    must(mmul_device_map(device, &map, &err), &err);
+        map.operands[i] = create_operand(device, &t->sources[i], t->shape, t->matrix);
+    must_succeed(mmul_device_map(device, &map, &err), &err);
     const struct mmul_operand whole = {map.result.buffer, 0, count};
     const struct mmul_download home = {whole, 1, count, all, count, t->dtype};
-    must(mmul_device_download(device, &home, &err), &err);
-    must(mmul_device_wait(device, &err), &err);
-    void *found = take_result(t, all, map.result, count);
+    must_succeed(mmul_device_download(device, &home, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
+    void *found = copy_result(t, all, map.result, count);
     if (found != NULL && map.carried != NULL && carried != sum_of_bits(found, rows * t->cols)) {
         free(found);
         found = NULL;
@@ -419,8 +419,8 @@ static void write_case(FILE *file, const struct trial *t, int64_t matrix, const 
     write_matrix(file, t->dtype, result, matrix * t->rows * t->cols, t->rows * t->cols);
 }
 
-static void compare(struct bench *b, const struct trial *t, const void *all_found,
-                    const void *all_expected) {
+static void compare_results(struct bench *b, const struct trial *t, const void *all_found,
+                            const void *all_expected) {
     for (int64_t e = 0; e < trial_rows(t) * t->cols; e++) {
         const double found = mmul_dtype_real(t->dtype, all_found, e);
         const double expected = mmul_dtype_real(t->dtype, all_expected, e);
@@ -437,13 +437,13 @@ static void compare(struct bench *b, const struct trial *t, const void *all_foun
     }
 }
 
-static void try(struct bench *b, struct trial *t) {
+static void try_on_both(struct bench *b, struct trial *t) {
     t->dtype = b->dtype;
     for (int i = 0; i < t->source_count; i++)
         fill_source(&t->sources[i], b->dtype);
-    void *expected = run(b->reference, t);
+    void *expected = run_on_device(b->reference, t);
     // NULL: only the reference itself runs
-    void *found = b->cases == NULL ? run(b->device, t) : NULL;
+    void *found = b->cases == NULL ? run_on_device(b->device, t) : NULL;
     b->trials++;
     if (b->cases != NULL && expected != NULL) {
         for (int64_t matrix = 0; matrix < trial_rows(t) / t->rows; matrix++)
@@ -453,7 +453,7 @@ static void try(struct bench *b, struct trial *t) {
         snprintf(b->detail, sizeof b->detail, "%lld x %lld: something outside the result changed",
                  (long long)t->rows, (long long)t->cols);
     } else {
-        compare(b, t, found, expected);
+        compare_results(b, t, found, expected);
     }
     for (int i = 0; i < t->source_count; i++)
         free(t->sources[i].values);
@@ -462,17 +462,17 @@ static void try(struct bench *b, struct trial *t) {
 }
 
 // Resets the random sequence, so that an operation's values do not depend on earlier operations.
-static void begin(struct bench *b) {
+static void begin_operation(struct bench *b) {
     random_state = 0;
     b->trials = 0;
     b->worst = 0;
     b->detail[0] = '\0';
 }
 
-static inline void end(struct bench *b, enum mmul_operation_kind kind) {
+static inline void end_operation(struct bench *b, enum mmul_operation_kind kind) {
     char title[64];
     snprintf(title, sizeof title, "%s%s", mmul_operation_row(kind)->name,
              b->dtype == MMUL_F64 ? " in float64" : "");
     printf("# %s: %d trials, at most %.2g of the tolerance\n", title, b->trials, b->worst);
-    point(b->worst <= 1 && b->trials > 0, title, b->detail);
+    report_point(b->worst <= 1 && b->trials > 0, title, b->detail);
 }

@@ -8,25 +8,28 @@
 
 enum { SIDE = 160, ELEMENTS = SIDE * SIDE };
 
-static struct mmul_operand whole(struct mmul_buffer *buffer, int64_t side) {
+static struct mmul_operand whole_buffer(struct mmul_buffer *buffer, int64_t side) {
     return (struct mmul_operand){.buffer = buffer, .offset = 0, .ld = side};
 }
 
-static void up(struct mmul_device *device, struct mmul_buffer *to, const float *from,
-               int64_t side) {
+static void upload_square(struct mmul_device *device, struct mmul_buffer *to, const float *from,
+                          int64_t side) {
     struct mmul_error err;
-    must(
-        mmul_device_upload(
-            device, &(struct mmul_upload){whole(to, side), side, side, from, side, MMUL_F32}, &err),
-        &err);
+    must_succeed(mmul_device_upload(device,
+                                    &(struct mmul_upload){whole_buffer(to, side), side, side, from,
+                                                          side, MMUL_F32},
+                                    &err),
+                 &err);
 }
 
-static void down(struct mmul_device *device, struct mmul_buffer *from, float *to, int64_t side) {
+static void download_square(struct mmul_device *device, struct mmul_buffer *from, float *to,
+                            int64_t side) {
     struct mmul_error err;
-    must(mmul_device_download(
-             device, &(struct mmul_download){whole(from, side), side, side, to, side, MMUL_F32},
-             &err),
-         &err);
+    must_succeed(mmul_device_download(device,
+                                      &(struct mmul_download){whole_buffer(from, side), side, side,
+                                                              to, side, MMUL_F32},
+                                      &err),
+                 &err);
 }
 
 // Queues c := alpha a b + beta c.
@@ -38,18 +41,18 @@ static void multiply(struct mmul_device *device, struct mmul_buffer *a, struct m
                                    .k = side,
                                    .alpha = alpha,
                                    .beta = beta,
-                                   .a = whole(a, side),
-                                   .b = whole(b, side),
-                                   .c = whole(c, side)};
-    must(mmul_device_gemm(device, &args, &err), &err);
+                                   .a = whole_buffer(a, side),
+                                   .b = whole_buffer(b, side),
+                                   .c = whole_buffer(c, side)};
+    must_succeed(mmul_device_gemm(device, &args, &err), &err);
 }
 
 static void wait_all(struct mmul_device *device) {
     struct mmul_error err;
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
 }
 
-static float *constant(int64_t count, float value) {
+static float *make_constant(int64_t count, float value) {
     float *values = must_allocate(count, sizeof *values);
     for (int64_t e = 0; e < count; e++)
         values[e] = value;
@@ -74,13 +77,13 @@ static void setup(struct bench *bench, struct mmul_device *device) {
     struct mmul_buffer **buffers[] = {&bench->a, &bench->b, &bench->c, &bench->d};
     struct mmul_error err;
     bench->device = device;
-    bench->ones = constant(ELEMENTS, 1);
-    bench->twos = constant(ELEMENTS, 2);
-    bench->found = constant(ELEMENTS, -1);
-    bench->found_too = constant(ELEMENTS, -1);
+    bench->ones = make_constant(ELEMENTS, 1);
+    bench->twos = make_constant(ELEMENTS, 2);
+    bench->found = make_constant(ELEMENTS, -1);
+    bench->found_too = make_constant(ELEMENTS, -1);
     for (int i = 0; i < 4; i++) {
-        must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, buffers[i], &err), &err);
-        up(device, *buffers[i], bench->ones, SIDE);
+        must_succeed(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, buffers[i], &err), &err);
+        upload_square(device, *buffers[i], bench->ones, SIDE);
     }
     wait_all(device);
 }
@@ -95,7 +98,7 @@ static void teardown(struct bench *bench, bool ok, const char *name) {
     free(bench->twos);
     free(bench->found);
     free(bench->found_too);
-    point(ok, name, "elements differ");
+    report_point(ok, name, "elements differ");
 }
 
 // ---------------------------------------------------------------------------- one hazard at a time
@@ -106,15 +109,15 @@ static void test_upload_after_product(struct mmul_device *device) {
     setup(&t, device);
     for (int i = 0; i < 10; i++)
         multiply(device, t.a, t.b, t.c, 1, i == 0 ? 0 : 1, SIDE);
-    up(device, t.a, t.twos, SIDE);
-    down(device, t.a, t.found_too, SIDE);
-    down(device, t.c, t.found, SIDE);
+    upload_square(device, t.a, t.twos, SIDE);
+    download_square(device, t.a, t.found_too, SIDE);
+    download_square(device, t.c, t.found, SIDE);
     wait_all(device);
     bool ok = is_constant(t.found, ELEMENTS, 10 * SIDE) && is_constant(t.found_too, ELEMENTS, 2);
     for (int i = 0; i < 10; i++)
         multiply(device, t.a, t.b, t.d, 1, i == 0 ? 0 : 1, SIDE);
-    up(device, t.b, t.twos, SIDE);
-    down(device, t.d, t.found, SIDE);
+    upload_square(device, t.b, t.twos, SIDE);
+    download_square(device, t.d, t.found, SIDE);
     wait_all(device);
     teardown(&t, ok && is_constant(t.found, ELEMENTS, 20 * SIDE),
              "an upload waits for the products that read its buffer");
@@ -123,10 +126,10 @@ static void test_upload_after_product(struct mmul_device *device) {
 static void test_product_after_upload(struct mmul_device *device) {
     struct bench t;
     setup(&t, device);
-    up(device, t.a, t.twos, SIDE);
-    up(device, t.c, t.twos, SIDE);
+    upload_square(device, t.a, t.twos, SIDE);
+    upload_square(device, t.c, t.twos, SIDE);
     multiply(device, t.a, t.b, t.c, 1, 1, SIDE);
-    down(device, t.c, t.found, SIDE);
+    download_square(device, t.c, t.found, SIDE);
     wait_all(device);
     teardown(&t, is_constant(t.found, ELEMENTS, 2 * SIDE + 2), "a product waits for its uploads");
 }
@@ -137,9 +140,9 @@ static void test_writes_after_download(struct mmul_device *device) {
     setup(&t, device);
     multiply(device, t.a, t.b, t.c, 1, 0, SIDE);
     multiply(device, t.a, t.b, t.d, 1, 0, SIDE);
-    down(device, t.c, t.found, SIDE);
-    down(device, t.d, t.found_too, SIDE);
-    up(device, t.c, t.twos, SIDE);
+    download_square(device, t.c, t.found, SIDE);
+    download_square(device, t.d, t.found_too, SIDE);
+    upload_square(device, t.c, t.twos, SIDE);
     multiply(device, t.a, t.b, t.d, 5, 0, SIDE);
     wait_all(device);
     teardown(&t, is_constant(t.found, ELEMENTS, SIDE) && is_constant(t.found_too, ELEMENTS, SIDE),
@@ -147,7 +150,7 @@ static void test_writes_after_download(struct mmul_device *device) {
 }
 
 // Downloads from one buffer while the other one is filled and multiplied, round after round.
-static void test_turns(struct mmul_device *device) {
+static void test_alternating_buffers(struct mmul_device *device) {
     enum { ROUNDS = 12 };
     struct bench t;
     setup(&t, device);
@@ -159,9 +162,9 @@ static void test_turns(struct mmul_device *device) {
         float *values = up_host + round * ELEMENTS;
         for (int e = 0; e < ELEMENTS; e++)
             values[e] = (float)(e / SIDE == e % SIDE ? round + 1 : 0);
-        up(device, input, values, SIDE);
+        upload_square(device, input, values, SIDE);
         multiply(device, input, input, output, 1, 0, SIDE); // a diagonal matrix, squared
-        down(device, output, down_host + round * ELEMENTS, SIDE);
+        download_square(device, output, down_host + round * ELEMENTS, SIDE);
     }
     wait_all(device);
     bool ok = true;
@@ -182,13 +185,13 @@ static void test_wait_for_one_buffer(struct mmul_device *device) {
     bool ok = true;
     for (int round = 1; round <= 10; round++) {
         multiply(device, t.a, t.b, t.c, (float)round, 0, SIDE);
-        down(device, t.c, t.found, SIDE);
+        download_square(device, t.c, t.found, SIDE);
         multiply(device, t.a, t.b, t.d, 1, 0, SIDE);
-        must(mmul_device_wait_buffer(device, t.c, &err), &err);
+        must_succeed(mmul_device_wait_buffer(device, t.c, &err), &err);
         ok = ok && is_constant(t.found, ELEMENTS, (float)(round * SIDE));
         t.found[round] = -1;
     }
-    must(mmul_device_wait_buffer(device, t.a, &err), &err);
+    must_succeed(mmul_device_wait_buffer(device, t.a, &err), &err);
     teardown(&t, ok, "waiting for one buffer ends its downloads");
 }
 
@@ -224,18 +227,19 @@ static void model_upload(struct model *model, int operation, int x, uint64_t *at
     if (!is_half)
         memcpy(halves, model->now[x], VALUES * sizeof(float));
     model->borrowed[operation] = (float *)(void *)halves;
-    must(mmul_device_upload(model->device,
-                            &(struct mmul_upload){whole(model->buffers[x], SMALL), SMALL, SMALL,
-                                                  halves, SMALL, is_half ? MMUL_BF16 : MMUL_F32},
-                            &err),
-         &err);
+    must_succeed(mmul_device_upload(model->device,
+                                    &(struct mmul_upload){whole_buffer(model->buffers[x], SMALL),
+                                                          SMALL, SMALL, halves, SMALL,
+                                                          is_half ? MMUL_BF16 : MMUL_F32},
+                                    &err),
+                 &err);
 }
 
 static void model_download(struct model *model, int operation, int x) {
-    model->borrowed[operation] = constant(VALUES, NAN);
+    model->borrowed[operation] = make_constant(VALUES, NAN);
     model->expected[operation] = must_allocate(VALUES, sizeof(float));
     memcpy(model->expected[operation], model->now[x], VALUES * sizeof(float));
-    down(model->device, model->buffers[x], model->borrowed[operation], SMALL);
+    download_square(model->device, model->buffers[x], model->borrowed[operation], SMALL);
 }
 
 // y := -(rows of x in reverse order)
@@ -247,16 +251,17 @@ static void model_multiply(struct model *model, int x, int y) {
 
 static void model_init(struct model *model, struct mmul_device *device) {
     struct mmul_error err;
-    float *zeros = constant(VALUES, 0), *swap = constant(VALUES, 0);
+    float *zeros = make_constant(VALUES, 0), *swap = make_constant(VALUES, 0);
     *model = (struct model){.device = device};
     for (int i = 0; i < SMALL; i++)
         swap[i * SMALL + SMALL - 1 - i] = 1;
-    must(mmul_device_buffer_create(device, MMUL_F32, VALUES, &model->swap, &err), &err);
-    up(device, model->swap, swap, SMALL);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F32, VALUES, &model->swap, &err), &err);
+    upload_square(device, model->swap, swap, SMALL);
     for (int x = 0; x < BUFFERS; x++) {
-        must(mmul_device_buffer_create(device, MMUL_F32, VALUES, &model->buffers[x], &err), &err);
-        model->now[x] = constant(VALUES, 0);
-        up(device, model->buffers[x], zeros, SMALL);
+        must_succeed(mmul_device_buffer_create(device, MMUL_F32, VALUES, &model->buffers[x], &err),
+                     &err);
+        model->now[x] = make_constant(VALUES, 0);
+        upload_square(device, model->buffers[x], zeros, SMALL);
     }
     wait_all(device);
     free(zeros);
@@ -304,14 +309,14 @@ static void test_many(struct mmul_device *device) {
             model_download(&model, operation, x);
             break;
         case 4:
-            must(mmul_device_wait_buffer(device, model.buffers[x], &err), &err);
+            must_succeed(mmul_device_wait_buffer(device, model.buffers[x], &err), &err);
             break;
         default:
             model_multiply(&model, x, y);
         }
     }
-    point(model_fini(&model), "many operations on a few buffers keep their order",
-          "a download brought other values");
+    report_point(model_fini(&model), "many operations on a few buffers keep their order",
+                 "a download brought other values");
 }
 
 int main(int argc, char **argv) {
@@ -319,7 +324,7 @@ int main(int argc, char **argv) {
     test_upload_after_product(device);
     test_product_after_upload(device);
     test_writes_after_download(device);
-    test_turns(device);
+    test_alternating_buffers(device);
     test_wait_for_one_buffer(device);
     test_many(device);
     return close_device(device);

@@ -33,7 +33,7 @@ static struct command commands[COMMANDS];
 static int command_count;
 
 // Returns the function that a definition of the same name in this file hides.
-static void *hidden(const char *name) {
+static void *hidden_function(const char *name) {
     void *function = dlsym(RTLD_NEXT, name);
     if (function == NULL) {
         printf("Bail out! no %s\n", name);
@@ -44,7 +44,7 @@ static void *hidden(const char *name) {
 
 static cl_int call_hidden(const char *name, cl_event event) {
     cl_int (*change)(cl_event);
-    *(void **)&change = hidden(name);
+    *(void **)&change = hidden_function(name);
     return change(event);
 }
 
@@ -65,8 +65,8 @@ cl_int clReleaseEvent(cl_event event) {
 }
 
 // Records a command. A caller that asked for the event gets a reference of its own.
-static void keep(char kind, cl_command_queue queue, cl_uint wait_count, const cl_event *waits,
-                 cl_event event, bool is_shared) {
+static void record_command(char kind, cl_command_queue queue, cl_uint wait_count,
+                           const cl_event *waits, cl_event event, bool is_shared) {
     if (command_count == COMMANDS || wait_count > WAITS) {
         printf("Bail out! more commands than are kept\n");
         exit(1);
@@ -85,7 +85,7 @@ static void keep(char kind, cl_command_queue queue, cl_uint wait_count, const cl
 cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
                                       cl_command_queue_properties properties, cl_int *code) {
     cl_command_queue (*create)(cl_context, cl_device_id, cl_command_queue_properties, cl_int *);
-    *(void **)&create = hidden("clCreateCommandQueue");
+    *(void **)&create = hidden_function("clCreateCommandQueue");
     return create(context, device, properties | CL_QUEUE_PROFILING_ENABLE, code);
 }
 
@@ -94,11 +94,11 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool block
                             const cl_event *waits, cl_event *event) {
     cl_int (*begin)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *, cl_uint,
                     const cl_event *, cl_event *);
-    *(void **)&begin = hidden("clEnqueueWriteBuffer");
+    *(void **)&begin = hidden_function("clEnqueueWriteBuffer");
     cl_event mine = NULL, *place = event != NULL ? event : &mine;
     cl_int code = begin(queue, memory, blocking, offset, bytes, from, wait_count, waits, place);
     if (code == CL_SUCCESS)
-        keep('U', queue, wait_count, waits, *place, event != NULL);
+        record_command('U', queue, wait_count, waits, *place, event != NULL);
     return code;
 }
 
@@ -107,11 +107,11 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocki
                            cl_event *event) {
     cl_int (*begin)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
                     const cl_event *, cl_event *);
-    *(void **)&begin = hidden("clEnqueueReadBuffer");
+    *(void **)&begin = hidden_function("clEnqueueReadBuffer");
     cl_event mine = NULL, *place = event != NULL ? event : &mine;
     cl_int code = begin(queue, memory, blocking, offset, bytes, to, wait_count, waits, place);
     if (code == CL_SUCCESS)
-        keep('D', queue, wait_count, waits, *place, event != NULL);
+        record_command('D', queue, wait_count, waits, *place, event != NULL);
     return code;
 }
 
@@ -120,22 +120,22 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               cl_uint wait_count, const cl_event *waits, cl_event *event) {
     cl_int (*begin)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
                     const size_t *, cl_uint, const cl_event *, cl_event *);
-    *(void **)&begin = hidden("clEnqueueNDRangeKernel");
+    *(void **)&begin = hidden_function("clEnqueueNDRangeKernel");
     cl_event mine = NULL, *place = event != NULL ? event : &mine;
     cl_int code = begin(queue, kernel, dimensions, offset, global, local, wait_count, waits, place);
     if (code == CL_SUCCESS)
-        keep('G', queue, wait_count, waits, *place, event != NULL);
+        record_command('G', queue, wait_count, waits, *place, event != NULL);
     return code;
 }
 
 cl_int clEnqueueBarrierWithWaitList(cl_command_queue queue, cl_uint wait_count,
                                     const cl_event *waits, cl_event *event) {
     cl_int (*begin)(cl_command_queue, cl_uint, const cl_event *, cl_event *);
-    *(void **)&begin = hidden("clEnqueueBarrierWithWaitList");
+    *(void **)&begin = hidden_function("clEnqueueBarrierWithWaitList");
     cl_event mine = NULL, *place = event != NULL ? event : &mine;
     cl_int code = begin(queue, wait_count, waits, place);
     if (code == CL_SUCCESS)
-        keep('B', queue, wait_count, waits, *place, event != NULL);
+        record_command('B', queue, wait_count, waits, *place, event != NULL);
     return code;
 }
 
@@ -151,18 +151,18 @@ static void forget_commands(void) {
 // ------------------------------------------------------------------------------ what may overlap
 
 // Returns true if command x cannot begin before y has ended.
-static bool depends(int x, int y) {
+static bool must_wait_for(int x, int y) {
     for (int i = x - 1; i >= y; i--) {
         bool is_behind = commands[i].queue == commands[x].queue;
         for (cl_uint w = 0; w < commands[x].wait_count; w++)
             is_behind = is_behind || commands[x].waits[w] == commands[i].event;
-        if (is_behind && (i == y || depends(i, y)))
+        if (is_behind && (i == y || must_wait_for(i, y)))
             return true;
     }
     return false;
 }
 
-static double clock_of(int x, cl_profiling_info which) {
+static double read_clock(int x, cl_profiling_info which) {
     cl_ulong nanoseconds = 0;
     clGetEventProfilingInfo(commands[x].event, which, sizeof nanoseconds, &nanoseconds, NULL);
     return (double)nanoseconds * 1e-6;
@@ -173,15 +173,15 @@ static double measure_overlap(double *transfers, double *products) {
     double both = 0;
     *transfers = *products = 0;
     for (int x = 0; x < command_count; x++) {
-        double begin = clock_of(x, CL_PROFILING_COMMAND_START);
-        double end = clock_of(x, CL_PROFILING_COMMAND_END);
+        double begin = read_clock(x, CL_PROFILING_COMMAND_START);
+        double end = read_clock(x, CL_PROFILING_COMMAND_END);
         *(commands[x].kind == 'G' ? products : transfers) +=
             commands[x].kind == 'B' ? 0 : end - begin;
         for (int y = 0; commands[x].kind == 'G' && y < command_count; y++) {
             if (commands[y].kind == 'G' || commands[y].kind == 'B')
                 continue;
-            double common = fmin(end, clock_of(y, CL_PROFILING_COMMAND_END)) -
-                            fmax(begin, clock_of(y, CL_PROFILING_COMMAND_START));
+            double common = fmin(end, read_clock(y, CL_PROFILING_COMMAND_END)) -
+                            fmax(begin, read_clock(y, CL_PROFILING_COMMAND_START));
             both += common > 0 ? common : 0;
         }
     }
@@ -195,8 +195,8 @@ static void test_releases(void) {
     int balanced = 0;
     for (int i = 0; i < command_count; i++)
         balanced += commands[i].shares == 0;
-    point(command_count > 0 && balanced == command_count, "every event is released once",
-          "some are not, or more than once");
+    report_point(command_count > 0 && balanced == command_count, "every event is released once",
+                 "some are not, or more than once");
 #endif
 }
 
@@ -209,7 +209,7 @@ struct turns {
     int up[3], gemm_begin[3], gemm_end[3], down[3]; // indices of commands
 };
 
-static int commands_now(void) {
+static int count_commands(void) {
 #if MMUL_WITH_OPENCL
     return command_count;
 #else
@@ -222,10 +222,11 @@ static void run_turns(struct mmul_device *device, struct turns *t) {
     for (int tile = 0; tile < 4; tile++) {
         if (tile < 3) {
             struct mmul_operand a = {t->a[tile % 2], 0, SIDE}, c = {t->c[tile % 2], 0, SIDE};
-            t->up[tile] = commands_now();
-            must(mmul_device_upload(
-                     device, &(struct mmul_upload){a, SIDE, SIDE, t->ones, SIDE, MMUL_F32}, &err),
-                 &err);
+            t->up[tile] = count_commands();
+            must_succeed(
+                mmul_device_upload(
+                    device, &(struct mmul_upload){a, SIDE, SIDE, t->ones, SIDE, MMUL_F32}, &err),
+                &err);
             const struct mmul_gemm args = {.m = SIDE,
                                            .n = SIDE,
                                            .k = SIDE,
@@ -233,20 +234,21 @@ static void run_turns(struct mmul_device *device, struct turns *t) {
                                            .a = a,
                                            .b = {t->b, 0, SIDE},
                                            .c = c};
-            t->gemm_begin[tile] = commands_now();
-            must(mmul_device_gemm(device, &args, &err), &err);
-            t->gemm_end[tile] = commands_now() - 1;
+            t->gemm_begin[tile] = count_commands();
+            must_succeed(mmul_device_gemm(device, &args, &err), &err);
+            t->gemm_end[tile] = count_commands() - 1;
         }
         if (tile > 0) {
             struct mmul_operand done = {t->c[(tile - 1) % 2], 0, SIDE};
             float *to = t->found + (tile - 1) * ELEMENTS;
-            t->down[tile - 1] = commands_now();
-            must(mmul_device_download(
-                     device, &(struct mmul_download){done, SIDE, SIDE, to, SIDE, MMUL_F32}, &err),
-                 &err);
+            t->down[tile - 1] = count_commands();
+            must_succeed(
+                mmul_device_download(
+                    device, &(struct mmul_download){done, SIDE, SIDE, to, SIDE, MMUL_F32}, &err),
+                &err);
         }
     }
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
 }
 
 static void test_dependencies(const struct turns *t) {
@@ -269,8 +271,9 @@ static void test_dependencies(const struct turns *t) {
         {t->up[2], t->down[0], false, "an upload does not wait for a download"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bool waits = depends(cases[i].later, cases[i].earlier);
-        point(waits == cases[i].must_wait, cases[i].name, waits ? "it waits" : "it does not wait");
+        bool waits = must_wait_for(cases[i].later, cases[i].earlier);
+        report_point(waits == cases[i].must_wait, cases[i].name,
+                     waits ? "it waits" : "it does not wait");
     }
     double transfers, products, both = measure_overlap(&transfers, &products);
     printf("# transfers %.1f ms, products %.1f ms, of that %.1f ms at the same time\n", transfers,
@@ -292,15 +295,17 @@ static void run_many(struct mmul_device *device, struct turns *t) {
                                        .a = {t->a[i % 2], 0, SIDE},
                                        .b = {t->b, 0, SIDE},
                                        .c = {t->c[i % 2], 0, SIDE}};
-        must(mmul_device_upload(
-                 device, &(struct mmul_upload){args.a, 1, SMALL, t->ones, SIDE, MMUL_F32}, &err),
-             &err);
-        must(mmul_device_gemm(device, &args, &err), &err);
-        must(mmul_device_download(
-                 device, &(struct mmul_download){args.c, 1, SMALL, t->found, SIDE, MMUL_F32}, &err),
-             &err);
+        must_succeed(
+            mmul_device_upload(
+                device, &(struct mmul_upload){args.a, 1, SMALL, t->ones, SIDE, MMUL_F32}, &err),
+            &err);
+        must_succeed(mmul_device_gemm(device, &args, &err), &err);
+        must_succeed(
+            mmul_device_download(
+                device, &(struct mmul_download){args.c, 1, SMALL, t->found, SIDE, MMUL_F32}, &err),
+            &err);
     }
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
 }
 
 int main(int argc, char **argv) {
@@ -314,13 +319,14 @@ int main(int argc, char **argv) {
     for (int e = 0; e < ELEMENTS; e++)
         t.ones[e] = 1;
     for (int i = 0; i < 5; i++) {
-        must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, buffers[i], &err), &err);
+        must_succeed(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, buffers[i], &err), &err);
         struct mmul_operand to = {*buffers[i], 0, SIDE};
-        must(mmul_device_upload(
-                 device, &(struct mmul_upload){to, SIDE, SIDE, t.ones, SIDE, MMUL_F32}, &err),
-             &err);
+        must_succeed(
+            mmul_device_upload(device,
+                               &(struct mmul_upload){to, SIDE, SIDE, t.ones, SIDE, MMUL_F32}, &err),
+            &err);
     }
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
     bool is_opencl = strcmp(device->table->kind, "opencl") == 0;
 #if MMUL_WITH_OPENCL
     forget_commands();
@@ -331,7 +337,7 @@ int main(int argc, char **argv) {
     bool ok = true;
     for (int e = 0; e < 3 * ELEMENTS; e++)
         ok = ok && t.found[e] == (float)(SIDE * (e / ELEMENTS + 1));
-    point(ok, "three tiles in alternating buffers are right", "elements differ");
+    report_point(ok, "three tiles in alternating buffers are right", "elements differ");
     run_many(device, &t);
     for (int i = 0; i < 5; i++)
         mmul_device_buffer_destroy(device, *buffers[i]);

@@ -27,5 +27,5 @@ static void multiply_problem(struct mmul_device *device, const struct problem *p
                                    .a = a,
                                    .b = b,
                                    .c = c};
-    must(mmul_device_gemm(device, &args, &err), &err);
+    must_succeed(mmul_device_gemm(device, &args, &err), &err);
 }

@@ -58,8 +58,8 @@ static bool is_near(const float *x, int64_t count, int64_t step, const double *w
 }
 
 // args->wanted has the bits of kernels/project.cl.
-static bool compare(const struct stored *s, const struct mmul_project *args, bool exact,
-                    char *detail) {
+static bool compare_sums(const struct stored *s, const struct mmul_project *args, bool exact,
+                         char *detail) {
     const float *x = s->host + s->offset;
     uint32_t bits = 0;
     for (int64_t r = 0; r < s->rows; r++)
@@ -102,10 +102,10 @@ static double *draw_weights(int64_t count, uint64_t seed, bool exact) {
 }
 
 // `wanted`: bits 0 .. 4 as in kernels/project.cl.
-static bool project(struct mmul_device *device, int64_t rows, int64_t cols, fill *at,
-                    unsigned wanted, char *detail) {
+static bool sums_are_right(struct mmul_device *device, int64_t rows, int64_t cols, fill *at,
+                           unsigned wanted, char *detail) {
     const bool exact = at == integer_at;
-    struct stored s = store(device, rows, cols, 3, at, 7, NAN);
+    struct stored s = store_matrix(device, rows, cols, 3, at, 7, NAN);
     struct sums sums = allocate_sums(rows, cols);
     double *along = draw_weights(cols, 8, exact), *across = draw_weights(rows, 9, exact);
     struct mmul_error err = {0};
@@ -122,11 +122,11 @@ static bool project(struct mmul_device *device, int64_t rows, int64_t cols, fill
                                       .bits = wanted & 16 ? &sums.bits : NULL};
     bool ok = mmul_device_project(device, &args, &err) == MMUL_OK;
     snprintf(detail, 256, "%.200s", err.text);
-    ok = ok && compare(&s, &args, exact, detail);
+    ok = ok && compare_sums(&s, &args, exact, detail);
     free(across);
     free(along);
     discard_sums(&sums);
-    discard(device, &s);
+    discard_matrix(device, &s);
     return ok;
 }
 
@@ -136,10 +136,10 @@ static void test_small(struct mmul_device *device, bool is_watched) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bool ok = true;
         for (unsigned wanted = 1; ok && wanted < 32; wanted += i == 5 && !is_watched ? 1 : 10)
-            ok = project(device, sizes[i][0], sizes[i][1], integer_at, wanted, detail);
+            ok = sums_are_right(device, sizes[i][0], sizes[i][1], integer_at, wanted, detail);
         snprintf(name, sizeof name, "sums of %lld x %lld integers are exact",
                  (long long)sizes[i][0], (long long)sizes[i][1]);
-        point(ok, name, detail);
+        report_point(ok, name, detail);
     }
 }
 
@@ -149,13 +149,14 @@ static void test_large(struct mmul_device *device) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int turn = 0; turn < 3; turn++) {
             fill *const fills[] = {integer_at, real_at, wide_at};
-            const bool ok = project(device, sizes[i][0], sizes[i][1], fills[turn], 31, detail);
+            const bool ok =
+                sums_are_right(device, sizes[i][0], sizes[i][1], fills[turn], 31, detail);
             snprintf(name, sizeof name, "sums of %lld x %lld, %s", (long long)sizes[i][0],
                      (long long)sizes[i][1],
                      turn == 0   ? "integers"
                      : turn == 1 ? "reals"
                                  : "sizes far apart");
-            point(ok, name, detail);
+            report_point(ok, name, detail);
         }
 }
 
@@ -168,7 +169,7 @@ static void test_classes(struct mmul_device *device) {
     uint32_t before = 0, after = 0;
     bool ok = true, changed = true;
     for (int i = 0; i < 4; i++) {
-        struct stored s = store(device, rows, cols, 1, real_at, 3, NAN);
+        struct stored s = store_matrix(device, rows, cols, 1, real_at, 3, NAN);
         struct mmul_error err;
         struct mmul_project args = {.dtype = MMUL_F32,
                                     .x = operand_of(&s),
@@ -176,34 +177,34 @@ static void test_classes(struct mmul_device *device) {
                                     .cols = cols,
                                     .along = along,
                                     .bits = &before};
-        must(mmul_device_project(device, &args, &err), &err);
+        must_succeed(mmul_device_project(device, &args, &err), &err);
         struct mmul_operand at = args.x;
         at.offset += 70 * at.ld + 150;
-        must(mmul_device_upload(device, &(struct mmul_upload){at, 1, 1, &strange[i], 1, MMUL_F32},
-                                &err),
-             &err);
+        must_succeed(mmul_device_upload(
+                         device, &(struct mmul_upload){at, 1, 1, &strange[i], 1, MMUL_F32}, &err),
+                     &err);
         args.row_sums = row_sums;
         args.col_squares = col_squares;
         args.bits = &after;
-        must(mmul_device_project(device, &args, &err), &err);
+        must_succeed(mmul_device_project(device, &args, &err), &err);
         for (int64_t r = 0; r < rows && i < 3; r++)
             ok = ok && isfinite(row_sums[r]) == (r != 70);
         for (int64_t c = 0; c < cols && i < 3; c++)
             ok = ok && isfinite(col_squares[c]) == (c != 150);
         changed = changed && before != after;
-        discard(device, &s);
+        discard_matrix(device, &s);
     }
-    point(ok, "NaN and Inf show in their own sums", "others are not finite, or theirs are");
-    point(changed, "a changed element changes the sum of bits", "it did not");
+    report_point(ok, "NaN and Inf show in their own sums", "others are not finite, or theirs are");
+    report_point(changed, "a changed element changes the sum of bits", "it did not");
     free(along);
 }
 
 // The sums wait for a product in flight and do not see a later upload.
 static void test_order(struct mmul_device *device) {
     const int64_t size = 300;
-    struct stored a = store(device, size, size, 0, integer_at, 1, 0),
-                  b = store(device, size, size, 0, integer_at, 2, 0),
-                  c = store(device, size, size, 0, NULL, 0, 0);
+    struct stored a = store_matrix(device, size, size, 0, integer_at, 1, 0),
+                  b = store_matrix(device, size, size, 0, integer_at, 2, 0),
+                  c = store_matrix(device, size, size, 0, NULL, 0, 0);
     double sums[300], along[300], worst = 0;
     struct mmul_error err;
     const struct mmul_gemm args = {.dtype = MMUL_F32,
@@ -216,14 +217,14 @@ static void test_order(struct mmul_device *device) {
                                    .c = operand_of(&c)};
     for (int64_t j = 0; j < size; j++)
         along[j] = 1;
-    must(mmul_device_gemm(device, &args, &err), &err);
+    must_succeed(mmul_device_gemm(device, &args, &err), &err);
     const struct mmul_project of = {.dtype = MMUL_F32,
                                     .x = args.c,
                                     .rows = size,
                                     .cols = size,
                                     .along = along,
                                     .row_sums = sums};
-    must(mmul_device_project(device, &of, &err), &err);
+    must_succeed(mmul_device_project(device, &of, &err), &err);
     for (int64_t i = 0; i < size; i++) {
         double expected = 0;
         for (int64_t p = 0; p < size; p++)
@@ -231,11 +232,11 @@ static void test_order(struct mmul_device *device) {
                 expected += (double)a.host[i * size + p] * (double)b.host[p * size + j];
         worst = fmax(worst, fabs(expected - sums[i]));
     }
-    point(worst == 0, "sums wait for the product that makes the matrix",
-          "they are those of the previous matrix");
-    discard(device, &c);
-    discard(device, &b);
-    discard(device, &a);
+    report_point(worst == 0, "sums wait for the product that makes the matrix",
+                 "they are those of the previous matrix");
+    discard_matrix(device, &c);
+    discard_matrix(device, &b);
+    discard_matrix(device, &a);
 }
 
 int main(int argc, char **argv) {
@@ -243,7 +244,7 @@ int main(int argc, char **argv) {
     struct mmul_device *device = NULL;
     struct mmul_error err = {0};
     if (is_small) // no products: this test does not watch CLBlast's kernels
-        must(mmul_device_open(argv[1], &device, &err), &err);
+        must_succeed(mmul_device_open(argv[1], &device, &err), &err);
     else
         device = open_device(argc, argv);
     test_small(device, is_small);

@@ -15,8 +15,8 @@ struct stored {
 
 typedef float fill(uint64_t seed, int64_t e);
 
-static struct stored store(struct mmul_device *device, int64_t rows, int64_t cols, int64_t pad,
-                           fill *at, uint64_t seed, float padding) {
+static struct stored store_matrix(struct mmul_device *device, int64_t rows, int64_t cols,
+                                  int64_t pad, fill *at, uint64_t seed, float padding) {
     struct stored s = {.rows = rows, .cols = cols, .offset = 3 * pad, .ld = cols + pad};
     struct mmul_error err;
     s.count = s.offset + rows * s.ld + pad;
@@ -27,15 +27,16 @@ static struct stored store(struct mmul_device *device, int64_t rows, int64_t col
         s.host[e] =
             is_element && at != NULL ? at(seed, inside / s.ld * cols + inside % s.ld) : padding;
     }
-    must(mmul_device_buffer_create(device, MMUL_F32, s.count, &s.buffer, &err), &err);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F32, s.count, &s.buffer, &err), &err);
     struct mmul_operand whole = {s.buffer, 0, s.count};
-    must(mmul_device_upload(
-             device, &(struct mmul_upload){whole, 1, s.count, s.host, s.count, MMUL_F32}, &err),
-         &err);
+    must_succeed(
+        mmul_device_upload(
+            device, &(struct mmul_upload){whole, 1, s.count, s.host, s.count, MMUL_F32}, &err),
+        &err);
     return s;
 }
 
-static void discard(struct mmul_device *device, struct stored *s) {
+static void discard_matrix(struct mmul_device *device, struct stored *s) {
     mmul_device_buffer_destroy(device, s->buffer);
     free(s->host);
 }
@@ -48,10 +49,11 @@ static inline float *download_all(struct mmul_device *device, const struct store
     struct mmul_error err;
     struct mmul_operand whole = {s->buffer, 0, s->count};
     float *copy = must_allocate(s->count, sizeof(float));
-    must(mmul_device_download(
-             device, &(struct mmul_download){whole, 1, s->count, copy, s->count, MMUL_F32}, &err),
-         &err);
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(
+        mmul_device_download(
+            device, &(struct mmul_download){whole, 1, s->count, copy, s->count, MMUL_F32}, &err),
+        &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
     return copy;
 }
 

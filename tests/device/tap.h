@@ -15,7 +15,7 @@
 static int points, failures;
 
 // Reports one test point; prints `detail` below a failed one.
-static void point(bool ok, const char *name, const char *detail) {
+static void report_point(bool ok, const char *name, const char *detail) {
     printf("%sok %d - %s\n", ok ? "" : "not ", ++points, name);
     if (!ok) {
         printf("# %s\n", detail);
@@ -24,7 +24,7 @@ static void point(bool ok, const char *name, const char *detail) {
 }
 
 // Ends the test unless a call that it depends on succeeded.
-static void must(enum mmul_status status, const struct mmul_error *err) {
+static void must_succeed(enum mmul_status status, const struct mmul_error *err) {
     if (status != MMUL_OK) {
         printf("Bail out! %s\n", err->text);
         exit(1);
@@ -47,7 +47,7 @@ static inline void make_quick(struct mmul_device *device, const struct mmul_devi
         .kernel = "GemmRoutine", .count = 1, .names = {"XGEMM_MIN_INDIRECT_SIZE"}, .values = {128}};
     struct mmul_error err;
     if (strcmp(info->platform, "rusticl") == 0 && info->type == MMUL_DEVICE_CPU)
-        must(mmul_device_tune(device, &kernel, &err), &err);
+        must_succeed(mmul_device_tune(device, &kernel, &err), &err);
 }
 
 // Opens the device that the command line names. Without it the test exits as skipped.
@@ -59,11 +59,11 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
         printf("1..0 # SKIP opencl: %s\n", err.text);
         exit(0);
     }
-    must(status, &err);
+    must_succeed(status, &err);
     struct mmul_device_info info;
     mmul_device_describe(device, &info);
     make_quick(device, &info);
-    must(mmul_device_warm_up(device, MMUL_F32, INFINITY, &err), &err);
+    must_succeed(mmul_device_warm_up(device, MMUL_F32, INFINITY, &err), &err);
     printf("# %s: %s, %s, %s, %d units\n", info.id, info.name, info.platform, info.driver,
            info.compute_units);
     return device;
@@ -71,9 +71,9 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
 
 // Closes the device and ends the test. Returns the exit code.
 static inline int close_device(struct mmul_device *device) {
-    point(!device->lost, "the device is still there", "it is marked as lost");
+    report_point(!device->lost, "the device is still there", "it is marked as lost");
     mmul_device_close(device);
-    point(mmul_live_bytes() == 0, "the library has freed all memory", "bytes are left");
+    report_point(mmul_live_bytes() == 0, "the library has freed all memory", "bytes are left");
     printf("1..%d\n", points);
     return failures > 0;
 }

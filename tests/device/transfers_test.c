@@ -11,10 +11,10 @@ struct region {
 };
 
 // Uploads a region into a buffer of -1 and downloads it again; checks the surroundings.
-static bool pass_through(struct mmul_device *device, const struct region *g) {
+static bool survives_round_trip(struct mmul_device *device, const struct region *g) {
     const int64_t count = 4000;
     struct mmul_error err;
-    struct stored s = store(device, 1, count, 0, NULL, 0, -1);
+    struct stored s = store_matrix(device, 1, count, 0, NULL, 0, -1);
     int64_t host_count = g->rows * g->host_ld;
     float *out = must_allocate(host_count, sizeof(float));
     float *back = must_allocate(host_count, sizeof(float));
@@ -23,14 +23,16 @@ static bool pass_through(struct mmul_device *device, const struct region *g) {
         back[e] = -2;
     }
     struct mmul_operand place = {s.buffer, g->offset, g->ld};
-    must(mmul_device_upload(
-             device, &(struct mmul_upload){place, g->rows, g->cols, out, g->host_ld, MMUL_F32},
-             &err),
-         &err);
-    must(mmul_device_download(
-             device, &(struct mmul_download){place, g->rows, g->cols, back, g->host_ld, MMUL_F32},
-             &err),
-         &err);
+    must_succeed(mmul_device_upload(
+                     device,
+                     &(struct mmul_upload){place, g->rows, g->cols, out, g->host_ld, MMUL_F32},
+                     &err),
+                 &err);
+    must_succeed(mmul_device_download(
+                     device,
+                     &(struct mmul_download){place, g->rows, g->cols, back, g->host_ld, MMUL_F32},
+                     &err),
+                 &err);
     float *all = download_all(device, &s);
     bool ok = true;
     for (int64_t e = 0; e < host_count; e++)
@@ -47,7 +49,7 @@ static bool pass_through(struct mmul_device *device, const struct region *g) {
     free(all);
     free(out);
     free(back);
-    discard(device, &s);
+    discard_matrix(device, &s);
     return ok;
 }
 
@@ -65,7 +67,8 @@ static void test_regions(struct mmul_device *device) {
         {"region: starts near the end of a row of its own", {49, 50, 20, 33, 33}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        point(pass_through(device, &cases[i].region), cases[i].name, "elements differ");
+        report_point(survives_round_trip(device, &cases[i].region), cases[i].name,
+                     "elements differ");
 }
 
 // Widens 16 bits independently of the library: float16 by its definition.
@@ -84,17 +87,18 @@ static float widen(enum mmul_dtype dtype, uint16_t bits) {
 }
 
 // Widens rows x cols consecutive patterns from `first` on, in host rows of host_ld.
-static bool widen_through(struct mmul_device *device, enum mmul_dtype dtype, int64_t rows,
-                          int64_t cols, int64_t pad, char *detail) {
+static bool widens_patterns(struct mmul_device *device, enum mmul_dtype dtype, int64_t rows,
+                            int64_t cols, int64_t pad, char *detail) {
     struct mmul_error err;
     int64_t host_ld = cols + pad;
     uint16_t *out = must_allocate(rows * host_ld, sizeof *out);
     for (int64_t e = 0; e < rows * host_ld; e++)
         out[e] = (uint16_t)(e / host_ld * cols + e % host_ld);
-    struct stored s = store(device, rows, cols, 2 * pad, NULL, 0, -1);
-    must(mmul_device_upload(
-             device, &(struct mmul_upload){operand_of(&s), rows, cols, out, host_ld, dtype}, &err),
-         &err);
+    struct stored s = store_matrix(device, rows, cols, 2 * pad, NULL, 0, -1);
+    must_succeed(
+        mmul_device_upload(
+            device, &(struct mmul_upload){operand_of(&s), rows, cols, out, host_ld, dtype}, &err),
+        &err);
     float *all = download_all(device, &s);
     bool ok = true;
     for (int64_t e = 0; e < rows * cols && ok; e++) {
@@ -109,7 +113,7 @@ static bool widen_through(struct mmul_device *device, enum mmul_dtype dtype, int
     ok = ok && check_padding(&s, all, detail);
     free(all);
     free(out);
-    discard(device, &s);
+    discard_matrix(device, &s);
     return ok;
 }
 
@@ -130,8 +134,8 @@ static void test_widening(struct mmul_device *device) {
             char name[128], detail[256] = "";
             snprintf(name, sizeof name, "%s: %s", mmul_dtype_name(dtype), cases[i].name);
             bool ok =
-                widen_through(device, dtype, cases[i].rows, cases[i].cols, cases[i].pad, detail);
-            point(ok, name, detail);
+                widens_patterns(device, dtype, cases[i].rows, cases[i].cols, cases[i].pad, detail);
+            report_point(ok, name, detail);
         }
     }
 }
@@ -198,36 +202,38 @@ static bool keeps_doubles(struct mmul_device *device) {
     double found[6] = {0};
     struct mmul_buffer *buffer = NULL;
     struct mmul_error err = {0};
-    must(mmul_device_buffer_create(device, MMUL_F64, 9, &buffer, &err), &err);
+    must_succeed(mmul_device_buffer_create(device, MMUL_F64, 9, &buffer, &err), &err);
     const struct mmul_operand at = {buffer, 1, 4};
-    must(mmul_device_upload(device, &(struct mmul_upload){at, 2, 3, sent, 3, MMUL_F64}, &err),
-         &err);
-    must(mmul_device_download(device, &(struct mmul_download){at, 2, 3, found, 3, MMUL_F64}, &err),
-         &err);
-    must(mmul_device_wait(device, &err), &err);
+    must_succeed(
+        mmul_device_upload(device, &(struct mmul_upload){at, 2, 3, sent, 3, MMUL_F64}, &err), &err);
+    must_succeed(
+        mmul_device_download(device, &(struct mmul_download){at, 2, 3, found, 3, MMUL_F64}, &err),
+        &err);
+    must_succeed(mmul_device_wait(device, &err), &err);
     mmul_device_buffer_destroy(device, buffer);
     return memcmp(sent, found, sizeof sent) == 0;
 }
 
 static void test_dtypes(struct mmul_device *device) {
-    struct stored s = store(device, 2, 2, 0, NULL, 0, 5);
+    struct stored s = store_matrix(device, 2, 2, 0, NULL, 0, 5);
     const char *none = "accepted, or another line";
     for (int dtype = MMUL_F16; dtype <= MMUL_F64; dtype++) {
         char name[64];
         if (mmul_device_has_dtype(device, (enum mmul_dtype)dtype)) {
-            point(keeps_doubles(device), "doubles survive upload and download", "they differ");
+            report_point(keeps_doubles(device), "doubles survive upload and download",
+                         "they differ");
             continue;
         }
         snprintf(name, sizeof name, "a buffer of %s is refused",
                  mmul_dtype_name((enum mmul_dtype)dtype));
-        point(refuses_buffers(device, (enum mmul_dtype)dtype), name, none);
+        report_point(refuses_buffers(device, (enum mmul_dtype)dtype), name, none);
     }
-    point(refuses_transfers(device, &s), "transfers of another dtype are refused", none);
-    point(refuses_products(device, &s), "a product of another dtype is refused", none);
+    report_point(refuses_transfers(device, &s), "transfers of another dtype are refused", none);
+    report_point(refuses_products(device, &s), "a product of another dtype is refused", none);
     float *all = download_all(device, &s);
-    point(all[0] == 5 && all[3] == 5, "refused transfers change nothing", "elements differ");
+    report_point(all[0] == 5 && all[3] == 5, "refused transfers change nothing", "elements differ");
     free(all);
-    discard(device, &s);
+    discard_matrix(device, &s);
 }
 
 int main(int argc, char **argv) {

@@ -8,17 +8,18 @@ enum { M = 300, K = 600, N = 280 };
 static float c[M * N], d[M * N];
 
 // Adds a value that the ranks generate in place, with this placement.
-static enum mmul_status make(struct mmul_program *program, struct mmul_shape shape, uint64_t seed,
-                             enum mmul_placement_kind kind, int *value, struct mmul_error *err) {
+static enum mmul_status generate_value(struct mmul_program *program, struct mmul_shape shape,
+                                       uint64_t seed, enum mmul_placement_kind kind, int *value,
+                                       struct mmul_error *err) {
     const struct mmul_generated g = {MMUL_GENERATE_INTEGER, seed, shape};
     enum mmul_status status = mmul_program_generate(program, g, NULL, value, err);
     return status != MMUL_OK ? status : mmul_program_place(program, *value, kind, NULL, value, err);
 }
 
 // Moves a value through two placements into root's memory.
-static enum mmul_status bring(struct mmul_program *program, int value,
-                              enum mmul_placement_kind made, enum mmul_placement_kind moved,
-                              float *to, struct mmul_error *err) {
+static enum mmul_status move_to_root(struct mmul_program *program, int value,
+                                     enum mmul_placement_kind made, enum mmul_placement_kind moved,
+                                     float *to, struct mmul_error *err) {
     const struct mmul_shape shape = {1, 1, M, N};
     struct mmul_output *output = NULL;
     if (mmul_output_borrow(to, shape, MMUL_F32, &output, err) != MMUL_OK ||
@@ -33,15 +34,15 @@ static enum mmul_status build(struct mmul_program **program, struct mmul_error *
     const struct mmul_shape left = {1, 1, M, K}, right = {1, 1, K, N};
     int a, b, product;
     if (mmul_program_create(program, err) != MMUL_OK ||
-        make(*program, left, 1, MMUL_PLACE_GRID, &a, err) != MMUL_OK ||
-        make(*program, right, 2, MMUL_PLACE_GRID, &b, err) != MMUL_OK ||
+        generate_value(*program, left, 1, MMUL_PLACE_GRID, &a, err) != MMUL_OK ||
+        generate_value(*program, right, 2, MMUL_PLACE_GRID, &b, err) != MMUL_OK ||
         mmul_program_matmul(*program, a, b, "C", &product, err) != MMUL_OK ||
-        bring(*program, product, MMUL_PLACE_GRID, MMUL_PLACE_ROWS, c, err) != MMUL_OK ||
-        make(*program, left, 1, MMUL_PLACE_COLS, &a, err) != MMUL_OK ||
-        make(*program, right, 2, MMUL_PLACE_ROWS, &b, err) != MMUL_OK ||
+        move_to_root(*program, product, MMUL_PLACE_GRID, MMUL_PLACE_ROWS, c, err) != MMUL_OK ||
+        generate_value(*program, left, 1, MMUL_PLACE_COLS, &a, err) != MMUL_OK ||
+        generate_value(*program, right, 2, MMUL_PLACE_ROWS, &b, err) != MMUL_OK ||
         mmul_program_matmul(*program, a, b, "D", &product, err) != MMUL_OK)
         return err->status;
-    return bring(*program, product, MMUL_PLACE_PARTIAL, MMUL_PLACE_ROWS, d, err);
+    return move_to_root(*program, product, MMUL_PLACE_PARTIAL, MMUL_PLACE_ROWS, d, err);
 }
 
 int main(int argc, char **argv) {

@@ -26,7 +26,7 @@ static void print_lines(struct job *job) {
         mmul_script_print(job->script, job->plan, job->lines, NULL);
 }
 
-static void take_value(void *context, const struct mmul_output *output) {
+static void pass_value_to_script(void *context, const struct mmul_output *output) {
     struct job *job = context;
     mmul_script_arrive(job->script, output);
     print_lines(job);
@@ -36,7 +36,7 @@ static void take_value(void *context, const struct mmul_output *output) {
 static enum mmul_status run_program(struct job *job, bool is_root, struct mmul_error *err) {
     const struct mmul_program_options options = {.accept = mmul_script_accept,
                                                  .accept_context = job->script,
-                                                 .arrived = take_value,
+                                                 .arrived = pass_value_to_script,
                                                  .arrived_context = job};
     struct mmul_values *values = NULL;
     if (mmul_program_plan_create(job->context, is_root ? mmul_script_program(job->script) : NULL,
@@ -53,7 +53,7 @@ static enum mmul_status run_program(struct job *job, bool is_root, struct mmul_e
     return err->status;
 }
 
-static enum word say(enum word word) {
+static enum word announce(enum word word) {
     int said = (int)word;
     MPI_Bcast(&said, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return (enum word)said;
@@ -71,7 +71,7 @@ static enum mmul_status run_part(void *context, struct mmul_script *script,
     job->script = script;
     if (mmul_script_is_over(script))
         return print_alone(job, err);
-    say(PART);
+    announce(PART);
     return run_program(job, true, err);
 }
 
@@ -88,9 +88,9 @@ static enum word read_text(struct job *job, bool is_root, const char *path,
             job->script = NULL;
         else if (mmul_script_is_over(job->script))
             word = OVER;
-        return say(word);
+        return announce(word);
     }
-    while ((word = say(word)) == PART)
+    while ((word = announce(word)) == PART)
         run_program(job, false, err);
     return word;
 }

@@ -8,7 +8,7 @@
 #include "io/tensors.h"
 #include "model/matrix.h"
 
-static void check_again(const struct mmul_npy_header *header) {
+static void write_and_read_again(const struct mmul_npy_header *header) {
     unsigned char bytes[MMUL_NPY_WRITTEN_MAX];
     struct mmul_npy_header again;
     struct mmul_error err;
@@ -31,6 +31,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (mmul_npy_parse(data, length, "f", false, &header, &err) != MMUL_OK)
         return 0;
     FUZZ_EXPECT(described == MMUL_OK && entry.is_readable && entry.dtype == header.dtype);
-    check_again(&header);
+    write_and_read_again(&header);
     return 0;
 }

@@ -19,7 +19,7 @@
 
 enum { GROUP_MOST = 64 };
 
-static void *hidden(const char *name) {
+static void *hidden_function(const char *name) {
     void *function = dlsym(RTLD_NEXT, name);
     return function != NULL ? function : (abort(), NULL);
 }
@@ -30,7 +30,8 @@ static int is_card(const char *what) {
 }
 
 // Copies an answer in the convention of OpenCL's queries.
-static cl_int answer(const void *bytes, size_t count, size_t capacity, void *value, size_t *size) {
+static cl_int copy_answer(const void *bytes, size_t count, size_t capacity, void *value,
+                          size_t *size) {
     if (size != NULL)
         *size = count;
     if (value == NULL)
@@ -49,17 +50,17 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info name, size_t capacity
     const size_t most = GROUP_MOST;
     const char *driver = getenv("MMUL_CARD_DRIVER");
     cl_int (*ask)(cl_device_id, cl_device_info, size_t, void *, size_t *);
-    *(void **)&ask = hidden("clGetDeviceInfo");
+    *(void **)&ask = hidden_function("clGetDeviceInfo");
     if (name == CL_DEVICE_AVAILABLE && is_card("absent"))
-        return answer(&no, sizeof no, capacity, value, size);
+        return copy_answer(&no, sizeof no, capacity, value, size);
     if (name == CL_DEVICE_TYPE && !is_card("closed"))
-        return answer(&type, sizeof type, capacity, value, size);
+        return copy_answer(&type, sizeof type, capacity, value, size);
     if (name == CL_DEVICE_DOUBLE_FP_CONFIG && (is_card("single") || is_card("small")))
-        return answer(&none, sizeof none, capacity, value, size);
+        return copy_answer(&none, sizeof none, capacity, value, size);
     if (name == CL_DEVICE_MAX_WORK_GROUP_SIZE && is_card("small"))
-        return answer(&most, sizeof most, capacity, value, size);
+        return copy_answer(&most, sizeof most, capacity, value, size);
     if (name == CL_DRIVER_VERSION && driver != NULL)
-        return answer(driver, strlen(driver) + 1, capacity, value, size);
+        return copy_answer(driver, strlen(driver) + 1, capacity, value, size);
     return ask(device, name, capacity, value, size);
 }
 
@@ -67,9 +68,9 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info name, size_t 
                          void *value, size_t *size) {
     static const char card[] = "A card";
     cl_int (*ask)(cl_platform_id, cl_platform_info, size_t, void *, size_t *);
-    *(void **)&ask = hidden("clGetPlatformInfo");
+    *(void **)&ask = hidden_function("clGetPlatformInfo");
     if (name == CL_PLATFORM_NAME)
-        return answer(card, sizeof card, capacity, value, size);
+        return copy_answer(card, sizeof card, capacity, value, size);
     return ask(platform, name, capacity, value, size);
 }
 
@@ -80,7 +81,7 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint coun
     cl_context (*create)(const cl_context_properties *, cl_uint, const cl_device_id *,
                          void(CL_CALLBACK *)(const char *, const void *, size_t, void *), void *,
                          cl_int *);
-    *(void **)&create = hidden("clCreateContext");
+    *(void **)&create = hidden_function("clCreateContext");
     if (!is_card("absent") && !is_card("closed"))
         return create(properties, count, devices, tell, context, code);
     if (code != NULL)
@@ -90,7 +91,7 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint coun
 
 cl_int clFinish(cl_command_queue queue) {
     cl_int (*finish)(cl_command_queue);
-    *(void **)&finish = hidden("clFinish");
+    *(void **)&finish = hidden_function("clFinish");
     return is_card("hasty") ? CL_SUCCESS : finish(queue);
 }
 
@@ -99,7 +100,7 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool block
                             const cl_event *waits, cl_event *event) {
     cl_int (*begin)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *, cl_uint,
                     const cl_event *, cl_event *);
-    *(void **)&begin = hidden("clEnqueueWriteBuffer");
+    *(void **)&begin = hidden_function("clEnqueueWriteBuffer");
     if (is_card("wrong") && bytes > 64)
         bytes -= 64;
     return begin(queue, memory, blocking, offset, bytes, from, wait_count, waits, event);
@@ -110,7 +111,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               cl_uint wait_count, const cl_event *waits, cl_event *event) {
     cl_int (*begin)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
                     const size_t *, cl_uint, const cl_event *, cl_event *);
-    *(void **)&begin = hidden("clEnqueueNDRangeKernel");
+    *(void **)&begin = hidden_function("clEnqueueNDRangeKernel");
     if (is_card("crash"))
         abort();
     size_t group = 1;

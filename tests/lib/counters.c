@@ -12,7 +12,7 @@
 static const char COUNTERS[] = "/sys/class/powercap";
 
 // Returns the path in the simulated folder, built in `room`; other paths are returned unchanged.
-static const char *place_of(const char *path, char room[static 512]) {
+static const char *redirect_path(const char *path, char room[static 512]) {
     const char *folder = getenv("MMUL_COUNTERS");
     const size_t length = strlen(COUNTERS);
     if (folder == NULL || strncmp(path, COUNTERS, length) != 0)
@@ -25,7 +25,7 @@ DIR *opendir(const char *path) {
     char room[512];
     DIR *(*next)(const char *);
     *(void **)&next = dlsym(RTLD_NEXT, "opendir");
-    return next(place_of(path, room));
+    return next(redirect_path(path, room));
 }
 
 FILE *fopen(const char *path, const char *mode) {
@@ -34,7 +34,7 @@ FILE *fopen(const char *path, const char *mode) {
     char room[512];
     FILE *(*next)(const char *, const char *);
     *(void **)&next = dlsym(RTLD_NEXT, "fopen");
-    const char *place = place_of(path, room);
+    const char *place = redirect_path(path, room);
     FILE *stream = next(place, mode);
     long long counted;
     if (stream == NULL || place == path || strstr(path, "/energy_uj") == NULL ||

@@ -12,7 +12,7 @@
 enum { SMALLEST = 64 };
 
 // Parameters belong to a device and a precision, and stay until the process ends.
-static void set_smallest(cl_device_id device) {
+static void lower_tile_threshold(cl_device_id device) {
     const char *name = "XGEMM_MIN_INDIRECT_SIZE";
     const size_t smallest = SMALLEST;
     CLBlastStatusCode (*override)(cl_device_id, const char *, CLBlastPrecision, size_t,
@@ -30,7 +30,7 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
                                       cl_command_queue_properties properties, cl_int *code) {
     cl_command_queue (*create)(cl_context, cl_device_id, cl_command_queue_properties, cl_int *);
     *(void **)&create = dlsym(RTLD_NEXT, "clCreateCommandQueue");
-    set_smallest(device);
+    lower_tile_threshold(device);
     return create(context, device, properties, code);
 }
 #endif

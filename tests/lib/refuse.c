@@ -49,7 +49,8 @@ static bool is_chosen(const char *call, const char *suffix, int tag, int *seen) 
 }
 
 // Remembers `request` if its tests are to be refused. Returns `code`, MPI's result of the call.
-static int note(const char *call, int tag, int *seen, int code, const MPI_Request *request) {
+static int remember_request(const char *call, int tag, int *seen, int code,
+                            const MPI_Request *request) {
     if (is_chosen(call, "-test", tag, seen) && tested_count < REMEMBERED)
         tested[tested_count++] = *request;
     return code;
@@ -67,7 +68,8 @@ int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, M
     static int seen;
     if (is_refused("send", tag, &seen, request))
         return MPI_ERR_OTHER;
-    return note("send", tag, &seen, PMPI_Isend(from, count, type, to, tag, comm, request), request);
+    return remember_request("send", tag, &seen,
+                            PMPI_Isend(from, count, type, to, tag, comm, request), request);
 }
 
 int MPI_Irecv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
@@ -75,8 +77,8 @@ int MPI_Irecv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Com
     static int seen;
     if (is_refused("receive", tag, &seen, request))
         return MPI_ERR_OTHER;
-    return note("receive", tag, &seen, PMPI_Irecv(to, count, type, from, tag, comm, request),
-                request);
+    return remember_request("receive", tag, &seen,
+                            PMPI_Irecv(to, count, type, from, tag, comm, request), request);
 }
 
 int MPI_Iscatterv(const void *from, const int counts[], const int displacements[],
@@ -85,10 +87,10 @@ int MPI_Iscatterv(const void *from, const int counts[], const int displacements[
     static int seen;
     if (is_refused("scatterv", 0, &seen, request))
         return MPI_ERR_OTHER;
-    return note("scatterv", 0, &seen,
-                PMPI_Iscatterv(from, counts, displacements, from_type, to, count, to_type, root,
-                               comm, request),
-                request);
+    return remember_request("scatterv", 0, &seen,
+                            PMPI_Iscatterv(from, counts, displacements, from_type, to, count,
+                                           to_type, root, comm, request),
+                            request);
 }
 
 int MPI_Iscatter(const void *from, int from_count, MPI_Datatype from_type, void *to, int count,
@@ -96,9 +98,10 @@ int MPI_Iscatter(const void *from, int from_count, MPI_Datatype from_type, void 
     static int seen;
     if (is_refused("scatter", 0, &seen, request))
         return MPI_ERR_OTHER;
-    return note("scatter", 0, &seen,
-                PMPI_Iscatter(from, from_count, from_type, to, count, to_type, root, comm, request),
-                request);
+    return remember_request(
+        "scatter", 0, &seen,
+        PMPI_Iscatter(from, from_count, from_type, to, count, to_type, root, comm, request),
+        request);
 }
 
 int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, const int counts[],
@@ -107,10 +110,10 @@ int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, 
     static int seen;
     if (is_refused("gatherv", 0, &seen, request))
         return MPI_ERR_OTHER;
-    return note("gatherv", 0, &seen,
-                PMPI_Igatherv(from, count, from_type, to, counts, displacements, to_type, root,
-                              comm, request),
-                request);
+    return remember_request("gatherv", 0, &seen,
+                            PMPI_Igatherv(from, count, from_type, to, counts, displacements,
+                                          to_type, root, comm, request),
+                            request);
 }
 
 int MPI_Igather(const void *from, int from_count, MPI_Datatype from_type, void *to, int count,
@@ -118,9 +121,10 @@ int MPI_Igather(const void *from, int from_count, MPI_Datatype from_type, void *
     static int seen;
     if (is_refused("gather", 0, &seen, request))
         return MPI_ERR_OTHER;
-    return note("gather", 0, &seen,
-                PMPI_Igather(from, from_count, from_type, to, count, to_type, root, comm, request),
-                request);
+    return remember_request(
+        "gather", 0, &seen,
+        PMPI_Igather(from, from_count, from_type, to, count, to_type, root, comm, request),
+        request);
 }
 
 int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op,
@@ -130,15 +134,15 @@ int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI
         return PMPI_Iallreduce(from, to, count, type, op, comm, request);
     if (is_refused("sum", 0, &seen, request))
         return MPI_ERR_OTHER;
-    return note("sum", 0, &seen, PMPI_Iallreduce(from, to, count, type, op, comm, request),
-                request);
+    return remember_request("sum", 0, &seen,
+                            PMPI_Iallreduce(from, to, count, type, op, comm, request), request);
 }
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
     static int seen;
     if (is_refused("barrier", 0, &seen, request))
         return MPI_ERR_OTHER;
-    return note("barrier", 0, &seen, PMPI_Ibarrier(comm, request), request);
+    return remember_request("barrier", 0, &seen, PMPI_Ibarrier(comm, request), request);
 }
 
 static bool is_remembered(MPI_Request request) {
